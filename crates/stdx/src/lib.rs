@@ -1,0 +1,8 @@
+//! What the standard library lacks and every layer needs: CRC-32C in the peer's
+//! convention and sets of intervals. No I/O, no clock, no dependency on our other crates.
+
+mod crc;
+mod interval_set;
+
+pub use crc::{crc32c, crc32c_combine};
+pub use interval_set::IntervalSet;

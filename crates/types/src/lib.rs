@@ -1,0 +1,20 @@
+//! The nouns of the cluster: who (entities), where (addresses), when (epochs, versions)
+//! and what (pools, PGs, objects), with their wire forms.
+//!
+//! Invariants: ids are types, so an OSD's number is never taken for a pool's; everything
+//! here is a plain value without I/O. Names of objects, locators and namespaces are
+//! bytes, as on the wire; names of entities, pools and classes are UTF-8.
+
+mod addr;
+mod entity;
+mod ids;
+mod object;
+mod time;
+
+pub use addr::{AddrKind, AddrVec, EntityAddr};
+pub use entity::{EntityId, EntityInst, EntityKind, EntityName};
+pub use ids::{EVersion, Epoch, OsdId, PgId, PoolId, ReqId, ShardId, SnapId, SpgId, Uuid};
+pub use object::{HObject, ObjectLocator, reverse_bits, stable_mod, str_hash};
+pub use time::UTime;
+
+pub use denc::{Bytes, DecodeError, Denc, Features, Reader, Writer};
