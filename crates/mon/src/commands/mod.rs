@@ -1,0 +1,1 @@
+//! The commands of `ceph ...`: one function each.

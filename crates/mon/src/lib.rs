@@ -1,0 +1,38 @@
+//! The monitor: keeps the cluster's maps, keys, settings and log in one replicated state,
+//! and serves them to clients and daemons. The manager's functions are here too.
+//!
+//! # Parts
+//! - [`ClusterState`]: all that is replicated. Only [`ClusterState::apply`] changes it, from
+//!   a [`Mutation`], and the same mutations give the same state everywhere.
+//! - [`Volatile`]: what the leader knows and may lose: PG statistics, sessions, health.
+//! - [`Monitor`]: the role, without I/O. Events go in, an [`Outbox`] comes out.
+//! - [`quorum`]: the log: opaque proposals in, committed entries out, in one order.
+//! - [`commands`]: what `ceph ...` runs, one function per command, from a [`CommandCtx`]
+//!   to an [`Outcome`].
+//!
+//! # Invariants
+//! - `Monitor::state` is the head: it holds every mutation made so far, committed or not.
+//!   Nothing computed from it leaves before what it depends on is committed: each output
+//!   carries the number of the batch it must wait for. So a read never shows what a crash
+//!   could take back, and a mutation is validated against all before it.
+//! - At most one batch is being committed; what comes meanwhile gathers in the next. All
+//!   OSD map changes of a batch become one epoch.
+//!
+//! Source: the peer's `mon/`; layouts in `docs/protocols/`.
+
+pub mod commands;
+mod config;
+mod ctx;
+mod mutation;
+mod session;
+mod state;
+mod volatile;
+
+pub use config::{ConfigDb, ConfigMask, ConfigSection};
+pub use ctx::{CommandCtx, Outcome, Reply, Wait};
+pub use mutation::{AuthChange, Mutation};
+pub use session::{SessionInfo, Subscription};
+pub use state::{ClusterLog, ClusterState, HealthMute, OsdHistory};
+pub use volatile::{
+    HealthCheck, HealthReport, HealthStatus, PgMap, QuorumInfo, SessionGroup, Volatile,
+};

@@ -1,0 +1,95 @@
+//! What the leader knows and may lose.
+
+use std::collections::BTreeMap;
+
+use types::{EntityKind, Features, OsdId, PgId, PoolId, UTime};
+
+/// Everything the leader keeps in memory only.
+#[derive(Clone, Debug, Default)]
+pub struct Volatile {
+    /// PGs and OSDs as they last reported.
+    pub pgmap: PgMap,
+    /// Connected peers by what they are, for `ceph features`.
+    pub groups: Vec<SessionGroup>,
+    /// The state of the cluster, as of the last tick or map change.
+    pub health: HealthReport,
+    /// The monitors that agree.
+    pub quorum: QuorumInfo,
+}
+
+/// Peers with the same type and features.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionGroup {
+    /// Their type.
+    pub kind: EntityKind,
+    /// Their features.
+    pub features: Features,
+    /// How many.
+    pub count: u32,
+}
+
+/// PG statistics: as reported by each PG's primary.
+#[derive(Clone, Debug, Default)]
+pub struct PgMap {
+    /// Reports so far; the `version` of `pg dump`.
+    pub version: u64,
+    /// When the last came.
+    pub stamp: UTime,
+    /// Each PG's last report.
+    pub pgs: BTreeMap<PgId, messages::PgStat>,
+    /// Each OSD's last report.
+    pub osds: BTreeMap<OsdId, messages::OsdStat>,
+    /// Sums over each pool's PGs.
+    pub pools: BTreeMap<PoolId, messages::PoolStat>,
+}
+
+/// How serious.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum HealthStatus {
+    /// `HEALTH_ERR`
+    Err,
+    /// `HEALTH_WARN`
+    Warn,
+    /// `HEALTH_OK`
+    #[default]
+    Ok,
+}
+
+/// One health check that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthCheck {
+    /// How serious.
+    pub severity: HealthStatus,
+    /// One line.
+    pub summary: String,
+    /// What it counts (OSDs down, ...), for mutes.
+    pub count: i64,
+    /// More lines, for `health detail`.
+    pub detail: Vec<String>,
+}
+
+/// All failed checks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HealthReport {
+    /// By code: `OSD_DOWN`.
+    pub checks: BTreeMap<String, HealthCheck>,
+}
+
+/// Which monitors agree.
+#[derive(Clone, Debug, Default)]
+pub struct QuorumInfo {
+    /// This monitor's name.
+    pub name: String,
+    /// This monitor's rank.
+    pub rank: u32,
+    /// Even while a quorum stands.
+    pub election_epoch: u32,
+    /// Ranks of the quorum, ascending.
+    pub quorum: Vec<u32>,
+    /// Name of the leader.
+    pub leader: String,
+    /// Since when (monotonic milliseconds).
+    pub since_mono_ms: u64,
+    /// This monitor's start (monotonic milliseconds).
+    pub started_mono_ms: u64,
+}
