@@ -1,0 +1,1 @@
+//! Between OSDs: our own messages, version 1 each.
