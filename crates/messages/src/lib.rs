@@ -6,6 +6,8 @@
 //!
 //! Source: the peer's `messages/M*.h`; layouts checked against live traffic.
 
+mod daemon;
+mod log;
 mod mon;
 mod osd;
 mod osd_internal;
@@ -13,6 +15,8 @@ mod osd_internal;
 use bytes::Bytes;
 use denc::{DecodeError, Features, Reader, Writer};
 
+pub use daemon::*;
+pub use log::*;
 pub use mon::*;
 pub use osd::*;
 pub use osd_internal::*;

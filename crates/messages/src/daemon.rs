@@ -1,0 +1,132 @@
+//! What OSDs tell the monitors: our own messages, version 1 each, numbered from 0x8001.
+//! Clients never see them.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use types::{AddrVec, Epoch, OsdId, PgId, Uuid};
+
+use crate::plain_message;
+
+plain_message! {
+    /// An OSD came up and wants to be in the map.
+    OsdBoot, 0x8001;
+    {
+        /// Which OSD.
+        osd: OsdId,
+        /// Its incarnation on disk; must equal the map's, where the map has one.
+        uuid: Uuid,
+        /// The newest map it has.
+        epoch: Epoch,
+        /// In which epoch it was last marked up; 0 when never.
+        boot_epoch: Epoch,
+        /// Where clients reach it.
+        client: AddrVec,
+        /// Where other OSDs reach it.
+        cluster: AddrVec,
+        /// Where heartbeats go, public side.
+        hb_front: AddrVec,
+        /// Where heartbeats go, cluster side.
+        hb_back: AddrVec,
+        /// What `ceph osd metadata` shows.
+        metadata: BTreeMap<String, String>,
+        /// Its feature word.
+        features: u64,
+        /// Bytes of its device: the initial CRUSH weight is this in TiB.
+        device_bytes: u64,
+        /// Device class: `ssd`, `hdd`, ...; empty to leave it unset.
+        device_class: String,
+        /// CRUSH location as `type=name` pairs, root first; empty is `root=default host=<hostname>`.
+        location: BTreeMap<String, String>,
+    }
+}
+plain_message! {
+    /// An OSD wants `up_thru` raised before it serves.
+    OsdAlive, 0x8002;
+    {
+        /// Which OSD.
+        osd: OsdId,
+        /// The newest map it has.
+        epoch: Epoch,
+        /// The epoch wanted.
+        want_up_thru: Epoch,
+    }
+}
+plain_message! {
+    /// One OSD hears nothing from another, or hears from it again.
+    OsdFailure, 0x8003;
+    {
+        /// Who reports.
+        reporter: OsdId,
+        /// Who is silent.
+        target: OsdId,
+        /// The address it had.
+        target_addrs: AddrVec,
+        /// For how long, in milliseconds.
+        failed_for_ms: u64,
+        /// Taken back: it answers again.
+        alive: bool,
+        /// Its port refuses connections: there is no process.
+        immediate: bool,
+        /// The reporter's map.
+        epoch: Epoch,
+    }
+}
+plain_message! {
+    /// An OSD is alive even if it has nothing to report.
+    OsdBeacon, 0x8004;
+    {
+        /// Which OSD.
+        osd: OsdId,
+        /// The newest map it has.
+        epoch: Epoch,
+        /// The oldest epoch one of its PGs was clean in.
+        min_last_epoch_clean: Epoch,
+    }
+}
+plain_message! {
+    /// An OSD is about to stop and wants to be marked down; answered by the map.
+    OsdMarkMeDown, 0x8005;
+    {
+        /// Which OSD.
+        osd: OsdId,
+        /// The newest map it has.
+        epoch: Epoch,
+    }
+}
+plain_message! {
+    /// A primary asks for another acting set until the mapped one is ready.
+    PgTemp, 0x8006;
+    {
+        /// Who asks.
+        osd: OsdId,
+        /// The newest map it has.
+        epoch: Epoch,
+        /// PG to OSDs; an empty list ends the exception.
+        pgs: BTreeMap<PgId, Vec<OsdId>>,
+    }
+}
+plain_message! {
+    /// Statistics of an OSD and of the PGs it leads.
+    PgStats, 0x8007;
+    {
+        /// Which OSD.
+        osd: OsdId,
+        /// The newest map it has.
+        epoch: Epoch,
+        /// Encoded `maps::OsdStat`.
+        osd_stat: Bytes,
+        /// Encoded `maps::PgStat` of each PG led.
+        pgs: BTreeMap<PgId, Bytes>,
+        /// PGs that are gone.
+        removed: Vec<PgId>,
+    }
+}
+plain_message! {
+    /// The monitor has taken the statistics.
+    PgStatsAck, 0x8008;
+    {
+        /// Which PGs.
+        pgs: Vec<PgId>,
+    }
+}
