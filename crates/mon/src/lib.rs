@@ -24,6 +24,7 @@ pub mod commands;
 mod config;
 mod ctx;
 mod mutation;
+pub mod quorum;
 mod session;
 mod state;
 mod volatile;

@@ -1,0 +1,314 @@
+//! The raft library behind the seam: its storage on our store, its state machine as a
+//! stream of committed entries.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use openraft::error::{
+    Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
+};
+use openraft::network::{RPCOption, RaftNetwork, RaftNetworkFactory};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+};
+use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
+use openraft::{
+    BasicNode, Entry, EntryPayload, LogId, LogState, OptionalSend, RaftLogReader,
+    RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageError, StorageIOError, StoredMembership,
+    Vote,
+};
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use super::Event;
+use super::store::{Store, StoreError};
+
+/// What is proposed: bytes of the role's own, and which proposal it was to whom.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Proposal {
+    pub(super) origin: u64,
+    pub(super) token: u64,
+    pub(super) data: Vec<u8>,
+}
+
+impl fmt::Debug for Proposal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{} of {} bytes", self.origin, self.token, self.data.len())
+    }
+}
+
+openraft::declare_raft_types!(
+    /// The types the raft library is used with.
+    pub Config:
+        D = Proposal,
+        R = (),
+        NodeId = u64,
+        Node = BasicNode,
+        SnapshotData = Bytes,
+);
+
+type Stored<T> = Result<T, StorageError<u64>>;
+
+fn on_write(e: StoreError) -> StorageError<u64> {
+    StorageIOError::write(&e).into()
+}
+
+fn on_read(e: StoreError) -> StorageError<u64> {
+    StorageIOError::read(&e).into()
+}
+
+/// The log half.
+#[derive(Clone)]
+pub(super) struct Log(pub Store);
+
+impl RaftLogReader<Config> for Log {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + fmt::Debug + OptionalSend>(
+        &mut self,
+        range: RB,
+    ) -> Stored<Vec<Entry<Config>>> {
+        self.0.entries(range).map_err(on_read)
+    }
+}
+
+impl RaftLogStorage<Config> for Log {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Stored<LogState<Config>> {
+        let (last_purged_log_id, last_log_id) = self.0.log_ends().map_err(on_read)?;
+        Ok(LogState { last_purged_log_id, last_log_id })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote<u64>) -> Stored<()> {
+        self.0.save_vote(vote).await.map_err(on_write)
+    }
+
+    async fn read_vote(&mut self) -> Stored<Option<Vote<u64>>> {
+        self.0.vote().map_err(on_read)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: LogFlushed<Config>) -> Stored<()>
+    where
+        I: IntoIterator<Item = Entry<Config>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let done = self.0.append(entries.into_iter().collect()).await;
+        match done {
+            Ok(()) => {
+                callback.log_io_completed(Ok(()));
+                Ok(())
+            }
+            Err(e) => {
+                callback.log_io_completed(Err(std::io::Error::other(e.to_string())));
+                Err(on_write(e))
+            }
+        }
+    }
+
+    async fn truncate(&mut self, log_id: LogId<u64>) -> Stored<()> {
+        self.0.truncate(log_id.index).await.map_err(on_write)
+    }
+
+    async fn purge(&mut self, log_id: LogId<u64>) -> Stored<()> {
+        self.0.purge(log_id).await.map_err(on_write)
+    }
+}
+
+/// What the state machine half and its snapshots share.
+#[derive(Default)]
+struct Applied {
+    last: Option<LogId<u64>>,
+    membership: StoredMembership<u64, BasicNode>,
+    /// Ids of applied entries that a snapshot may still be named after.
+    ids: BTreeMap<u64, LogId<u64>>,
+    /// What the role offered: the state right after entry `index`.
+    offered: Option<(u64, Bytes)>,
+}
+
+/// The state machine half: it keeps no state of its own, but tells the role what was
+/// committed, and keeps the snapshots that the role makes.
+#[derive(Clone)]
+pub(super) struct Machine {
+    store: Store,
+    applied: Arc<Mutex<Applied>>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Machine {
+    pub(super) fn new(store: Store, events: mpsc::Sender<Event>) -> Result<Self, StoreError> {
+        let mut applied = Applied::default();
+        if let (Some(meta), _) = store.state()? {
+            applied.last = meta.last_log_id;
+            applied.membership = meta.last_membership;
+        }
+        Ok(Self { store, applied: Arc::new(Mutex::new(applied)), events })
+    }
+
+    fn applied(&self) -> std::sync::MutexGuard<'_, Applied> {
+        self.applied.lock().expect("nobody panics while holding it")
+    }
+
+    /// The state right after entry `index`, for the next snapshot.
+    pub(super) fn offer(&self, index: u64, data: Bytes) {
+        self.applied().offered = Some((index, data));
+    }
+}
+
+fn gone() -> StorageError<u64> {
+    let gone = std::io::Error::other("the monitor stopped listening to its log");
+    StorageIOError::write_state_machine(&gone).into()
+}
+
+impl RaftStateMachine<Config> for Machine {
+    type SnapshotBuilder = Self;
+
+    async fn applied_state(
+        &mut self,
+    ) -> Stored<(Option<LogId<u64>>, StoredMembership<u64, BasicNode>)> {
+        let applied = self.applied();
+        Ok((applied.last, applied.membership.clone()))
+    }
+
+    async fn apply<I>(&mut self, entries: I) -> Stored<Vec<()>>
+    where
+        I: IntoIterator<Item = Entry<Config>> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let mut out = Vec::new();
+        for entry in entries {
+            let index = entry.log_id.index;
+            {
+                let mut applied = self.applied();
+                applied.last = Some(entry.log_id);
+                applied.ids.insert(index, entry.log_id);
+                while applied.ids.len() > 10_000 {
+                    applied.ids.pop_first();
+                }
+            }
+            match entry.payload {
+                EntryPayload::Blank => {}
+                EntryPayload::Normal(p) => {
+                    let data = Bytes::from(p.data);
+                    let event = Event::Committed { index, origin: p.origin, token: p.token, data };
+                    self.events.send(event).await.map_err(|_| gone())?;
+                }
+                EntryPayload::Membership(m) => {
+                    self.applied().membership = StoredMembership::new(Some(entry.log_id), m);
+                }
+            }
+            out.push(());
+        }
+        Ok(out)
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn begin_receiving_snapshot(&mut self) -> Stored<Box<Bytes>> {
+        Ok(Box::new(Bytes::new()))
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<u64, BasicNode>,
+        snapshot: Box<Bytes>,
+    ) -> Stored<()> {
+        self.store.save_state(meta.clone(), (*snapshot).clone()).await.map_err(on_write)?;
+        {
+            let mut applied = self.applied();
+            applied.last = meta.last_log_id;
+            applied.membership = meta.last_membership.clone();
+            applied.ids.clear();
+            applied.offered = None;
+        }
+        let index = meta.last_log_id.map_or(0, |id| id.index);
+        self.events.send(Event::Restored { index, state: *snapshot }).await.map_err(|_| gone())
+    }
+
+    async fn get_current_snapshot(&mut self) -> Stored<Option<Snapshot<Config>>> {
+        let (meta, data) = self.store.state().map_err(on_read)?;
+        Ok(meta.map(|meta| Snapshot { meta, snapshot: Box::new(data) }))
+    }
+}
+
+impl RaftSnapshotBuilder<Config> for Machine {
+    async fn build_snapshot(&mut self) -> Stored<Snapshot<Config>> {
+        let ready = {
+            let mut applied = self.applied();
+            let membership = applied.membership.clone();
+            match applied.offered.take() {
+                Some((index, data)) => {
+                    let id = applied.ids.get(&index).copied();
+                    // A membership newer than the state would be told twice, which is
+                    // harmless; one older cannot be, as it changes only here.
+                    id.map(|id| (id, membership, data))
+                }
+                None => None,
+            }
+        };
+        let Some((id, last_membership, data)) = ready else {
+            return match self.get_current_snapshot().await? {
+                Some(current) => Ok(current),
+                None => Err(on_read(StoreError::Damaged("no state was offered; the snapshot"))),
+            };
+        };
+        let meta = SnapshotMeta {
+            last_log_id: Some(id),
+            last_membership,
+            snapshot_id: format!("{}-{}", id.leader_id, id.index),
+        };
+        self.store.save_state(meta.clone(), data.clone()).await.map_err(on_write)?;
+        let mut applied = self.applied();
+        applied.ids = applied.ids.split_off(&id.index);
+        drop(applied);
+        Ok(Snapshot { meta, snapshot: Box::new(data) })
+    }
+}
+
+/// Reaches no other monitor: for a quorum of one.
+pub(super) struct Alone;
+
+impl RaftNetworkFactory<Config> for Alone {
+    type Network = Self;
+
+    async fn new_client(&mut self, _target: u64, _node: &BasicNode) -> Self {
+        Self
+    }
+}
+
+fn unreachable() -> Unreachable {
+    Unreachable::new(&NetworkError::new(&std::io::Error::from(std::io::ErrorKind::HostUnreachable)))
+}
+
+type Rpc<T> = Result<T, RPCError<u64, BasicNode, RaftError<u64>>>;
+
+impl RaftNetwork<Config> for Alone {
+    async fn append_entries(
+        &mut self,
+        _rpc: AppendEntriesRequest<Config>,
+        _option: RPCOption,
+    ) -> Rpc<AppendEntriesResponse<u64>> {
+        Err(RPCError::Unreachable(unreachable()))
+    }
+
+    async fn vote(&mut self, _rpc: VoteRequest<u64>, _option: RPCOption) -> Rpc<VoteResponse<u64>> {
+        Err(RPCError::Unreachable(unreachable()))
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        _vote: Vote<u64>,
+        _snapshot: Snapshot<Config>,
+        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<u64>, StreamingError<Config, Fatal<u64>>> {
+        Err(StreamingError::Unreachable(unreachable()))
+    }
+}
