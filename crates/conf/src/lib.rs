@@ -1,0 +1,275 @@
+//! `ceph.conf` and the options that daemons know: parsing, sections, variables, and the
+//! layers a value can come from.
+//!
+//! Invariants: names are compared with spaces, dashes and underscores equal; a value's
+//! source is known; what is not understood is named, with its line, and never ignored
+//! silently. No I/O: text in, values out.
+//!
+//! Source: the peer's `common/ConfUtils.cc`, `common/config.cc`, `doc/rados/configuration`.
+
+mod file;
+mod options;
+
+use std::collections::BTreeMap;
+
+pub use file::{ConfError, ConfFile};
+pub use options::{OPTIONS, OptionKind, OptionSpec, option};
+
+/// `Foo bar-baz` -> `foo_bar_baz`.
+#[must_use]
+pub fn normalize(name: &str) -> String {
+    let words = name.trim().split([' ', '-', '_', '\t']).filter(|w| !w.is_empty());
+    words.collect::<Vec<_>>().join("_").to_lowercase()
+}
+
+/// Where a value comes from; later ones win.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The option's own default.
+    Default,
+    /// The monitors' database.
+    Mon,
+    /// `ceph.conf`.
+    File,
+    /// The command line.
+    CommandLine,
+    /// `config set` / `injectargs` at run time.
+    Override,
+}
+
+impl Source {
+    /// The name in `config show` and `config diff`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Mon => "mon",
+            Self::File => "file",
+            Self::CommandLine => "cmdline",
+            Self::Override => "override",
+        }
+    }
+}
+
+/// The options as one daemon or client sees them.
+#[derive(Clone, Debug)]
+pub struct Config {
+    entity_type: String,
+    entity_id: String,
+    host: String,
+    pid: u32,
+    layers: BTreeMap<Source, BTreeMap<String, String>>,
+}
+
+impl Config {
+    /// The view of `TYPE.ID` (`osd.3`) on a host, from a file.
+    #[must_use]
+    pub fn new(file: &ConfFile, entity_type: &str, entity_id: &str, host: &str, pid: u32) -> Self {
+        let mut from_file = BTreeMap::new();
+        for section in ["global", entity_type, &format!("{entity_type}.{entity_id}")] {
+            from_file.extend(file.section(section).map(|(k, v)| (k.to_owned(), v.to_owned())));
+        }
+        Self {
+            entity_type: entity_type.to_owned(),
+            entity_id: entity_id.to_owned(),
+            host: host.to_owned(),
+            pid,
+            layers: BTreeMap::from([(Source::File, from_file)]),
+        }
+    }
+
+    /// Sets an option in a layer after checking that it exists and the value fits.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    pub fn set(&mut self, source: Source, name: &str, value: &str) -> Result<(), String> {
+        let name = normalize(name);
+        let spec = option(&name).ok_or_else(|| format!("unrecognized config option '{name}'"))?;
+        spec.kind.check(value).map_err(|why| format!("{name}: {why}"))?;
+        self.layers.entry(source).or_default().insert(name, value.to_owned());
+        Ok(())
+    }
+
+    /// Removes an option from a layer.
+    pub fn unset(&mut self, source: Source, name: &str) {
+        self.layers.entry(source).or_default().remove(&normalize(name));
+    }
+
+    /// Replaces the monitors' layer. Returns the names this binary does not know.
+    pub fn set_mon_layer(&mut self, values: BTreeMap<String, String>) -> Vec<String> {
+        let values: BTreeMap<_, _> = values.into_iter().map(|(k, v)| (normalize(&k), v)).collect();
+        let unknown = values.keys().filter(|k| option(k).is_none()).cloned().collect();
+        self.layers.insert(Source::Mon, values);
+        unknown
+    }
+
+    /// The value as written, before variables are filled in, and its source. The layers
+    /// are asked from the last to the first.
+    #[must_use]
+    pub fn raw(&self, name: &str) -> Option<(&str, Source)> {
+        let name = normalize(name);
+        for (source, layer) in self.layers.iter().rev() {
+            if let Some(value) = layer.get(&name) {
+                return Some((value, *source));
+            }
+        }
+        option(&name).map(|spec| (spec.default, Source::Default))
+    }
+
+    /// The value with its variables filled in; empty for an unknown option.
+    #[must_use]
+    pub fn get(&self, name: &str) -> String {
+        self.expand(self.raw(name).map_or("", |(v, _)| v), 0)
+    }
+
+    /// Whether somebody gave it a value.
+    #[must_use]
+    pub fn is_set(&self, name: &str) -> bool {
+        self.raw(name).is_some_and(|(_, source)| source != Source::Default)
+    }
+
+    /// As a number; a value that does not fit its kind was refused when it was set, and in
+    /// a file gives the default.
+    #[must_use]
+    pub fn u64(&self, name: &str) -> u64 {
+        let parse = |v: &str| options::parse_size(v);
+        parse(&self.get(name))
+            .or_else(|| option(&normalize(name)).and_then(|s| parse(s.default)))
+            .unwrap_or(0)
+    }
+
+    /// As a float.
+    #[must_use]
+    pub fn f64(&self, name: &str) -> f64 {
+        let default = || option(&normalize(name)).and_then(|s| s.default.parse().ok());
+        self.get(name).parse().ok().or_else(default).unwrap_or(0.0)
+    }
+
+    /// As a switch: `true`, `1`, `yes`, `on`.
+    #[must_use]
+    pub fn bool(&self, name: &str) -> bool {
+        options::parse_bool(&self.get(name)).unwrap_or(false)
+    }
+
+    /// Every option somebody gave a value, with the winning value and its source.
+    pub fn overridden(&self) -> impl Iterator<Item = (String, String, Source)> + '_ {
+        let names: std::collections::BTreeSet<&String> =
+            self.layers.values().flat_map(BTreeMap::keys).collect();
+        names.into_iter().filter_map(|name| {
+            let (value, source) = self.raw(name)?;
+            Some((name.clone(), self.expand(value, 0), source))
+        })
+    }
+
+    /// Every known option with its value in force.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        OPTIONS.iter().map(|spec| (spec.name, self.get(spec.name)))
+    }
+
+    /// Names in the file's sections that this binary does not know.
+    #[must_use]
+    pub fn unknown(&self) -> Vec<String> {
+        let file = self.layers.get(&Source::File);
+        file.into_iter()
+            .flatten()
+            .map(|(k, _)| k)
+            .filter(|k| option(k).is_none())
+            .cloned()
+            .collect()
+    }
+
+    /// Fills in `$name`, `${name}`: the metavariables `cluster`, `type`, `id`, `name`,
+    /// `host`, `pid`, and other options.
+    fn expand(&self, value: &str, depth: u32) -> String {
+        if depth > 8 || !value.contains('$') {
+            return value.to_owned();
+        }
+        let mut out = String::with_capacity(value.len());
+        let mut rest = value;
+        while let Some(at) = rest.find('$') {
+            out.push_str(&rest[..at]);
+            rest = &rest[at + 1..];
+            let braced = rest.starts_with('{');
+            let word = if braced { &rest[1..] } else { rest };
+            let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+            let len = word.find(|c| !is_name(c)).unwrap_or(word.len());
+            let (name, closed) = (&word[..len], !braced || word[len..].starts_with('}'));
+            let filled = match name {
+                _ if name.is_empty() || !closed => None,
+                "cluster" => Some("ceph".to_owned()),
+                "type" => Some(self.entity_type.clone()),
+                "id" => Some(self.entity_id.clone()),
+                "name" => Some(format!("{}.{}", self.entity_type, self.entity_id)),
+                "host" => Some(self.host.clone()),
+                "pid" => Some(self.pid.to_string()),
+                other => self.raw(other).map(|(v, _)| self.expand(v, depth + 1)),
+            };
+            match filled {
+                Some(text) => {
+                    out.push_str(&text);
+                    rest = &word[len + usize::from(braced)..];
+                }
+                None => out.push('$'),
+            }
+        }
+        out.push_str(rest);
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+; a comment
+[global]
+    fsid = 6b29fc40-ca47-1067-b31d-00dd010662da   # behind a value
+    mon host = [v2:127.0.0.1:3300,v1:127.0.0.1:6789]
+    log-file = /var/log/$name.log
+[osd]
+    osd data = /data/$cluster-$id
+    osd memory target = 1Gi
+[osd.3]
+    osd_data = \"/fast/${id}x\"
+    frobnicate = 7
+";
+
+    #[test]
+    fn sections_names_and_variables() {
+        let file = ConfFile::parse(FILE).unwrap();
+        let osd3 = Config::new(&file, "osd", "3", "h", 1);
+        assert_eq!(osd3.get("osd data"), "/fast/3x");
+        assert_eq!(osd3.get("log_file"), "/var/log/osd.3.log");
+        assert_eq!(osd3.u64("osd_memory_target"), 1 << 30);
+        assert_eq!(osd3.unknown(), ["frobnicate"]);
+        assert_eq!(osd3.raw("osd_data").unwrap().1, Source::File);
+        let osd4 = Config::new(&file, "osd", "4", "h", 1);
+        assert_eq!(osd4.get("osd-data"), "/data/ceph-4");
+        assert_eq!(osd4.get("mon_host"), "[v2:127.0.0.1:3300,v1:127.0.0.1:6789]");
+        assert!(osd4.unknown().is_empty());
+    }
+
+    #[test]
+    fn layers_win_in_order() {
+        let file = ConfFile::parse("[global]\ndebug ms = 1\n").unwrap();
+        let mut config = Config::new(&file, "mon", "a", "h", 1);
+        let mon =
+            BTreeMap::from([("debug_ms".to_owned(), "5".to_owned()), ("nope".into(), "1".into())]);
+        assert_eq!(config.set_mon_layer(mon), ["nope"]);
+        assert_eq!(config.get("debug_ms"), "1", "the file is above the monitors' database");
+        config.set(Source::Override, "debug_ms", "20").unwrap();
+        assert_eq!(config.get("debug_ms"), "20");
+        assert!(config.set(Source::Override, "nope", "1").unwrap_err().contains("unrecognized"));
+        assert!(config.set(Source::Override, "osd_max_backfills", "x").is_err());
+    }
+
+    #[test]
+    fn variables_do_not_loop() {
+        let file = ConfFile::parse("[global]\nrun dir = $run_dir/$keyring\nkeyring = ${run_dir\n")
+            .unwrap();
+        let config = Config::new(&file, "mon", "a", "h", 1);
+        assert!(!config.get("run_dir").is_empty());
+        assert_eq!(config.get("keyring"), "${run_dir");
+    }
+}

@@ -1,0 +1,313 @@
+//! The options this release knows. Names, types and defaults are the peer's where it has
+//! the option; a value an operator may set without any effect is not in the table.
+
+/// What a value looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionKind {
+    /// Any text.
+    Str,
+    /// `true`/`false`, `1`/`0`, `yes`/`no`, `on`/`off`.
+    Bool,
+    /// A whole number, with sign.
+    Int,
+    /// A whole number from 0.
+    Uint,
+    /// Bytes: a number with `K`, `M`, `G`, `T` (times 1024), `Ki`, ..., or `B`.
+    Size,
+    /// A number.
+    Float,
+    /// Seconds.
+    Secs,
+}
+
+impl OptionKind {
+    /// The peer's name of the type.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Str => "str",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Uint => "uint",
+            Self::Size => "size",
+            Self::Float => "float",
+            Self::Secs => "secs",
+        }
+    }
+
+    /// Whether a value fits.
+    ///
+    /// # Errors
+    /// What would fit.
+    pub fn check(self, value: &str) -> Result<(), String> {
+        let (fits, wanted) = match self {
+            Self::Str => return Ok(()),
+            Self::Bool => (parse_bool(value).is_some(), "true or false"),
+            Self::Int => (value.parse::<i64>().is_ok(), "a whole number"),
+            Self::Uint | Self::Secs => (value.parse::<u64>().is_ok(), "a whole number from 0"),
+            Self::Size => (parse_size(value).is_some(), "bytes, for example 4096, 64K, 4G"),
+            Self::Float => (value.parse::<f64>().is_ok_and(f64::is_finite), "a number"),
+        };
+        if fits { Ok(()) } else { Err(format!("'{value}' is not {wanted}")) }
+    }
+}
+
+pub(crate) fn parse_bool(value: &str) -> Option<bool> {
+    match value.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Some(true),
+        "false" | "0" | "no" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+pub(crate) fn parse_size(value: &str) -> Option<u64> {
+    let value = value.trim();
+    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
+    let number: u64 = value[..digits].parse().ok()?;
+    let shift = match value[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" | "ki" | "kib" | "kb" => 10,
+        "m" | "mi" | "mib" | "mb" => 20,
+        "g" | "gi" | "gib" | "gb" => 30,
+        "t" | "ti" | "tib" | "tb" => 40,
+        "p" | "pi" | "pib" | "pb" => 50,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift)
+}
+
+/// One option.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSpec {
+    /// Its normalized name.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: OptionKind,
+    /// Its value when nobody sets it.
+    pub default: &'static str,
+    /// Whether a running daemon takes a new value at once.
+    pub runtime: bool,
+    /// What it does.
+    pub about: &'static str,
+}
+
+/// The option with this normalized name.
+#[must_use]
+pub fn option(name: &str) -> Option<&'static OptionSpec> {
+    let at = OPTIONS.binary_search_by(|spec| spec.name.cmp(name)).ok()?;
+    Some(&OPTIONS[at])
+}
+
+const fn opt(
+    name: &'static str,
+    kind: OptionKind,
+    default: &'static str,
+    runtime: bool,
+    about: &'static str,
+) -> OptionSpec {
+    OptionSpec { name, kind, default, runtime, about }
+}
+
+use OptionKind::{Bool, Float, Int, Secs, Size, Str, Uint};
+
+/// Every option, by name.
+pub const OPTIONS: &[OptionSpec] = &[
+    opt(
+        "admin_socket",
+        Str,
+        "$run_dir/$cluster-$name.asok",
+        false,
+        "Unix socket for `ceph daemon`.",
+    ),
+    opt(
+        "auth_allow_insecure_global_id_reclaim",
+        Bool,
+        "false",
+        true,
+        "Let old clients take back a global id without proof.",
+    ),
+    opt(
+        "auth_client_required",
+        Str,
+        "cephx, none",
+        false,
+        "Methods a client accepts from monitors.",
+    ),
+    opt("auth_cluster_required", Str, "cephx", false, "Methods between daemons."),
+    opt("auth_mon_ticket_ttl", Secs, "259200", true, "Life of a ticket for the monitors."),
+    opt("auth_service_required", Str, "cephx", false, "Methods daemons accept from clients."),
+    opt(
+        "auth_service_ticket_ttl",
+        Secs,
+        "3600",
+        true,
+        "Life of a ticket for a daemon, and of a service key.",
+    ),
+    opt("cluster_addr", Str, "", false, "Address for traffic between OSDs."),
+    opt("crush_location", Str, "", false, "Where an OSD stands: `root=default host=a`."),
+    opt("debug_mon", Str, "1/5", true, "Log level of the monitor."),
+    opt("debug_ms", Str, "0/0", true, "Log level of the messenger."),
+    opt("debug_osd", Str, "1/5", true, "Log level of the OSD."),
+    opt("fsid", Str, "", false, "The cluster's id."),
+    opt("host", Str, "", false, "The host's name; by default what the system says."),
+    opt(
+        "keyring",
+        Str,
+        "/etc/ceph/$cluster.$name.keyring,/etc/ceph/$cluster.keyring,/etc/ceph/keyring",
+        false,
+        "Files with the entity's key; the first that exists.",
+    ),
+    opt("log_file", Str, "", false, "Where a daemon logs; empty is stderr."),
+    opt("log_to_stderr", Bool, "false", false, "Log to stderr too."),
+    opt("mon_allow_pool_delete", Bool, "false", true, "Pools may be removed."),
+    opt("mon_allow_pool_size_one", Bool, "false", true, "Pools may have a single replica."),
+    opt("mon_auth_allow_insecure_key", Bool, "true", true, "Keys of type aes may be created."),
+    opt("mon_data", Str, "/var/lib/ceph/mon/$cluster-$id", false, "A monitor's directory."),
+    opt("mon_data_avail_warn", Int, "30", true, "Percent of free space below which health warns."),
+    opt("mon_host", Str, "", false, "The monitors' addresses."),
+    opt("mon_initial_members", Str, "", false, "Names of the first monitors."),
+    opt(
+        "mon_max_pg_per_osd",
+        Uint,
+        "250",
+        true,
+        "PG replicas per OSD above which pools are not created.",
+    ),
+    opt("mon_max_pool_pg_num", Uint, "65536", true, "Most PGs of one pool."),
+    opt(
+        "mon_osd_backfillfull_ratio",
+        Float,
+        "0.9",
+        false,
+        "First value of the map's backfillfull ratio.",
+    ),
+    opt(
+        "mon_osd_down_out_interval",
+        Secs,
+        "600",
+        true,
+        "After how long a down OSD is marked out; 0 is never.",
+    ),
+    opt("mon_osd_full_ratio", Float, "0.95", false, "First value of the map's full ratio."),
+    opt(
+        "mon_osd_min_down_reporters",
+        Uint,
+        "2",
+        true,
+        "How many must report an OSD before it is marked down.",
+    ),
+    opt("mon_osd_nearfull_ratio", Float, "0.85", false, "First value of the map's nearfull ratio."),
+    opt("mon_osd_report_timeout", Secs, "900", true, "Silence after which an OSD is marked down."),
+    opt(
+        "mon_warn_on_pool_no_redundancy",
+        Bool,
+        "true",
+        true,
+        "Health warns of pools with one replica.",
+    ),
+    opt("ms_bind_ipv6", Bool, "false", false, "Listen on IPv6."),
+    opt(
+        "ms_client_mode",
+        Str,
+        "crc secure",
+        false,
+        "Modes of a client's connections to OSDs, by preference.",
+    ),
+    opt("ms_cluster_mode", Str, "crc secure", false, "Modes between OSDs, by preference."),
+    opt(
+        "ms_mon_client_mode",
+        Str,
+        "secure crc",
+        false,
+        "Modes of connections to monitors, by preference.",
+    ),
+    opt("ms_service_mode", Str, "crc secure", false, "Modes an OSD accepts."),
+    opt("osd_client_message_size_cap", Size, "500M", true, "Client bytes in flight in an OSD."),
+    opt(
+        "osd_crush_chooseleaf_type",
+        Int,
+        "1",
+        false,
+        "Failure domain of the first rule: 0 osd, 1 host.",
+    ),
+    opt(
+        "osd_crush_initial_weight",
+        Float,
+        "-1",
+        false,
+        "CRUSH weight of a new OSD; negative is its size in TiB.",
+    ),
+    opt(
+        "osd_crush_update_on_start",
+        Bool,
+        "true",
+        false,
+        "A starting OSD puts itself where it stands.",
+    ),
+    opt("osd_data", Str, "/var/lib/ceph/osd/$cluster-$id", false, "An OSD's directory."),
+    opt("osd_device_bytes", Size, "12G", false, "Size of the block file made at mkfs."),
+    opt("osd_heartbeat_grace", Secs, "20", true, "Silence after which an OSD is reported."),
+    opt("osd_heartbeat_interval", Secs, "6", true, "Seconds between heartbeats."),
+    opt("osd_journal_size", Size, "256M", false, "Bytes of the store's log."),
+    opt("osd_max_backfills", Uint, "1", true, "PGs an OSD copies at once."),
+    opt("osd_max_object_name_len", Uint, "2048", true, "Longest name of an object."),
+    opt("osd_max_object_size", Size, "128M", true, "Largest object."),
+    opt("osd_max_pg_log_entries", Uint, "10000", true, "Longest log of a PG."),
+    opt("osd_max_write_size", Uint, "90", true, "Largest write, in MiB."),
+    opt("osd_memory_target", Size, "4G", true, "Memory an OSD tries to stay within."),
+    opt("osd_min_pg_log_entries", Uint, "250", true, "Shortest log of a PG."),
+    opt("osd_mon_report_interval", Secs, "5", true, "Seconds between reports to the monitors."),
+    opt("osd_objectstore", Str, "argonaut", false, "The store's engine."),
+    opt("osd_op_complaint_time", Float, "30", true, "Seconds after which an operation is slow."),
+    opt("osd_pool_default_flag_nodelete", Bool, "false", true, "New pools cannot be removed."),
+    opt(
+        "osd_pool_default_min_size",
+        Uint,
+        "0",
+        true,
+        "min_size of new pools; 0 is size - size / 2.",
+    ),
+    opt("osd_pool_default_pg_autoscale_mode", Str, "on", true, "PG autoscaling of new pools."),
+    opt("osd_pool_default_pg_num", Uint, "32", true, "PGs of new pools."),
+    opt(
+        "osd_pool_default_pgp_num",
+        Uint,
+        "0",
+        true,
+        "Placement groups for placement of new pools; 0 is pg_num.",
+    ),
+    opt("osd_pool_default_size", Uint, "3", true, "Replicas of new pools."),
+    opt(
+        "osd_recovery_max_active",
+        Uint,
+        "0",
+        true,
+        "Objects an OSD recovers at once; 0 is chosen.",
+    ),
+    opt("osd_uuid", Str, "", false, "An OSD's incarnation, at mkfs."),
+    opt("pid_file", Str, "", false, "Where a daemon writes its process id."),
+    opt("public_addr", Str, "", false, "Address for clients."),
+    opt("run_dir", Str, "/var/run/ceph", false, "Directory of sockets and process ids."),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sorted_and_fitting() {
+        assert!(OPTIONS.windows(2).all(|w| w[0].name < w[1].name), "binary search needs order");
+        for spec in OPTIONS {
+            spec.kind.check(spec.default).unwrap_or_else(|why| panic!("{}: {why}", spec.name));
+        }
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(parse_size("64K"), Some(65536));
+        assert_eq!(parse_size("4GiB"), Some(4 << 30));
+        assert_eq!(parse_size("99999999999P"), None);
+        assert_eq!(parse_size("4X"), None);
+        assert_eq!(parse_size(""), None);
+    }
+}
