@@ -7,8 +7,17 @@
 //! Source: the peer's `auth/`, `mon/MonCap`, `osd/OSDCap`, `mds/MDSAuthCaps`, `mgr/MgrCap`;
 //! bytes checked against live 16.2.15 and 20.2.4 clusters.
 
+mod crypto;
 pub mod handshake;
+mod keyring;
+mod keyserver;
+pub mod proto;
+#[cfg(test)]
+mod testutil;
 
+pub use crypto::{CryptoKey, KeyError, KeyKind, Usage};
 pub use handshake::{
     AuthDone, AuthError, ClientAuth, ClientDone, ClientStart, PeerIdentity, ServerAuth, ServerStep,
 };
+pub use keyring::{Keyring, KeyringError, KeyringFault};
+pub use keyserver::{EntityAuth, KeyServer, TicketPolicy};
