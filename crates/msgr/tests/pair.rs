@@ -1,0 +1,104 @@
+//! Whole connections between two machines in memory.
+
+mod common;
+
+use common::*;
+use msgr::{ConMode, Event, Policy};
+
+/// Every mode, every way to cut the stream into pieces, every shape of message.
+#[test]
+fn exchanges_messages() {
+    let shapes = [
+        (0, 0, 0),
+        (1, 0, 0),
+        (211, 0, 6),
+        (48, 16, 0),
+        (0, 0, 4096),
+        (0, 7, 0),
+        (300, 20, 5000),
+        (5000, 0, 70_000),
+        (9, 0, 1),
+    ];
+    for mode in [MODE_CRC, MODE_SECURE] {
+        for step in [1, 7, 100, 4096, 1 << 20] {
+            let mut a = client(mode, Policy::lossy_client(), None, 1);
+            let mut b = server(Policy::stateless_server());
+            let (mut at_a, mut at_b) = (vec![], vec![]);
+            let sent: Vec<_> = shapes
+                .iter()
+                .enumerate()
+                .map(|(i, &(f, m, d))| message(i as u64 + 1, f, m, d))
+                .collect();
+            for env in &sent {
+                a.send(env.clone()).unwrap();
+            }
+            run(&mut a, &mut b, step, &mut at_a, &mut at_b).unwrap();
+            assert!(a.is_ready() && b.is_ready(), "mode {mode} step {step}");
+            assert!(messages(&at_b) == sent, "mode {mode} step {step}");
+            for env in &sent {
+                b.send(env.clone()).unwrap();
+            }
+            run(&mut a, &mut b, step, &mut at_a, &mut at_b).unwrap();
+            assert!(messages(&at_a) == sent, "mode {mode} step {step}");
+            let want = if mode == MODE_CRC { ConMode::Crc } else { ConMode::Secure };
+            for (me, them) in [(&a, &b), (&b, &a)] {
+                assert_eq!(me.peer().con_mode, want);
+                assert_eq!(me.peer().identity.global_id, 77);
+                assert!(me.peer().lossy && !them.peer().addrs.is_blank());
+            }
+            assert_eq!(b.peer().id.to_string(), "client.4498");
+            assert_eq!(b.peer().addrs.to_string(), "any:127.0.0.1:0/77");
+            assert_eq!(a.peer().id.to_string(), "osd.0");
+        }
+    }
+}
+
+/// A long data segment arrives in one page-aligned buffer, in both modes.
+#[test]
+fn data_is_page_aligned() {
+    for mode in [MODE_CRC, MODE_SECURE] {
+        let mut a = client(mode, Policy::lossy_client(), None, 1);
+        let mut b = server(Policy::stateless_server());
+        let (mut at_a, mut at_b) = (vec![], vec![]);
+        for data in [4096, 4097, 65_536, 1 << 20] {
+            a.send(message(1, 211, 3, data)).unwrap();
+        }
+        run(&mut a, &mut b, 50_000, &mut at_a, &mut at_b).unwrap();
+        let got = messages(&at_b);
+        assert_eq!(got.len(), 4);
+        for env in got {
+            assert_eq!(env.data.as_ptr() as usize % 4096, 0, "mode {mode} {}", env.data.len());
+        }
+    }
+}
+
+/// Beyond the budget no further message is read, until some are released.
+#[test]
+fn stops_reading_beyond_the_budget() {
+    let mut a = client(MODE_CRC, Policy::lossy_client(), None, 1);
+    let mut b = server(Policy::stateless_server().with_budget(10_000));
+    let (mut at_a, mut at_b) = (vec![], vec![]);
+    for tid in 0..10 {
+        a.send(message(tid, 0, 0, 4000)).unwrap();
+    }
+    run(&mut a, &mut b, 1000, &mut at_a, &mut at_b).unwrap_or(());
+    let first = messages(&at_b).len();
+    assert_eq!(first, 3);
+    assert!(!b.wants_read());
+    b.release(4000);
+    assert!(b.wants_read());
+    give(&mut b, &[], &mut at_b).unwrap();
+    assert_eq!(messages(&at_b).len(), 4);
+}
+
+#[test]
+fn keepalives_are_answered() {
+    let mut a = client(MODE_SECURE, Policy::lossy_client(), None, 1);
+    let mut b = server(Policy::stateless_server());
+    let (mut at_a, mut at_b) = (vec![], vec![]);
+    run(&mut a, &mut b, 99, &mut at_a, &mut at_b).unwrap();
+    let stamp = types::UTime { sec: 5, nsec: 6 };
+    a.keepalive(stamp).unwrap();
+    run(&mut a, &mut b, 99, &mut at_a, &mut at_b).unwrap();
+    assert!(matches!(at_a.last(), Some(Event::KeepaliveAck(t)) if *t == stamp));
+}
