@@ -1,0 +1,25 @@
+//! The OSD's object store: one log and one space of extents on one file or device.
+//!
+//! A [`Transaction`] over any number of objects is applied in memory at once, so that reads
+//! see it, and is durable when the group it was committed with has been flushed. Small
+//! data and all metadata ride in the log; data from 64 KiB on is written once, to free
+//! extents, before the record that names it counts. A checkpoint in the background moves
+//! what the log holds to its place and frees the log.
+//!
+//! Invariants:
+//! - what is durable is a prefix of what was submitted, whole transactions in order, and
+//!   contains every acknowledged one;
+//! - nothing that a durable checkpoint refers to is ever overwritten: every block, table
+//!   and manifest goes to free space, and its old space is free once the new one is durable;
+//! - every byte on the device has a crc32c which is verified when it is read.
+//!
+//! One thread owns a [`Store`]; its calls block only for reads that miss memory, and for
+//! submits while the log is full. Formats: `docs/formats/store.md`.
+
+mod error;
+mod store;
+mod transaction;
+
+pub use error::StoreError;
+pub use store::{Listing, MkfsOptions, OpenOptions, PoolStats, Seq, Stat, StatFs, Store, Waker};
+pub use transaction::{Coll, Transaction};
