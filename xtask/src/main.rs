@@ -1,1 +1,62 @@
-fn main() {}
+//! Development verbs. `cargo xtask` without arguments lists them.
+
+mod bench;
+mod cluster;
+mod hostile;
+mod interop;
+mod kill9;
+mod lab;
+mod report;
+mod sh;
+mod suites;
+mod test;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+cargo xtask VERB
+
+  check              format, lints, types
+  test               install what tests need (Debian packages), run them all
+  ci                 what runs before a merge: check, then test
+  lab root SUITE     make a Debian root with upstream's release: bookworm, trixie, forky
+  lab up|down [NAME] start or remove a stock cluster to compare with
+  interop [SUITE..]  upstream's clients against `argonaut up`
+  suites [NAME..]    upstream's own test programs against `argonaut up`
+  kill9 [ROUNDS]     kill every daemon under load, check what was acknowledged (20)
+  hostile [STREAMS]  random and mutated byte streams against every port (100000)
+  bench peer [SECS]  the table beside stock Ceph; kept in bench/results
+";
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let number = |at: usize, default: u64| -> Result<u64> {
+        Ok(args.get(at).map_or(Ok(default), |s| s.parse())?)
+    };
+    match args.as_slice() {
+        ["check"] => test::check(),
+        ["test"] => test::test(),
+        ["ci"] => test::check().and_then(|()| test::test()),
+        ["lab", "root", suite] => {
+            println!("{}", lab::root(suite)?.display());
+            Ok(())
+        }
+        ["lab", "up"] => lab::peer_up("peer", 3, 3).map(|c| println!("{}", c.display())),
+        ["lab", "up", name] => lab::peer_up(name, 3, 3).map(|c| println!("{}", c.display())),
+        ["lab", "down"] => lab::peer_down("peer"),
+        ["lab", "down", name] => lab::peer_down(name),
+        ["interop", suites @ ..] => interop::run(suites)?.end(),
+        ["suites", names @ ..] => suites::run(names)?.end(),
+        ["kill9", ..] => kill9::run(number(1, 20)?)?.end(),
+        ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
+        ["bench", "peer", ..] => bench::peer(number(2, 10)?),
+        _ => {
+            print!("{USAGE}");
+            if args.is_empty() {
+                return Ok(());
+            }
+            bail!("unknown verb: {}", args.join(" "))
+        }
+    }
+}

@@ -13,7 +13,7 @@ mod options;
 use std::collections::BTreeMap;
 
 pub use file::{ConfError, ConfFile};
-pub use options::{OPTIONS, OptionKind, OptionSpec, option};
+pub use options::{OPTIONS, OptionKind, OptionSpec, option, parse_size};
 
 /// `Foo bar-baz` -> `foo_bar_baz`.
 #[must_use]

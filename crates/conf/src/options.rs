@@ -60,7 +60,9 @@ pub(crate) fn parse_bool(value: &str) -> Option<bool> {
     }
 }
 
-pub(crate) fn parse_size(value: &str) -> Option<u64> {
+/// Reads `4096`, `64K`, `4GiB`: bytes.
+#[must_use]
+pub fn parse_size(value: &str) -> Option<u64> {
     let value = value.trim();
     let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
     let number: u64 = value[..digits].parse().ok()?;

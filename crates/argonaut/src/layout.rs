@@ -1,0 +1,188 @@
+//! Where a cluster made by `argonaut up` keeps its files, and what its `ceph.conf` says.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use conf::ConfFile;
+
+/// A cluster's directory.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// Absolute.
+    pub dir: PathBuf,
+}
+
+/// What `argonaut up` was asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Monitors.
+    pub mons: u32,
+    /// OSDs.
+    pub osds: u32,
+    /// Replicas of new pools.
+    pub size: u32,
+    /// Bytes of each OSD's block file.
+    pub osd_bytes: u64,
+    /// The first monitor's port; the next ones follow.
+    pub port: u16,
+}
+
+impl Layout {
+    /// The layout in `dir`, which may not exist yet.
+    ///
+    /// # Errors
+    /// When the current directory cannot be told.
+    pub fn new(dir: &Path) -> Result<Self> {
+        Ok(Self { dir: std::path::absolute(dir)? })
+    }
+
+    /// `ceph.conf`.
+    #[must_use]
+    pub fn conf(&self) -> PathBuf {
+        self.dir.join("ceph.conf")
+    }
+
+    /// Sockets and process ids.
+    #[must_use]
+    pub fn run(&self) -> PathBuf {
+        self.dir.join("run")
+    }
+
+    /// A daemon's data: `mon.a`, `osd.0`.
+    #[must_use]
+    pub fn data(&self, daemon: &str) -> PathBuf {
+        self.dir.join(daemon)
+    }
+
+    /// A daemon's log.
+    #[must_use]
+    pub fn log(&self, daemon: &str) -> PathBuf {
+        self.dir.join("log").join(format!("{daemon}.log"))
+    }
+
+    /// A daemon's pid file.
+    #[must_use]
+    pub fn pid_file(&self, daemon: &str) -> PathBuf {
+        self.run().join(format!("{daemon}.pid"))
+    }
+
+    /// A daemon's admin socket.
+    #[must_use]
+    pub fn asok(&self, daemon: &str) -> PathBuf {
+        self.run().join(format!("ceph-{daemon}.asok"))
+    }
+
+    /// Whether a cluster was made here.
+    #[must_use]
+    pub fn exists(&self) -> bool {
+        self.conf().exists()
+    }
+
+    /// The daemons that were made here, monitors first, each in order.
+    ///
+    /// # Errors
+    /// When the directory cannot be read.
+    pub fn daemons(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.dir).with_context(|| self.dir.display().to_string())? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let Some((kind, id)) = name.split_once('.') else { continue };
+            // The mark is written last: a half-made daemon is made anew.
+            if matches!(kind, "mon" | "osd") && entry.path().join("ready").exists() {
+                found.push((kind.to_owned(), id.parse::<u64>().unwrap_or(0), name));
+            }
+        }
+        found.sort();
+        Ok(found.into_iter().map(|(_, _, name)| name).collect())
+    }
+
+    /// The process of a daemon, when it runs.
+    #[must_use]
+    pub fn running(&self, daemon: &str) -> Option<u32> {
+        let pid: u32 = fs::read_to_string(self.pid_file(daemon)).ok()?.trim().parse().ok()?;
+        // A pid file outlives kill -9, and its number may be somebody else's by now.
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line);
+        let (kind, id) = daemon.split_once('.').unwrap_or((daemon, ""));
+        let words: Vec<&str> = line.split('\0').collect();
+        let ours = words.iter().any(|w| w.contains(&*self.dir.to_string_lossy()))
+            && words.contains(&kind)
+            && (id.is_empty() || words.contains(&id));
+        ours.then_some(pid)
+    }
+
+    /// The text of a new cluster's `ceph.conf`.
+    #[must_use]
+    pub fn conf_text(&self, fsid: &str, wanted: &Wanted) -> String {
+        let dir = self.dir.display();
+        let mon_host: Vec<String> =
+            (0..wanted.mons).map(|i| format!("v2:127.0.0.1:{}", u32::from(wanted.port) + i)).collect();
+        let members: Vec<String> = (0..wanted.mons).map(mon_id).collect();
+        let (mon_host, members) = (mon_host.join(","), members.join(","));
+        let (size, bytes) = (wanted.size, wanted.osd_bytes);
+        format!(
+            "\
+# A cluster on one machine, made by `argonaut up`. Any Ceph client reads this file:
+#   ceph -c {dir}/ceph.conf -s
+[global]
+    fsid = {fsid}
+    mon initial members = {members}
+    mon host = [{mon_host}]
+    auth cluster required = cephx
+    auth service required = cephx
+    auth client required = cephx
+    keyring = {dir}/keyring
+    run dir = {dir}/run
+    admin socket = {dir}/run/ceph-$name.asok
+    public addr = 127.0.0.1
+    cluster addr = 127.0.0.1
+    # One machine: replicas go to different OSDs instead of different hosts.
+    osd crush chooseleaf type = 0
+    osd pool default size = {size}
+    osd pool default pg autoscale mode = off
+    mon allow pool delete = true
+    mon allow pool size one = true
+    mon max pg per osd = 2000
+
+[mon]
+    mon data = {dir}/mon.$id
+    keyring = {dir}/mon.$id/keyring
+    log file = {dir}/log/$name.log
+    pid file = {dir}/run/$name.pid
+
+[osd]
+    osd data = {dir}/osd.$id
+    keyring = {dir}/osd.$id/keyring
+    log file = {dir}/log/$name.log
+    pid file = {dir}/run/$name.pid
+    osd device bytes = {bytes}
+
+[client]
+    # Clients neither listen nor log here.
+    admin socket =
+    log file =
+"
+        )
+    }
+}
+
+/// `a`, `b`, ...: the monitors' names.
+#[must_use]
+pub fn mon_id(index: u32) -> String {
+    char::from(b'a' + (index % 26) as u8).to_string()
+}
+
+/// Reads a `ceph.conf` and says which line is wrong, if one is.
+///
+/// # Errors
+/// When it cannot be read or parsed.
+pub fn read_conf(path: &Path) -> Result<ConfFile> {
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("cannot read {}: give the path with -c", path.display()))?;
+    match ConfFile::parse(&text) {
+        Ok(file) => Ok(file),
+        Err(err) => bail!("{}: {err}", path.display()),
+    }
+}

@@ -1,0 +1,131 @@
+//! Argonaut: a Ceph cluster in one binary. The subcommands and what they wire together.
+
+mod asok;
+mod layout;
+mod mon_daemon;
+mod osd_daemon;
+mod supervise;
+mod up;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "argonaut", version, about = "A storage cluster that Ceph's own clients use", propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(clap::Args)]
+struct Dir {
+    /// The cluster's directory.
+    #[arg(long, default_value = "argonaut-data")]
+    dir: PathBuf,
+}
+
+#[derive(clap::Args)]
+struct Daemon {
+    /// The daemon's id: a for mon.a, 0 for osd.0.
+    #[arg(short, long)]
+    id: String,
+    /// The cluster's ceph.conf.
+    #[arg(short, long, env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
+    conf: PathBuf,
+    /// Makes the daemon's data directory and ends.
+    #[arg(long)]
+    mkfs: bool,
+    /// With --mkfs: the keyring to start from.
+    #[arg(long)]
+    keyring: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Start a cluster on this machine; make it first if the directory has none.
+    Up {
+        #[command(flatten)]
+        dir: Dir,
+        /// Monitors.
+        #[arg(long, default_value_t = 1)]
+        mons: u32,
+        /// OSDs.
+        #[arg(long, default_value_t = 3)]
+        osds: u32,
+        /// Replicas of new pools.
+        #[arg(long, default_value_t = 3)]
+        size: u32,
+        /// Bytes of each OSD's block file, for example 12G.
+        #[arg(long, default_value = "12G", value_parser = size)]
+        osd_bytes: u64,
+        /// The first monitor's port; the next free one is taken where it is in use.
+        #[arg(long, default_value_t = 3300)]
+        port: u16,
+        /// Stay, and stop the cluster on Ctrl-C.
+        #[arg(long)]
+        foreground: bool,
+    },
+    /// Stop the cluster; its data stays.
+    Down(Dir),
+    /// Show the daemons and the cluster's status.
+    Status(Dir),
+    /// Print the daemons' logs.
+    Logs {
+        #[command(flatten)]
+        dir: Dir,
+        /// Only this daemon's: mon.a, osd.0, supervise.
+        daemon: Option<String>,
+        /// Go on as they grow.
+        #[arg(short, long)]
+        follow: bool,
+    },
+    /// Stop the cluster and remove its data.
+    Rm(Dir),
+    /// Run one monitor.
+    Mon(Daemon),
+    /// Run one OSD.
+    Osd(Daemon),
+    /// Keep a cluster's daemons running (started by `up`).
+    #[command(hide = true)]
+    Supervise(Dir),
+    /// Read, write, edit and test CRUSH maps, as crushtool does.
+    Crushtool {
+        /// crushtool's arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    conf::parse_size(text).ok_or_else(|| "bytes, for example 4096, 64K, 4G".to_owned())
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().verb) {
+        Ok(code) => code,
+        Err(err) => {
+            eprintln!("argonaut: {err:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(verb: Verb) -> Result<ExitCode> {
+    match verb {
+        Verb::Up { dir, mons, osds, size, osd_bytes, port, foreground } => {
+            up::up(&dir.dir, &layout::Wanted { mons, osds, size, osd_bytes, port }, foreground)?;
+        }
+        Verb::Down(dir) => up::down(&dir.dir)?,
+        Verb::Status(dir) => up::status(&dir.dir)?,
+        Verb::Logs { dir, daemon, follow } => up::logs(&dir.dir, daemon.as_deref(), follow)?,
+        Verb::Rm(dir) => up::remove(&dir.dir)?,
+        Verb::Mon(daemon) => mon_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?,
+        Verb::Osd(daemon) => osd_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?,
+        Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
+        Verb::Crushtool { args } => return Ok(ExitCode::from(crushtool(&args))),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,143 @@
+//! The process that keeps a cluster's daemons running.
+//!
+//! It starts each daemon as a process of this binary, starts those again that end, with a
+//! pause that doubles while they end at once, and stops all of them when it is told to.
+
+use std::fs::{File, OpenOptions};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::layout::Layout;
+
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// A daemon that ran this long did not "end at once".
+const STEADY: Duration = Duration::from_secs(20);
+/// How long a daemon may take to stop before it is killed.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// Whether the process was told to stop (SIGTERM, SIGINT).
+pub fn stop_flag() -> Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    Ok(flag)
+}
+
+/// Starts one daemon of the cluster.
+///
+/// # Errors
+/// When the process cannot be started.
+pub fn start(layout: &Layout, daemon: &str) -> Result<Child> {
+    let (kind, id) = daemon.split_once('.').context("a daemon is TYPE.ID")?;
+    let log = append(&layout.log(daemon))?;
+    Command::new(std::env::current_exe()?)
+        .arg(kind)
+        .args(["-i", id, "-c"])
+        .arg(layout.conf())
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .spawn()
+        .with_context(|| format!("cannot start {daemon}"))
+}
+
+/// Opens a log for appending.
+///
+/// # Errors
+/// When it cannot be created.
+pub fn append(path: &Path) -> Result<File> {
+    OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())
+}
+
+struct Kept {
+    name: String,
+    child: Child,
+    since: Instant,
+    pause: Duration,
+}
+
+/// Runs until told to stop. `ready` is told once every daemon was started.
+///
+/// # Errors
+/// When another supervisor runs the cluster, or a daemon cannot be started.
+#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
+pub fn run(layout: &Layout) -> Result<()> {
+    let stop = stop_flag()?;
+    let lock = append(&layout.run().join("supervisor.lock"))?;
+    if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!("another supervisor runs {}", layout.dir.display());
+    }
+    std::fs::write(layout.pid_file("supervise"), format!("{}\n", std::process::id()))?;
+    let mut kept = Vec::new();
+    for name in layout.daemons()? {
+        let child = start(layout, &name)?;
+        kept.push(Kept { name, child, since: Instant::now(), pause: PAUSE_MIN });
+    }
+    let mut waiting: Vec<(Instant, String, Duration)> = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(50));
+        let now = Instant::now();
+        let mut at = 0;
+        while at < kept.len() {
+            let Some(status) = kept[at].child.try_wait()? else {
+                at += 1;
+                continue;
+            };
+            let gone = kept.swap_remove(at);
+            let pause = if now - gone.since > STEADY { PAUSE_MIN } else { gone.pause };
+            eprintln!("{} ended with {status}; starting it again in {} ms", gone.name, pause.as_millis());
+            waiting.push((now + pause, gone.name, (pause * 2).min(PAUSE_MAX)));
+        }
+        for (_, name, pause) in waiting.extract_if(.., |(when, _, _)| *when <= now) {
+            let child = start(layout, &name)?;
+            kept.push(Kept { name, child, since: now, pause });
+        }
+    }
+    stop_all(kept)?;
+    std::fs::remove_file(layout.pid_file("supervise")).ok();
+    Ok(())
+}
+
+/// OSDs first, so that their last words reach a monitor.
+#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
+fn stop_all(kept: Vec<Kept>) -> Result<()> {
+    let (osds, mons): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("osd"));
+    for group in [osds, mons] {
+        let (done, all_done) = mpsc::channel();
+        let count = group.len();
+        for mut one in group {
+            signal(one.child.id(), rustix::process::Signal::TERM);
+            let done = done.clone();
+            thread::spawn(move || {
+                let start = Instant::now();
+                while matches!(one.child.try_wait(), Ok(None)) {
+                    if start.elapsed() > STOP_MAX {
+                        eprintln!("{} did not stop within {} s: killing it", one.name, STOP_MAX.as_secs());
+                        one.child.kill().ok();
+                    }
+                    thread::sleep(Duration::from_millis(10));
+                }
+                done.send(()).ok();
+            });
+        }
+        for _ in 0..count {
+            all_done.recv()?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends a signal to a process that may be gone already.
+pub fn signal(pid: u32, signal: rustix::process::Signal) {
+    if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
+        rustix::process::kill_process(pid, signal).ok();
+    }
+}

@@ -1,0 +1,301 @@
+//! `argonaut up`, `down`, `status`, `logs`, `rm`: a whole cluster on one machine.
+
+use std::fs;
+use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use env::Random;
+use types::Uuid;
+
+use crate::layout::{Layout, Wanted, mon_id, read_conf};
+use crate::{asok, mon_daemon, osd_daemon, supervise};
+
+/// How long `up` waits for HEALTH_OK.
+const HEALTHY_MAX: Duration = Duration::from_secs(60);
+
+/// One line that is overwritten on a terminal, and nothing elsewhere.
+struct Progress {
+    terminal: bool,
+}
+
+impl Progress {
+    fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal() }
+    }
+
+    fn say(&self, text: &str) {
+        if self.terminal {
+            eprint!("\r\x1b[K{text}");
+            std::io::stderr().flush().ok();
+        }
+    }
+
+    fn done(&self) {
+        if self.terminal {
+            eprint!("\r\x1b[K");
+        }
+    }
+}
+
+/// Makes the cluster if the directory has none, starts it, waits for HEALTH_OK.
+///
+/// # Errors
+/// When it runs already with other daemons, cannot be made, or does not become healthy.
+#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
+pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
+    let start = Instant::now();
+    let layout = Layout::new(dir)?;
+    let progress = Progress::new();
+    let fresh = !layout.exists();
+    make(&layout, wanted, &progress)?;
+    if let Some(pid) = layout.running("supervise") {
+        println!("the cluster in {} runs already (supervisor {pid})", layout.dir.display());
+        wait_healthy(&layout, &progress, start)?;
+        return Ok(());
+    }
+    progress.say("starting daemons ...");
+    let stop = foreground.then(supervise::stop_flag).transpose()?;
+    let mut supervisor = Command::new(std::env::current_exe()?)
+        .arg("supervise")
+        .arg("--dir")
+        .arg(&layout.dir)
+        .stdin(Stdio::null())
+        .stdout(supervise::append(&layout.log("supervise"))?)
+        .stderr(supervise::append(&layout.log("supervise"))?)
+        .process_group(0)
+        .spawn()
+        .context("cannot start the supervisor")?;
+    let healthy = wait_healthy(&layout, &progress, start);
+    progress.done();
+    let took = start.elapsed().as_secs_f64();
+    match healthy {
+        Ok(health) => {
+            let what = if fresh { "new cluster" } else { "cluster" };
+            println!("{health}: {what} in {} up after {took:.1} s", layout.dir.display());
+        }
+        Err(err) => {
+            eprintln!("the daemons go on; their logs: argonaut logs --dir {}", layout.dir.display());
+            return Err(err);
+        }
+    }
+    let conf = layout.conf();
+    println!("ceph.conf: {}", conf.display());
+    println!("Try:");
+    println!("  export CEPH_CONF={}", conf.display());
+    println!("  ceph -s                       (without Ceph's packages: argonaut status)");
+    println!("  ceph osd pool create test && rados -p test bench 10 write");
+    println!("  argonaut down --dir {}", layout.dir.display());
+    if let Some(stop) = stop {
+        println!("running in the foreground; Ctrl-C stops the cluster");
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(status) = supervisor.try_wait()? {
+                bail!("the supervisor ended with {status}");
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        down(dir)?;
+        supervisor.wait()?;
+    }
+    Ok(())
+}
+
+/// Makes what is missing of the cluster; what is there stays as it is.
+fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
+    if wanted.mons == 0 || wanted.mons > 9 || wanted.mons % 2 == 0 {
+        bail!("--mons is 1, 3, 5, 7 or 9");
+    }
+    if wanted.mons > 1 {
+        bail!("more than one monitor is not built yet: use --mons 1");
+    }
+    if wanted.osds == 0 || wanted.size == 0 || wanted.size > 10 {
+        bail!("--osds is 1 or more, --size is 1 to 10");
+    }
+    for dir in ["run", "log"] {
+        fs::create_dir_all(layout.dir.join(dir))
+            .with_context(|| format!("cannot make {}", layout.dir.join(dir).display()))?;
+    }
+    let mut chance = rt::SystemRandom::default();
+    if !layout.exists() {
+        let stray = fs::read_dir(&layout.dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+        let known = |name: &String| matches!(name.as_str(), "run" | "log" | "keyring") || name.contains('.');
+        if let Some(name) = stray.into_iter().find(|name| !known(name)) {
+            bail!("{} holds '{name}' and no cluster: choose another --dir", layout.dir.display());
+        }
+        let mut raw = [0; 16];
+        chance.fill(&mut raw);
+        let fsid = Uuid::from_random(raw);
+        let wanted = Wanted { port: free_port(wanted.port, wanted.mons)?, ..*wanted };
+        for i in 0..wanted.mons {
+            progress.say(&format!("making monitor {} ...", mon_id(i)));
+        }
+        mon_daemon::mkfs_cluster(layout, fsid, &wanted, &mut chance)?;
+        // Last: a directory with this file holds a whole cluster.
+        write_durably(&layout.conf(), layout.conf_text(&fsid.to_string(), &wanted).as_bytes())?;
+    }
+    let conf = read_conf(&layout.conf())?;
+    for i in 0..wanted.osds {
+        let name = format!("osd.{i}");
+        if layout.data(&name).join("ready").exists() {
+            continue;
+        }
+        progress.say(&format!("making {name} ..."));
+        osd_daemon::mkfs_local(layout, &conf, i, &mut chance)?;
+    }
+    Ok(())
+}
+
+/// Writes a file that is there whole or not at all, also after power loss.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = path.with_extension("new");
+    let mut file = fs::File::create(&temporary).with_context(|| temporary.display().to_string())?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    fs::File::open(path.parent().context("a file has a directory")?)?.sync_all()?;
+    Ok(())
+}
+
+/// The first of a run of ports that nobody listens on, from `wanted` on.
+fn free_port(wanted: u16, count: u32) -> Result<u16> {
+    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let mut candidates = (wanted..=u16::MAX - count as u16).step_by(100).take(100);
+    candidates
+        .find(|first| (0..count as u16).all(|i| free(first + i)))
+        .with_context(|| format!("no free port for the monitors from {wanted} on: give one with --port"))
+}
+
+/// Waits until the cluster has all its OSDs up and is healthy.
+#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
+fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<String> {
+    let daemons = layout.daemons()?;
+    let osds = daemons.iter().filter(|d| d.starts_with("osd.")).count() as u64;
+    let socket = layout.asok(daemons.first().context("there is no monitor")?);
+    let mut last = String::from("no monitor answers");
+    while start.elapsed() < HEALTHY_MAX {
+        let command = r#"{"prefix":"status","format":"json"}"#;
+        if let Ok(text) = asok::ask(&socket, command, Duration::from_secs(2)) {
+            let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+            let health = status["health"]["status"].as_str().unwrap_or("unknown").to_owned();
+            let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
+            if health == "HEALTH_OK" && up == osds {
+                return Ok(health);
+            }
+            last = format!("{health}, {up} of {osds} OSDs up");
+            progress.say(&last);
+        }
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    bail!("not healthy after {} s: {last}", HEALTHY_MAX.as_secs())
+}
+
+/// Stops the cluster; its data stays.
+///
+/// # Errors
+/// When the directory holds no cluster, or its processes do not end.
+#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
+pub fn down(dir: &Path) -> Result<()> {
+    let layout = existing(dir)?;
+    let mut running: Vec<(String, u32)> = Vec::new();
+    for name in layout.daemons()?.into_iter().chain(["supervise".to_owned()]) {
+        running.extend(layout.running(&name).map(|pid| (name, pid)));
+    }
+    if running.is_empty() {
+        println!("the cluster in {} does not run", layout.dir.display());
+        return Ok(());
+    }
+    // The supervisor stops its daemons in order; without one they are told here.
+    match running.iter().find(|(name, _)| name == "supervise") {
+        Some((_, pid)) => supervise::signal(*pid, rustix::process::Signal::TERM),
+        None => running.iter().for_each(|(_, pid)| supervise::signal(*pid, rustix::process::Signal::TERM)),
+    }
+    let start = Instant::now();
+    while running.iter().any(|(name, pid)| layout.running(name) == Some(*pid)) {
+        if start.elapsed() > Duration::from_secs(30) {
+            bail!("some daemons do not stop: {running:?}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    println!("stopped; the data stays in {}", layout.dir.display());
+    Ok(())
+}
+
+fn existing(dir: &Path) -> Result<Layout> {
+    let layout = Layout::new(dir)?;
+    if !layout.exists() {
+        bail!("{} holds no cluster: argonaut up --dir {} makes one", layout.dir.display(), dir.display());
+    }
+    Ok(layout)
+}
+
+/// Which daemons run, and what the cluster says of itself.
+///
+/// # Errors
+/// When the directory holds no cluster, or no monitor answers.
+pub fn status(dir: &Path) -> Result<()> {
+    let layout = existing(dir)?;
+    let daemons = layout.daemons()?;
+    for name in &daemons {
+        match layout.running(name) {
+            Some(pid) => println!("{name:<8} runs, pid {pid}"),
+            None => println!("{name:<8} is stopped"),
+        }
+    }
+    let socket = layout.asok(daemons.first().context("there is no monitor")?);
+    print!("\n{}", asok::ask(&socket, r#"{"prefix":"status"}"#, Duration::from_secs(10))?);
+    Ok(())
+}
+
+/// Prints the logs, of one daemon or of all; with `follow` goes on.
+///
+/// # Errors
+/// When the directory holds no cluster or no such log.
+pub fn logs(dir: &Path, daemon: Option<&str>, follow: bool) -> Result<()> {
+    let layout = existing(dir)?;
+    let names = match daemon {
+        Some(name) => vec![name.to_owned()],
+        None => layout.daemons()?.into_iter().chain(["supervise".to_owned()]).collect(),
+    };
+    let mut places = vec![0u64; names.len()];
+    loop {
+        for (name, place) in names.iter().zip(&mut places) {
+            let path = layout.log(name);
+            let Ok(mut file) = fs::File::open(&path) else {
+                if daemon.is_some() {
+                    bail!("no log of {name}: the daemons are {}", layout.daemons()?.join(", "));
+                }
+                continue;
+            };
+            file.seek(SeekFrom::Start(*place))?;
+            let mut text = String::new();
+            *place += file.read_to_string(&mut text)? as u64;
+            for line in text.lines() {
+                println!("{name:<8} {line}");
+            }
+        }
+        if !follow {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// Stops the cluster and removes its data.
+///
+/// # Errors
+/// When the directory holds no cluster, or cannot be removed.
+pub fn remove(dir: &Path) -> Result<()> {
+    let layout = existing(dir)?;
+    down(dir)?;
+    fs::remove_dir_all(&layout.dir).with_context(|| layout.dir.display().to_string())?;
+    println!("removed {}", layout.dir.display());
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! The table beside stock Ceph: same machine, same client binary, same run.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::cluster::{Cluster, usage};
+use crate::{lab, sh};
+
+const OSDS: u32 = 3;
+
+/// One side of the comparison.
+trait Side {
+    fn conf(&self) -> String;
+    fn osd_pids(&self) -> Result<Vec<u32>>;
+    fn all_pids(&self) -> Result<Vec<u32>>;
+}
+
+struct Ours(Cluster);
+struct Theirs(String);
+
+impl Side for Ours {
+    fn conf(&self) -> String {
+        self.0.conf().display().to_string()
+    }
+    fn osd_pids(&self) -> Result<Vec<u32>> {
+        Ok(self
+            .0
+            .pids()?
+            .into_iter()
+            .filter(|(n, _)| n.starts_with("osd"))
+            .map(|(_, p)| p)
+            .collect())
+    }
+    fn all_pids(&self) -> Result<Vec<u32>> {
+        Ok(self.0.pids()?.into_iter().map(|(_, p)| p).collect())
+    }
+}
+
+impl Theirs {
+    fn pids(&self, prefix: &str) -> Result<Vec<u32>> {
+        let run = Path::new(&self.0).with_file_name("run");
+        let mut pids = Vec::new();
+        for entry in std::fs::read_dir(run)? {
+            let path = entry?.path();
+            let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
+            if name.starts_with(prefix) && name.ends_with(".pid") {
+                pids.push(std::fs::read_to_string(&path)?.trim().parse()?);
+            }
+        }
+        Ok(pids)
+    }
+}
+
+impl Side for Theirs {
+    fn conf(&self) -> String {
+        self.0.clone()
+    }
+    fn osd_pids(&self) -> Result<Vec<u32>> {
+        self.pids("osd")
+    }
+    fn all_pids(&self) -> Result<Vec<u32>> {
+        self.pids("")
+    }
+}
+
+/// What one `rados bench` said, and what the daemons used meanwhile.
+#[derive(Clone, Copy, Default)]
+struct Cell {
+    mib_s: f64,
+    iops: f64,
+    lat_ms: f64,
+    osd_cpu_per_100k: f64,
+    rss_mib: f64,
+}
+
+fn client(conf: &str, line: &str) -> Command {
+    lab::exec("forky", &format!("export CEPH_CONF={conf}; {line}"))
+}
+
+fn figure(text: &str, label: &str) -> Result<f64> {
+    let line = text.lines().find(|l| l.starts_with(label));
+    let line = line.with_context(|| format!("rados bench printed no '{label}':\n{text}"))?;
+    Ok(line.rsplit(':').next().unwrap_or_default().trim().parse()?)
+}
+
+fn cell(
+    side: &dyn Side,
+    pool: &str,
+    kind: &str,
+    bytes: u64,
+    flight: u32,
+    secs: u64,
+) -> Result<Cell> {
+    let pids = side.osd_pids()?;
+    let (cpu0, _) = usage(&pids)?;
+    let size = if kind == "write" { format!("-b {bytes} --no-cleanup") } else { String::new() };
+    let line =
+        format!("rados -p {pool} bench {secs} {kind} -t {flight} {size} --run-name b{bytes}");
+    let text = sh::output(&mut client(&side.conf(), &line))?;
+    let (cpu1, rss) = usage(&pids)?;
+    let ops =
+        figure(&text, if kind == "write" { "Total writes made" } else { "Total reads made" })?;
+    Ok(Cell {
+        mib_s: figure(&text, "Bandwidth (MB/sec)")?,
+        iops: figure(&text, "Average IOPS")?,
+        lat_ms: figure(&text, "Average Latency(s)")? * 1000.0,
+        osd_cpu_per_100k: (cpu1 - cpu0) / ops.max(1.0) * 100_000.0,
+        rss_mib: rss,
+    })
+}
+
+/// Runs the whole table on both sides, in turn, and keeps it in `bench/results`.
+///
+/// # Errors
+/// When a cluster does not start or `rados bench` fails.
+pub fn peer(secs: u64) -> Result<()> {
+    lab::root("forky")?;
+    lab::peer_down("bench-peer").ok();
+    #[allow(clippy::disallowed_methods, reason = "start-up time is a figure of the bench")]
+    let start = std::time::Instant::now();
+    let theirs = Theirs(lab::peer_up("bench-peer", OSDS, 3)?.display().to_string());
+    let their_up = start.elapsed().as_secs_f64();
+    let ours = Ours(Cluster::up("bench", &["--osds", &OSDS.to_string()])?);
+    let our_up = ours.0.up_s;
+    let result = table(&ours, &theirs, secs);
+    lab::peer_down("bench-peer").ok();
+    let (rows, memory) = result?;
+    let date = sh::output(Command::new("date").args(["-u", "+%Y-%m-%d-%H%M"]))?.trim().to_owned();
+    let commit = sh::output(Command::new("git").current_dir(sh::repo()).args([
+        "rev-parse",
+        "--short",
+        "HEAD",
+    ]))?;
+    let cpu = sh::output(&mut sh::bash("grep -m1 'model name' /proc/cpuinfo | cut -d: -f2"))?;
+    let mut text = format!(
+        "# Beside stock Ceph 20.2.4, {date}\n\n`cargo xtask bench peer {secs}` at {}; {OSDS} OSDs each, cephx, crc, \
+         `rados bench` of 20.2.4 drives both,\n{secs} s a cell, one run; ours and theirs take turns cell by cell. \
+         Machine: 2 cores,{cpu}\n",
+        commit.trim()
+    );
+    let _ = writeln!(
+        text,
+        "| work | replicas | in flight | ours | theirs | ratio | latency ours / theirs (ms) | OSD CPU s per 100k ops ours / theirs | ratio |\n\
+         |---|---|---|---|---|---|---|---|---|"
+    );
+    text.push_str(&rows);
+    let _ = writeln!(
+        text,
+        "\nstart-up to HEALTH_OK or all PGs active: {our_up:.1} s / {their_up:.1} s (made anew)\n{memory}"
+    );
+    print!("{text}");
+    let path = sh::repo().join(format!("bench/results/{date}-peer.md"));
+    std::fs::create_dir_all(path.parent().context("a directory")?)?;
+    std::fs::write(&path, text)?;
+    println!("kept in {}", path.display());
+    Ok(())
+}
+
+fn table(ours: &Ours, theirs: &Theirs, secs: u64) -> Result<(String, String)> {
+    let sides: [&dyn Side; 2] = [ours, theirs];
+    let mut rows = String::new();
+    let idle: Vec<f64> =
+        sides.iter().map(|s| Ok(usage(&s.osd_pids()?)?.1)).collect::<Result<_>>()?;
+    let mut peak = [0.0f64; 2];
+    for replicas in [3, 1] {
+        for side in sides {
+            let pool = format!("bench{replicas}");
+            let line = format!(
+                "ceph osd pool create {pool} 32 >/dev/null 2>&1; ceph osd pool set {pool} size {replicas} --yes-i-really-mean-it >/dev/null 2>&1; \
+                 ceph osd pool set {pool} min_size 1 >/dev/null 2>&1; ceph osd pool application enable {pool} rados >/dev/null 2>&1; sleep 3; \
+                 rados -p {pool} bench 1 write -b 4096 >/dev/null"
+            );
+            sh::output(&mut client(&side.conf(), &line))?;
+        }
+        for bytes in [4096u64, 4 << 20] {
+            for (kind, flights) in [("write", [16, 1]), ("seq", [16, 1]), ("rand", [16, 1])] {
+                for flight in flights {
+                    let mut cells = [Cell::default(); 2];
+                    for (i, side) in sides.into_iter().enumerate() {
+                        // The reads need the objects that the last write of this size left.
+                        cells[i] =
+                            cell(side, &format!("bench{replicas}"), kind, bytes, flight, secs)?;
+                        peak[i] = peak[i].max(cells[i].rss_mib);
+                    }
+                    let [a, b] = cells;
+                    let (x, y, unit) = if bytes == 4096 {
+                        (a.iops, b.iops, "IOPS")
+                    } else {
+                        (a.mib_s, b.mib_s, "MiB/s")
+                    };
+                    let name = if bytes == 4096 { "4 KiB" } else { "4 MiB" };
+                    let row = format!(
+                        "| {name} {kind} | {replicas} | {flight} | {x:.0} {unit} | {y:.0} | {:.2} | {:.2} / {:.2} | {:.1} / {:.1} | {:.2} |\n",
+                        x / y,
+                        a.lat_ms,
+                        b.lat_ms,
+                        a.osd_cpu_per_100k,
+                        b.osd_cpu_per_100k,
+                        a.osd_cpu_per_100k / b.osd_cpu_per_100k
+                    );
+                    print!("{row}");
+                    rows.push_str(&row);
+                }
+            }
+        }
+        for side in sides {
+            let pool = format!("bench{replicas}");
+            sh::output(&mut client(
+                &side.conf(),
+                &format!(
+                    "ceph osd pool rm {pool} {pool} --yes-i-really-really-mean-it 2>&1; sleep 2"
+                ),
+            ))?;
+        }
+    }
+    let all: Vec<(f64, f64)> =
+        sides.iter().map(|s| usage(&s.all_pids()?)).collect::<Result<_>>()?;
+    let memory = format!(
+        "memory of all OSDs together: idle {:.0} / {:.0} MiB, at most {:.0} / {:.0} MiB; \
+         CPU seconds of all daemons in the whole run: {:.0} / {:.0}",
+        idle[0], idle[1], peak[0], peak[1], all[0].0, all[1].0
+    );
+    Ok((rows, memory))
+}

@@ -1,0 +1,141 @@
+//! `argonaut up` for tests: a cluster in a directory that upstream's clients see too.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::lab;
+use crate::sh;
+
+/// A running cluster; removed when dropped.
+pub struct Cluster {
+    /// Its directory, under [`lab::SHARE`].
+    pub dir: PathBuf,
+    /// How long `argonaut up` took, in seconds.
+    pub up_s: f64,
+}
+
+/// The release build of the binary under test; made first if needed.
+///
+/// # Errors
+/// When it does not build.
+pub fn binary() -> Result<PathBuf> {
+    sh::run(&mut sh::cargo(&["build", "--quiet", "--release", "-p", "argonaut"]))?;
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh::repo().join("target"), Into::into);
+    Ok(target.join("release/argonaut"))
+}
+
+impl Cluster {
+    /// Starts a cluster named `name` with further arguments to `argonaut up`.
+    ///
+    /// # Errors
+    /// When it does not reach HEALTH_OK.
+    pub fn up(name: &str, args: &[&str]) -> Result<Self> {
+        let dir = Path::new(lab::SHARE).join(format!("argonaut-{name}"));
+        let cluster = Self { dir, up_s: 0.0 };
+        cluster.argonaut("rm", &[]).ok();
+        std::fs::remove_dir_all(&cluster.dir).ok();
+        std::fs::create_dir_all(lab::SHARE)?;
+        cluster.start(args)
+    }
+
+    /// `argonaut up` on its directory again.
+    ///
+    /// # Errors
+    /// When it does not reach HEALTH_OK.
+    pub fn start(mut self, args: &[&str]) -> Result<Self> {
+        #[allow(clippy::disallowed_methods, reason = "start-up time is a figure of the bench")]
+        let start = std::time::Instant::now();
+        self.argonaut("up", args)?;
+        self.up_s = start.elapsed().as_secs_f64();
+        Ok(self)
+    }
+
+    /// Runs `argonaut VERB --dir DIR ARGS`.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn argonaut(&self, verb: &str, args: &[&str]) -> Result<String> {
+        sh::output(Command::new(binary()?).arg(verb).arg("--dir").arg(&self.dir).args(args))
+    }
+
+    /// Its ceph.conf.
+    pub fn conf(&self) -> PathBuf {
+        self.dir.join("ceph.conf")
+    }
+
+    /// A bash line in a suite's root with CEPH_CONF set.
+    pub fn client(&self, suite: &str, line: &str) -> Command {
+        lab::exec(suite, &format!("export CEPH_CONF={}; {line}", self.conf().display()))
+    }
+
+    /// Pids of its daemons, by name (`osd.0`).
+    ///
+    /// # Errors
+    /// When the run directory cannot be read.
+    pub fn pids(&self) -> Result<Vec<(String, u32)>> {
+        let mut out = Vec::new();
+        for entry in std::fs::read_dir(self.dir.join("run"))? {
+            let path = entry?.path();
+            let Some(name) =
+                path.file_name().and_then(|n| n.to_str()).and_then(|n| n.strip_suffix(".pid"))
+            else {
+                continue;
+            };
+            if let Ok(pid) = std::fs::read_to_string(&path)?.trim().parse() {
+                out.push((name.to_owned(), pid));
+            }
+        }
+        out.sort();
+        Ok(out)
+    }
+
+    /// Kills every daemon and the supervisor with SIGKILL, at once.
+    ///
+    /// # Errors
+    /// When there was nothing to kill.
+    pub fn kill9(&self) -> Result<()> {
+        let pids: Vec<String> = self.pids()?.iter().map(|(_, pid)| pid.to_string()).collect();
+        if pids.is_empty() {
+            bail!("no daemons run in {}", self.dir.display());
+        }
+        sh::output(&mut sh::bash(&format!("kill -9 {} 2>/dev/null; true", pids.join(" "))))
+            .map(drop)
+    }
+
+    /// CPU seconds used so far by daemons whose name starts with `prefix`, and the sum of
+    /// their resident memory in MiB.
+    ///
+    /// # Errors
+    /// When a process is gone.
+    pub fn usage(&self, prefix: &str) -> Result<(f64, f64)> {
+        let pids: Vec<u32> =
+            self.pids()?.iter().filter(|(n, _)| n.starts_with(prefix)).map(|(_, p)| *p).collect();
+        usage(&pids)
+    }
+}
+
+/// CPU seconds and resident MiB of processes.
+///
+/// # Errors
+/// When one is gone.
+pub fn usage(pids: &[u32]) -> Result<(f64, f64)> {
+    let (mut cpu, mut rss) = (0.0, 0.0);
+    for pid in pids {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        let fields: Vec<&str> =
+            stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
+        cpu += ticks / 100.0;
+        rss += fields[21].parse::<f64>()? * 4096.0 / f64::from(1 << 20);
+    }
+    Ok((cpu, rss))
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.argonaut("rm", &[]).ok();
+    }
+}

@@ -1,0 +1,52 @@
+//! Upstream's clients of every release against a cluster of ours.
+
+use anyhow::{Context, Result, bail};
+
+use crate::cluster::Cluster;
+use crate::report::Report;
+use crate::{lab, sh};
+
+/// Runs `tests/interop/*.sh` in each suite's root, in crc and in secure mode.
+///
+/// # Errors
+/// When the cluster does not start; failed cases are in the report.
+pub fn run(suites: &[&str]) -> Result<Report> {
+    let mut report = Report::default();
+    let all: Vec<&str> = lab::SUITES.iter().map(|(s, _)| *s).collect();
+    let suites = if suites.is_empty() { &all } else { suites };
+    let cluster = Cluster::up("interop", &["--osds", "3"])?;
+    println!("argonaut up: {:.2} s", cluster.up_s);
+    let share = cluster.dir.join("interop");
+    std::fs::create_dir_all(&share)?;
+    let mut scripts: Vec<_> = std::fs::read_dir(sh::repo().join("tests/interop"))?
+        .filter_map(|e| Some(e.ok()?.path()))
+        .collect();
+    scripts.sort();
+    for path in &scripts {
+        std::fs::copy(path, share.join(path.file_name().context("a file")?))?;
+    }
+    for suite in suites {
+        lab::root(suite)?;
+        for mode in ["crc", "secure"] {
+            for script in scripts.iter().filter(|p| p.extension().is_some_and(|e| e == "sh")) {
+                let name = script.file_stem().and_then(|s| s.to_str()).context("a name")?;
+                let line = format!(
+                    "cd {dir} && SUITE={suite} MODE={mode} CEPH_ARGS='--ms_client_mode={mode} --ms_mon_client_mode={mode}' \
+                     timeout 300 bash -eu {name}.sh",
+                    dir = share.display()
+                );
+                report.check(&format!("{name} {suite} {mode}"), || {
+                    sh::output(&mut cluster.client(suite, &line)).map(drop)
+                });
+            }
+        }
+    }
+    report.check("health after the clients", || {
+        let health = sh::output(&mut cluster.client(suites[0], "ceph health"))?;
+        if !health.starts_with("HEALTH_OK") {
+            bail!("{health}");
+        }
+        Ok(())
+    });
+    Ok(report)
+}

@@ -1,0 +1,64 @@
+//! Running programs.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// The repository.
+pub fn repo() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").into()
+}
+
+/// Runs a command with this process's output.
+///
+/// # Errors
+/// When it cannot be started or ends with another status than 0.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
+
+/// Runs a command and gives its standard output; standard error is shown when it fails.
+///
+/// # Errors
+/// As [`run`].
+pub fn output(command: &mut Command) -> Result<String> {
+    let out = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    if !out.status.success() {
+        let (err, text) =
+            (String::from_utf8_lossy(&out.stderr), String::from_utf8_lossy(&out.stdout));
+        let tail = |s: &str| {
+            s.lines()
+                .rev()
+                .take(15)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .rev()
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        bail!("{command:?} ended with {}\n{}\n{}", out.status, tail(&text), tail(&err));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// A bash command line.
+pub fn bash(line: &str) -> Command {
+    let mut command = Command::new("bash");
+    command.arg("-c").arg(line);
+    command
+}
+
+/// Cargo, as it runs this program.
+pub fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(repo()).args(args);
+    command
+}

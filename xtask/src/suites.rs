@@ -1,0 +1,88 @@
+//! Upstream's own test programs (Debian's `ceph-test` of 20.2.4) against a cluster of ours.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use anyhow::{Context, Result, bail};
+
+use crate::cluster::Cluster;
+use crate::report::Report;
+use crate::{lab, sh};
+
+/// The programs that must pass now, without their common prefix.
+pub const PROGRAMS: [&str; 10] = [
+    "stat",
+    "stat_pp",
+    "list",
+    "pool",
+    "cmd",
+    "cmd_pp",
+    "c_read_operations",
+    "c_write_operations",
+    "io",
+    "io_pp",
+];
+
+/// Reads `tests/suites/why-not.toml`: program to the cases left out, each with a reason.
+fn why_not() -> Result<BTreeMap<String, Vec<(String, String)>>> {
+    let path = sh::repo().join("tests/suites/why-not.toml");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    let (mut out, mut section) = (BTreeMap::<String, Vec<_>>::new(), String::new());
+    for line in text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        if let Some(name) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
+            section = name.to_owned();
+        } else {
+            let (case, why) = line.split_once('=').context("why-not: CASE = \"reason\"")?;
+            let clean = |s: &str| s.trim().trim_matches('"').to_owned();
+            if clean(why).is_empty() {
+                bail!("why-not.toml: {case} has no reason");
+            }
+            out.entry(section.clone()).or_default().push((clean(case), clean(why)));
+        }
+    }
+    Ok(out)
+}
+
+/// Runs the programs named, or all of [`PROGRAMS`].
+///
+/// # Errors
+/// When the cluster does not start; failed programs are in the report.
+pub fn run(names: &[&str]) -> Result<Report> {
+    let mut report = Report::default();
+    let names = if names.is_empty() { &PROGRAMS[..] } else { names };
+    let why_not = why_not()?;
+    lab::root("forky")?;
+    let cluster = Cluster::up("suites", &["--osds", "4"])?;
+    for name in names {
+        let left_out = why_not.get(*name).map(Vec::as_slice).unwrap_or_default();
+        let filter = if left_out.is_empty() {
+            String::new()
+        } else {
+            let cases: Vec<&str> = left_out.iter().map(|(case, _)| case.as_str()).collect();
+            format!("--gtest_filter=-{}", cases.join(":"))
+        };
+        report.check(&format!("ceph_test_rados_api_{name}"), || {
+            let line = format!("timeout 600 ceph_test_rados_api_{name} {filter} 2>&1");
+            let out = cluster.client("forky", &line).stdin(Stdio::null()).output()?;
+            let text = String::from_utf8_lossy(&out.stdout);
+            let passed = text.lines().find(|l| l.contains("[  PASSED  ]")).unwrap_or_default();
+            print!(
+                "{}",
+                text.lines()
+                    .filter(|l| l.contains("[  FAILED  ]"))
+                    .map(|l| format!("        {l}\n"))
+                    .collect::<String>()
+            );
+            println!("        {passed}; left out {}", left_out.len());
+            if !out.status.success() {
+                bail!(
+                    "ended with {}: {}",
+                    out.status,
+                    text.lines().rev().take(5).collect::<Vec<_>>().join(" | ")
+                );
+            }
+            Ok(())
+        });
+    }
+    Ok(report)
+}

@@ -1,0 +1,92 @@
+//! `check` and `test`: everything that must hold before a change lands.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::report::Report;
+use crate::{hostile, interop, kill9, lab, sh, suites};
+
+/// Format, lints, types.
+///
+/// # Errors
+/// When one of them finds something.
+pub fn check() -> Result<()> {
+    sh::run(&mut sh::cargo(&["fmt", "--all", "--check"]))?;
+    sh::run(&mut sh::cargo(&[
+        "clippy",
+        "--quiet",
+        "--workspace",
+        "--all-targets",
+        "--",
+        "-D",
+        "warnings",
+    ]))
+}
+
+/// Debian packages of this host that tests use; installed when missing.
+fn install() -> Result<()> {
+    let packages = ["debootstrap", "xz-utils", "procps"];
+    let have = sh::output(Command::new("dpkg").arg("-s").args(packages)).is_ok();
+    if !have {
+        sh::run(&mut sh::bash(&format!(
+            "export DEBIAN_FRONTEND=noninteractive; apt-get update -q && apt-get install -yq --no-install-recommends {}",
+            packages.join(" ")
+        )))?;
+    }
+    Ok(())
+}
+
+/// The corpus of encoded objects: ARGONAUT_CORPUS (a directory, or the archive), else the
+/// archive beside the repository. `None` where there is none.
+fn corpus() -> Result<Option<PathBuf>> {
+    let beside = sh::repo().join("../shared/corpus/ceph-object-corpus.tar.xz");
+    let from = std::env::var_os("ARGONAUT_CORPUS").map_or(beside, PathBuf::from);
+    if from.is_dir() {
+        return Ok(Some(from));
+    }
+    if !from.is_file() {
+        println!(
+            "no corpus at {}: set ARGONAUT_CORPUS to check encodings against it",
+            from.display()
+        );
+        return Ok(None);
+    }
+    let to = sh::repo().join("target/corpus");
+    if !to.join(".complete").exists() {
+        std::fs::create_dir_all(&to)?;
+        sh::run(Command::new("tar").arg("xJf").arg(&from).arg("-C").arg(&to))?;
+        std::fs::write(to.join(".complete"), "")?;
+    }
+    Ok(Some(to))
+}
+
+/// All tests, those against upstream's programs included.
+///
+/// # Errors
+/// When any fails.
+pub fn test() -> Result<()> {
+    let mut report = Report::default();
+    report.check("install packages", install);
+    for (suite, version) in lab::SUITES {
+        report.check(&format!("root {suite} ({version})"), || lab::root(suite).map(drop));
+    }
+    let mut unit = sh::cargo(&["test", "--workspace", "--quiet"]);
+    if let Some(dir) = corpus()? {
+        unit.env("ARGONAUT_CORPUS", dir);
+    }
+    let tool = |name: &str| {
+        format!("bash {} forky exec {name}", sh::repo().join("lab/ceph-root").display())
+    };
+    std::fs::create_dir_all(lab::SHARE)?;
+    unit.env("ARGONAUT_CRUSHTOOL", tool("crushtool"));
+    unit.env("ARGONAUT_OSDMAPTOOL", tool("osdmaptool"));
+    report.check("cargo test", || sh::run(&mut unit));
+    report.check("release build", || crate::cluster::binary().map(drop));
+    report.add(interop::run(&[])?);
+    report.add(suites::run(&[])?);
+    report.add(kill9::run(3)?);
+    report.add(hostile::run(5_000)?);
+    report.end()
+}
