@@ -1,0 +1,444 @@
+//! The monitor client: one session with any monitor, kept alive by finding another.
+//!
+//! ```text
+//!            connect            opened
+//!   Idle ──────────▶ Hunting ─────────▶ Open
+//!                    ▲  │ timeout, closed │ closed, silent
+//!                    └──┴─────────────────┘
+//! ```
+//! - *Hunting*: a connection is being made; nothing may be sent. After [`HUNT_MS`] the
+//!   next monitor is tried.
+//! - *Open*: the handshake is done. Subscriptions and unanswered requests were sent again
+//!   on entering, so that a request is answered once at least.
+//!
+//! Invariants: no I/O and no clock; requests keep their tid for life; a subscription
+//! never goes back to a version that was delivered.
+//!
+//! Source: the peer's `mon/MonClient.cc`, `mon/MonSub.cc`.
+
+use std::collections::BTreeMap;
+
+use auth::AuthError;
+use bytes::Bytes;
+use denc::Features;
+use env::{Now, Random};
+use messages::{
+    Auth, AuthReply, Envelope, Message, MonCommand, MonCommandAck, MonGetMap, MonGetVersion,
+    MonGetVersionReply, MonMapMsg, MonSubscribe, OsdMapMsg, Paxos, Subscription,
+};
+use types::{EntityAddr, Epoch, Uuid};
+
+/// How long one monitor may take to open a session.
+pub const HUNT_MS: u64 = 3_000;
+/// Milliseconds between two looks at the tickets.
+const RENEW_MS: u64 = 1_000;
+/// How long an answer about tickets may take before it is asked for again.
+const RENEW_ANSWER_MS: u64 = 10_000;
+/// Requests that may wait for a monitor.
+pub const REQUESTS_MAX: usize = 10_000;
+
+/// What keeps tickets and service keys fresh within a session.
+pub trait Renewal {
+    /// The payload of the next request, when something must be renewed by now.
+    fn request(&mut self, now: Now) -> Option<Bytes>;
+
+    /// Takes the answer to the last request.
+    ///
+    /// # Errors
+    /// [`AuthError`] when it is refused or cannot be read; the next request asks anew.
+    fn answer(&mut self, now: Now, result: i32, payload: &[u8]) -> Result<(), AuthError>;
+}
+
+/// What the client wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Out {
+    /// Connect to this monitor; answer by [`MonClient::on_opened`] or
+    /// [`MonClient::on_closed`].
+    Connect(EntityAddr),
+    /// Close the connection, also one that is being made.
+    Close,
+    /// Send over the open connection.
+    Send(Envelope),
+    /// Something for the owner.
+    Event(Event),
+}
+
+/// What the owner is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A session is open.
+    Opened,
+    /// A command's answer.
+    Command {
+        /// What [`MonClient::command`] gave.
+        tid: u64,
+        /// The answer.
+        ack: MonCommandAck,
+    },
+    /// The newest version of a map.
+    Version {
+        /// What [`MonClient::get_version`] gave.
+        tid: u64,
+        /// Newest and oldest.
+        reply: MonGetVersionReply,
+    },
+    /// Any other answer to [`MonClient::request`].
+    Answer {
+        /// What [`MonClient::request`] gave.
+        tid: u64,
+        /// The message.
+        envelope: Envelope,
+    },
+    /// A message nobody asked for by tid: maps, settings, log entries. OSD maps among
+    /// them; tell [`MonClient::got`] which version is held.
+    Message(Envelope),
+    /// The monitors refused the last renewal of tickets.
+    RenewalFailed(AuthError),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Idle,
+    Hunting { since_ms: u64 },
+    Open,
+}
+
+#[derive(Clone, Debug)]
+struct Wanted {
+    start: u64,
+    onetime: bool,
+}
+
+/// See the crate's page.
+pub struct MonClient {
+    fsid: Uuid,
+    hostname: String,
+    mons: Vec<EntityAddr>,
+    at: usize,
+    state: State,
+    subs: BTreeMap<String, Wanted>,
+    requests: BTreeMap<u64, Envelope>,
+    next_tid: u64,
+    monmap_epoch: Epoch,
+    renew_at_ms: u64,
+    renewing_since_ms: Option<u64>,
+}
+
+impl MonClient {
+    /// A client of the monitors at `mons`, tried in a random order. A zero `fsid` is
+    /// accepted by monitors that are asked by name only.
+    #[must_use]
+    pub fn new(
+        mut mons: Vec<EntityAddr>,
+        fsid: Uuid,
+        hostname: String,
+        random: &mut dyn Random,
+    ) -> Self {
+        for i in (1..mons.len()).rev() {
+            mons.swap(i, (random.u64() % (i as u64 + 1)) as usize);
+        }
+        Self {
+            fsid,
+            hostname,
+            mons,
+            at: 0,
+            state: State::Idle,
+            subs: BTreeMap::new(),
+            requests: BTreeMap::new(),
+            next_tid: 0,
+            monmap_epoch: Epoch(0),
+            renew_at_ms: 0,
+            renewing_since_ms: None,
+        }
+    }
+
+    /// Whether a session is open.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Replaces the monitors' addresses, as a new monitor map names them.
+    pub fn set_mons(&mut self, mons: Vec<EntityAddr>, epoch: Epoch) {
+        if !mons.is_empty() && epoch >= self.monmap_epoch {
+            let current = self.mons.get(self.at % self.mons.len().max(1)).copied();
+            self.at = mons.iter().position(|m| Some(*m) == current).unwrap_or(0);
+            self.mons = mons;
+            self.monmap_epoch = epoch;
+        }
+    }
+
+    /// Begins to look for a monitor.
+    pub fn start(&mut self, now: Now, out: &mut Vec<Out>) {
+        if self.state == State::Idle {
+            self.hunt(now, out);
+        }
+    }
+
+    fn hunt(&mut self, now: Now, out: &mut Vec<Out>) {
+        self.state = State::Hunting { since_ms: now.mono_ms() };
+        self.renewing_since_ms = None;
+        if let Some(addr) = self.mons.get(self.at % self.mons.len().max(1)) {
+            out.push(Out::Connect(*addr));
+        }
+    }
+
+    /// The session's handshake is done.
+    ///
+    /// After: everything wanted and everything unanswered was sent.
+    pub fn on_opened(&mut self, now: Now, out: &mut Vec<Out>) {
+        self.state = State::Open;
+        self.renew_at_ms = now.mono_ms() + RENEW_MS;
+        out.push(Out::Send(MonGetMap {}.envelope(Features::ALL)));
+        let all: Vec<String> = self.subs.keys().cloned().collect();
+        self.send_subs(&all, out);
+        for request in self.requests.values() {
+            out.push(Out::Send(request.clone()));
+        }
+        out.push(Out::Event(Event::Opened));
+    }
+
+    /// The connection ended or could not be made.
+    pub fn on_closed(&mut self, now: Now, out: &mut Vec<Out>) {
+        match self.state {
+            State::Idle => {}
+            State::Open => {
+                self.at += 1;
+                self.hunt(now, out);
+            }
+            // The next attempt waits for the tick: a refused connection fails at once.
+            State::Hunting { .. } => {
+                self.at += 1;
+                self.state =
+                    State::Hunting { since_ms: (now.mono_ms() + 200).saturating_sub(HUNT_MS) };
+            }
+        }
+    }
+
+    /// To be called a few times a second.
+    pub fn on_tick(&mut self, now: Now, renewal: &mut dyn Renewal, out: &mut Vec<Out>) {
+        match self.state {
+            State::Hunting { since_ms } if now.mono_ms() >= since_ms + HUNT_MS => {
+                out.push(Out::Close);
+                self.at += 1;
+                self.hunt(now, out);
+            }
+            State::Open if now.mono_ms() >= self.renew_at_ms => {
+                self.renew_at_ms = now.mono_ms() + RENEW_MS;
+                let waiting =
+                    self.renewing_since_ms.is_some_and(|t| now.mono_ms() < t + RENEW_ANSWER_MS);
+                if !waiting && let Some(payload) = renewal.request(now) {
+                    self.renewing_since_ms = Some(now.mono_ms());
+                    let request = Auth {
+                        paxos: Paxos::default(),
+                        protocol: 2,
+                        payload,
+                        monmap_epoch: self.monmap_epoch,
+                    };
+                    out.push(Out::Send(request.envelope(Features::ALL)));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Subscribes to a map from version `start` on; 0 is "the latest, whatever it is".
+    pub fn subscribe(&mut self, what: &str, start: u64, onetime: bool, out: &mut Vec<Out>) {
+        self.subs.insert(what.to_owned(), Wanted { start, onetime });
+        self.send_subs(&[what.to_owned()], out);
+    }
+
+    /// Version `version` of a map is held: later sessions ask from the next one on. A
+    /// subscription for one answer is done with it.
+    pub fn got(&mut self, what: &str, version: u64) {
+        if let Some(wanted) = self.subs.get_mut(what)
+            && version >= wanted.start
+        {
+            if wanted.onetime {
+                self.subs.remove(what);
+            } else {
+                wanted.start = version + 1;
+            }
+        }
+    }
+
+    fn send_subs(&self, names: &[String], out: &mut Vec<Out>) {
+        if self.state != State::Open || names.is_empty() {
+            return;
+        }
+        let what = names.iter().filter_map(|name| {
+            let wanted = self.subs.get(name)?;
+            let flags = if wanted.onetime { Subscription::ONETIME } else { 0 };
+            Some((name.clone(), Subscription { start: wanted.start, flags }))
+        });
+        let message = MonSubscribe { what: what.collect(), hostname: self.hostname.clone() };
+        out.push(Out::Send(message.envelope(Features::ALL)));
+    }
+
+    /// Sends a request that is answered under its tid, now or in a later session; `None`
+    /// when too many wait.
+    pub fn request(&mut self, envelope: Envelope, out: &mut Vec<Out>) -> Option<u64> {
+        if self.requests.len() >= REQUESTS_MAX {
+            return None;
+        }
+        self.next_tid += 1;
+        let envelope = envelope.with_tid(self.next_tid);
+        if self.state == State::Open {
+            out.push(Out::Send(envelope.clone()));
+        }
+        self.requests.insert(self.next_tid, envelope);
+        Some(self.next_tid)
+    }
+
+    /// Sends a command, a JSON object. As [`MonClient::request`].
+    pub fn command(&mut self, json: &str, input: Bytes, out: &mut Vec<Out>) -> Option<u64> {
+        let command = MonCommand {
+            paxos: Paxos::default(),
+            fsid: self.fsid,
+            cmd: vec![Bytes::copy_from_slice(json.as_bytes())],
+            input,
+        };
+        self.request(command.envelope(Features::ALL), out)
+    }
+
+    /// Asks for the newest version of a map. As [`MonClient::request`].
+    pub fn get_version(&mut self, what: &str, out: &mut Vec<Out>) -> Option<u64> {
+        let message = MonGetVersion { handle: self.next_tid + 1, what: what.to_owned() };
+        self.request(message.envelope(Features::ALL), out)
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn forget(&mut self, tid: u64) {
+        self.requests.remove(&tid);
+    }
+
+    /// Sends a message that is lost when no session is open.
+    pub fn send(&self, envelope: Envelope, out: &mut Vec<Out>) {
+        if self.state == State::Open {
+            out.push(Out::Send(envelope));
+        }
+    }
+
+    /// A message from the monitor.
+    pub fn on_message(
+        &mut self,
+        now: Now,
+        envelope: Envelope,
+        renewal: &mut dyn Renewal,
+        out: &mut Vec<Out>,
+    ) {
+        match envelope.kind {
+            AuthReply::KIND => {
+                self.renewing_since_ms = None;
+                let answered = match AuthReply::decode(&envelope) {
+                    Ok(reply) => renewal.answer(now, reply.result, &reply.payload),
+                    Err(err) => Err(err.into()),
+                };
+                match answered {
+                    // Another ticket may be due: ask at the next tick.
+                    Ok(()) => self.renew_at_ms = now.mono_ms(),
+                    Err(err) => out.push(Out::Event(Event::RenewalFailed(err))),
+                }
+            }
+            MonGetVersionReply::KIND => {
+                // The handle names the request: the monitor's tid is its own.
+                if let Ok(reply) = MonGetVersionReply::decode(&envelope)
+                    && self.requests.remove(&reply.handle).is_some()
+                {
+                    out.push(Out::Event(Event::Version { tid: reply.handle, reply }));
+                }
+            }
+            MonCommandAck::KIND => {
+                if let Ok(ack) = MonCommandAck::decode(&envelope)
+                    && self.requests.remove(&envelope.tid).is_some()
+                {
+                    out.push(Out::Event(Event::Command { tid: envelope.tid, ack }));
+                }
+            }
+            MonMapMsg::KIND | OsdMapMsg::KIND => out.push(Out::Event(Event::Message(envelope))),
+            _ => {
+                let tid = envelope.tid;
+                out.push(Out::Event(if self.requests.remove(&tid).is_some() {
+                    Event::Answer { tid, envelope }
+                } else {
+                    Event::Message(envelope)
+                }));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::Seeded;
+
+    struct NoRenewal;
+    impl Renewal for NoRenewal {
+        fn request(&mut self, _: Now) -> Option<Bytes> {
+            None
+        }
+        fn answer(&mut self, _: Now, _: i32, _: &[u8]) -> Result<(), AuthError> {
+            Ok(())
+        }
+    }
+
+    fn at(ms: u64) -> Now {
+        Now { mono_ns: ms * 1_000_000, wall_ns: 0 }
+    }
+
+    fn client() -> MonClient {
+        let mons = ["1.1.1.1:1", "1.1.1.1:2"].map(|s| s.parse().unwrap()).to_vec();
+        MonClient::new(mons, Uuid::default(), "h".into(), &mut Seeded(1))
+    }
+
+    fn sent(out: &[Out]) -> Vec<u16> {
+        out.iter().filter_map(|o| if let Out::Send(e) = o { Some(e.kind) } else { None }).collect()
+    }
+
+    /// What was wanted and asked before a session, or in a lost one, is sent in the next.
+    #[test]
+    fn sends_again_after_reconnect() {
+        let (mut c, mut out) = (client(), vec![]);
+        c.start(at(0), &mut out);
+        let Out::Connect(first) = out[0] else { panic!("{out:?}") };
+        c.subscribe("osdmap", 0, false, &mut out);
+        let tid = c.command("{}", Bytes::new(), &mut out).unwrap();
+        assert!(sent(&out).is_empty());
+        out.clear();
+        c.on_opened(at(1), &mut out);
+        assert_eq!(sent(&out), [MonGetMap::KIND, MonSubscribe::KIND, MonCommand::KIND]);
+        c.got("osdmap", 7);
+        out.clear();
+        c.on_closed(at(2), &mut out);
+        assert!(matches!(out[0], Out::Connect(second) if second != first));
+        out.clear();
+        c.on_opened(at(3), &mut out);
+        let Out::Send(subs) = &out[1] else { panic!("{out:?}") };
+        assert_eq!(MonSubscribe::decode(subs).unwrap().what["osdmap"].start, 8);
+        let ack = MonCommandAck::default().envelope(Features::ALL).with_tid(tid);
+        out.clear();
+        c.on_message(at(4), ack.clone(), &mut NoRenewal, &mut out);
+        assert!(matches!(out[0], Out::Event(Event::Command { tid: t, .. }) if t == tid));
+        out.clear();
+        c.on_message(at(5), ack, &mut NoRenewal, &mut out);
+        assert!(out.is_empty(), "a second answer is nobody's");
+    }
+
+    /// A monitor that does not answer is left for the next one.
+    #[test]
+    fn hunts() {
+        let (mut c, mut out) = (client(), vec![]);
+        c.start(at(0), &mut out);
+        out.clear();
+        c.on_tick(at(HUNT_MS - 1), &mut NoRenewal, &mut out);
+        assert!(out.is_empty());
+        c.on_tick(at(HUNT_MS), &mut NoRenewal, &mut out);
+        assert!(matches!(out[..], [Out::Close, Out::Connect(_)]));
+        out.clear();
+        c.on_closed(at(HUNT_MS + 10), &mut out);
+        assert!(out.is_empty(), "a refused connection is not tried again at once");
+        c.on_tick(at(HUNT_MS + 300), &mut NoRenewal, &mut out);
+        assert!(matches!(out[..], [Out::Close, Out::Connect(_)]));
+    }
+}
