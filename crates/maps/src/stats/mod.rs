@@ -1,0 +1,5 @@
+//! What PGs, pools and OSDs count.
+
+mod objects;
+
+pub use objects::{ObjectStatCollection, ObjectStatSum, PoolStat, StoreStatfs};
