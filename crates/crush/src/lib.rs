@@ -1,0 +1,58 @@
+//! CRUSH: which devices hold what, computed from a map and a number instead of looked up.
+//!
+//! - [`CrushMap`] is the map: buckets, rules, types, names, device classes, weight sets,
+//!   tunables; with its binary form ([`denc::Denc`]), its text form ([`text`]) and the
+//!   edits that operators make.
+//! - [`CrushMap::do_rule`] is the mapping: integer arithmetic only, the same answer
+//!   everywhere, bit for bit the peer's.
+//! - [`crushtool`] is the peer's tool of that name as a function.
+//!
+//! Invariants of every map, decoded, compiled or edited:
+//! - the bucket in slot `i` has id `-1 - i`; its lists are as long as its items;
+//! - no bucket is beneath itself, at most [`DEPTH_MAX`] buckets stand in one another, and
+//!   the tree, unfolded, has at most [`NODES_MAX`] nodes: every walk ends;
+//! - mapping never panics, whatever the rule says: what the peer would crash on counts as
+//!   a bad item.
+//!
+//! Source: the peer's `crush/` (`mapper.c`, `builder.c`, `CrushWrapper`, `CrushCompiler`,
+//! `CrushTester`) and `tools/crushtool.cc`.
+
+mod builder;
+mod error;
+mod hash;
+mod ln;
+mod ln_table;
+mod mapper;
+mod model;
+mod msr;
+mod names;
+mod simple;
+mod tunables;
+mod wire;
+
+pub use error::{CrushError, ErrorKind};
+pub use hash::{HASH_RJENKINS1, hash32, hash32_2, hash32_3, hash32_3_many, hash32_4};
+pub use ln::ln;
+pub use mapper::Scratch;
+pub use model::{
+    Bucket, BucketAlg, ChooseArg, ChooseArgs, CrushMap, DEFAULT_CHOOSE_ARGS, DEPTH_MAX, ITEM_NONE,
+    ITEM_UNDEF, NODES_MAX, Op, RULE_TYPE_ERASURE, RULE_TYPE_MSR_FIRSTN, RULE_TYPE_MSR_INDEP,
+    RULE_TYPE_REPLICATED, Rule, Step,
+};
+pub use names::NameMap;
+pub use simple::DEFAULT_TYPES;
+pub use tunables::{Profile, Tunables};
+
+/// What fuzzers call: bytes from anywhere, never a panic.
+pub mod fuzz {
+    use crate::CrushMap;
+    use denc::Denc;
+
+    /// Decodes a map and, when it is one, encodes it and decodes that again.
+    pub fn decode(bytes: &[u8]) {
+        if let Ok(map) = CrushMap::from_bytes(bytes) {
+            let again = CrushMap::from_bytes(&map.to_bytes()).expect("what was written is read");
+            assert_eq!(map, again, "a round trip changes nothing");
+        }
+    }
+}
