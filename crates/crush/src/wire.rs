@@ -25,7 +25,7 @@ const MAGIC: u32 = 0x0001_0000;
 /// The size bounds of a rule's mask are 1 and 100 for `SERVER_QUINCY`, else as they came.
 ///
 /// Reading fails for shapes that break the crate's invariants. `max_devices` is computed
-/// from the items; weight sets are trimmed to the buckets they are for.
+/// from items and names; weight sets are trimmed to the buckets they are for.
 /// Source: the peer's `CrushWrapper::encode` and `decode`.
 impl Denc for CrushMap {
     fn encode(&self, w: &mut Writer) {
@@ -379,9 +379,10 @@ impl CrushMap {
         }
     }
 
-    /// What follows from the rest: `max_devices`.
+    /// What follows from the rest: `max_devices`, from the items and the names.
     pub(crate) fn finalize(&mut self) {
-        let items = self.buckets.iter().flatten().flat_map(|b| &b.items);
-        self.max_devices = items.copied().max().map_or(0, |i| i.saturating_add(1).max(0));
+        let items = self.buckets.iter().flatten().flat_map(|b| &b.items).copied();
+        let last = items.chain(self.names.last_id()).max();
+        self.max_devices = last.map_or(0, |i| i.saturating_add(1).max(0));
     }
 }
