@@ -54,6 +54,9 @@ pub struct PeerIdentity {
     pub flags: u32,
     /// Whether it claimed back its `global_id` with a ticket, or got a fresh one.
     pub global_id_proven: bool,
+    /// At a monitor: the challenge of the handshake, which later tickets asked for by
+    /// message answer again.
+    pub server_challenge: u64,
 }
 
 /// What a completed handshake gives the server's side.

@@ -7,17 +7,27 @@
 //! Source: the peer's `auth/`, `mon/MonCap`, `osd/OSDCap`, `mds/MDSAuthCaps`, `mgr/MgrCap`;
 //! bytes checked against live 16.2.15 and 20.2.4 clusters.
 
+mod client;
 mod crypto;
 pub mod handshake;
 mod keyring;
 mod keyserver;
+mod monitor;
 pub mod proto;
+mod service;
 #[cfg(test)]
 mod testutil;
 
+pub use client::{
+    AuthorizerClientAuth, ClientAuthSettings, MonClientAuth, SharedTickets, Tickets, service_mask,
+};
 pub use crypto::{CryptoKey, KeyError, KeyKind, Usage};
 pub use handshake::{
     AuthDone, AuthError, ClientAuth, ClientDone, ClientStart, PeerIdentity, ServerAuth, ServerStep,
 };
 pub use keyring::{Keyring, KeyringError, KeyringFault};
 pub use keyserver::{EntityAuth, KeyServer, TicketPolicy};
+pub use monitor::{MAuthAnswer, MonAuth, MonAuthSettings};
+pub use service::{
+    RotatingKeys, ServiceAuth, ServiceAuthSettings, SharedRandom, SharedRotatingKeys,
+};

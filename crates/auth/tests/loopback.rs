@@ -1,0 +1,384 @@
+//! Both sides of every handshake against each other, in memory.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, RwLock};
+
+use auth::handshake::{con_mode, method};
+use auth::*;
+use env::{Now, Random, Seeded};
+use types::{EntityAddr, EntityKind, EntityName, UTime};
+
+const SERVICES: u32 =
+    service_mask(&[EntityKind::AUTH, EntityKind::MON, EntityKind::OSD, EntityKind::MGR]);
+
+fn at(secs: u64) -> Now {
+    Now { mono_ns: secs * 1_000_000_000, wall_ns: (1_700_000_000 + secs) * 1_000_000_000 }
+}
+
+fn wall(now: Now) -> UTime {
+    UTime::from_nanos(now.wall_ns)
+}
+
+fn rng(seed: u64) -> SharedRandom {
+    Arc::new(Mutex::new(Seeded(seed)))
+}
+
+fn name(s: &str) -> EntityName {
+    s.parse().unwrap()
+}
+
+struct Cluster {
+    mon: MonAuth,
+    settings: MonAuthSettings,
+    keys: KeyServer,
+    rotating: SharedRotatingKeys,
+}
+
+impl Cluster {
+    fn new(kind: KeyKind, service_cipher: KeyKind) -> Self {
+        let mut seed = Seeded(9);
+        let mut settings = MonAuthSettings {
+            mon_key: Some(CryptoKey::generate(kind, UTime::ZERO, &mut seed)),
+            ..Default::default()
+        };
+        settings.policy.service_cipher = service_cipher;
+        let mut keys = KeyServer::default();
+        for (who, caps) in [
+            ("client.admin", &[("mon", "allow *"), ("osd", "allow rw")][..]),
+            ("client.nothing", &[]),
+            ("osd.0", &[("mon", "allow profile osd"), ("osd", "allow *")]),
+        ] {
+            let key = CryptoKey::generate(kind, UTime::ZERO, &mut seed);
+            let caps: BTreeMap<_, _> =
+                caps.iter().map(|(s, c)| (s.to_string(), c.to_string())).collect();
+            keys.set(name(who), key, caps);
+        }
+        let planned = keys.plan_rotation(wall(at(0)), &settings.policy, &mut seed).unwrap();
+        keys.apply_rotation(&planned).unwrap();
+        let mon = MonAuth::new(settings.clone(), rng(1));
+        mon.set_keys(keys.clone());
+        mon.add_global_ids(4100..4200);
+        let secrets = keys.rotating(EntityKind::OSD).unwrap().clone();
+        let rotating = Arc::new(RwLock::new(RotatingKeys { secrets }));
+        Self { mon, settings, keys, rotating }
+    }
+
+    fn tickets(&self, who: &str) -> SharedTickets {
+        let key = self.keys.get(&name(who)).unwrap().key.clone();
+        Tickets::new(name(who), key).shared()
+    }
+
+    fn osd(&self) -> Box<dyn ServerAuth> {
+        let settings = ServiceAuthSettings::cephx(EntityKind::OSD);
+        Box::new(ServiceAuth::new(settings, self.rotating.clone(), rng(3)))
+    }
+}
+
+/// Runs a handshake; `Err` is the server's or client's refusal.
+fn run(
+    now: Now,
+    client: &mut dyn ClientAuth,
+    server: &mut dyn ServerAuth,
+) -> Result<(ClientDone, AuthDone), String> {
+    let addr: EntityAddr = "127.0.0.1:1234".parse().unwrap();
+    let mut start = client.start(now).map_err(|e| e.to_string())?;
+    let mut step =
+        server.request(now, EntityKind::CLIENT, &addr, start.method, &start.modes, &start.payload);
+    for _ in 0..10 {
+        match step {
+            ServerStep::More(payload) => {
+                let answer = client.more(now, &payload).map_err(|e| e.to_string())?;
+                step = server.more(now, &answer);
+            }
+            ServerStep::Done(done) => {
+                let mine = client
+                    .done(now, done.global_id, done.con_mode, &done.payload)
+                    .map_err(|e| e.to_string())?;
+                return Ok((mine, *done));
+            }
+            ServerStep::Refuse { result, allowed_methods, allowed_modes } => {
+                start = client
+                    .bad_method(now, start.method, result, &allowed_methods, &allowed_modes)
+                    .map_err(|e| format!("{e}; {}", server.refusal().unwrap_or("-")))?;
+                step = server.request(
+                    now,
+                    EntityKind::CLIENT,
+                    &addr,
+                    start.method,
+                    &start.modes,
+                    &start.payload,
+                );
+            }
+        }
+    }
+    panic!("the handshake does not end");
+}
+
+fn to_mon(c: &Cluster, tickets: &SharedTickets, secure: bool) -> MonClientAuth {
+    let _ = c;
+    MonClientAuth::new(ClientAuthSettings::cephx(secure), tickets.clone(), SERVICES, rng(2))
+}
+
+fn to_osd(tickets: &SharedTickets, secure: bool) -> AuthorizerClientAuth {
+    let settings = ClientAuthSettings::cephx(secure);
+    AuthorizerClientAuth::new(settings, tickets.clone(), EntityKind::OSD, rng(4))
+}
+
+/// Each kind of key and mode: both sides agree on session key, secret and identity.
+#[test]
+fn both_sides_agree() {
+    let kinds = [KeyKind::AES, KeyKind::AES256K];
+    for (kind, cipher) in kinds.into_iter().flat_map(|k| kinds.map(|c| (k, c))) {
+        for secure in [false, true] {
+            let c = Cluster::new(kind, cipher);
+            let tickets = c.tickets("client.admin");
+            let (mine, theirs) =
+                run(at(1), &mut to_mon(&c, &tickets, secure), &mut *c.mon.connection()).unwrap();
+            assert_eq!(mine.session_key, theirs.session_key);
+            assert_eq!(mine.session_key.len(), kind.secret_len());
+            assert_eq!(mine.connection_secret, theirs.connection_secret);
+            assert_eq!(mine.connection_secret.len(), if secure { 64 } else { 0 });
+            assert_eq!(theirs.con_mode, if secure { con_mode::SECURE } else { con_mode::CRC });
+            assert_eq!((mine.global_id, theirs.global_id), (4100, 4100));
+            assert_eq!(theirs.peer.name, name("client.admin"));
+            assert_eq!(theirs.peer.caps, "allow *");
+            assert!(theirs.peer.global_id_proven);
+
+            let (mine, theirs) = run(at(2), &mut to_osd(&tickets, secure), &mut *c.osd()).unwrap();
+            assert_eq!(mine.session_key, theirs.session_key);
+            assert_eq!(mine.session_key.len(), kind.min(cipher).secret_len());
+            assert_eq!(mine.connection_secret, theirs.connection_secret);
+            assert_eq!(mine.connection_secret.len(), if secure { 64 } else { 0 });
+            assert_eq!(theirs.peer.caps, "allow rw");
+            assert_eq!((theirs.peer.global_id, theirs.global_id), (4100, 4100));
+            assert_eq!(theirs.peer.expires, wall(at(1 + 3600)));
+        }
+    }
+}
+
+/// A client that comes back shows its old ticket and keeps its number; without the ticket,
+/// or with another client's, the number is not given.
+#[test]
+fn global_id_needs_its_ticket() {
+    let c = Cluster::new(KeyKind::AES, KeyKind::AES);
+    let tickets = c.tickets("client.admin");
+    run(at(1), &mut to_mon(&c, &tickets, true), &mut *c.mon.connection()).unwrap();
+    let (again, _) =
+        run(at(50), &mut to_mon(&c, &tickets, true), &mut *c.mon.connection()).unwrap();
+    assert_eq!(again.global_id, 4100);
+
+    // Another holder claims the number with its own ticket.
+    let thief = c.tickets("osd.0");
+    let (own, _) = run(at(60), &mut to_mon(&c, &thief, true), &mut *c.mon.connection()).unwrap();
+    assert_eq!(own.global_id, 4101);
+    thief.lock().unwrap().global_id = 4100;
+    let mut conn = c.mon.connection();
+    let (own, _) = run(at(61), &mut to_mon(&c, &thief, true), &mut *conn).unwrap();
+    assert_eq!(own.global_id, 4102, "once more, as a stranger");
+    assert!(conn.refusal().unwrap().contains("global id 4100 claimed with the ticket of another"));
+}
+
+#[test]
+fn refusals() {
+    let c = Cluster::new(KeyKind::AES, KeyKind::AES);
+    let refused = |tickets: &SharedTickets| {
+        run(at(1), &mut to_mon(&c, tickets, true), &mut *c.mon.connection()).unwrap_err()
+    };
+    let wrong = CryptoKey::generate(KeyKind::AES, UTime::ZERO, &mut Seeded(77));
+    let why = refused(&Tickets::new(name("client.admin"), wrong.clone()).shared());
+    assert!(why.contains("-13") && why.contains("wrong key"), "{why}");
+    assert!(why.contains("client.admin") && why.contains("127.0.0.1:1234"), "{why}");
+    let why = refused(&Tickets::new(name("client.nobody"), wrong).shared());
+    assert!(why.contains("no such entity"), "{why}");
+    let why = refused(&c.tickets("client.nothing"));
+    assert!(why.contains("no mon caps"), "{why}");
+
+    let mut settings = c.settings.clone();
+    settings.allowed_ciphers = vec![KeyKind::AES256K];
+    c.mon.set_settings(settings);
+    let why = refused(&c.tickets("client.admin"));
+    assert!(why.contains("keys of type aes are not allowed"), "{why}");
+    c.mon.set_settings(c.settings.clone());
+
+    // Only what both allow.
+    let tickets = c.tickets("client.admin");
+    let mut none = MonClientAuth::new(
+        ClientAuthSettings { methods: vec![method::NONE], modes: vec![con_mode::CRC] },
+        tickets.clone(),
+        SERVICES,
+        rng(2),
+    );
+    let why = run(at(1), &mut none, &mut *c.mon.connection()).unwrap_err();
+    assert!(why.contains("-95"), "{why}");
+    assert!(to_osd(&tickets, true).start(at(1)).is_err(), "no ticket yet");
+}
+
+/// Method none: everybody is who they say.
+#[test]
+fn method_none() {
+    let c = Cluster::new(KeyKind::AES, KeyKind::AES);
+    let methods = vec![method::NONE, method::CEPHX];
+    c.mon.set_settings(MonAuthSettings { methods: methods.clone(), ..c.settings.clone() });
+    let tickets = c.tickets("client.admin");
+    let offer = ClientAuthSettings { methods, modes: vec![con_mode::SECURE, con_mode::CRC] };
+    let mut client = MonClientAuth::new(offer.clone(), tickets.clone(), SERVICES, rng(2));
+    let (mine, theirs) = run(at(1), &mut client, &mut *c.mon.connection()).unwrap();
+    assert!(mine.session_key.is_empty() && theirs.session_key.is_empty());
+    assert_eq!((mine.global_id, theirs.con_mode), (4100, con_mode::CRC));
+    assert!(theirs.peer.allow_all);
+
+    let settings = ServiceAuthSettings {
+        service: EntityKind::OSD,
+        methods: vec![method::NONE],
+        modes: vec![con_mode::CRC],
+    };
+    let mut osd = ServiceAuth::new(settings, c.rotating.clone(), rng(3));
+    let mut client = AuthorizerClientAuth::new(offer, tickets, EntityKind::OSD, rng(4));
+    let (_, theirs) = run(at(1), &mut client, &mut osd).unwrap();
+    assert_eq!((theirs.global_id, theirs.peer.name), (4100, name("client.admin")));
+}
+
+/// Tickets are renewed by message at three quarters of their life, and the keys they are
+/// sealed with roll on under them.
+#[test]
+fn renewal_and_rotation() {
+    for kind in [KeyKind::AES, KeyKind::AES256K] {
+        let mut c = Cluster::new(kind, kind);
+        let mut seed = Seeded(5);
+        let tickets = c.tickets("osd.0");
+        let (_, theirs) =
+            run(at(1), &mut to_mon(&c, &tickets, true), &mut *c.mon.connection()).unwrap();
+        let mut peer = theirs.peer;
+        let (mut renewed, mut reauthenticated, mut fetched) = (0, 0, 0);
+        for minute in 1..60 * 24 * 6 {
+            let now = at(minute * 60);
+            if let Some(planned) = c.keys.plan_rotation(wall(now), &c.settings.policy, &mut seed) {
+                c.keys.apply_rotation(&planned).unwrap();
+                c.mon.set_keys(c.keys.clone());
+            }
+            let mut t = tickets.lock().unwrap();
+            let need = t.needs_renewal(now, SERVICES);
+            if let Some(payload) = t.renewal(now, SERVICES, &mut seed).unwrap() {
+                let answer = c.mon.on_mauth(now, &peer, &payload);
+                assert_eq!((answer.result, &answer.refusal), (0, &None));
+                assert_eq!(t.on_reply(now, &answer.payload), Ok(None));
+                if let Some(p) = answer.peer {
+                    assert_ne!(need & 0x20, 0);
+                    reauthenticated += 1;
+                    peer = p;
+                } else {
+                    assert_eq!(need & 0x20, 0);
+                }
+                renewed += 1;
+                assert_eq!(t.needs_renewal(now, SERVICES), 0, "minute {minute}");
+            }
+            let stale = c.rotating.read().unwrap().needs_renewal(now, 3600);
+            if stale {
+                let answer = c.mon.on_mauth(now, &peer, &Tickets::rotating_request());
+                let secrets = t.on_reply(now, &answer.payload).unwrap().unwrap();
+                assert_eq!(&secrets, c.keys.rotating(EntityKind::OSD).unwrap());
+                c.rotating.write().unwrap().secrets = secrets;
+                fetched += 1;
+            }
+            drop(t);
+            run(now, &mut to_osd(&tickets, minute % 2 == 0), &mut *c.osd())
+                .unwrap_or_else(|e| panic!("minute {minute}: {e}"));
+        }
+        assert!(renewed >= 6 * 24, "{renewed} renewals");
+        assert!((2..=3).contains(&reauthenticated), "{reauthenticated} AUTH tickets");
+        assert!((6 * 24 - 5..=6 * 24 + 5).contains(&fetched), "{fetched} rotations");
+    }
+}
+
+/// Monitors show each other tickets they seal themselves.
+#[test]
+fn between_monitors() {
+    let c = Cluster::new(KeyKind::AES, KeyKind::AES);
+    let mut client = AuthorizerClientAuth::between_mons(
+        ClientAuthSettings::cephx(true),
+        name("mon.b"),
+        c.settings.mon_key.clone().unwrap(),
+        rng(6),
+    );
+    let (mine, theirs) = run(at(1), &mut client, &mut *c.mon.connection()).unwrap();
+    assert_eq!(mine.session_key, theirs.session_key);
+    assert!(theirs.peer.allow_all);
+    assert_eq!(theirs.peer.name, name("mon.b"));
+    // A client's ticket for the monitors is not such a one.
+    let tickets = c.tickets("client.admin");
+    run(at(1), &mut to_mon(&c, &tickets, true), &mut *c.mon.connection()).unwrap();
+    let mut client = AuthorizerClientAuth::new(
+        ClientAuthSettings::cephx(true),
+        tickets,
+        EntityKind::MON,
+        rng(6),
+    );
+    let (_, theirs) = run(at(1), &mut client, &mut *c.mon.connection()).unwrap();
+    assert!(!theirs.peer.allow_all);
+    assert_eq!(theirs.peer.caps, "allow *");
+}
+
+/// Changed, cut and invented payloads at every step: refused or ignored, never a panic, and
+/// never an identity.
+#[test]
+fn mutations() {
+    let mut seed = Seeded(42);
+    let addr: EntityAddr = "127.0.0.1:1234".parse().unwrap();
+    let c = Cluster::new(KeyKind::AES256K, KeyKind::AES256K);
+    c.mon.add_global_ids(5000..1_000_000);
+    let tickets = c.tickets("client.admin");
+    let (_, theirs) =
+        run(at(1), &mut to_mon(&c, &tickets, true), &mut *c.mon.connection()).unwrap();
+    let mut mutate = |payload: &[u8]| {
+        let mut p = payload.to_vec();
+        for _ in 0..=seed.u64() % 3 {
+            let i = seed.u64() as usize;
+            match seed.u64() % 4 {
+                0 if !p.is_empty() => {
+                    let n = p.len();
+                    p[i % n] ^= 1 << (seed.u64() % 8);
+                }
+                1 => p.truncate(i % (p.len() + 1)),
+                2 => p.insert(i % (p.len() + 1), seed.u64() as u8),
+                _ => {
+                    let n = p.len();
+                    if n >= 4 {
+                        let at = i % (n - 3);
+                        p[at..at + 4].copy_from_slice(&0xffff_fff0u32.to_le_bytes());
+                    }
+                }
+            }
+        }
+        p
+    };
+    for round in 0..3000 {
+        let secure = round % 2 == 0;
+        let (mut client, mut server): (Box<dyn ClientAuth>, Box<dyn ServerAuth>) = if round % 3 == 0
+        {
+            (Box::new(to_osd(&tickets, secure)), c.osd())
+        } else {
+            let fresh = c.tickets("client.admin");
+            (Box::new(to_mon(&c, &fresh, secure)), c.mon.connection())
+        };
+        let start = client.start(at(2)).unwrap();
+        let bad = mutate(&start.payload);
+        let step = server.request(at(2), EntityKind::CLIENT, &addr, 2, &start.modes, &bad);
+        assert!(!matches!(step, ServerStep::Done(_)));
+        let step =
+            server.request(at(2), EntityKind::CLIENT, &addr, 2, &start.modes, &start.payload);
+        let ServerStep::More(challenge) = step else { panic!("{step:?}") };
+        let _ = client.more(at(2), &mutate(&challenge));
+        let answer = client.more(at(2), &challenge).unwrap();
+        let bad = mutate(&answer);
+        if let ServerStep::Done(done) = server.more(at(2), &bad) {
+            // Bits nobody signs: version bytes and the mask of tickets.
+            assert_eq!(done.peer.name, name("client.admin"));
+            let _ = client.done(at(2), done.global_id, done.con_mode, &mutate(&done.payload));
+        }
+        let _ = client.done(at(2), 1, 2, &mutate(&answer));
+        let payload =
+            tickets.lock().unwrap().renewal(at(3000), SERVICES, &mut Seeded(round)).unwrap();
+        let answer = c.mon.on_mauth(at(3000), &theirs.peer, &mutate(&payload.unwrap()));
+        let _ = tickets.lock().unwrap().clone().on_reply(at(3000), &mutate(&answer.payload));
+    }
+}
