@@ -1,0 +1,269 @@
+//! The objecter: finds the OSD for an operation, sends it there, and sends it again
+//! elsewhere when the map or a connection changes.
+//!
+//! Invariants: no I/O and no clock; operations of one owner on one object reach an OSD in
+//! the order of submission; each is answered at most once, whatever is sent again.
+//!
+//! Source: the peer's `osdc/Objecter.cc`; rules in `docs/protocols/`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use denc::Features;
+use maps::OsdMap;
+use messages::{Envelope, MOsdOp, MOsdOpReply, Message, OsdOp, req_flag};
+use types::{
+    AddrVec, Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, ReqId, ShardId, SnapId, SpgId, UTime,
+};
+
+/// What an operation is about, before a map says where it goes.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The object; for listings any value whose `hash` names the PG.
+    pub object: HObject,
+    /// A whole PG is addressed by this number instead of an object.
+    pub pg: Option<u32>,
+    /// What to do.
+    pub ops: Vec<OsdOp>,
+    /// [`req_flag::READ`] or [`req_flag::WRITE`], and others.
+    pub flags: u32,
+    /// When it was written.
+    pub mtime: UTime,
+    /// Newest snapshot and snapshots, newest first.
+    pub snaps: (SnapId, Vec<SnapId>),
+}
+
+/// What the objecter wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Out {
+    /// Connect to an OSD; answer by [`Objecter::on_opened`] or [`Objecter::on_closed`].
+    Connect(OsdId, AddrVec),
+    /// Close the connection to an OSD.
+    Close(OsdId),
+    /// Send to an OSD over its open connection.
+    Send(OsdId, Envelope),
+    /// An operation's answer.
+    Done(u64, Box<MOsdOpReply>),
+    /// An operation cannot be done: its pool is gone (-ENOENT).
+    Failed(u64, i32),
+    /// A map from this epoch on is needed.
+    WantMap(Epoch),
+}
+
+struct Op {
+    request: Request,
+    target: Option<(SpgId, OsdId)>,
+    attempt: i32,
+    sent: bool,
+}
+
+struct Session {
+    addrs: AddrVec,
+    open: Option<Features>,
+}
+
+/// See the crate's page.
+#[derive(Default)]
+pub struct Objecter {
+    map: Option<Arc<OsdMap>>,
+    ops: BTreeMap<u64, Op>,
+    sessions: BTreeMap<OsdId, Session>,
+    next_tid: u64,
+}
+
+impl Objecter {
+    /// Without a map.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The newest map.
+    #[must_use]
+    pub fn map(&self) -> Option<&Arc<OsdMap>> {
+        self.map.as_ref()
+    }
+
+    /// Operations without an answer.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// Takes an operation; its tid comes back with the answer.
+    pub fn submit(&mut self, request: Request, out: &mut Vec<Out>) -> u64 {
+        self.next_tid += 1;
+        let tid = self.next_tid;
+        self.ops.insert(tid, Op { request, target: None, attempt: -1, sent: false });
+        self.aim(tid, out);
+        tid
+    }
+
+    /// Nobody waits for the answer any more.
+    pub fn cancel(&mut self, tid: u64) {
+        self.ops.remove(&tid);
+    }
+
+    /// A newer map: what goes elsewhere by it is sent again.
+    pub fn on_map(&mut self, map: Arc<OsdMap>, out: &mut Vec<Out>) {
+        if self.map.as_ref().is_some_and(|old| old.epoch >= map.epoch) {
+            return;
+        }
+        let gone: Vec<OsdId> = self
+            .sessions
+            .iter()
+            .filter(|(osd, s)| !map.is_up(**osd) || map.osd_addrs(**osd) != Some(&s.addrs))
+            .map(|(osd, _)| *osd)
+            .collect();
+        self.map = Some(map);
+        for osd in gone {
+            self.sessions.remove(&osd);
+            out.push(Out::Close(osd));
+            for op in self.ops.values_mut().filter(|op| op.target.is_some_and(|(_, o)| o == osd)) {
+                op.sent = false;
+            }
+        }
+        let tids: Vec<u64> = self.ops.keys().copied().collect();
+        for tid in tids {
+            self.aim(tid, out);
+        }
+        let used: BTreeSet<OsdId> = self.ops.values().filter_map(|op| Some(op.target?.1)).collect();
+        debug_assert!(used.iter().all(|osd| self.sessions.contains_key(osd)), "a target has a session");
+    }
+
+    /// Finds an operation's OSD and sends it there, unless it is there already.
+    fn aim(&mut self, tid: u64, out: &mut Vec<Out>) {
+        let Some(map) = self.map.clone() else {
+            out.push(Out::WantMap(Epoch(0)));
+            return;
+        };
+        let Some(op) = self.ops.get_mut(&tid) else { return };
+        let Some(pool) = map.pool(op.request.object.pool) else {
+            self.ops.remove(&tid);
+            out.push(Out::Failed(tid, -2));
+            return;
+        };
+        let pg = match op.request.pg {
+            Some(ps) => PgId { pool: op.request.object.pool, ps },
+            None => pool.raw_pg_to_pg(op.request.object.pool, op.request.object.hash),
+        };
+        let mapped = map.pg_to_up_acting(pg);
+        let primary = mapped.acting_primary;
+        let Some(addrs) = map.osd_addrs(primary).filter(|_| map.is_up(primary)) else {
+            // Nobody serves it now: a later map will name somebody.
+            op.target = None;
+            op.sent = false;
+            out.push(Out::WantMap(Epoch(map.epoch.0 + 1)));
+            return;
+        };
+        let shard = if pool.is_erasure() {
+            let at = mapped.acting.iter().position(|o| *o == primary).unwrap_or(0);
+            ShardId(at as i8)
+        } else {
+            ShardId::NONE
+        };
+        let target = (SpgId { pg, shard }, primary);
+        if op.target != Some(target) {
+            op.target = Some(target);
+            op.sent = false;
+        }
+        match self.sessions.get(&primary) {
+            None => {
+                let session = Session { addrs: addrs.clone(), open: None };
+                self.sessions.insert(primary, session);
+                out.push(Out::Connect(primary, addrs.clone()));
+            }
+            Some(Session { open: Some(features), .. }) => {
+                let features = *features;
+                self.send(tid, features, out);
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn send(&mut self, tid: u64, features: Features, out: &mut Vec<Out>) {
+        let epoch = self.map.as_ref().map_or(Epoch(0), |m| m.epoch);
+        let Some(op) = self.ops.get_mut(&tid) else { return };
+        let Some((pg, osd)) = op.target else { return };
+        if op.sent {
+            return;
+        }
+        op.sent = true;
+        op.attempt += 1;
+        let request = &op.request;
+        let retry = if op.attempt > 0 { req_flag::RETRY } else { 0 };
+        let message = MOsdOp {
+            pg,
+            hash: request.object.hash,
+            epoch,
+            flags: request.flags | req_flag::ONDISK | req_flag::KNOWN_REDIR | retry,
+            reqid: ReqId::default(),
+            client_inc: 0,
+            mtime: request.mtime,
+            locator: ObjectLocator {
+                pool: request.object.pool,
+                key: request.object.key.clone(),
+                nspace: request.object.nspace.clone(),
+                hash: request.pg.map_or(-1, i64::from),
+            },
+            oid: if request.pg.is_some() { Bytes::new() } else { request.object.name.clone() },
+            ops: request.ops.clone(),
+            snapid: request.object.snap,
+            snap_seq: request.snaps.0,
+            snaps: request.snaps.1.clone(),
+            retry_attempt: op.attempt,
+            features: features.0,
+        };
+        out.push(Out::Send(osd, message.envelope(features).with_tid(tid)));
+    }
+
+    /// The connection to an OSD is ready.
+    pub fn on_opened(&mut self, osd: OsdId, features: Features, out: &mut Vec<Out>) {
+        let Some(session) = self.sessions.get_mut(&osd) else { return };
+        session.open = Some(features);
+        let tids: Vec<u64> =
+            self.ops.iter().filter(|(_, op)| op.target.is_some_and(|t| t.1 == osd)).map(|(t, _)| *t).collect();
+        for tid in tids {
+            self.send(tid, features, out);
+        }
+    }
+
+    /// The connection to an OSD ended: what it had not answered is sent again over the
+    /// next one. The driver waits a moment before it connects.
+    pub fn on_closed(&mut self, osd: OsdId, out: &mut Vec<Out>) {
+        if self.sessions.remove(&osd).is_none() {
+            return;
+        }
+        let tids: Vec<u64> =
+            self.ops.iter().filter(|(_, op)| op.target.is_some_and(|t| t.1 == osd)).map(|(t, _)| *t).collect();
+        for tid in &tids {
+            if let Some(op) = self.ops.get_mut(tid) {
+                op.sent = false;
+            }
+        }
+        if let Some(map) = &self.map {
+            out.push(Out::WantMap(Epoch(map.epoch.0 + 1)));
+        }
+        for tid in tids {
+            self.aim(tid, out);
+        }
+    }
+
+    /// An answer. One of an earlier attempt, or of an operation that is done, is dropped.
+    pub fn on_reply(&mut self, osd: OsdId, tid: u64, reply: MOsdOpReply, out: &mut Vec<Out>) {
+        let Some(op) = self.ops.get_mut(&tid) else { return };
+        let current = op.target.is_some_and(|t| t.1 == osd) && reply.retry_attempt == op.attempt;
+        if !current || reply.ops.len() != op.request.ops.len() {
+            return;
+        }
+        self.ops.remove(&tid);
+        out.push(Out::Done(tid, Box::new(reply)));
+    }
+
+    /// The PGs of a pool, to list it.
+    #[must_use]
+    pub fn pg_count(&self, pool: PoolId) -> Option<u32> {
+        Some(self.map.as_ref()?.pool(pool)?.pg_num)
+    }
+}
