@@ -45,8 +45,8 @@ impl MonFeatures {
 
 /// One monitor. The peer's `mon_info_t`.
 ///
-/// Wire: v5, or v6 with [`Self::time_added`]; compat 4 with a CRUSH location, else 1; v2
-/// with one legacy address without NAUTILUS.
+/// Wire: compat 1, v5, or v6 with [`Self::time_added`]; v2 with one legacy address without
+/// NAUTILUS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MonInfo {
     /// Its name.
@@ -72,8 +72,7 @@ impl Denc for MonInfo {
                 w.u16(self.priority);
             });
         }
-        let compat = if self.crush_loc.is_empty() { 1 } else { 4 };
-        w.framed(if self.time_added.is_some() { 6 } else { 5 }, compat, |w| {
+        w.framed(if self.time_added.is_some() { 6 } else { 5 }, 1, |w| {
             w.str(&self.name);
             self.addrs.encode(w);
             w.u16(self.priority);

@@ -211,7 +211,10 @@ impl Denc for EntityAddr {
             w.u32(kind.0);
             w.u32(self.nonce);
             match &self.sock {
-                None => w.u32(0),
+                None => {
+                    w.u32(28); // family 0 and nothing, as long as the longest address
+                    w.raw(&[0; 28]);
+                }
                 Some(sock) => {
                     w.u32(if sock.is_ipv4() { 16 } else { 28 });
                     w.u16(if sock.is_ipv4() { AF_INET } else { AF_INET6 });
@@ -323,6 +326,9 @@ mod tests {
         assert_eq!(addr.to_string(), "v2:127.0.0.1:6800/11010");
         assert_eq!(addr.to_bytes(), bytes);
         assert_eq!("v2:127.0.0.1:6800/11010".parse(), Ok(addr));
+        let blank = EntityAddr::default().to_bytes();
+        assert_eq!(blank.len(), 47); // as 16.2 to 20.2 write it
+        assert_eq!(EntityAddr::from_bytes(&blank), Ok(EntityAddr::default()));
         let vec = AddrVec(vec![addr, addr.with_kind(AddrKind::LEGACY)]);
         assert_eq!(vec.to_string(), "[v2:127.0.0.1:6800/11010,v1:127.0.0.1:6800/11010]");
         assert_eq!(AddrVec::from_bytes(&vec.to_bytes()), Ok(vec.clone()));

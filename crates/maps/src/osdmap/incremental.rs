@@ -102,8 +102,8 @@ pub struct Incremental {
     pub new_xinfo: BTreeMap<OsdId, OsdXInfo>,
     /// Heartbeat addresses, client side, of OSDs marked up.
     pub new_hb_front_up: BTreeMap<OsdId, AddrVec>,
-    /// Which features the map was stored with. Written as the significant bits of the
-    /// writer's features.
+    /// Which features the map was stored with. Written as the writer's features, which
+    /// therefore are best given as [`SIGNIFICANT_FEATURES`] of them.
     pub encode_features: Features,
     /// A ratio.
     pub new_nearfull_ratio: Option<f32>,
@@ -230,11 +230,12 @@ impl Incremental {
         map: &OsdMap,
         features: Features,
     ) -> Result<SealedEpoch, super::ApplyError> {
+        let features = features & SIGNIFICANT_FEATURES;
         let mut next = map.clone();
         next.apply_incremental(self)?;
         let (full, crc) = next.encode_with_crc(features);
         self.full_crc = crc;
-        self.encode_features = features & SIGNIFICANT_FEATURES;
+        self.encode_features = features;
         Ok(SealedEpoch { map: next, full, crc, incremental: self.to_bytes_for(features) })
     }
 
@@ -244,6 +245,7 @@ impl Incremental {
     /// # Errors
     /// [`DecodeError`] when a map inside cannot be read.
     pub fn reencode(&self, features: Features) -> Result<Bytes, DecodeError> {
+        let features = features & SIGNIFICANT_FEATURES;
         let mut inc = self.clone();
         if !inc.fullmap.is_empty() {
             inc.fullmap = OsdMap::from_shared(&inc.fullmap)?.to_bytes_for(features);
@@ -346,7 +348,7 @@ impl Incremental {
         self.new_uuid.encode(w);
         self.new_xinfo.encode(w);
         put_addrs(w, &self.new_hb_front_up, v >= 7);
-        w.u64((w.features() & SIGNIFICANT_FEATURES).0);
+        w.u64(w.features().0);
         if v >= 3 {
             w.f32(self.new_nearfull_ratio.unwrap_or(-1.0));
             w.f32(self.new_full_ratio.unwrap_or(-1.0));
