@@ -31,7 +31,7 @@ use crate::control::{
     self, AuthBadMethod, AuthDone, AuthRequest, ClientIdent, FLAG_LOSSY, Hello, Reconnect,
     ServerIdent,
 };
-use crate::frame::{BANNER, DATA_MAX, FRONT_MAX, Header, REVISION_1, tag};
+use crate::frame::{BANNER, Header, REVISION_1, tag};
 use crate::reader::{Frame, FrameReader};
 use crate::secure;
 use crate::session::{Ident, Policy, Resume, Session, Verdict};
@@ -244,9 +244,15 @@ impl Connection {
         self.reader.read_buf()
     }
 
-    /// Trades the read buffer while it is empty, so that idle connections hold none.
-    pub fn trade_stage(&mut self, spare: &mut BytesMut) {
-        self.reader.trade_stage(spare);
+    /// Lends a read buffer for the next [`Connection::read_buf`]; idle connections need
+    /// none of their own.
+    pub fn lend_stage(&mut self, spare: &mut Option<BytesMut>) {
+        self.reader.lend_stage(spare);
+    }
+
+    /// Takes back a lent read buffer, unless it holds the beginning of a frame.
+    pub fn reclaim_stage(&mut self, spare: &mut Option<BytesMut>) {
+        self.reader.reclaim_stage(spare);
     }
 
     /// Whether the socket should be read: not while the role holds too much.
@@ -323,15 +329,7 @@ impl Connection {
     /// # Errors
     /// [`Fault::TooLarge`] when a segment is beyond what a peer may take.
     pub fn send(&mut self, env: Envelope) -> Result<(), Fault> {
-        let front_max = FRONT_MAX as usize;
-        if env.front.len() > front_max
-            || env.middle.len() > front_max
-            || env.data.len() > DATA_MAX as usize
-        {
-            return Err(Fault::TooLarge);
-        }
-        self.session.push(env);
-        Ok(())
+        self.session.send(env)
     }
 
     /// Asks the peer whether it lives; it repeats `stamp`.

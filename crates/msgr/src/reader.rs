@@ -127,10 +127,19 @@ impl FrameReader {
         (&mut self.stage).limit(room)
     }
 
-    /// Gives an empty stage away, or takes `spare` for one: idle connections need none.
-    pub(crate) fn trade_stage(&mut self, spare: &mut BytesMut) {
+    /// Takes `spare` for a stage unless there are bytes in the present one.
+    pub(crate) fn lend_stage(&mut self, spare: &mut Option<BytesMut>) {
+        if self.stage.is_empty()
+            && let Some(stage) = spare.take()
+        {
+            self.stage = stage;
+        }
+    }
+
+    /// Gives the stage back while it is empty.
+    pub(crate) fn reclaim_stage(&mut self, spare: &mut Option<BytesMut>) {
         if self.stage.is_empty() {
-            std::mem::swap(&mut self.stage, spare);
+            *spare = Some(std::mem::take(&mut self.stage));
         }
     }
 

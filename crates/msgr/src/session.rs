@@ -15,6 +15,9 @@ use denc::Features;
 use messages::Envelope;
 use types::{AddrVec, EntityAddr};
 
+use crate::Fault;
+use crate::frame::{DATA_MAX, FRONT_MAX};
+
 /// How a connection with a kind of peer behaves when it breaks. The peer's `Messenger::Policy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -113,7 +116,9 @@ pub struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(policy: Policy) -> Self {
+    /// A session that has not begun.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
         Self {
             policy,
             client_cookie: 0,
@@ -135,6 +140,12 @@ impl Session {
         self.bytes
     }
 
+    /// How it deals with breaks.
+    #[must_use]
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
     /// Whether there is something to send.
     #[must_use]
     pub fn has_queued(&self) -> bool {
@@ -150,6 +161,22 @@ impl Session {
     pub(crate) fn push(&mut self, env: Envelope) {
         self.bytes += env.size();
         self.queue.push_back(env);
+    }
+
+    /// Queues a message while there is no connection.
+    ///
+    /// # Errors
+    /// [`Fault::TooLarge`] when a segment is beyond what a peer may take.
+    pub fn send(&mut self, env: Envelope) -> Result<(), Fault> {
+        let front_max = FRONT_MAX as usize;
+        if env.front.len() > front_max
+            || env.middle.len() > front_max
+            || env.data.len() > DATA_MAX as usize
+        {
+            return Err(Fault::TooLarge);
+        }
+        self.push(env);
+        Ok(())
     }
 
     /// The next message to put on the wire, with its seq.

@@ -1,0 +1,543 @@
+//! One connection on tokio: the task that moves its bytes.
+//!
+//! A task reads until the socket is empty, hands each event to the role at once, and at
+//! the end of the batch everything the role sent, to whichever connection, is written with
+//! one system call per connection. Tasks sleep only for reading; a write that the socket
+//! does not take whole wakes the task to wait for room.
+
+use std::cell::{Cell, RefCell};
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use env::{ConnId, Random};
+use messages::Envelope;
+use msgr::{Connection, Dial, Event, Fault, Peer, Session, Verdict};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpSocket, TcpStream};
+use types::{EntityAddr, UTime};
+
+use crate::messenger::{CloseWhy, Hold, Inner, Limits, NetEvent, Redial};
+use crate::{OsRandom, now};
+
+/// Reads of one connection before others get a turn.
+const READS_PER_TURN: u32 = 32;
+/// Pieces per write.
+const SLICES: usize = 64;
+
+pub(crate) struct Conn {
+    pub(crate) id: ConnId,
+    /// While there is a TCP connection.
+    machine: RefCell<Option<Connection>>,
+    stream: RefCell<Option<TcpStream>>,
+    /// While there is none: what the next one continues.
+    session: RefCell<Option<Session>>,
+    /// How to connect (again).
+    dial: RefCell<Option<(Dial, Redial)>>,
+    peer: RefCell<Option<Rc<Peer>>>,
+    waker: RefCell<Option<Waker>>,
+    closing: RefCell<Option<CloseWhy>>,
+    /// Counts TCP connections under this id; a task of an earlier one must end.
+    life: Cell<u64>,
+    opened: Cell<bool>,
+    dirty: Cell<bool>,
+    /// The socket was full.
+    blocked: Cell<bool>,
+    /// When the TCP connection began, and when the peer was last heard.
+    since_ms: Cell<u64>,
+    heard_ms: Cell<u64>,
+}
+
+/// What a task goes on with.
+enum Turn {
+    /// The TCP connection is over.
+    End(CloseWhy),
+    /// The TCP connection now serves this session.
+    Become(Rc<Conn>),
+}
+
+impl From<CloseWhy> for Turn {
+    fn from(why: CloseWhy) -> Self {
+        Self::End(why)
+    }
+}
+
+impl From<Fault> for Turn {
+    fn from(fault: Fault) -> Self {
+        Self::End(fault.into())
+    }
+}
+
+impl Conn {
+    pub(crate) fn new(id: ConnId, dial: Option<(Dial, Redial)>) -> Rc<Self> {
+        let now_ms = now().mono_ms();
+        let session = dial.as_ref().map(|(dial, _)| Session::new(dial.policy));
+        Rc::new(Self {
+            id,
+            machine: RefCell::new(None),
+            stream: RefCell::new(None),
+            session: RefCell::new(session),
+            dial: RefCell::new(dial),
+            peer: RefCell::new(None),
+            waker: RefCell::new(None),
+            closing: RefCell::new(None),
+            life: Cell::new(0),
+            opened: Cell::new(false),
+            dirty: Cell::new(false),
+            blocked: Cell::new(false),
+            since_ms: Cell::new(now_ms),
+            heard_ms: Cell::new(now_ms),
+        })
+    }
+
+    /// A TCP connection came in.
+    pub(crate) fn accepted(&self, inner: &Inner, stream: TcpStream, from: SocketAddr) {
+        let local = inner.local.borrow().clone();
+        self.begin(Connection::accept(local, inner.doors.clone(), from), stream);
+    }
+
+    /// A TCP connection stands.
+    fn begin(&self, machine: Connection, stream: TcpStream) {
+        if let Err(e) = stream.set_nodelay(true) {
+            tracing::debug!("TCP_NODELAY: {e}");
+        }
+        let now_ms = now().mono_ms();
+        self.since_ms.set(now_ms);
+        self.heard_ms.set(now_ms);
+        self.blocked.set(false);
+        self.life.set(self.life.get() + 1);
+        *self.machine.borrow_mut() = Some(machine);
+        *self.stream.borrow_mut() = Some(stream);
+    }
+
+    /// Allows to connect again where so far only the peer could.
+    pub(crate) fn set_dial(&self, dial: Dial, auth: Redial) {
+        self.dial.borrow_mut().get_or_insert((dial, auth));
+        self.wake();
+    }
+
+    pub(crate) fn is_lossless(&self) -> bool {
+        match &*self.machine.borrow() {
+            Some(machine) => machine.session().is_lossless(),
+            None => self.session.borrow().as_ref().is_some_and(Session::is_lossless),
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.borrow() {
+            waker.wake_by_ref();
+        }
+    }
+
+    pub(crate) fn peer(&self) -> Option<Rc<Peer>> {
+        self.peer.borrow().clone()
+    }
+
+    pub(crate) fn seen_as(&self) -> Option<SocketAddr> {
+        self.machine.borrow().as_ref().and_then(Connection::seen_as)
+    }
+
+    pub(crate) fn backlog(&self) -> usize {
+        let parked = self.session.borrow().as_ref().map_or(0, Session::bytes);
+        let machine = self.machine.borrow();
+        parked + machine.as_ref().map_or(0, |m| m.session().bytes() + m.unwritten())
+    }
+
+    pub(crate) fn is_unproved_from(&self, ip: IpAddr) -> bool {
+        self.dial.borrow().is_none()
+            && !self.opened.get()
+            && self.machine.borrow().as_ref().is_some_and(|m| {
+                !m.is_authenticated() && m.peer().sock.is_some_and(|sock| sock.ip() == ip)
+            })
+    }
+
+    /// Ends it; its task notices.
+    pub(crate) fn close(&self, why: CloseWhy) {
+        self.closing.borrow_mut().get_or_insert(why);
+        self.wake();
+    }
+
+    pub(crate) fn release(&self, cost: usize, life: u64) {
+        if life != self.life.get() {
+            return;
+        }
+        if let Some(machine) = &mut *self.machine.borrow_mut() {
+            let held = !machine.wants_read();
+            machine.release(cost);
+            if held && machine.wants_read() {
+                self.wake();
+            }
+        }
+    }
+
+    fn soil(self: &Rc<Self>, inner: &Inner) {
+        if !self.dirty.replace(true) {
+            inner.mark_dirty(self.clone());
+        }
+    }
+
+    pub(crate) fn send(self: &Rc<Self>, inner: &Inner, env: Envelope) {
+        let sent = match &mut *self.machine.borrow_mut() {
+            Some(machine) => machine.send(env).map(|()| machine.is_ready()),
+            None => match &mut *self.session.borrow_mut() {
+                Some(session) => session.send(env).map(|()| false),
+                None => Ok(false),
+            },
+        };
+        match sent {
+            Ok(true) => self.soil(inner),
+            Ok(false) => {}
+            Err(fault) => self.close(fault.into()),
+        }
+    }
+
+    pub(crate) fn keepalive(self: &Rc<Self>, inner: &Inner, stamp: UTime) {
+        let done = match &mut *self.machine.borrow_mut() {
+            Some(machine) => machine.keepalive(stamp),
+            None => Ok(()),
+        };
+        match done {
+            Ok(()) => self.soil(inner),
+            Err(fault) => self.close(fault.into()),
+        }
+    }
+
+    /// Writes until nothing is left or the socket is full.
+    pub(crate) fn write(&self) {
+        self.dirty.set(false);
+        if self.blocked.get() {
+            return; // the task writes when there is room
+        }
+        if let Err(why) = self.try_write() {
+            self.close(why);
+        }
+        if self.blocked.get() {
+            self.wake();
+        }
+    }
+
+    fn try_write(&self) -> Result<(), CloseWhy> {
+        let (mut machine, stream) = (self.machine.borrow_mut(), self.stream.borrow());
+        let (Some(machine), Some(stream)) = (&mut *machine, &*stream) else { return Ok(()) };
+        while machine.prepare()? {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let n = machine.slices(&mut slices);
+            match stream.try_write_vectored(&slices[..n]) {
+                Ok(n) => machine.advance(n),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.blocked.set(true);
+                    return Ok(());
+                }
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Handshakes and silence have limits.
+    pub(crate) fn on_tick(&self, now_ms: u64, limits: &Limits) {
+        let (ready, lossy) = match &*self.machine.borrow() {
+            Some(machine) => (machine.is_ready(), machine.peer().lossy),
+            None => return,
+        };
+        if !ready && now_ms > self.since_ms.get() + limits.handshake_ms {
+            self.close(CloseWhy::HandshakeTimeout);
+        } else if ready && lossy && now_ms > self.heard_ms.get() + limits.idle_ms {
+            self.close(CloseWhy::Idle);
+        }
+    }
+
+    fn poll_read(&self, cx: &mut Context<'_>, inner: &Inner) -> Poll<io::Result<usize>> {
+        let (mut machine, mut stream) = (self.machine.borrow_mut(), self.stream.borrow_mut());
+        let (Some(machine), Some(stream)) = (&mut *machine, &mut *stream) else {
+            return Poll::Pending;
+        };
+        if !machine.wants_read() {
+            return Poll::Pending;
+        }
+        machine.lend_stage(&mut inner.spare.borrow_mut());
+        let read = {
+            let mut buf = machine.read_buf();
+            pin!(stream.read_buf(&mut buf)).poll(cx)
+        };
+        if read.is_pending() {
+            machine.reclaim_stage(&mut inner.spare.borrow_mut());
+        }
+        read
+    }
+
+    /// One turn of the task: reads, tells the role, writes.
+    fn turn(self: &Rc<Self>, cx: &mut Context<'_>, inner: &Rc<Inner>, life: u64) -> Poll<Turn> {
+        {
+            let mut waker = self.waker.borrow_mut();
+            if !waker.as_ref().is_some_and(|old| old.will_wake(cx.waker())) {
+                *waker = Some(cx.waker().clone());
+            }
+        }
+        // Frames may be left over from when the role held too much.
+        if let Err(turn) = self.handle(inner, life) {
+            return Poll::Ready(turn);
+        }
+        for _ in 0..READS_PER_TURN {
+            if self.life.get() != life {
+                return Poll::Ready(Turn::End(Fault::Replaced.into()));
+            }
+            if let Some(why) = self.closing.borrow().clone() {
+                return Poll::Ready(Turn::End(why));
+            }
+            if self.blocked.get() {
+                let ready = match &*self.stream.borrow() {
+                    Some(stream) => stream.poll_write_ready(cx),
+                    None => Poll::Pending,
+                };
+                if ready.is_ready() {
+                    self.blocked.set(false);
+                    self.write();
+                    continue;
+                }
+            }
+            match self.poll_read(cx, inner) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Turn::End(CloseWhy::Eof)),
+                Poll::Ready(Ok(_)) => {
+                    let done = self.handle(inner, life);
+                    if let Some(machine) = &mut *self.machine.borrow_mut() {
+                        machine.reclaim_stage(&mut inner.spare.borrow_mut());
+                    }
+                    if let Err(turn) = done {
+                        return Poll::Ready(turn);
+                    }
+                }
+                Poll::Ready(Err(e)) if e.kind() == io::ErrorKind::Interrupted => {}
+                Poll::Ready(Err(e)) => return Poll::Ready(Turn::End(e.into())),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    /// Acts on everything that was received.
+    fn handle(self: &Rc<Self>, inner: &Rc<Inner>, life: u64) -> Result<(), Turn> {
+        let now = now();
+        loop {
+            if self.life.get() != life || self.closing.borrow().is_some() {
+                return Ok(());
+            }
+            let event = match &mut *self.machine.borrow_mut() {
+                Some(machine) => machine.poll(now)?,
+                None => return Ok(()),
+            };
+            let conn = self.id;
+            match event {
+                None => break,
+                Some(Event::Message { env, cost }) => {
+                    let hold = Hold { conn: self.clone(), cost, life };
+                    inner.deliver(NetEvent::Message { conn, env, hold });
+                }
+                Some(Event::Ready { .. }) => self.on_ready(inner),
+                Some(Event::KeepaliveAck(stamp)) => inner.deliver(NetEvent::Alive { conn, stamp }),
+                Some(Event::AuthRefused(reason)) => tracing::info!("refused: {reason}"),
+                Some(Event::RemoteReset) => return Err(CloseWhy::RemoteReset.into()),
+                Some(Event::Ident(ask)) => {
+                    let existing = inner.lossless.borrow().get(&ask.addrs).cloned();
+                    let mine = self.my_addr(inner);
+                    let verdict = match &existing {
+                        Some(old) => old.judged(|session, connecting| {
+                            msgr::judge_ident(session, connecting, mine, &ask)
+                        }),
+                        None => Verdict::Fresh,
+                    };
+                    self.on_verdict(inner, verdict, existing, ask.addrs)?;
+                }
+                Some(Event::Resume(ask)) => {
+                    let existing = inner.lossless.borrow().get(&ask.addrs).cloned();
+                    let mine = self.my_addr(inner);
+                    let resetcheck =
+                        self.machine.borrow().as_ref().is_some_and(|m| m.policy().resetcheck);
+                    let verdict = match &existing {
+                        Some(old) => old.judged(|session, connecting| {
+                            msgr::judge_resume(session, connecting, mine, resetcheck, &ask)
+                        }),
+                        None => Verdict::Reset { full: true },
+                    };
+                    self.on_verdict(inner, verdict, existing, ask.addrs)?;
+                }
+            }
+        }
+        self.heard_ms.set(now.mono_ms());
+        // Handshake frames, acks and keepalives are answered without the role.
+        let unwritten = match &mut *self.machine.borrow_mut() {
+            Some(machine) => machine.prepare()?,
+            None => false,
+        };
+        if unwritten {
+            self.soil(inner);
+        }
+        Ok(())
+    }
+
+    fn on_ready(self: &Rc<Self>, inner: &Rc<Inner>) {
+        let peer = match &*self.machine.borrow() {
+            Some(machine) => Rc::new(machine.peer().clone()),
+            None => return,
+        };
+        *self.peer.borrow_mut() = Some(peer.clone());
+        if !self.opened.replace(true) {
+            inner.deliver(NetEvent::Opened { conn: self.id, peer });
+        }
+    }
+
+    fn my_addr(&self, inner: &Inner) -> EntityAddr {
+        inner.local.borrow().addrs.msgr2().unwrap_or_default()
+    }
+
+    /// Asks `judge` about this session; it also learns whether we are just dialling.
+    fn judged(&self, judge: impl FnOnce(Option<&Session>, bool) -> Verdict) -> Verdict {
+        let machine = self.machine.borrow();
+        let dialling = self.dial.borrow().is_some();
+        match &*machine {
+            Some(machine) => judge(Some(machine.session()), dialling && !machine.is_ready()),
+            None => judge(self.session.borrow().as_ref(), false),
+        }
+    }
+
+    /// What is left of the session; the TCP connection is gone.
+    fn take_session(&self) -> Option<Session> {
+        *self.stream.borrow_mut() = None;
+        let machine = self.machine.borrow_mut().take();
+        machine.map(Connection::into_session).or_else(|| self.session.borrow_mut().take())
+    }
+
+    fn on_verdict(
+        self: &Rc<Self>,
+        inner: &Rc<Inner>,
+        verdict: Verdict,
+        existing: Option<Rc<Conn>>,
+        addrs: types::AddrVec,
+    ) -> Result<(), Turn> {
+        let decide = |verdict, session| match &mut *self.machine.borrow_mut() {
+            Some(machine) => machine.decide(verdict, session, OsRandom.u64()),
+            None => Ok(()),
+        };
+        match (verdict, existing) {
+            (Verdict::Adopt, Some(old)) => {
+                let known = old.peer().map_or_else(Peer::default, |peer| (*peer).clone());
+                let Some(session) = old.take_session() else {
+                    return Err(Turn::End(Fault::Replaced.into()));
+                };
+                if let Err(fault) = decide(verdict, Some((session, known))) {
+                    old.close(fault.clone().into());
+                    return Err(fault.into());
+                }
+                let (machine, stream) = (self.machine.take(), self.stream.take());
+                if let (Some(machine), Some(stream)) = (machine, stream) {
+                    old.begin(machine, stream);
+                }
+                old.wake(); // its earlier task ends
+                Err(Turn::Become(old))
+            }
+            (Verdict::AdoptReset | Verdict::Fresh, old) => {
+                if let Some(old) = old
+                    && inner.forget(old.id).is_some()
+                {
+                    old.life.set(old.life.get() + 1);
+                    old.close(CloseWhy::Local);
+                    if old.opened.get() {
+                        let why = CloseWhy::RemoteReset;
+                        inner.deliver(NetEvent::Closed { conn: old.id, why });
+                    }
+                }
+                inner.lossless.borrow_mut().insert(addrs, self.clone());
+                Ok(decide(Verdict::Fresh, None)?)
+            }
+            (verdict, _) => Ok(decide(verdict, None)?),
+        }
+    }
+
+    /// Connects once.
+    async fn dial(&self, inner: &Inner) -> Result<(), CloseWhy> {
+        let (to, mut dial, auth) = match &mut *self.dial.borrow_mut() {
+            Some((dial, redial)) => {
+                let to = dial.addr.sock.ok_or(CloseWhy::Io(io::ErrorKind::AddrNotAvailable))?;
+                dial.global_seq = inner.take_global_seq(dial.global_seq);
+                (to, dial.clone(), redial())
+            }
+            None => return Err(CloseWhy::Eof),
+        };
+        let life = self.life.get();
+        let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        let limit = Duration::from_millis(inner.limits.handshake_ms);
+        let connecting = tokio::time::timeout(limit, socket.connect(to));
+        let stream = connecting.await.map_err(|_| CloseWhy::HandshakeTimeout)??;
+        if self.life.get() != life || self.closing.borrow().is_some() {
+            return Err(Fault::Replaced.into());
+        }
+        let session = self.session.borrow_mut().take();
+        dial.policy = session.as_ref().map_or(dial.policy, Session::policy);
+        let local = inner.local.borrow().clone();
+        self.begin(Connection::dial(local, dial, auth, session, to), stream);
+        Ok(())
+    }
+}
+
+/// A connection's task: drives TCP connections as long as there is one or can be.
+pub(crate) async fn run(inner: Rc<Inner>, mut conn: Rc<Conn>) {
+    let mut backoff_ms = 200;
+    loop {
+        let connected =
+            if conn.machine.borrow().is_some() { Ok(()) } else { conn.dial(&inner).await };
+        let life = conn.life.get();
+        let turn = match connected {
+            Err(why) => Turn::End(why),
+            Ok(()) => {
+                conn.write();
+                let turn = |cx: &mut Context<'_>| inner.batch(|| conn.turn(cx, &inner, life));
+                poll_fn(turn).await
+            }
+        };
+        let why = match turn {
+            Turn::Become(session) => {
+                inner.forget(conn.id);
+                conn = session;
+                conn.soil(&inner);
+                continue;
+            }
+            Turn::End(why) => why,
+        };
+        if conn.life.get() != life {
+            return; // a newer TCP connection has its own task
+        }
+        if conn.opened.get() {
+            backoff_ms = 200;
+        }
+        let goes_on = conn.is_lossless()
+            && !matches!(why, CloseWhy::Local | CloseWhy::RemoteReset | CloseWhy::Crowded)
+            && (conn.opened.get() || conn.dial.borrow().is_some());
+        let session = conn.take_session();
+        *conn.waker.borrow_mut() = None;
+        if !goes_on {
+            let known = inner.forget(conn.id).is_some();
+            let told = conn.opened.get() || conn.dial.borrow().is_some();
+            if known && told && why != CloseWhy::Local {
+                inner.batch(|| inner.deliver(NetEvent::Closed { conn: conn.id, why }));
+            }
+            return;
+        }
+        tracing::debug!("{:?} broke: {why}", conn.id);
+        *conn.session.borrow_mut() = session;
+        *conn.closing.borrow_mut() = None;
+        if conn.dial.borrow().is_none() {
+            return; // the peer comes back, or the role closes it
+        }
+        tokio::time::sleep(Duration::from_millis(backoff_ms)).await;
+        backoff_ms = (backoff_ms * 2).min(15_000);
+        if conn.life.get() != life || !inner.conns.borrow().contains_key(&conn.id) {
+            return;
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! A process's one thread and the signals that end it.
+
+use std::future::Future;
+use std::io;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Runs `main` and everything it spawns by [`tokio::task::spawn_local`] on this thread.
+///
+/// # Errors
+/// When the system denies the event queue.
+pub fn run_local<T>(main: impl Future<Output = T>) -> io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build_local(tokio::runtime::LocalOptions::default())?;
+    Ok(runtime.block_on(main))
+}
+
+/// Which signal asks the process to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// SIGINT or SIGTERM: end in order.
+    Terminate,
+    /// SIGHUP: open log files anew.
+    Reopen,
+}
+
+/// Waits for the next of SIGINT, SIGTERM and SIGHUP; none of them kills any more once
+/// this was called.
+///
+/// # Errors
+/// When the system denies a handler.
+pub async fn stop_signal() -> io::Result<Stop> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    Ok(tokio::select! {
+        _ = interrupt.recv() => Stop::Terminate,
+        _ = terminate.recv() => Stop::Terminate,
+        _ = hangup.recv() => Stop::Reopen,
+    })
+}

@@ -1,0 +1,236 @@
+//! Messengers over loopback sockets.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use auth::{
+    AuthDone, AuthError, ClientAuth, ClientDone, ClientStart, PeerIdentity, ServerAuth, ServerStep,
+};
+use bytes::Bytes;
+use denc::Features;
+use env::{ConnId, Now};
+use messages::Envelope;
+use rt::{Config, Limits, Local, Messenger, NetEvent, Policy, run_local};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use types::{AddrVec, EntityAddr, EntityKind};
+
+/// One round; the mode is the client's first.
+struct OpenDoor;
+
+impl ServerAuth for OpenDoor {
+    fn request(
+        &mut self,
+        _now: Now,
+        _kind: EntityKind,
+        _addr: &EntityAddr,
+        _method: u32,
+        modes: &[u32],
+        _payload: &[u8],
+    ) -> ServerStep {
+        let mode = modes[0];
+        ServerStep::Done(Box::new(AuthDone {
+            global_id: 5,
+            con_mode: mode,
+            payload: Bytes::new(),
+            session_key: Bytes::from_static(&[1; 16]),
+            connection_secret: Bytes::from(vec![2; if mode == 2 { 64 } else { 0 }]),
+            peer: PeerIdentity { global_id: 5, ..PeerIdentity::default() },
+        }))
+    }
+    fn more(&mut self, _now: Now, _payload: &[u8]) -> ServerStep {
+        ServerStep::Refuse { result: -22, allowed_methods: vec![], allowed_modes: vec![] }
+    }
+}
+
+struct Knock(u32);
+
+impl ClientAuth for Knock {
+    fn start(&mut self, _now: Now) -> Result<ClientStart, AuthError> {
+        Ok(ClientStart { method: 2, modes: vec![self.0], payload: Bytes::new() })
+    }
+    fn bad_method(
+        &mut self,
+        _now: Now,
+        _method: u32,
+        result: i32,
+        _methods: &[u32],
+        _modes: &[u32],
+    ) -> Result<ClientStart, AuthError> {
+        Err(AuthError::Refused { result, allowed_methods: vec![] })
+    }
+    fn more(&mut self, _now: Now, _payload: &[u8]) -> Result<Bytes, AuthError> {
+        Err(AuthError::Protocol("one round only"))
+    }
+    fn done(&mut self, _now: Now, id: u64, mode: u32, _p: &[u8]) -> Result<ClientDone, AuthError> {
+        Ok(ClientDone {
+            global_id: id,
+            session_key: Bytes::from_static(&[1; 16]),
+            connection_secret: Bytes::from(vec![2; if mode == 2 { 64 } else { 0 }]),
+        })
+    }
+}
+
+fn messenger(kind: EntityKind, policy: Policy, limits: Limits) -> Messenger {
+    Messenger::new(Config {
+        local: Local {
+            kind,
+            num: 3,
+            addrs: AddrVec::default(),
+            nonce: 99,
+            features: Features::PACIFIC_WORD,
+        },
+        policy: Box::new(move |_| policy),
+        auth: Box::new(|_, _| Box::new(OpenDoor)),
+        limits,
+    })
+}
+
+/// Binds and takes the address for its own.
+fn listen(m: &Messenger) -> EntityAddr {
+    let at = m.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let addr = EntityAddr::msgr2(at, 99);
+    m.set_local(|local| local.addrs = addr.into());
+    addr
+}
+
+fn knock(mode: u32) -> rt::Redial {
+    Box::new(move || Box::new(Knock(mode)))
+}
+
+/// Sends every message back.
+fn echo(m: &Messenger) {
+    let back = m.clone();
+    m.set_handler(move |event| {
+        if let NetEvent::Message { conn, env, .. } = event {
+            back.send(conn, env);
+        }
+    });
+}
+
+type Log = Rc<RefCell<Vec<NetEvent>>>;
+
+fn log(m: &Messenger) -> Log {
+    let log = Log::default();
+    let sink = log.clone();
+    m.set_handler(move |event| sink.borrow_mut().push(event));
+    log
+}
+
+async fn until(what: &str, mut done: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if done() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("never happened: {what}");
+}
+
+fn test(work: impl Future<Output = ()>) {
+    run_local(async { tokio::time::timeout(Duration::from_secs(60), work).await.unwrap() })
+        .unwrap();
+}
+
+fn message(tid: u64, data: usize) -> Envelope {
+    let data = (0..data).map(|i| (i as u64 * 13 + tid) as u8).collect();
+    Envelope { tid, kind: 42, front: Bytes::from_static(b"front"), data, ..Envelope::default() }
+}
+
+fn tids(log: &Log, of: ConnId) -> Vec<u64> {
+    log.borrow()
+        .iter()
+        .filter_map(|event| match event {
+            NetEvent::Message { conn, env, .. } if *conn == of => Some(env.tid),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn echoes_in_both_modes() {
+    test(async {
+        for mode in [1, 2] {
+            let server = messenger(EntityKind::OSD, Policy::stateless_server(), Limits::default());
+            let addr = listen(&server);
+            echo(&server);
+            let client = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
+            let got = log(&client);
+            let conn = client.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(mode));
+            let sizes = [0, 10, 4096, 100_000, 9_000_000];
+            for (tid, &size) in sizes.iter().enumerate() {
+                client.send(conn, message(tid as u64, size));
+            }
+            until("all echoes", || tids(&got, conn).len() == sizes.len()).await;
+            for event in got.borrow().iter() {
+                match event {
+                    NetEvent::Opened { peer, .. } => assert_eq!(peer.id.to_string(), "osd.3"),
+                    NetEvent::Message { env, .. } => {
+                        assert!(*env == message(env.tid, sizes[env.tid as usize]));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            client.close(conn);
+            until("the server's end", || server.connections() == 0).await;
+            assert_eq!(client.connections(), 0);
+        }
+    });
+}
+
+/// What never becomes a peer is gone in time, and does not keep others out.
+#[test]
+fn strangers_are_bounded() {
+    test(async {
+        let limits = Limits { unproved_per_ip_max: 10, handshake_ms: 1500, ..Limits::default() };
+        let server = messenger(EntityKind::OSD, Policy::stateless_server(), limits);
+        let addr = listen(&server);
+        echo(&server);
+        let mut strangers = vec![];
+        for _ in 0..50 {
+            strangers.push(TcpStream::connect(addr.sock.unwrap()).await.unwrap());
+        }
+        until("the cap", || server.connections() <= 11).await;
+        let client = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
+        let got = log(&client);
+        let conn = client.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
+        client.send(conn, message(1, 1));
+        until("the echo", || tids(&got, conn) == [1]).await;
+        until("the timeout", || server.connections() == 1).await;
+        let mut noise = TcpStream::connect(addr.sock.unwrap()).await.unwrap();
+        noise.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+        let mut answer = vec![];
+        let _ = noise.read_to_end(&mut answer).await;
+        assert_eq!(&answer[..8], b"ceph v2\n");
+    });
+}
+
+#[test]
+fn refusals_are_told() {
+    test(async {
+        let client = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
+        let got = log(&client);
+        let nobody: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let to = EntityAddr::msgr2(nobody, 0);
+        let conn = client.connect(to, EntityKind::MON, Policy::lossy_client(), knock(1));
+        client.send(conn, message(1, 1));
+        until(
+            "the end",
+            || matches!(got.borrow().last(), Some(NetEvent::Closed { conn: c, .. }) if *c == conn),
+        )
+        .await;
+        // Another incarnation of the daemon than the one wanted.
+        let server = messenger(EntityKind::OSD, Policy::stateless_server(), Limits::default());
+        let mut addr = listen(&server);
+        addr.nonce += 1;
+        let conn = client.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
+        until(
+            "the end",
+            || matches!(got.borrow().last(), Some(NetEvent::Closed { conn: c, .. }) if *c == conn),
+        )
+        .await;
+    });
+}
