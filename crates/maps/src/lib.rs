@@ -29,9 +29,9 @@ pub use mds::{
 pub use mgr::{MgrMap, MgrStandby, ModuleInfo, ModuleOption, Service, ServiceDaemon, ServiceMap};
 pub use mon::{MonFeatures, MonInfo, MonMap, MonMapAuth};
 pub use osdmap::{
-    ApplyError, CrushBlob, Incremental, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo,
-    SIGNIFICANT_FEATURES, SIGNIFICANT_FEATURES_PACIFIC, SealedEpoch, Stretch, WEIGHT_ONE,
-    peek_epoch,
+    ApplyError, CrushPart, Incremental, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo,
+    PgMapping, PgSets, SIGNIFICANT_FEATURES, SIGNIFICANT_FEATURES_PACIFIC, SealedEpoch, Stretch,
+    WEIGHT_ONE, is_new_interval, peek_epoch,
 };
 pub use pool::{
     HitSetParams, PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolOpt, PoolOptKind,

@@ -130,6 +130,12 @@ fn rows() -> Vec<Row> {
 /// Objects with bytes behind the struct, by accident of the corpus: they are cut off.
 const STRAY: &[(&str, usize)] = &[("f97d85482139c3de61f9ec00522b6bd6", 94)];
 
+/// Single objects that come out otherwise, with the reason.
+const NOT_EXACT: &[(&str, &str)] = &[(
+    "303e0d4679afb7b809fd924c7825eecd",
+    "made by the peer's generator, which gives the CRUSH map more than the features of OSD maps",
+)];
+
 fn corpus() -> Option<PathBuf> {
     let dir = std::env::var_os("ARGONAUT_CORPUS").map(PathBuf::from).filter(|d| d.is_dir());
     if dir.is_none() {
@@ -180,7 +186,9 @@ fn reads_and_writes_every_object() {
                         read += 1;
                         if again == bytes {
                             same += 1;
-                        } else if exception.is_none() {
+                        } else if exception.is_none()
+                            && !NOT_EXACT.iter().any(|x| x.0 == name(&file))
+                        {
                             let at = again.iter().zip(&bytes).position(|(a, b)| a != b);
                             complain(format!(
                                 "{} bytes became {}, first difference at {at:?}",

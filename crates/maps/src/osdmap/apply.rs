@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use types::{AddrVec, DecodeError, Denc, Epoch, OsdId, UTime, Uuid};
 
-use super::{CrushBlob, Incremental, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo, WEIGHT_ONE};
+use super::{CrushPart, Incremental, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo, WEIGHT_ONE};
 
 /// Why a delta does not fit a map. The map is as it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -54,11 +54,8 @@ impl OsdMap {
             return Ok(());
         }
         self.check_room(inc)?;
-        let crush = if inc.crush.is_empty() {
-            None
-        } else {
-            Some(CrushBlob::from_map_bytes(inc.crush.clone())?)
-        };
+        let crush =
+            if inc.crush.is_empty() { None } else { Some(CrushPart::from_bytes(&inc.crush)?) };
 
         if inc.epoch.0 == 1 {
             self.fsid = inc.fsid;
@@ -84,7 +81,7 @@ impl OsdMap {
                 self.crush_version += 1;
             }
             let crush = &self.crush;
-            self.device_class_flags.retain(|class, _| crush.has_class(*class));
+            self.device_class_flags.retain(|class, _| crush.class_names().get(*class).is_some());
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use types::{
 };
 
 use super::wire::AddrMap;
-use super::{CrushBlob, OsdMap, OsdMapFlags, OsdXInfo, SIGNIFICANT_FEATURES, Stretch};
+use super::{CrushPart, OsdMap, OsdMapFlags, OsdXInfo, SIGNIFICANT_FEATURES, Stretch};
 use crate::pool::PgPool;
 use crate::wire::{SnapIntervals, put_addr_map};
 
@@ -251,7 +251,7 @@ impl Incremental {
             inc.fullmap = OsdMap::from_shared(&inc.fullmap)?.to_bytes_for(features);
         }
         if !inc.crush.is_empty() {
-            inc.crush = CrushBlob::from_map_bytes(inc.crush)?.bytes_for(features);
+            inc.crush = CrushPart::from_bytes(&inc.crush)?.bytes_for(features);
         }
         Ok(inc.to_bytes_for(features))
     }

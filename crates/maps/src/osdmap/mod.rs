@@ -2,7 +2,9 @@
 //! placed.
 
 mod apply;
+mod crush_part;
 mod incremental;
+mod mapping;
 mod osd;
 mod wire;
 
@@ -10,12 +12,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use types::{
-    AddrVec, Bytes, DecodeError, Denc, EntityAddr, Epoch, Features, OsdId, PgId, PoolId, Reader,
-    UTime, Uuid, Writer,
+    AddrVec, DecodeError, Denc, EntityAddr, Epoch, Features, OsdId, PgId, PoolId, Reader, UTime,
+    Uuid, Writer,
 };
 
 pub use apply::ApplyError;
+pub use crush_part::CrushPart;
 pub use incremental::{Incremental, SealedEpoch};
+pub use mapping::{PgMapping, PgSets, is_new_interval};
 pub use osd::{OsdInfo, OsdState, OsdXInfo};
 pub use wire::peek_epoch;
 
@@ -179,7 +183,7 @@ pub struct OsdMap {
     /// 16.16 fixed point; empty when all are 1.
     pub primary_affinity: Arc<Vec<u32>>,
     /// The CRUSH map.
-    pub crush: CrushBlob,
+    pub crush: CrushPart,
     /// Erasure-code profiles by name.
     pub erasure_code_profiles: Arc<BTreeMap<String, BTreeMap<String, String>>>,
     /// Placements that replace the computed ones.
@@ -273,7 +277,7 @@ impl Default for OsdMap {
             pg_temp: Arc::default(),
             primary_temp: Arc::default(),
             primary_affinity: Arc::default(),
-            crush: CrushBlob::default(),
+            crush: CrushPart::default(),
             erasure_code_profiles: Arc::default(),
             pg_upmap: Arc::default(),
             pg_upmap_items: Arc::default(),
@@ -551,42 +555,4 @@ fn in_range(range: &EntityAddr, addr: &EntityAddr) -> bool {
     let ((a, width), (b, other)) = (bits(range_sock.ip()), bits(sock.ip()));
     let prefix = range.nonce.min(width);
     width == other && (prefix == 0 || (a ^ b) >> (128 - prefix) == 0)
-}
-
-/// The CRUSH map as bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CrushBlob {
-    /// Encoded.
-    pub bytes: Bytes,
-}
-
-impl CrushBlob {
-    /// A CRUSH map's bytes.
-    ///
-    /// # Errors
-    /// [`DecodeError`] when they are none.
-    pub fn from_map_bytes(bytes: Bytes) -> Result<Self, DecodeError> {
-        Ok(Self { bytes })
-    }
-
-    /// Encoded for a peer with `features`.
-    #[must_use]
-    pub fn bytes_for(&self, _features: Features) -> Bytes {
-        self.bytes.clone()
-    }
-
-    /// Whether a device class with this id exists.
-    #[must_use]
-    pub fn has_class(&self, _class: i32) -> bool {
-        true
-    }
-}
-
-impl Denc for CrushBlob {
-    fn encode(&self, w: &mut Writer) {
-        w.blob(&self.bytes);
-    }
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { bytes: r.blob()? })
-    }
 }
