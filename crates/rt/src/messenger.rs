@@ -15,7 +15,7 @@ use env::{ConnId, Random};
 use messages::Envelope;
 use msgr::{Acceptor, Dial, Fault, Local, Peer, Policy};
 use tokio::net::{TcpSocket, TcpStream};
-use types::{AddrVec, EntityAddr, EntityKind, UTime};
+use types::{AddrVec, EntityKind, UTime};
 
 use crate::conn::{self, Conn};
 use crate::{OsRandom, now};
