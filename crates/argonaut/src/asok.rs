@@ -33,3 +33,78 @@ pub fn ask(socket: &Path, command: &str, timeout: Duration) -> Result<String> {
     stream.read_exact(&mut out)?;
     Ok(String::from_utf8_lossy(&out).into_owned())
 }
+
+/// A command that came over the socket; the answer goes back through `answer`.
+pub struct Asked {
+    /// The JSON text.
+    pub command: String,
+    /// Where the answer goes.
+    pub answer: tokio::sync::oneshot::Sender<Vec<u8>>,
+}
+
+/// Longest command that is read.
+const COMMAND_BYTES_MAX: usize = 1 << 20;
+/// How long a client may take to send its command.
+const COMMAND_MAX: Duration = Duration::from_secs(10);
+
+/// Listens at `path`, replacing a socket that a killed process left there, and hands
+/// commands to `asked`. Only the owner may connect.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub fn listen(path: &Path, asked: tokio::sync::mpsc::Sender<Asked>) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::remove_file(path).ok();
+    let listener = tokio::net::UnixListener::bind(path)
+        .with_context(|| format!("cannot listen at {}", path.display()))?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+    tokio::task::spawn_local(async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => {
+                    let asked = asked.clone();
+                    tokio::task::spawn_local(async move {
+                        if let Err(err) = serve(stream, asked).await {
+                            tracing::debug!("admin socket: {err:#}");
+                        }
+                    });
+                }
+                Err(err) => {
+                    tracing::warn!("admin socket: {err}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    });
+    Ok(())
+}
+
+async fn serve(
+    mut stream: tokio::net::UnixStream,
+    asked: tokio::sync::mpsc::Sender<Asked>,
+) -> Result<()> {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut command = Vec::new();
+    let read = async {
+        let mut chunk = [0; 4096];
+        loop {
+            let n = stream.read(&mut chunk).await?;
+            command.extend_from_slice(&chunk[..n]);
+            if n == 0 || command.contains(&0) {
+                return Ok(());
+            }
+            if command.len() > COMMAND_BYTES_MAX {
+                bail!("a command is at most {COMMAND_BYTES_MAX} bytes");
+            }
+        }
+    };
+    tokio::time::timeout(COMMAND_MAX, read).await.context("no command came")??;
+    let end = command.iter().position(|b| *b == 0).context("the command does not end")?;
+    let command = String::from_utf8_lossy(&command[..end]).into_owned();
+    let (answer, answered) = tokio::sync::oneshot::channel();
+    asked.send(Asked { command, answer }).await.ok().context("the daemon stops")?;
+    let out = answered.await.context("the daemon stops")?;
+    stream.write_all(&(out.len() as u32).to_be_bytes()).await?;
+    stream.write_all(&out).await?;
+    Ok(())
+}

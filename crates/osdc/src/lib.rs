@@ -14,7 +14,8 @@ use denc::Features;
 use maps::OsdMap;
 use messages::{Envelope, MOsdOp, MOsdOpReply, Message, OsdOp, req_flag};
 use types::{
-    AddrVec, Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, ReqId, ShardId, SnapId, SpgId, UTime,
+    AddrVec, Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, ReqId, ShardId, SnapId, SpgId,
+    UTime,
 };
 
 /// What an operation is about, before a map says where it goes.
@@ -129,7 +130,10 @@ impl Objecter {
             self.aim(tid, out);
         }
         let used: BTreeSet<OsdId> = self.ops.values().filter_map(|op| Some(op.target?.1)).collect();
-        debug_assert!(used.iter().all(|osd| self.sessions.contains_key(osd)), "a target has a session");
+        debug_assert!(
+            used.iter().all(|osd| self.sessions.contains_key(osd)),
+            "a target has a session"
+        );
     }
 
     /// Finds an operation's OSD and sends it there, unless it is there already.
@@ -149,7 +153,7 @@ impl Objecter {
             None => pool.raw_pg_to_pg(op.request.object.pool, op.request.object.hash),
         };
         let mapped = map.pg_to_up_acting(pg);
-        let primary = mapped.acting_primary;
+        let primary = mapped.acting_primary.unwrap_or(OsdId::NONE);
         let Some(addrs) = map.osd_addrs(primary).filter(|_| map.is_up(primary)) else {
             // Nobody serves it now: a later map will name somebody.
             op.target = None;
@@ -222,8 +226,12 @@ impl Objecter {
     pub fn on_opened(&mut self, osd: OsdId, features: Features, out: &mut Vec<Out>) {
         let Some(session) = self.sessions.get_mut(&osd) else { return };
         session.open = Some(features);
-        let tids: Vec<u64> =
-            self.ops.iter().filter(|(_, op)| op.target.is_some_and(|t| t.1 == osd)).map(|(t, _)| *t).collect();
+        let tids: Vec<u64> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.target.is_some_and(|t| t.1 == osd))
+            .map(|(t, _)| *t)
+            .collect();
         for tid in tids {
             self.send(tid, features, out);
         }
@@ -235,8 +243,12 @@ impl Objecter {
         if self.sessions.remove(&osd).is_none() {
             return;
         }
-        let tids: Vec<u64> =
-            self.ops.iter().filter(|(_, op)| op.target.is_some_and(|t| t.1 == osd)).map(|(t, _)| *t).collect();
+        let tids: Vec<u64> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.target.is_some_and(|t| t.1 == osd))
+            .map(|(t, _)| *t)
+            .collect();
         for tid in &tids {
             if let Some(op) = self.ops.get_mut(tid) {
                 op.sent = false;

@@ -1,0 +1,10 @@
+//! An async, typed client library for RADOS: pools, objects, attributes, omap, commands.
+//!
+//! Invariants: a future that is dropped leaves its operation to the cluster: it may still
+//! happen. Every error is an [`Error`]; no call blocks the thread.
+
+mod client;
+mod link;
+
+pub use client::{Cluster, Config, Error, IoCtx, Listed, ObjectStat};
+pub use link::{LinkConfig, MonLink};
