@@ -1,0 +1,152 @@
+//! Every command the monitors take, and the json that tells clients about them.
+
+mod crush;
+mod fs;
+mod mgr;
+mod mon;
+mod osd;
+mod pool;
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+
+use crate::Sig;
+
+/// A row of a table: signature, module, permissions, flags, help.
+type Entry = (&'static str, &'static str, &'static str, u32, &'static str);
+
+/// A row of a table.
+const fn e(
+    sig: &'static str,
+    module: &'static str,
+    perm: &'static str,
+    flags: u32,
+    help: &'static str,
+) -> Entry {
+    (sig, module, perm, flags, help)
+}
+
+/// How a command is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(pub u32);
+
+impl Flags {
+    /// Answered by the monitor that was asked.
+    pub const NO_FORWARD: Self = Self(1);
+    /// Still works; not shown.
+    pub const DEPRECATED: Self = Self(4);
+    /// The peer's manager answers it. Here the monitors do, and clients are not told.
+    pub const MGR: Self = Self(8);
+    /// Clients repeat it.
+    pub const POLL: Self = Self(16);
+    /// Not shown.
+    pub const HIDDEN: Self = Self(32);
+
+    /// Whether all bits of `other` are set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A command.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// What clients send as `prefix`.
+    pub prefix: String,
+    /// Its words and arguments.
+    pub sig: Sig,
+    /// The service whose caps it needs: `osd`, `auth`, ...
+    pub module: &'static str,
+    /// What it needs there: letters of `rwx`.
+    pub perm: &'static str,
+    /// How it is offered.
+    pub flags: Flags,
+    /// One line for `ceph --help`.
+    pub help: &'static str,
+}
+
+/// All commands, in the order in which clients are told.
+#[must_use]
+pub fn commands() -> &'static [Command] {
+    static ALL: OnceLock<Vec<Command>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let tables = [mon::TABLE, osd::TABLE, pool::TABLE, crush::TABLE, mgr::TABLE, fs::TABLE];
+        let rows = tables.into_iter().flatten();
+        // Every row parses: a test reads them all.
+        rows.filter_map(|(text, module, perm, flags, help)| {
+            let sig = Sig::parse(text)?;
+            let flags = Flags(*flags);
+            Some(Command { prefix: sig.prefix(), sig, module, perm, flags, help })
+        })
+        .collect()
+    })
+}
+
+/// The command with this prefix.
+#[must_use]
+pub fn find(prefix: &str) -> Option<&'static Command> {
+    static BY_PREFIX: OnceLock<BTreeMap<&'static str, &'static Command>> = OnceLock::new();
+    let index = BY_PREFIX.get_or_init(|| {
+        let mut index = BTreeMap::new();
+        for command in commands() {
+            index.entry(command.prefix.as_str()).or_insert(command);
+        }
+        index
+    });
+    index.get(prefix).copied()
+}
+
+/// The answer to `get_command_descriptions`. Commands of the peer's manager are offered as
+/// the monitors' own, so that clients ask us directly.
+#[must_use]
+pub fn descriptions() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        let mut out = Map::new();
+        for (i, command) in commands().iter().enumerate() {
+            let flags = command.flags.0 & !(Flags::MGR.0 | Flags::POLL.0);
+            let entry = json!({
+                "sig": command.sig.to_json(),
+                "help": command.help,
+                "module": command.module,
+                "perm": command.perm,
+                "flags": flags,
+            });
+            out.insert(format!("cmd{i:03}"), entry);
+        }
+        Value::Object(out).to_string()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Word;
+
+    #[test]
+    fn every_row_is_well_formed() {
+        let rows = [mon::TABLE, osd::TABLE, pool::TABLE, crush::TABLE, mgr::TABLE, fs::TABLE];
+        let mut count = 0;
+        for (text, module, perm, _, help) in rows.into_iter().flatten() {
+            let sig = Sig::parse(text).unwrap_or_else(|| panic!("{text}"));
+            assert!(matches!(sig.words.first(), Some(Word::Literal(_))), "{text}");
+            assert!(!module.is_empty(), "{text}");
+            assert!(!perm.is_empty() && perm.chars().all(|c| "rwx".contains(c)), "{text}");
+            assert!(!help.is_empty(), "{text} has no help");
+            count += 1;
+        }
+        assert_eq!(commands().len(), count);
+    }
+
+    #[test]
+    fn finds_by_prefix() {
+        assert_eq!(find("osd pool create").unwrap().perm, "rw");
+        assert_eq!(find("status").unwrap().module, "mon");
+        assert!(find("osd pool").is_none());
+        let text: Value = serde_json::from_str(descriptions()).unwrap();
+        assert_eq!(text.as_object().unwrap().len(), commands().len());
+    }
+}
