@@ -93,14 +93,15 @@ impl Sig {
     }
 
     /// The `sig` list of a description. Truth values are texts, which the clients of all
-    /// releases read alike.
+    /// releases read alike. Clients before 17.2 do not know `positional` and refuse
+    /// everything when they see it: for them it is left out.
     #[must_use]
-    pub fn to_json(&self) -> Value {
-        self.words.iter().map(word_json).collect()
+    pub fn to_json(&self, knows_positional: bool) -> Value {
+        self.words.iter().map(|word| word_json(word, knows_positional)).collect()
     }
 }
 
-fn word_json(word: &Word) -> Value {
+fn word_json(word: &Word, knows_positional: bool) -> Value {
     let arg = match word {
         Word::Literal(word) => return json!(word),
         Word::Arg(arg) => arg,
@@ -131,7 +132,7 @@ fn word_json(word: &Word) -> Value {
     if !arg.required {
         out.insert("req".into(), json!("false"));
     }
-    if !arg.positional {
+    if !arg.positional && knows_positional {
         out.insert("positional".into(), json!("false"));
     }
     Value::Object(out)
@@ -189,9 +190,10 @@ mod tests {
         .unwrap();
         assert_eq!(sig.prefix(), "osd x");
         assert_eq!(
-            sig.to_json().to_string(),
+            sig.to_json(true).to_string(),
             r#"["osd","x",{"name":"pool","type":"CephPoolname"},{"name":"n","type":"CephInt","range":"0|20","req":"false"},{"name":"what","type":"CephChoices","strings":"a|b","req":"false"},{"name":"ids","type":"CephString","goodchars":"[A-Z]","n":"N"},{"name":"yes","type":"CephBool","req":"false","positional":"false"}]"#
         );
+        assert!(!sig.to_json(false).to_string().contains("positional"));
         assert!(Sig::parse("osd n:Wrong").is_none());
         assert!(Sig::parse("osd [n:Int").is_none());
     }

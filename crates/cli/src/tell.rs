@@ -80,7 +80,7 @@ fn render(table: &[TellCommand]) -> String {
     for (i, (text, help)) in table.iter().enumerate() {
         if let Some(sig) = Sig::parse(text) {
             let entry = json!({
-                "sig": sig.to_json(), "help": help, "module": "", "perm": "", "flags": 0,
+                "sig": sig.to_json(false), "help": help, "module": "", "perm": "", "flags": 0,
             });
             out.insert(format!("cmd{i:03}"), entry);
         }

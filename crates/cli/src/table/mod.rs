@@ -100,16 +100,17 @@ pub fn find(prefix: &str) -> Option<&'static Command> {
 }
 
 /// The answer to `get_command_descriptions`. Commands of the peer's manager are offered as
-/// the monitors' own, so that clients ask us directly.
+/// the monitors' own, so that clients ask us directly. `quincy`: the client has the feature
+/// `SERVER_QUINCY` (see [`Sig::to_json`]).
 #[must_use]
-pub fn descriptions() -> &'static str {
-    static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| {
+pub fn descriptions(quincy: bool) -> &'static str {
+    static TEXT: [OnceLock<String>; 2] = [const { OnceLock::new() }; 2];
+    TEXT[usize::from(quincy)].get_or_init(|| {
         let mut out = Map::new();
         for (i, command) in commands().iter().enumerate() {
             let flags = command.flags.0 & !(Flags::MGR.0 | Flags::POLL.0);
             let entry = json!({
-                "sig": command.sig.to_json(),
+                "sig": command.sig.to_json(quincy),
                 "help": command.help,
                 "module": command.module,
                 "perm": command.perm,
@@ -146,7 +147,7 @@ mod tests {
         assert_eq!(find("osd pool create").unwrap().perm, "rw");
         assert_eq!(find("status").unwrap().module, "mon");
         assert!(find("osd pool").is_none());
-        let text: Value = serde_json::from_str(descriptions()).unwrap();
+        let text: Value = serde_json::from_str(descriptions(true)).unwrap();
         assert_eq!(text.as_object().unwrap().len(), commands().len());
     }
 }
