@@ -3,6 +3,7 @@
 //! Source: the peer's `common/cmdparse.cc`: which json values fit which argument, and the
 //! sentences when they do not.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -39,8 +40,9 @@ impl Args {
     ///
     /// # Errors
     /// The peer's sentence, to be answered with EINVAL.
-    pub fn parse<S: AsRef<str>>(cmd: &[S]) -> Result<Self, ArgError> {
+    pub fn parse<S: AsRef<[u8]>>(cmd: &[S]) -> Result<Self, ArgError> {
         let text = cmd.iter().map(AsRef::as_ref).collect::<Vec<_>>().concat();
+        let text = String::from_utf8_lossy(&text);
         let Ok(Value::Object(map)) = serde_json::from_str(&text) else {
             return Err(ArgError(format!("unparseable JSON {}", cut(&text))));
         };
@@ -101,15 +103,13 @@ impl Args {
     }
 
     /// Names and values as text, for caps (`allow command "x" with k=v`).
-    pub fn texts(&self) -> impl Iterator<Item = (&str, String)> {
-        self.map.iter().map(|(name, value)| {
-            let text = match value {
-                Value::String(text) => text.clone(),
-                Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
-                other => plain(other),
-            };
-            (name.as_str(), text)
-        })
+    #[must_use]
+    pub fn strings(&self) -> BTreeMap<String, String> {
+        let text = |value: &Value| match value {
+            Value::Array(items) => items.iter().map(plain).collect::<Vec<_>>().join(" "),
+            other => plain(other),
+        };
+        self.map.iter().map(|(name, value)| (name.clone(), text(value))).collect()
     }
 
     /// A text, where given.

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::Sig;
+use crate::{Args, Sig};
 
 /// A row of a table: signature, module, permissions, flags, help.
 type Entry = (&'static str, &'static str, &'static str, u32, &'static str);
@@ -85,9 +85,29 @@ pub fn commands() -> &'static [Command] {
     })
 }
 
+impl Command {
+    /// The service whose caps it needs: `osd`, `auth`, ...
+    #[must_use]
+    pub const fn module(&self) -> &'static str {
+        self.module
+    }
+
+    /// What it needs there: letters of `rwx`.
+    #[must_use]
+    pub const fn perm(&self) -> &'static str {
+        self.perm
+    }
+}
+
+/// The command a client means.
+#[must_use]
+pub fn find(args: &Args) -> Option<&'static Command> {
+    find_prefix(args.prefix())
+}
+
 /// The command with this prefix.
 #[must_use]
-pub fn find(prefix: &str) -> Option<&'static Command> {
+pub fn find_prefix(prefix: &str) -> Option<&'static Command> {
     static BY_PREFIX: OnceLock<BTreeMap<&'static str, &'static Command>> = OnceLock::new();
     let index = BY_PREFIX.get_or_init(|| {
         let mut index = BTreeMap::new();
@@ -144,9 +164,9 @@ mod tests {
 
     #[test]
     fn finds_by_prefix() {
-        assert_eq!(find("osd pool create").unwrap().perm, "rw");
-        assert_eq!(find("status").unwrap().module, "mon");
-        assert!(find("osd pool").is_none());
+        assert_eq!(find_prefix("osd pool create").unwrap().perm, "rw");
+        assert_eq!(find_prefix("status").unwrap().module, "mon");
+        assert!(find_prefix("osd pool").is_none());
         let text: Value = serde_json::from_str(descriptions(true)).unwrap();
         assert_eq!(text.as_object().unwrap().len(), commands().len());
     }
