@@ -45,7 +45,8 @@ impl ErrorKind {
     }
 }
 
-/// An edit of the map was refused; the map is as it was before.
+/// An edit of the map was refused. What it did before it found out is not undone: edit a
+/// copy, and keep the copy only when the edit succeeds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct CrushError {

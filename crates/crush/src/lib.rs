@@ -18,6 +18,8 @@
 //! `CrushTester`) and `tools/crushtool.cc`.
 
 mod builder;
+mod class;
+mod edit;
 mod error;
 mod hash;
 mod ln;
@@ -26,8 +28,11 @@ mod mapper;
 mod model;
 mod msr;
 mod names;
+mod query;
+mod rules;
 mod simple;
 mod tunables;
+mod weight;
 mod wire;
 
 pub use error::{CrushError, ErrorKind};
@@ -40,8 +45,11 @@ pub use model::{
     RULE_TYPE_REPLICATED, Rule, Step,
 };
 pub use names::NameMap;
+pub use query::{Location, is_valid_name, parse_location};
+pub use rules::Spread;
 pub use simple::DEFAULT_TYPES;
 pub use tunables::{Profile, Tunables};
+pub use weight::fixed_weight;
 
 /// What fuzzers call: bytes from anywhere, never a panic.
 pub mod fuzz {

@@ -287,13 +287,35 @@ impl ChooseArg {
 }
 
 /// One weight set: a [`ChooseArg`] for each bucket slot. Type `crush_choose_arg_map`.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct ChooseArgs {
-    /// By slot, `-1 - id`; as long as the map's slots.
+    /// By slot, `-1 - id`; slots beyond its end have none.
     pub(crate) args: Vec<ChooseArg>,
 }
 
+/// Slots that have none are the same as slots that are not there.
+impl PartialEq for ChooseArgs {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for ChooseArgs {}
+
 impl ChooseArgs {
+    pub(crate) fn get_mut(&mut self, id: i32) -> Option<&mut ChooseArg> {
+        self.args.get_mut(slot(id)?)
+    }
+
+    /// As [`ChooseArgs::get_mut`], but makes the slot. For buckets that exist.
+    pub(crate) fn slot_mut(&mut self, id: i32) -> &mut ChooseArg {
+        let at = slot(id).expect("bucket ids are below 0");
+        if self.args.len() <= at {
+            self.args.resize(at + 1, ChooseArg::default());
+        }
+        &mut self.args[at]
+    }
+
     /// What is set for the bucket `id`.
     #[must_use]
     pub fn get(&self, id: i32) -> Option<&ChooseArg> {
