@@ -7,6 +7,7 @@
 //! Source: the peer's `auth/`, `mon/MonCap`, `osd/OSDCap`, `mds/MDSAuthCaps`, `mgr/MgrCap`;
 //! bytes checked against live 16.2.15 and 20.2.4 clusters.
 
+pub mod caps;
 mod client;
 mod crypto;
 pub mod handshake;
@@ -18,6 +19,10 @@ mod service;
 #[cfg(test)]
 mod testutil;
 
+pub use caps::{
+    CapError, ClassCall, MdsAccess, MdsCap, MdsMay, MgrAccess, MgrCap, MonAccess, MonCap,
+    OsdAccess, OsdCap, Rights,
+};
 pub use client::{
     AuthorizerClientAuth, ClientAuthSettings, MonClientAuth, SharedTickets, Tickets, service_mask,
 };
