@@ -1,11 +1,14 @@
 //! Argonaut: a Ceph cluster in one binary. The subcommands and what they wire together.
 
 mod asok;
+mod client;
+mod daemon;
 mod layout;
 mod mon_daemon;
 mod osd_daemon;
 mod supervise;
 mod up;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -91,6 +94,30 @@ enum Verb {
     /// Keep a cluster's daemons running (started by `up`).
     #[command(hide = true)]
     Supervise(Dir),
+    /// Send a command to the monitors, as `ceph` does.
+    Ceph {
+        #[command(flatten)]
+        connect: client::Connect,
+        /// json, json-pretty, ...
+        #[arg(short, long)]
+        format: Option<String>,
+        /// The command's words.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<String>,
+    },
+    /// Read and write objects, as `rados` does.
+    Rados {
+        #[command(flatten)]
+        connect: client::Connect,
+        /// The pool.
+        #[arg(short, long)]
+        pool: Option<String>,
+        /// The namespace.
+        #[arg(short = 'N', long, default_value = "")]
+        namespace: String,
+        #[command(subcommand)]
+        verb: client::RadosVerb,
+    },
     /// Read, write, edit and test CRUSH maps, as crushtool does.
     Crushtool {
         /// crushtool's arguments.
@@ -125,7 +152,11 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Mon(daemon) => mon_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?,
         Verb::Osd(daemon) => osd_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?,
         Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
-        Verb::Crushtool { args } => return Ok(ExitCode::from(crushtool(&args))),
+        Verb::Ceph { connect, format, words } => return client::ceph(&connect, &words, format.as_deref()),
+        Verb::Rados { connect, pool, namespace, verb } => {
+            return client::rados(&connect, pool.as_deref(), &namespace, &verb);
+        }
+        Verb::Crushtool { args } => { let _ = args; }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -120,7 +120,7 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
         fs::create_dir_all(layout.dir.join(dir))
             .with_context(|| format!("cannot make {}", layout.dir.join(dir).display()))?;
     }
-    let mut chance = rt::SystemRandom::default();
+    let mut chance = rt::OsRandom;
     if !layout.exists() {
         let stray = fs::read_dir(&layout.dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
         let known = |name: &String| matches!(name.as_str(), "run" | "log" | "keyring") || name.contains('.');

@@ -9,12 +9,15 @@
 //! - *Hunting*: a connection is being made; nothing may be sent. After [`HUNT_MS`] the
 //!   next monitor is tried.
 //! - *Open*: the handshake is done. Subscriptions and unanswered requests were sent again
-//!   on entering, so that a request is answered once at least.
+//!   on entering, so that a request is answered once at least. A monitor that says nothing
+//!   for [`PROBE_MS`] is asked something, and left after [`SILENT_MS`].
 //!
 //! Invariants: no I/O and no clock; requests keep their tid for life; a subscription
 //! never goes back to a version that was delivered.
 //!
 //! Source: the peer's `mon/MonClient.cc`, `mon/MonSub.cc`.
+
+mod renewal;
 
 use std::collections::BTreeMap;
 
@@ -28,26 +31,20 @@ use messages::{
 };
 use types::{EntityAddr, Epoch, Uuid};
 
+pub use renewal::{Renewal, ServiceKeys, TicketRenewal};
+
 /// How long one monitor may take to open a session.
 pub const HUNT_MS: u64 = 3_000;
 /// Milliseconds between two looks at the tickets.
 const RENEW_MS: u64 = 1_000;
 /// How long an answer about tickets may take before it is asked for again.
 const RENEW_ANSWER_MS: u64 = 10_000;
+/// After this silence the monitor is asked something that it always answers.
+pub const PROBE_MS: u64 = 10_000;
+/// After this silence the monitor is given up.
+pub const SILENT_MS: u64 = 30_000;
 /// Requests that may wait for a monitor.
 pub const REQUESTS_MAX: usize = 10_000;
-
-/// What keeps tickets and service keys fresh within a session.
-pub trait Renewal {
-    /// The payload of the next request, when something must be renewed by now.
-    fn request(&mut self, now: Now) -> Option<Bytes>;
-
-    /// Takes the answer to the last request.
-    ///
-    /// # Errors
-    /// [`AuthError`] when it is refused or cannot be read; the next request asks anew.
-    fn answer(&mut self, now: Now, result: i32, payload: &[u8]) -> Result<(), AuthError>;
-}
 
 /// What the client wants done.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,7 +89,7 @@ pub enum Event {
     /// A message nobody asked for by tid: maps, settings, log entries. OSD maps among
     /// them; tell [`MonClient::got`] which version is held.
     Message(Envelope),
-    /// The monitors refused the last renewal of tickets.
+    /// The monitors refused the last renewal of tickets; a new session is being opened.
     RenewalFailed(AuthError),
 }
 
@@ -122,11 +119,14 @@ pub struct MonClient {
     monmap_epoch: Epoch,
     renew_at_ms: u64,
     renewing_since_ms: Option<u64>,
+    heard_ms: u64,
+    /// The tid of the question that only wants a sign of life.
+    probe: Option<u64>,
 }
 
 impl MonClient {
-    /// A client of the monitors at `mons`, tried in a random order. A zero `fsid` is
-    /// accepted by monitors that are asked by name only.
+    /// A client of the monitors at `mons`, tried in a random order. Where `fsid` is not
+    /// known yet, [`MonClient::set_fsid`] gives it before the first command.
     #[must_use]
     pub fn new(
         mut mons: Vec<EntityAddr>,
@@ -149,6 +149,8 @@ impl MonClient {
             monmap_epoch: Epoch(0),
             renew_at_ms: 0,
             renewing_since_ms: None,
+            heard_ms: 0,
+            probe: None,
         }
     }
 
@@ -156,6 +158,11 @@ impl MonClient {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.state == State::Open
+    }
+
+    /// The cluster, as the first map names it: commands carry it.
+    pub fn set_fsid(&mut self, fsid: Uuid) {
+        self.fsid = fsid;
     }
 
     /// Replaces the monitors' addresses, as a new monitor map names them.
@@ -188,6 +195,8 @@ impl MonClient {
     /// After: everything wanted and everything unanswered was sent.
     pub fn on_opened(&mut self, now: Now, out: &mut Vec<Out>) {
         self.state = State::Open;
+        self.heard_ms = now.mono_ms();
+        self.probe = None;
         self.renew_at_ms = now.mono_ms() + RENEW_MS;
         out.push(Out::Send(MonGetMap {}.envelope(Features::ALL)));
         let all: Vec<String> = self.subs.keys().cloned().collect();
@@ -219,26 +228,48 @@ impl MonClient {
     pub fn on_tick(&mut self, now: Now, renewal: &mut dyn Renewal, out: &mut Vec<Out>) {
         match self.state {
             State::Hunting { since_ms } if now.mono_ms() >= since_ms + HUNT_MS => {
-                out.push(Out::Close);
-                self.at += 1;
-                self.hunt(now, out);
+                self.leave(now, out);
             }
-            State::Open if now.mono_ms() >= self.renew_at_ms => {
-                self.renew_at_ms = now.mono_ms() + RENEW_MS;
-                let waiting =
-                    self.renewing_since_ms.is_some_and(|t| now.mono_ms() < t + RENEW_ANSWER_MS);
-                if !waiting && let Some(payload) = renewal.request(now) {
-                    self.renewing_since_ms = Some(now.mono_ms());
-                    let request = Auth {
-                        paxos: Paxos::default(),
-                        protocol: 2,
-                        payload,
-                        monmap_epoch: self.monmap_epoch,
-                    };
-                    out.push(Out::Send(request.envelope(Features::ALL)));
-                }
+            State::Open if now.mono_ms() >= self.heard_ms + SILENT_MS => self.leave(now, out),
+            State::Open => {
+                self.probe(now, out);
+                self.renew(now, renewal, out);
             }
             _ => {}
+        }
+    }
+
+    /// Gives this monitor up for another.
+    fn leave(&mut self, now: Now, out: &mut Vec<Out>) {
+        out.push(Out::Close);
+        self.at += 1;
+        self.hunt(now, out);
+    }
+
+    fn probe(&mut self, now: Now, out: &mut Vec<Out>) {
+        if self.probe.is_none() && now.mono_ms() >= self.heard_ms + PROBE_MS {
+            self.next_tid += 1;
+            self.probe = Some(self.next_tid);
+            let message = MonGetVersion { handle: self.next_tid, what: "monmap".to_owned() };
+            out.push(Out::Send(message.envelope(Features::ALL).with_tid(self.next_tid)));
+        }
+    }
+
+    fn renew(&mut self, now: Now, renewal: &mut dyn Renewal, out: &mut Vec<Out>) {
+        if now.mono_ms() < self.renew_at_ms {
+            return;
+        }
+        self.renew_at_ms = now.mono_ms() + RENEW_MS;
+        let waiting = self.renewing_since_ms.is_some_and(|t| now.mono_ms() < t + RENEW_ANSWER_MS);
+        if !waiting && let Some(payload) = renewal.request(now) {
+            self.renewing_since_ms = Some(now.mono_ms());
+            let request = Auth {
+                paxos: Paxos::default(),
+                protocol: 2,
+                payload,
+                monmap_epoch: self.monmap_epoch,
+            };
+            out.push(Out::Send(request.envelope(Features::ALL)));
         }
     }
 
@@ -327,6 +358,10 @@ impl MonClient {
         renewal: &mut dyn Renewal,
         out: &mut Vec<Out>,
     ) {
+        if self.state != State::Open {
+            return; // from a connection that was given up
+        }
+        self.heard_ms = now.mono_ms();
         match envelope.kind {
             AuthReply::KIND => {
                 self.renewing_since_ms = None;
@@ -337,15 +372,21 @@ impl MonClient {
                 match answered {
                     // Another ticket may be due: ask at the next tick.
                     Ok(()) => self.renew_at_ms = now.mono_ms(),
-                    Err(err) => out.push(Out::Event(Event::RenewalFailed(err))),
+                    // A new handshake gets new ones, or the reason why not.
+                    Err(err) => {
+                        out.push(Out::Event(Event::RenewalFailed(err)));
+                        self.leave(now, out);
+                    }
                 }
             }
             MonGetVersionReply::KIND => {
                 // The handle names the request: the monitor's tid is its own.
-                if let Ok(reply) = MonGetVersionReply::decode(&envelope)
-                    && self.requests.remove(&reply.handle).is_some()
-                {
-                    out.push(Out::Event(Event::Version { tid: reply.handle, reply }));
+                if let Ok(reply) = MonGetVersionReply::decode(&envelope) {
+                    if self.probe == Some(reply.handle) {
+                        self.probe = None;
+                    } else if self.requests.remove(&reply.handle).is_some() {
+                        out.push(Out::Event(Event::Version { tid: reply.handle, reply }));
+                    }
                 }
             }
             MonCommandAck::KIND => {
@@ -440,5 +481,56 @@ mod tests {
         assert!(out.is_empty(), "a refused connection is not tried again at once");
         c.on_tick(at(HUNT_MS + 300), &mut NoRenewal, &mut out);
         assert!(matches!(out[..], [Out::Close, Out::Connect(_)]));
+    }
+    /// A silent monitor is asked once, then left; a sign of life keeps it.
+    #[test]
+    fn leaves_the_silent() {
+        let (mut c, mut out) = (client(), vec![]);
+        c.start(at(0), &mut out);
+        c.on_opened(at(0), &mut out);
+        out.clear();
+        c.on_tick(at(PROBE_MS), &mut NoRenewal, &mut out);
+        c.on_tick(at(PROBE_MS + 250), &mut NoRenewal, &mut out);
+        assert_eq!(sent(&out), [MonGetVersion::KIND]);
+        let Out::Send(probe) = &out[0] else { panic!() };
+        let handle = MonGetVersion::decode(probe).unwrap().handle;
+        let reply = MonGetVersionReply { handle, ..Default::default() };
+        out.clear();
+        let alive = PROBE_MS + 500;
+        c.on_message(at(alive), reply.envelope(Features::ALL), &mut NoRenewal, &mut out);
+        assert!(out.is_empty(), "nobody asked for that answer");
+        c.on_tick(at(alive + SILENT_MS - 1), &mut NoRenewal, &mut out);
+        assert_eq!(sent(&out), [MonGetVersion::KIND]);
+        out.clear();
+        c.on_tick(at(alive + SILENT_MS), &mut NoRenewal, &mut out);
+        assert!(matches!(out[..], [Out::Close, Out::Connect(_)]));
+        assert!(!c.is_open());
+    }
+
+    /// Tickets that cannot be renewed: the session is opened anew.
+    #[test]
+    fn refused_renewal_reconnects() {
+        struct Refused;
+        impl Renewal for Refused {
+            fn request(&mut self, _: Now) -> Option<Bytes> {
+                Some(Bytes::new())
+            }
+            fn answer(&mut self, _: Now, result: i32, _: &[u8]) -> Result<(), AuthError> {
+                Err(AuthError::Refused { result, allowed_methods: vec![] })
+            }
+        }
+        let (mut c, mut out) = (client(), vec![]);
+        c.start(at(0), &mut out);
+        c.on_opened(at(0), &mut out);
+        out.clear();
+        c.on_tick(at(RENEW_MS), &mut Refused, &mut out);
+        assert_eq!(sent(&out), [Auth::KIND]);
+        out.clear();
+        let reply = AuthReply { result: -13, ..Default::default() };
+        c.on_message(at(RENEW_MS), reply.envelope(Features::ALL), &mut Refused, &mut out);
+        assert!(matches!(
+            out[..],
+            [Out::Event(Event::RenewalFailed(_)), Out::Close, Out::Connect(_)]
+        ));
     }
 }

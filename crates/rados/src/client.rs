@@ -402,7 +402,11 @@ impl Inner {
         }
         let Some(map) = current else { return };
         let epoch = map.epoch;
-        let events = self.link.borrow_mut().with(|c, _| c.got("osdmap", u64::from(epoch.0)));
+        let fsid = map.fsid;
+        let events = self.link.borrow_mut().with(|c, _| {
+            c.set_fsid(fsid);
+            c.got("osdmap", u64::from(epoch.0));
+        });
         debug_assert!(events.is_empty(), "noting a version sends nothing");
         self.objecter.borrow_mut().on_map(map, out);
         self.waiting_maps.borrow_mut().retain_mut(|(wanted, done)| {

@@ -4,7 +4,9 @@
 //! happen. Every error is an [`Error`]; no call blocks the thread.
 
 mod client;
+mod config;
 mod link;
 
 pub use client::{Cluster, Config, Error, IoCtx, Listed, ObjectStat};
+pub use config::{ConfigError, configured_key, key_in, mon_addrs};
 pub use link::{LinkConfig, MonLink};

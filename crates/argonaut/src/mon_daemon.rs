@@ -1,0 +1,345 @@
+//! `argonaut mon`: the monitor role with sockets, clock, log and admin socket.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use auth::{CryptoKey, KeyKind, Keyring, RotatingKeys, SharedRotatingKeys};
+use bytes::Bytes;
+use env::{ConnId, Random};
+use maps::{MonInfo, MonMap};
+use mon::{Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
+use rados::{MonLink, mon_addrs};
+use rt::{Messenger, NetEvent, OsRandom, Policy};
+use types::{AddrVec, EntityAddr, EntityKind, EntityName, Features, UTime, Uuid};
+
+use crate::asok::{self, Asked};
+use crate::daemon;
+use crate::layout::{Layout, Wanted, mon_id};
+use crate::up::write_durably;
+
+/// The release that this cluster's monitors present themselves as.
+const MON_RELEASE: u8 = 18;
+/// What both sides may use.
+pub const FEATURES: Features = Features::REEF_WORD;
+/// Connections to the manager's role are told apart from the monitor's by this bit.
+const AT_MGR: u64 = 1 << 63;
+
+fn wall() -> UTime {
+    UTime::from_nanos(rt::now().wall_ns)
+}
+
+fn monmap(fsid: Uuid, members: &[(String, EntityAddr)]) -> MonMap {
+    let info = |(name, addr): &(String, EntityAddr)| MonInfo {
+        name: name.clone(),
+        addrs: AddrVec(vec![*addr]),
+        ..MonInfo::default()
+    };
+    MonMap::new(fsid, wall(), MON_RELEASE, members.iter().map(info).collect())
+}
+
+/// Makes the keyrings and the monitors of a new cluster.
+///
+/// # Errors
+/// When files cannot be written.
+pub fn mkfs_cluster(layout: &Layout, fsid: Uuid, wanted: &Wanted, chance: &mut dyn Random) -> Result<()> {
+    let admin = EntityName::new(EntityKind::CLIENT, "admin");
+    let mon = EntityName::new(EntityKind::MON, "");
+    let mut mkfs = Mkfs { fsid, now: wall(), chooseleaf_kind: 0, ..Mkfs::default() };
+    let members: Vec<(String, EntityAddr)> = (0..wanted.mons)
+        .map(|i| {
+            let sock = ([127, 0, 0, 1], wanted.port + i as u16).into();
+            (mon_id(i), EntityAddr::msgr2(sock, 0))
+        })
+        .collect();
+    mkfs.monmap = monmap(fsid, &members);
+    for name in [&mon, &admin] {
+        mkfs.add_key(name.clone(), CryptoKey::generate(KeyKind::AES, wall(), chance));
+    }
+    let keyring_of = |name: &EntityName| {
+        let entities = mkfs.keyring.entities.get_key_value(name);
+        let entities = entities.map(|(k, v)| (k.clone(), v.clone())).into_iter().collect();
+        Keyring { entities }.to_string()
+    };
+    write_secret(&layout.dir.join("keyring"), &keyring_of(&admin))?;
+    for (rank, (id, _)) in members.iter().enumerate() {
+        let data = layout.data(&format!("mon.{id}"));
+        fs::create_dir_all(&data)?;
+        write_secret(&data.join("keyring"), &keyring_of(&mon))?;
+        fs::remove_file(data.join("store")).ok();
+        quorum::create(&data.join("store"), rank as u64, &mkfs.to_state_bytes())?;
+        write_durably(&data.join("ready"), b"")?;
+    }
+    Ok(())
+}
+
+/// Writes a file that only its owner may read.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_secret(path: &Path, text: &str) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    write_durably(path, text.as_bytes())?;
+    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o600))?)
+}
+
+/// `argonaut mon --mkfs`: makes one monitor's data from ceph.conf and a keyring that holds
+/// at least `mon.`.
+fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<()> {
+    let data = config.get("mon_data");
+    let data = Path::new(&data);
+    let path = keyring.context("--mkfs wants --keyring FILE with the key of mon. in it")?;
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let keyring = Keyring::parse(&text).with_context(|| path.display().to_string())?;
+    if keyring.key(&EntityName::new(EntityKind::MON, "")).is_none() {
+        bail!("{} holds no key of mon.", path.display());
+    }
+    let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
+    let names = config.get("mon_initial_members");
+    let names: Vec<&str> = names.split([',', ' ']).filter(|n| !n.is_empty()).collect();
+    let addrs = mon_addrs(config)?;
+    if names.len() != addrs.len() || !names.contains(&id) {
+        bail!("mon_initial_members ({names:?}) and mon_host ({addrs:?}) must name the same monitors, mon.{id} among them");
+    }
+    let members: Vec<_> = names.iter().map(|n| (*n).to_owned()).zip(addrs).collect();
+    let rank = names.iter().position(|n| *n == id).unwrap_or(0);
+    let chooseleaf_kind = config.u64("osd_crush_chooseleaf_type") as u16;
+    let mkfs = Mkfs { fsid, now: wall(), monmap: monmap(fsid, &members), keyring, chooseleaf_kind, ..Mkfs::default() };
+    fs::create_dir_all(data).with_context(|| data.display().to_string())?;
+    quorum::create(&data.join("store"), rank as u64, &mkfs.to_state_bytes())?;
+    write_secret(&data.join("keyring"), &text)?;
+    write_durably(&data.join("ready"), b"")
+}
+
+/// Runs one monitor until it is told to stop, or makes its data.
+///
+/// # Errors
+/// When the options, the data or the address do not allow it.
+pub fn main(conf: &Path, id: &str, mkfs: bool, keyring: Option<&Path>) -> Result<()> {
+    daemon::start_log();
+    let config = daemon::options(conf, "mon", id)?;
+    if mkfs {
+        return mkfs_one(&config, id, keyring);
+    }
+    rt::run_local(run(config, id.to_owned()))?
+}
+
+struct Daemon {
+    monitor: RefCell<Monitor>,
+    messenger: Messenger,
+    mgr: Messenger,
+    mgr_keys: SharedRotatingKeys,
+    proposals: tokio::sync::mpsc::UnboundedSender<Output>,
+    asked: RefCell<HashMap<u64, tokio::sync::oneshot::Sender<Vec<u8>>>>,
+}
+
+impl Daemon {
+    fn of(&self, conn: ConnId) -> (&Messenger, ConnId) {
+        if conn.0 & AT_MGR != 0 { (&self.mgr, ConnId(conn.0 & !AT_MGR)) } else { (&self.messenger, conn) }
+    }
+
+    fn on_event(&self, event: NetEvent, at_mgr: bool) {
+        let now = rt::now();
+        let shift = |conn: ConnId| if at_mgr { ConnId(conn.0 | AT_MGR) } else { conn };
+        {
+            let mut monitor = self.monitor.borrow_mut();
+            match event {
+                NetEvent::Opened { conn, peer } => {
+                    let info = PeerInfo {
+                        identity: peer.identity.clone(),
+                        entity: peer.id,
+                        features: peer.features,
+                        addrs: peer.addrs.clone(),
+                        at_mgr,
+                    };
+                    monitor.on_opened(now, shift(conn), info);
+                }
+                NetEvent::Message { conn, env, .. } => monitor.on_message(now, shift(conn), &env),
+                NetEvent::Closed { conn, why } => {
+                    tracing::debug!("{conn:?}: {why}");
+                    monitor.on_closed(now, shift(conn));
+                }
+                NetEvent::Alive { .. } => {}
+            }
+        }
+        self.drain();
+    }
+
+    /// Does what the role wants.
+    fn drain(&self) {
+        loop {
+            let wishes = self.monitor.borrow_mut().poll();
+            if wishes.is_empty() {
+                return;
+            }
+            for wish in wishes {
+                match wish {
+                    Output::Send { conn, env } => {
+                        let (messenger, conn) = self.of(conn);
+                        messenger.send(conn, env);
+                    }
+                    Output::Close { conn } => {
+                        let (messenger, conn) = self.of(conn);
+                        messenger.close(conn);
+                    }
+                    Output::Propose { .. } | Output::Snapshot { .. } => {
+                        self.proposals.send(wish).ok();
+                    }
+                    Output::Local { id, reply } => {
+                        if let Some(answer) = self.asked.borrow_mut().remove(&id) {
+                            answer.send(local_text(reply.r, &reply.rs, reply.out)).ok();
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn tick(&self) {
+        self.monitor.borrow_mut().on_tick(rt::now());
+        let secrets = self.monitor.borrow().state().auth.rotating(EntityKind::MGR).cloned();
+        if let Some(secrets) = secrets {
+            *self.mgr_keys.write().expect("no panic while held") = RotatingKeys { secrets };
+        }
+        self.drain();
+    }
+}
+
+/// What the admin socket answers: the output, or the line for people where there is none.
+pub fn local_text(r: i32, rs: &str, out: Bytes) -> Vec<u8> {
+    if r < 0 {
+        let text = std::io::Error::from_raw_os_error(-r);
+        return format!("ERROR: {text}: {rs}\n").into_bytes();
+    }
+    if out.is_empty() && !rs.is_empty() { format!("{rs}\n").into_bytes() } else { out.to_vec() }
+}
+
+async fn run(config: conf::Config, id: String) -> Result<()> {
+    let data = config.get("mon_data");
+    let store = Path::new(&data).join("store");
+    if !store.exists() {
+        bail!("{data} holds no monitor: argonaut mon --mkfs -i {id} makes one");
+    }
+    let started = quorum::start(&store).await.with_context(|| store.display().to_string())?;
+    let auth_none = config.get("auth_cluster_required") == "none";
+    // Where the manager's role listens has to be known before the monitor is made.
+    let mgr_keys = MonLink::new_keys();
+    let door = MonLink::door(EntityKind::MGR, mgr_keys.clone(), auth_none);
+    let mgr = Messenger::new(rt::Config {
+        local: rt::Local { kind: EntityKind::MGR, num: 1, addrs: AddrVec::default(), nonce: std::process::id(), features: FEATURES },
+        policy: Box::new(|_| Policy::stateless_server()),
+        auth: Box::new(move |_, _| door()),
+        limits: rt::Limits::default(),
+    });
+    let public: std::net::IpAddr = match config.get("public_addr").as_str() {
+        "" => [127, 0, 0, 1].into(),
+        text => text.parse().with_context(|| format!("public_addr = {text}"))?,
+    };
+    let mgr_at = mgr.bind_range(public, 6800..=7568).context("the manager's role")?;
+    let mgr_addrs = AddrVec(vec![EntityAddr::msgr2(mgr_at, std::process::id())]);
+    mgr.set_local(|local| local.addrs = mgr_addrs.clone());
+
+    let role = MonConfig {
+        name: id.clone(),
+        node: started.node,
+        mgr_addrs: Some(mgr_addrs),
+        auth_none,
+        metadata: daemon::metadata(),
+        options: config.all().map(|(k, v)| (k.to_owned(), v)).collect(),
+    };
+    let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(OsRandom));
+    let mut monitor = Monitor::new(role, &started.state, rt::now(), Box::new(OsRandom), auth_rng)?;
+    let quorum = started.quorum;
+    let mut events = started.events;
+    // A quorum of one: what its log holds is committed and comes at once.
+    while let Ok(event) = events.try_recv() {
+        monitor.on_quorum(rt::now(), event)?;
+    }
+    let addrs = {
+        let info = monitor.state().monmap.mons.get(&id).context("not in the monitor map")?;
+        info.addrs.clone()
+    };
+    let at = addrs.msgr2().and_then(|a| a.sock).context("the monitor map gives no v2 address")?;
+    let rank = monitor.state().monmap.rank_of(&id).unwrap_or(0) as i64;
+    let doors = monitor.auth();
+    let messenger = Messenger::new(rt::Config {
+        local: rt::Local { kind: EntityKind::MON, num: rank, addrs, nonce: 0, features: FEATURES },
+        policy: Box::new(|_| Policy::stateless_server()),
+        auth: Box::new(move |_, _| doors.connection()),
+        limits: rt::Limits::default(),
+    });
+    let (proposals, mut proposed) = tokio::sync::mpsc::unbounded_channel();
+    let daemon = Rc::new(Daemon {
+        monitor: RefCell::new(monitor),
+        messenger: messenger.clone(),
+        mgr: mgr.clone(),
+        mgr_keys,
+        proposals,
+        asked: RefCell::default(),
+    });
+    daemon.monitor.borrow_mut().lead(rt::now(), quorum.term());
+    daemon.tick();
+
+    let writer = quorum.clone();
+    tokio::task::spawn_local(async move {
+        while let Some(wish) = proposed.recv().await {
+            let done = match wish {
+                Output::Propose { token, data } => writer.propose(token, data).await,
+                Output::Snapshot { index, state } => writer.offer_snapshot(index, state).await,
+                _ => Ok(()),
+            };
+            if let Err(err) = done {
+                tracing::error!("the log: {err}");
+                std::process::exit(1);
+            }
+        }
+    });
+    for (messenger, at_mgr) in [(&messenger, false), (&mgr, true)] {
+        let to = Rc::downgrade(&daemon);
+        messenger.set_handler(move |event| {
+            if let Some(daemon) = to.upgrade() {
+                daemon.on_event(event, at_mgr);
+            }
+        });
+    }
+    messenger.bind(at).with_context(|| format!("mon.{id} cannot listen at {at}"))?;
+    let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
+    asok::listen(Path::new(&config.get("admin_socket")), ask)?;
+    daemon::write_pid(&config)?;
+    tracing::info!("mon.{id} serves at {at}, the manager's role at {mgr_at}");
+
+    let mut tick = tokio::time::interval(Duration::from_millis(100));
+    let mut next_ask = 0u64;
+    let mut stop = std::pin::pin!(rt::stop_signal());
+    loop {
+        tokio::select! {
+            event = events.recv() => {
+                let event = event.context("the log ended")?;
+                daemon.monitor.borrow_mut().on_quorum(rt::now(), event)?;
+                while let Ok(event) = events.try_recv() {
+                    daemon.monitor.borrow_mut().on_quorum(rt::now(), event)?;
+                }
+                daemon.drain();
+            }
+            _ = tick.tick() => daemon.tick(),
+            Some(one) = asked.recv() => {
+                next_ask += 1;
+                daemon.asked.borrow_mut().insert(next_ask, one.answer);
+                daemon.monitor.borrow_mut().on_admin_command(
+                    rt::now(), next_ask, one.command.as_bytes(), &Bytes::new());
+                daemon.drain();
+            }
+            signal = &mut stop => {
+                tracing::info!("mon.{id} ends: {:?}", signal?);
+                quorum.stop().await;
+                return Ok(());
+            }
+        }
+    }
+}
+

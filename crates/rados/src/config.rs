@@ -1,0 +1,127 @@
+//! From `ceph.conf` and keyrings to a [`crate::Config`].
+
+use std::path::Path;
+use std::time::Duration;
+
+use auth::{CryptoKey, Keyring};
+use conf::{ConfFile, Config};
+use types::{AddrKind, EntityAddr, EntityName};
+
+/// Why the configuration does not lead to a cluster.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// Which.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// ceph.conf is wrong.
+    #[error("{path}: {source}")]
+    Conf {
+        /// Which.
+        path: String,
+        /// Which line, and how.
+        source: conf::ConfError,
+    },
+    /// A keyring is wrong.
+    #[error("{path}: {source}")]
+    Keyring {
+        /// Which.
+        path: String,
+        /// Which line, and how.
+        source: auth::KeyringError,
+    },
+    /// A keyring has no key of that entity.
+    #[error("{path} holds no key of {name}")]
+    NoKey {
+        /// Which keyring.
+        path: String,
+        /// Whose key was wanted.
+        name: EntityName,
+    },
+    /// None of the keyrings is there.
+    #[error("none of the keyrings exists: {0}")]
+    NoKeyring(String),
+    /// `mon_host` does not say where monitors are.
+    #[error("mon_host: {0}")]
+    MonHost(String),
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.display().to_string(), source })
+}
+
+/// A keyring file's key of `name`.
+///
+/// # Errors
+/// [`ConfigError`].
+pub fn key_in(path: &Path, name: &EntityName) -> Result<CryptoKey, ConfigError> {
+    let shown = path.display().to_string();
+    let keyring = Keyring::parse(&read(path)?)
+        .map_err(|source| ConfigError::Keyring { path: shown.clone(), source })?;
+    let no_key = || ConfigError::NoKey { path: shown, name: name.clone() };
+    keyring.key(name).cloned().ok_or_else(no_key)
+}
+
+/// The key of `name` from the first of the configured keyrings that exists.
+///
+/// # Errors
+/// [`ConfigError`].
+pub fn configured_key(config: &Config, name: &EntityName) -> Result<CryptoKey, ConfigError> {
+    let paths = config.get("keyring");
+    let words = paths.split([',', ' ', ';']).map(str::trim).filter(|p| !p.is_empty());
+    match words.map(Path::new).find(|p| p.exists()) {
+        Some(path) => key_in(path, name),
+        None => Err(ConfigError::NoKeyring(paths)),
+    }
+}
+
+/// The messenger v2 addresses in `mon_host`: `[v2:IP:PORT,v1:IP:PORT],...`, or plain hosts.
+///
+/// # Errors
+/// [`ConfigError::MonHost`].
+pub fn mon_addrs(config: &Config) -> Result<Vec<EntityAddr>, ConfigError> {
+    let text = config.get("mon_host");
+    let mut addrs = Vec::new();
+    for word in text.split([',', ' ', ';', '[', ']']).map(str::trim).filter(|w| !w.is_empty()) {
+        let addr: EntityAddr =
+            word.parse().map_err(|why| ConfigError::MonHost(format!("'{word}': {why}")))?;
+        let with_port = addr.sock.map(|mut sock| {
+            if sock.port() == 0 {
+                sock.set_port(3300);
+            }
+            EntityAddr { sock: Some(sock), ..addr }
+        });
+        addrs.extend(with_port.filter(|a| a.kind == AddrKind::MSGR2));
+    }
+    if addrs.is_empty() {
+        let how = "names no monitor; write 'mon host = v2:IP:PORT' into ceph.conf";
+        return Err(ConfigError::MonHost(how.to_owned()));
+    }
+    Ok(addrs)
+}
+
+impl crate::Config {
+    /// As the named entity, with the key and the monitors that a ceph.conf names.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn from_conf(path: &Path, name: &EntityName) -> Result<Self, ConfigError> {
+        let shown = path.display().to_string();
+        let file = ConfFile::parse(&read(path)?)
+            .map_err(|source| ConfigError::Conf { path: shown, source })?;
+        let config = Config::new(&file, name.kind.name(), &name.id, "", std::process::id());
+        Ok(Self {
+            name: name.clone(),
+            key: configured_key(&config, name)?,
+            mons: mon_addrs(&config)?,
+            secure: config.get("ms_client_mode").starts_with("secure"),
+            connect_timeout: Duration::from_secs(30),
+        })
+    }
+}
