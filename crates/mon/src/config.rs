@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use denc::{DecodeError, Denc, Reader, Writer};
 use types::{EntityKind, EntityName};
 
 /// Every setting, by section then option name.
@@ -11,6 +12,16 @@ pub struct ConfigDb {
     pub sections: BTreeMap<String, ConfigSection>,
     /// Changes so far.
     pub version: u64,
+}
+
+impl Denc for ConfigDb {
+    fn encode(&self, w: &mut Writer) {
+        self.sections.encode(w);
+        w.u64(self.version);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { sections: Denc::decode(r)?, version: r.u64()? })
+    }
 }
 
 /// One section's options.

@@ -22,18 +22,28 @@
 
 pub mod commands;
 mod config;
+mod crushops;
 mod ctx;
+mod health;
+mod mkfs;
+mod monitor;
 mod mutation;
+mod osdinc;
+mod pgmap;
+pub mod poolops;
 pub mod quorum;
 mod session;
 mod state;
 mod volatile;
 
-pub use config::{ConfigDb, ConfigMask, ConfigSection};
+pub use config::{ConfigDb, ConfigMask, ConfigPlace, ConfigSection, normalize, parse_who};
 pub use ctx::{CommandCtx, Outcome, Reply, Wait};
+pub use mkfs::{Mkfs, REQUIRE_OSD_RELEASE};
+pub use monitor::{MonConfig, MonError, Monitor, Output, PeerInfo};
 pub use mutation::{AuthChange, Mutation};
+pub use pgmap::{PgMap, Rates, Usage, raw_used_rate, used_ratio};
 pub use session::{SessionInfo, Subscription};
 pub use state::{ClusterLog, ClusterState, HealthMute, OsdHistory};
 pub use volatile::{
-    HealthCheck, HealthReport, HealthStatus, PgMap, QuorumInfo, SessionGroup, Volatile,
+    HealthCheck, HealthReport, HealthStatus, QuorumInfo, SessionGroup, Volatile,
 };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use denc::{DecodeError, Denc, Reader, Writer};
 use messages::LogEntry;
 use types::{EntityName, OsdId, UTime};
 
@@ -93,4 +94,157 @@ pub enum AuthChange {
         /// The sets, encoded.
         secrets: Bytes,
     },
+}
+
+/// What one log entry holds: a batch, all of it or nothing.
+///
+/// Stored: 1/1 { stamp, u32 count, then per mutation u8 kind and its fields }.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// When it was proposed.
+    pub stamp: UTime,
+    /// In order.
+    pub mutations: Vec<Mutation>,
+}
+
+impl Denc for Entry {
+    fn encode(&self, w: &mut Writer) {
+        w.framed(1, 1, |w| {
+            self.stamp.encode(w);
+            self.mutations.encode(w);
+        });
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("Entry", 1, |r, _| {
+            Ok(Self { stamp: Denc::decode(r)?, mutations: Denc::decode(r)? })
+        })
+    }
+}
+
+impl Denc for AuthChange {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Set { name, key, caps } => {
+                w.u8(0);
+                name.encode(w);
+                key.encode(w);
+                caps.encode(w);
+            }
+            Self::Remove(name) => {
+                w.u8(1);
+                name.encode(w);
+            }
+            Self::Rotate { at, secrets } => {
+                w.u8(2);
+                at.encode(w);
+                secrets.encode(w);
+            }
+        }
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
+            0 => {
+                Self::Set { name: Denc::decode(r)?, key: Denc::decode(r)?, caps: Denc::decode(r)? }
+            }
+            1 => Self::Remove(Denc::decode(r)?),
+            2 => Self::Rotate { at: Denc::decode(r)?, secrets: Denc::decode(r)? },
+            _ => return Err(unknown("AuthChange")),
+        })
+    }
+}
+
+fn unknown(what: &'static str) -> DecodeError {
+    DecodeError::Invalid { what, rule: "its kind is known" }
+}
+
+fn boxed<T: Denc>(r: &mut Reader<'_>) -> Result<Box<T>, DecodeError> {
+    T::decode(r).map(Box::new)
+}
+
+impl Denc for Mutation {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Osd(inc) => {
+                w.u8(0);
+                inc.encode(w);
+            }
+            Self::MonMap(map) => {
+                w.u8(1);
+                map.encode(w);
+            }
+            Self::MgrMap(map) => {
+                w.u8(2);
+                map.encode(w);
+            }
+            Self::FsMap(map) => {
+                w.u8(3);
+                map.encode(w);
+            }
+            Self::Auth(change) => {
+                w.u8(4);
+                change.encode(w);
+            }
+            Self::Config { who, name, value } => {
+                w.u8(5);
+                who.encode(w);
+                name.encode(w);
+                value.encode(w);
+            }
+            Self::ConfigKey { key, value } => {
+                w.u8(6);
+                key.encode(w);
+                value.encode(w);
+            }
+            Self::Log(entries) => {
+                w.u8(7);
+                entries.encode(w);
+            }
+            Self::OsdMetadata { osd, metadata } => {
+                w.u8(8);
+                osd.encode(w);
+                metadata.encode(w);
+            }
+            Self::MonMetadata { name, metadata } => {
+                w.u8(9);
+                name.encode(w);
+                metadata.encode(w);
+            }
+            Self::GlobalIds { below } => {
+                w.u8(10);
+                w.u64(*below);
+            }
+            Self::HealthMute { code, mute } => {
+                w.u8(11);
+                code.encode(w);
+                mute.encode(w);
+            }
+            Self::Batch(all) => {
+                w.u8(12);
+                w.sized(|w| all.encode(w));
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
+            0 => Self::Osd(boxed(r)?),
+            1 => Self::MonMap(boxed(r)?),
+            2 => Self::MgrMap(boxed(r)?),
+            3 => Self::FsMap(boxed(r)?),
+            4 => Self::Auth(Denc::decode(r)?),
+            5 => Self::Config {
+                who: Denc::decode(r)?,
+                name: Denc::decode(r)?,
+                value: Denc::decode(r)?,
+            },
+            6 => Self::ConfigKey { key: Denc::decode(r)?, value: Denc::decode(r)? },
+            7 => Self::Log(Denc::decode(r)?),
+            8 => Self::OsdMetadata { osd: Denc::decode(r)?, metadata: Denc::decode(r)? },
+            9 => Self::MonMetadata { name: Denc::decode(r)?, metadata: Denc::decode(r)? },
+            10 => Self::GlobalIds { below: r.u64()? },
+            11 => Self::HealthMute { code: Denc::decode(r)?, mute: Denc::decode(r)? },
+            // Batches are flattened before they are stored.
+            _ => return Err(unknown("Mutation")),
+        })
+    }
 }

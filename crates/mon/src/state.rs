@@ -3,12 +3,20 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use denc::{DecodeError, Denc, Reader, Writer};
 use messages::LogEntry;
-use types::{Epoch, OsdId, UTime, Uuid};
+use types::{EntityName, Epoch, OsdId, UTime, Uuid};
 
-use crate::ConfigDb;
+use crate::mutation::Entry;
+use crate::{AuthChange, ConfigDb, Mutation};
+
+/// Lines of each log channel that are kept.
+const LOG_LINES_KEPT: usize = 10_000;
 
 /// Everything the monitors agree on.
+///
+/// Stored: 1/1 { fsid, created, then each field in the order below }, in the form of a
+/// peer with every feature.
 #[derive(Clone, Debug)]
 pub struct ClusterState {
     /// The cluster.
@@ -25,6 +33,8 @@ pub struct ClusterState {
     pub mgrmap: maps::MgrMap,
     /// File systems: none yet.
     pub fsmap: maps::FsMap,
+    /// Daemons that registered themselves: none yet.
+    pub servicemap: maps::ServiceMap,
     /// Central settings.
     pub config: ConfigDb,
     /// The key/value store of `ceph config-key`.
@@ -43,14 +53,141 @@ pub struct ClusterState {
     pub global_ids_below: u64,
 }
 
+/// What a change concerned: who must be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Effects {
+    pub monmap: bool,
+    pub mgrmap: bool,
+    pub fsmap: bool,
+    pub config: bool,
+    pub log: bool,
+    pub auth: bool,
+}
+
 impl ClusterState {
     /// An empty OSD map change on top of the newest map.
     #[must_use]
     pub fn osd_change(&self) -> maps::Incremental {
-        let mut inc = maps::Incremental::default();
-        inc.fsid = self.fsid;
-        inc.epoch = Epoch(self.osd_history.last.0 + 1);
-        inc
+        maps::Incremental::new(self.fsid, Epoch(self.osd_history.last.0 + 1))
+    }
+
+    /// Makes one change, but for the OSD map's: those are gathered into epochs first.
+    pub(crate) fn apply(&mut self, mutation: &Mutation) -> Result<Effects, DecodeError> {
+        let mut effects = Effects::default();
+        match mutation {
+            Mutation::Osd(inc) => self.apply_osd(inc)?,
+            Mutation::MonMap(map) => {
+                self.monmap =
+                    maps::MonMap { epoch: Epoch(self.monmap.epoch.0 + 1), ..(**map).clone() };
+                effects.monmap = true;
+            }
+            Mutation::MgrMap(map) => {
+                self.mgrmap =
+                    maps::MgrMap { epoch: Epoch(self.mgrmap.epoch.0 + 1), ..(**map).clone() };
+                effects.mgrmap = true;
+            }
+            Mutation::FsMap(map) => {
+                self.fsmap =
+                    maps::FsMap { epoch: Epoch(self.fsmap.epoch.0 + 1), ..(**map).clone() };
+                effects.fsmap = true;
+            }
+            Mutation::Auth(change) => {
+                match change {
+                    AuthChange::Set { name, key, caps } => {
+                        self.auth.set(name.clone(), key.clone(), caps.clone());
+                    }
+                    AuthChange::Remove(name) => {
+                        self.auth.remove(name);
+                    }
+                    AuthChange::Rotate { secrets, .. } => self.auth.apply_rotation(secrets)?,
+                }
+                effects.auth = true;
+            }
+            Mutation::Config { who, name, value } => {
+                effects.config = self.config.set(who, name, value.as_deref());
+            }
+            Mutation::ConfigKey { key, value } => {
+                match value {
+                    Some(value) => self.config_key.insert(key.clone(), value.clone()),
+                    None => self.config_key.remove(key),
+                };
+            }
+            Mutation::Log(entries) => {
+                for entry in entries {
+                    self.log.add(entry.clone());
+                }
+                effects.log = true;
+            }
+            Mutation::OsdMetadata { osd, metadata } => {
+                match metadata {
+                    Some(metadata) => self.osd_metadata.insert(*osd, metadata.clone()),
+                    None => self.osd_metadata.remove(osd),
+                };
+            }
+            Mutation::MonMetadata { name, metadata } => {
+                self.mon_metadata.insert(name.clone(), metadata.clone());
+            }
+            Mutation::GlobalIds { below } => {
+                self.global_ids_below = self.global_ids_below.max(*below);
+            }
+            Mutation::HealthMute { code, mute } => {
+                match mute {
+                    Some(mute) => self.health_mutes.insert(code.clone(), mute.clone()),
+                    None => self.health_mutes.remove(code),
+                };
+            }
+            Mutation::Batch(all) => {
+                for one in all {
+                    let more = self.apply(one)?;
+                    effects.join(more);
+                }
+            }
+        }
+        Ok(effects)
+    }
+
+    /// Makes all changes of a committed entry.
+    pub(crate) fn apply_entry(&mut self, entry: &Entry) -> Result<(), DecodeError> {
+        for mutation in &entry.mutations {
+            self.apply(mutation)?;
+        }
+        Ok(())
+    }
+
+    fn apply_osd(&mut self, inc: &maps::Incremental) -> Result<(), DecodeError> {
+        let what = "osdmap increment";
+        let mut again = inc.clone();
+        let sealed = again
+            .seal(&self.osdmap, self.osdmap.canonical_features())
+            .map_err(|_| DecodeError::Invalid { what, rule: "it applies to the newest map" })?;
+        if again.full_crc != inc.full_crc {
+            return Err(DecodeError::Invalid { what, rule: "it makes the map it was made for" });
+        }
+        self.record_osdmap(inc.epoch, sealed);
+        Ok(())
+    }
+
+    /// Takes a finished epoch of the OSD map.
+    pub(crate) fn record_osdmap(&mut self, epoch: Epoch, sealed: maps::SealedEpoch) {
+        self.osdmap = sealed.map;
+        self.osd_history.push(epoch, sealed.full, sealed.incremental);
+    }
+
+    /// The entity's caps for the monitors; empty when there are none.
+    #[must_use]
+    pub fn mon_caps(&self, name: &EntityName) -> &str {
+        self.auth.caps(name, types::EntityKind::MON).unwrap_or("")
+    }
+}
+
+impl Effects {
+    fn join(&mut self, other: Self) {
+        self.monmap |= other.monmap;
+        self.mgrmap |= other.mgrmap;
+        self.fsmap |= other.fsmap;
+        self.config |= other.config;
+        self.log |= other.log;
+        self.auth |= other.auth;
     }
 }
 
@@ -69,6 +206,74 @@ pub struct OsdHistory {
     pub newest: Bytes,
 }
 
+impl OsdHistory {
+    /// A history that begins with `map`.
+    #[must_use]
+    pub fn begin(map: &maps::OsdMap) -> Self {
+        let bytes = map.to_bytes_for(map.canonical_features());
+        Self {
+            first: map.epoch,
+            last: map.epoch,
+            incrementals: BTreeMap::new(),
+            base: bytes.clone(),
+            newest: bytes,
+        }
+    }
+
+    fn push(&mut self, epoch: Epoch, full: Bytes, incremental: Bytes) {
+        self.newest = full;
+        self.incrementals.insert(epoch, incremental);
+        self.last = epoch;
+        let keep = KEEP_EPOCHS as usize;
+        if self.incrementals.len() > keep + TRIM_EPOCHS {
+            self.trim(Epoch(self.last.0 - KEEP_EPOCHS));
+        }
+    }
+
+    /// The full map of an epoch, encoded; made from the oldest where it is neither the
+    /// oldest nor the newest, at the price of one application per epoch between.
+    #[must_use]
+    pub fn full(&self, epoch: Epoch) -> Option<Bytes> {
+        if epoch == self.last {
+            return Some(self.newest.clone());
+        }
+        if epoch == self.first {
+            return Some(self.base.clone());
+        }
+        let map = self.map(epoch)?;
+        Some(map.to_bytes_for(map.canonical_features()))
+    }
+
+    /// As [`OsdHistory::full`], decoded.
+    #[must_use]
+    pub fn map(&self, epoch: Epoch) -> Option<maps::OsdMap> {
+        if epoch == self.last {
+            return maps::OsdMap::from_shared(&self.newest).ok();
+        }
+        if epoch < self.first || epoch > self.last {
+            return None;
+        }
+        let mut map = maps::OsdMap::from_shared(&self.base).ok()?;
+        for (_, inc) in self.incrementals.range(..=epoch) {
+            map.apply_incremental(&maps::Incremental::from_shared(inc).ok()?).ok()?;
+        }
+        Some(map)
+    }
+
+    /// Forgets epochs before `first`.
+    fn trim(&mut self, first: Epoch) {
+        let Some(base) = self.full(first) else { return };
+        self.base = base;
+        self.first = first;
+        self.incrementals = self.incrementals.split_off(&Epoch(first.0 + 1));
+    }
+}
+
+/// OSD map epochs that are kept at least.
+const KEEP_EPOCHS: u32 = 500;
+/// Epochs beyond [`KEEP_EPOCHS`] before some are forgotten.
+const TRIM_EPOCHS: usize = 250;
+
 /// The last lines of the cluster and audit logs.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterLog {
@@ -76,6 +281,16 @@ pub struct ClusterLog {
     pub version: u64,
     /// The last lines, oldest first, with their numbers.
     pub entries: VecDeque<(u64, LogEntry)>,
+}
+
+impl ClusterLog {
+    fn add(&mut self, entry: LogEntry) {
+        self.version += 1;
+        if self.entries.len() >= LOG_LINES_KEPT {
+            self.entries.pop_front();
+        }
+        self.entries.push_back((self.version, entry));
+    }
 }
 
 /// How a health code is muted.
@@ -89,4 +304,102 @@ pub struct HealthMute {
     pub summary: String,
     /// How many it counted when muted.
     pub count: i64,
+}
+
+impl Denc for HealthMute {
+    fn encode(&self, w: &mut Writer) {
+        self.until.encode(w);
+        w.bool(self.sticky);
+        w.str(&self.summary);
+        w.i64(self.count);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            until: Denc::decode(r)?,
+            sticky: r.bool()?,
+            summary: r.string()?,
+            count: r.i64()?,
+        })
+    }
+}
+
+impl Denc for OsdHistory {
+    fn encode(&self, w: &mut Writer) {
+        self.first.encode(w);
+        self.last.encode(w);
+        self.incrementals.encode(w);
+        self.base.encode(w);
+        self.newest.encode(w);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            first: Denc::decode(r)?,
+            last: Denc::decode(r)?,
+            incrementals: Denc::decode(r)?,
+            base: Denc::decode(r)?,
+            newest: Denc::decode(r)?,
+        })
+    }
+}
+
+impl Denc for ClusterLog {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.version);
+        w.seq(&self.entries, |w, (n, entry)| {
+            w.u64(*n);
+            entry.encode(w);
+        });
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let version = r.u64()?;
+        let entries = r.seq(|r| Ok((r.u64()?, Denc::decode(r)?)))?;
+        Ok(Self { version, entries: entries.into() })
+    }
+}
+
+impl Denc for ClusterState {
+    fn encode(&self, w: &mut Writer) {
+        w.framed(1, 1, |w| {
+            self.fsid.encode(w);
+            self.created.encode(w);
+            self.monmap.encode(w);
+            self.osd_history.encode(w); // its newest full map is `osdmap`
+            self.mgrmap.encode(w);
+            self.fsmap.encode(w);
+            self.servicemap.encode(w);
+            self.config.encode(w);
+            self.config_key.encode(w);
+            self.auth.encode(w);
+            self.log.encode(w);
+            self.osd_metadata.encode(w);
+            self.mon_metadata.encode(w);
+            self.health_mutes.encode(w);
+            w.u64(self.global_ids_below);
+        });
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("ClusterState", 1, |r, _| {
+            let (fsid, created, monmap) = (Denc::decode(r)?, Denc::decode(r)?, Denc::decode(r)?);
+            let osd_history = OsdHistory::decode(r)?;
+            Ok(Self {
+                fsid,
+                created,
+                monmap,
+                osdmap: maps::OsdMap::from_shared(&osd_history.newest)?,
+                osd_history,
+                mgrmap: Denc::decode(r)?,
+                fsmap: Denc::decode(r)?,
+                servicemap: Denc::decode(r)?,
+                config: Denc::decode(r)?,
+                config_key: Denc::decode(r)?,
+                auth: Denc::decode(r)?,
+                log: Denc::decode(r)?,
+                osd_metadata: Denc::decode(r)?,
+                mon_metadata: Denc::decode(r)?,
+                health_mutes: Denc::decode(r)?,
+                global_ids_below: r.u64()?,
+            })
+        })
+    }
 }

@@ -2,13 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use types::{EntityKind, Features, OsdId, PgId, PoolId, UTime};
+use maps::PgMapping;
+use types::{EntityKind, Features};
+
+use crate::PgMap;
 
 /// Everything the leader keeps in memory only.
 #[derive(Clone, Debug, Default)]
 pub struct Volatile {
     /// PGs and OSDs as they last reported.
     pub pgmap: PgMap,
+    /// Who serves each PG by the newest map.
+    pub mapping: PgMapping,
     /// Connected peers by what they are, for `ceph features`.
     pub groups: Vec<SessionGroup>,
     /// The state of the cluster, as of the last tick or map change.
@@ -26,21 +31,6 @@ pub struct SessionGroup {
     pub features: Features,
     /// How many.
     pub count: u32,
-}
-
-/// PG statistics: as reported by each PG's primary.
-#[derive(Clone, Debug, Default)]
-pub struct PgMap {
-    /// Reports so far; the `version` of `pg dump`.
-    pub version: u64,
-    /// When the last came.
-    pub stamp: UTime,
-    /// Each PG's last report.
-    pub pgs: BTreeMap<PgId, messages::PgStat>,
-    /// Each OSD's last report.
-    pub osds: BTreeMap<OsdId, messages::OsdStat>,
-    /// Sums over each pool's PGs.
-    pub pools: BTreeMap<PoolId, messages::PoolStat>,
 }
 
 /// How serious.

@@ -1,0 +1,444 @@
+//! The state of the cluster in words: which checks fail, and what changes in them.
+//!
+//! Codes and sentences are the peer's: operators' scripts look for them.
+//!
+//! Source: the peer's `OSDMap::check_health`, `PGMap::get_health_checks`,
+//! `mon/HealthMonitor.cc`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maps::{OsdMapFlags, OsdState, PgState, PoolFlags};
+use types::OsdId;
+
+use crate::{ClusterState, HealthCheck, HealthReport, HealthStatus, Volatile, crushops};
+
+/// Lines of detail per check.
+const DETAIL_MAX: usize = 50;
+
+/// What the checks depend on besides the state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HealthOptions {
+    /// `osd_pool_default_size`
+    pub pool_size: u32,
+    /// `mon_warn_on_pool_no_redundancy`
+    pub no_redundancy: bool,
+    /// `mon_warn_on_pool_no_app`
+    pub no_app: bool,
+    /// `mon_warn_on_too_few_osds`
+    pub too_few_osds: bool,
+    /// `mon_pg_stuck_threshold` in milliseconds.
+    pub stuck_ms: u64,
+    /// Monotonic milliseconds.
+    pub now_ms: u64,
+}
+
+impl HealthStatus {
+    /// `HEALTH_OK`, `HEALTH_WARN`, `HEALTH_ERR`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "HEALTH_OK",
+            Self::Warn => "HEALTH_WARN",
+            Self::Err => "HEALTH_ERR",
+        }
+    }
+}
+
+impl HealthReport {
+    /// The worst of all checks that are not muted.
+    #[must_use]
+    pub fn status(&self, state: &ClusterState) -> HealthStatus {
+        let heard = self.checks.iter().filter(|(code, _)| !state.health_mutes.contains_key(*code));
+        heard.map(|(_, c)| c.severity).min().unwrap_or(HealthStatus::Ok)
+    }
+
+    fn add(
+        &mut self,
+        code: &str,
+        severity: HealthStatus,
+        count: usize,
+        summary: String,
+        mut detail: Vec<String>,
+    ) {
+        detail.truncate(DETAIL_MAX);
+        let check = HealthCheck { severity, summary, count: count as i64, detail };
+        self.checks.insert(code.to_owned(), check);
+    }
+}
+
+fn plural(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// All checks.
+pub(crate) fn check(
+    cluster: &ClusterState,
+    volatile: &Volatile,
+    options: &HealthOptions,
+) -> HealthReport {
+    let mut report = HealthReport::default();
+    check_mons(cluster, volatile, &mut report);
+    check_osds(cluster, options, &mut report);
+    check_flags(cluster, &mut report);
+    check_pools(cluster, volatile, options, &mut report);
+    check_pgs(cluster, volatile, options, &mut report);
+    report
+}
+
+fn check_mons(cluster: &ClusterState, volatile: &Volatile, report: &mut HealthReport) {
+    let map = &cluster.monmap;
+    let quorum = &volatile.quorum.quorum;
+    let down: Vec<String> = map
+        .iter()
+        .filter(|(rank, _)| !quorum.contains(&(*rank as u32)))
+        .map(|(rank, mon)| {
+            format!("mon.{} (rank {rank}) addr {} is down (out of quorum)", mon.name, mon.addrs)
+        })
+        .collect();
+    if !down.is_empty() {
+        let names: Vec<&str> = map
+            .iter()
+            .filter(|(rank, _)| quorum.contains(&(*rank as u32)))
+            .map(|(_, mon)| mon.name.as_str())
+            .collect();
+        let summary =
+            format!("{}/{} mons down, quorum {}", down.len(), map.mons.len(), names.join(","));
+        report.add("MON_DOWN", HealthStatus::Warn, down.len(), summary, down);
+    }
+}
+
+fn check_osds(cluster: &ClusterState, options: &HealthOptions, report: &mut HealthReport) {
+    let map = &cluster.osdmap;
+    let (known, _, _) = map.osd_counts();
+    if options.too_few_osds && (known as u32) < options.pool_size {
+        report.add(
+            "TOO_FEW_OSDS",
+            HealthStatus::Warn,
+            known,
+            format!("OSD count {known} < osd_pool_default_size {}", options.pool_size),
+            Vec::new(),
+        );
+    }
+    let down: Vec<OsdId> = map
+        .osds()
+        .filter(|o| map.is_down(*o) && map.is_in(*o) && !map.state(*o).has(OsdState::NEW))
+        .collect();
+    if !down.is_empty() {
+        let detail = down
+            .iter()
+            .map(|o| format!("osd.{o} ({}) is down", crushops::place_text(&map.crush, *o)))
+            .collect();
+        report.add(
+            "OSD_DOWN",
+            HealthStatus::Warn,
+            down.len(),
+            format!("{} osds down", down.len()),
+            detail,
+        );
+        check_hosts(cluster, &down, report);
+    }
+    for (bit, code, word, severity) in [
+        (OsdState::FULL, "OSD_FULL", "full", HealthStatus::Err),
+        (OsdState::BACKFILLFULL, "OSD_BACKFILLFULL", "backfillfull", HealthStatus::Warn),
+        (OsdState::NEARFULL, "OSD_NEARFULL", "nearfull", HealthStatus::Warn),
+    ] {
+        let full: Vec<OsdId> = map.osds().filter(|o| map.state(*o).has(bit)).collect();
+        if !full.is_empty() {
+            let detail = full.iter().map(|o| format!("osd.{o} is {word}")).collect();
+            let summary = format!("{} {word} osd(s)", full.len());
+            report.add(code, severity, full.len(), summary, detail);
+        }
+    }
+}
+
+/// Hosts of which every OSD is down.
+fn check_hosts(cluster: &ClusterState, down: &[OsdId], report: &mut HealthReport) {
+    let map = &cluster.osdmap;
+    let hosts: BTreeSet<String> =
+        down.iter().filter_map(|o| crushops::location(&map.crush, o.0).remove("host")).collect();
+    let (mut lines, mut osds) = (Vec::new(), 0);
+    for host in hosts {
+        let Some(id) = map.crush.names().id(&host) else { continue };
+        let Some(bucket) = map.crush.bucket(id) else { continue };
+        let all: Vec<OsdId> = bucket.items().iter().map(|i| OsdId(*i)).collect();
+        if all.iter().all(|o| map.is_down(*o)) {
+            osds += all.len();
+            let place = crushops::place_text(&map.crush, OsdId(id));
+            lines.push(format!("host {host} ({place}) ({} osds) is down", all.len()));
+        }
+    }
+    if !lines.is_empty() {
+        let summary = format!("{} ({osds} osds) down", plural(lines.len(), "host"));
+        report.add("OSD_HOST_DOWN", HealthStatus::Warn, lines.len(), summary, lines);
+    }
+}
+
+fn check_flags(cluster: &ClusterState, report: &mut HealthReport) {
+    let map = &cluster.osdmap;
+    let told = [
+        OsdMapFlags::PAUSERD,
+        OsdMapFlags::PAUSEWR,
+        OsdMapFlags::PAUSEREC,
+        OsdMapFlags::NOUP,
+        OsdMapFlags::NODOWN,
+        OsdMapFlags::NOOUT,
+        OsdMapFlags::NOIN,
+        OsdMapFlags::NOBACKFILL,
+        OsdMapFlags::NORECOVER,
+        OsdMapFlags::NOSCRUB,
+        OsdMapFlags::NODEEP_SCRUB,
+        OsdMapFlags::NOTIERAGENT,
+        OsdMapFlags::NOREBALANCE,
+        OsdMapFlags::NOSNAPTRIM,
+    ];
+    let set: Vec<OsdMapFlags> = told.into_iter().filter(|f| map.has_flag(*f)).collect();
+    if !set.is_empty() {
+        let flags = OsdMapFlags(set.iter().fold(0, |all, f| all | f.0));
+        let summary = format!("{flags} flag(s) set");
+        report.add("OSDMAP_FLAGS", HealthStatus::Warn, set.len(), summary, Vec::new());
+    }
+    let bits = [
+        (OsdState::NOUP, "noup"),
+        (OsdState::NODOWN, "nodown"),
+        (OsdState::NOIN, "noin"),
+        (OsdState::NOOUT, "noout"),
+    ];
+    let words = |flags: u32| -> Vec<&str> {
+        bits.iter().filter(|(b, _)| flags & b.0 != 0).map(|(_, w)| *w).collect()
+    };
+    let mut detail = Vec::new();
+    for osd in map.osds() {
+        let words = words(map.state(osd).0);
+        if !words.is_empty() {
+            detail.push(format!("osd.{osd} has flags {}", words.join(",")));
+        }
+    }
+    for (node, flags) in &map.crush_node_flags {
+        let name = map.crush.names().get(*node).unwrap_or("unknown");
+        detail.push(format!("{name} has flags {}", words(*flags).join(",")));
+    }
+    for (class, flags) in &map.device_class_flags {
+        let name = map.crush.class_names().get(*class).unwrap_or("unknown");
+        detail.push(format!("device class '{name}' has flags {}", words(*flags).join(",")));
+    }
+    if !detail.is_empty() {
+        let summary = format!(
+            "{} OSDs or CRUSH {{nodes, device-classes}} have {{NOUP,NODOWN,NOIN,NOOUT}} flags set",
+            detail.len()
+        );
+        report.add("OSD_FLAGS", HealthStatus::Warn, detail.len(), summary, detail);
+    }
+}
+
+fn check_pools(
+    cluster: &ClusterState,
+    volatile: &Volatile,
+    options: &HealthOptions,
+    report: &mut HealthReport,
+) {
+    let map = &cluster.osdmap;
+    let name = |id| map.pool_name(id).unwrap_or_default();
+    let (mut full, mut backfill, mut near) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut lone, mut unused) = (Vec::new(), Vec::new());
+    for (id, pool) in map.pools.iter() {
+        let name = name(*id);
+        if pool.has_flag(PoolFlags::FULL_QUOTA) {
+            full.push(format!("pool '{name}' is full (running out of quota)"));
+        } else if pool.has_flag(PoolFlags::FULL) {
+            full.push(format!("pool '{name}' is full (no space)"));
+        } else if pool.has_flag(PoolFlags::BACKFILLFULL) {
+            backfill.push(format!("pool '{name}' is backfillfull"));
+        } else if pool.has_flag(PoolFlags::NEARFULL) {
+            near.push(format!("pool '{name}' is nearfull"));
+        }
+        if pool.is_replicated() && pool.size == 1 {
+            lone.push(format!("pool '{name}' has no replicas configured"));
+        }
+        let objects = volatile.pgmap.pools.get(id).map_or(0, |s| s.stats.sum.num_objects);
+        if pool.application_metadata.is_empty() && objects > 0 && !pool.is_tier() {
+            unused.push(format!("application not enabled on pool '{name}'"));
+        }
+    }
+    let mut add = |code: &str, severity, lines: Vec<String>, words: &str| {
+        if !lines.is_empty() {
+            report.add(code, severity, lines.len(), format!("{} {words}", lines.len()), lines);
+        }
+    };
+    add("POOL_FULL", HealthStatus::Warn, full, "pool(s) full");
+    add("POOL_BACKFILLFULL", HealthStatus::Warn, backfill, "pool(s) backfillfull");
+    add("POOL_NEARFULL", HealthStatus::Warn, near, "pool(s) nearfull");
+    if options.no_redundancy {
+        add("POOL_NO_REDUNDANCY", HealthStatus::Warn, lone, "pool(s) have no replicas configured");
+    }
+    if options.no_app && !unused.is_empty() {
+        let n = unused.len();
+        unused.push(
+            "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is \
+             'cephfs', 'rbd', 'rgw', or freeform for custom applications."
+                .to_owned(),
+        );
+        let summary = format!("{n} pool(s) do not have an application enabled");
+        report.add("POOL_APP_NOT_ENABLED", HealthStatus::Warn, n, summary, unused);
+    }
+}
+
+fn check_pgs(
+    cluster: &ClusterState,
+    volatile: &Volatile,
+    options: &HealthOptions,
+    report: &mut HealthReport,
+) {
+    let pgmap = &volatile.pgmap;
+    // Word of a state to how many PGs; in the order they are told.
+    let mut gone: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut degraded: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut damaged: BTreeMap<&str, usize> = BTreeMap::new();
+    let (mut gone_lines, mut degraded_lines, mut damaged_lines) =
+        (Vec::new(), Vec::new(), Vec::new());
+    let (mut lost, mut spare, mut copies, mut unfound, mut objects, mut scrub) =
+        (0i64, 0i64, 0i64, 0i64, 0i64, 0i64);
+    for (pg, stat) in &pgmap.pgs {
+        let sum = &stat.stats.sum;
+        lost += sum.num_objects_degraded;
+        spare += sum.num_objects_misplaced;
+        copies += sum.num_object_copies;
+        unfound += sum.num_objects_unfound;
+        objects += sum.num_objects;
+        scrub += sum.num_scrub_errors;
+        let has = |bit| stat.state.has(bit);
+        let waited = |since: Option<&u64>| since.map(|t| options.now_ms.saturating_sub(*t));
+        let inactive_ms = waited(pgmap.inactive_since.get(pg));
+        let unclean_ms = waited(pgmap.unclean_since.get(pg));
+        let text = stat.state;
+        let acting: Vec<String> = stat.acting.iter().map(ToString::to_string).collect();
+        let acting = acting.join(",");
+        let mut bad = false;
+        if inactive_ms.is_some_and(|ms| ms >= options.stuck_ms) {
+            *gone.entry("inactive").or_default() += 1;
+            bad = true;
+            gone_lines.push(format!(
+                "pg {pg} is stuck inactive for {}s, current state {text}, last acting [{acting}]",
+                inactive_ms.unwrap_or(0) / 1000
+            ));
+        }
+        let now_or_stuck = [
+            (PgState::DOWN, "down", 0),
+            (PgState::INCOMPLETE, "incomplete", 0),
+            (PgState::STALE, "stale", options.stuck_ms),
+            (PgState::PEERING, "peering", options.stuck_ms),
+        ];
+        for (bit, word, after) in now_or_stuck {
+            if has(bit) && unclean_ms.unwrap_or(0) >= after {
+                *gone.entry(word).or_default() += 1;
+                if !bad {
+                    gone_lines.push(format!("pg {pg} is {text}, acting [{acting}]"));
+                    bad = true;
+                }
+            }
+        }
+        let mut thin = false;
+        for (bit, word, after) in [
+            (PgState::DEGRADED, "degraded", 0),
+            (PgState::UNDERSIZED, "undersized", options.stuck_ms),
+        ] {
+            if has(bit) && unclean_ms.unwrap_or(0) >= after {
+                *degraded.entry(word).or_default() += 1;
+                if !thin {
+                    degraded_lines.push(format!("pg {pg} is {text}, acting [{acting}]"));
+                    thin = true;
+                }
+            }
+        }
+        for (bit, word) in
+            [(PgState::INCONSISTENT, "inconsistent"), (PgState::SNAPTRIM_ERROR, "snaptrim_error")]
+        {
+            if has(bit) {
+                *damaged.entry(word).or_default() += 1;
+                damaged_lines.push(format!("pg {pg} is {text}, acting [{acting}]"));
+            }
+        }
+    }
+    let counted = |words: &BTreeMap<&str, usize>| -> Vec<String> {
+        words.iter().map(|(w, n)| format!("{} {w}", plural(*n, "pg"))).collect()
+    };
+    if !gone.is_empty() {
+        let summary = format!("Reduced data availability: {}", counted(&gone).join(", "));
+        report.add("PG_AVAILABILITY", HealthStatus::Warn, gone_lines.len(), summary, gone_lines);
+    }
+    let percent = |part: i64, of: i64| part as f64 * 100.0 / of.max(1) as f64;
+    let mut parts = Vec::new();
+    if lost > 0 {
+        let share = percent(lost, copies);
+        parts.push(format!("{lost}/{copies} objects degraded ({share:.3}%)"));
+    }
+    parts.extend(counted(&degraded));
+    if !parts.is_empty() {
+        let summary = format!("Degraded data redundancy: {}", parts.join(", "));
+        report.add(
+            "PG_DEGRADED",
+            HealthStatus::Warn,
+            degraded_lines.len(),
+            summary,
+            degraded_lines,
+        );
+    }
+    if !damaged.is_empty() {
+        let summary = format!("Possible data damage: {}", counted(&damaged).join(", "));
+        report.add("PG_DAMAGED", HealthStatus::Err, damaged_lines.len(), summary, damaged_lines);
+    }
+    if spare > 0 {
+        let summary =
+            format!("{spare}/{copies} objects misplaced ({:.3}%)", percent(spare, copies));
+        report.add("OBJECT_MISPLACED", HealthStatus::Warn, spare as usize, summary, Vec::new());
+    }
+    if unfound > 0 {
+        let summary =
+            format!("{unfound}/{objects} objects unfound ({:.3}%)", percent(unfound, objects));
+        report.add("OBJECT_UNFOUND", HealthStatus::Warn, unfound as usize, summary, Vec::new());
+    }
+    if scrub > 0 {
+        let summary = format!("{scrub} scrub errors");
+        report.add("OSD_SCRUB_ERRORS", HealthStatus::Err, scrub as usize, summary, Vec::new());
+    }
+    let _ = cluster;
+}
+
+/// Lines for the cluster log when one report follows another: priority and text.
+pub(crate) fn changes(
+    old: &HealthReport,
+    new: &HealthReport,
+) -> Vec<(messages::LogPriority, String)> {
+    use messages::LogPriority;
+    let prio = |s: HealthStatus| match s {
+        HealthStatus::Err => LogPriority::ERROR,
+        HealthStatus::Warn => LogPriority::WARN,
+        HealthStatus::Ok => LogPriority::INFO,
+    };
+    let mut out = Vec::new();
+    for (code, check) in &new.checks {
+        match old.checks.get(code) {
+            None => out.push((
+                prio(check.severity),
+                format!("Health check failed: {} ({code})", check.summary),
+            )),
+            Some(was) if was.summary != check.summary || was.severity != check.severity => out
+                .push((
+                    prio(check.severity),
+                    format!("Health check update: {} ({code})", check.summary),
+                )),
+            Some(_) => {}
+        }
+    }
+    for (code, was) in &old.checks {
+        if !new.checks.contains_key(code) {
+            out.push((
+                LogPriority::INFO,
+                format!("Health check cleared: {code} (was: {})", was.summary),
+            ));
+        }
+    }
+    if !old.checks.is_empty() && new.checks.is_empty() {
+        out.push((LogPriority::INFO, "Cluster is now healthy".to_owned()));
+    }
+    out
+}

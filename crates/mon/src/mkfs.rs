@@ -1,0 +1,118 @@
+//! A cluster's first state.
+
+use std::collections::BTreeMap;
+
+use auth::{CryptoKey, KeyServer, Keyring};
+use bytes::Bytes;
+use denc::Denc;
+use maps::{FsMap, MgrMap, MonMap, OsdMap};
+use types::{EntityKind, EntityName, Epoch, UTime, Uuid};
+
+use crate::{ClusterLog, ClusterState, ConfigDb, OsdHistory};
+
+/// The release whose map forms and rules a new cluster requires of its OSDs.
+pub const REQUIRE_OSD_RELEASE: u8 = 18;
+/// The first global id.
+const FIRST_GLOBAL_ID: u64 = 4100;
+
+/// What a cluster begins with.
+#[derive(Clone, Debug, Default)]
+pub struct Mkfs {
+    /// The cluster; random.
+    pub fsid: Uuid,
+    /// When.
+    pub now: UTime,
+    /// The first monitors.
+    pub monmap: MonMap,
+    /// Keys to file, with their caps: `mon.`, `client.admin`, `osd.0`, ...
+    pub keyring: Keyring,
+    /// Central settings: section, option, value.
+    pub config: Vec<(String, String, String)>,
+    /// The type that replicas are spread over by the first rule: 1 hosts, 0 OSDs.
+    pub chooseleaf_kind: u16,
+}
+
+/// Caps that an entity gets when its keyring names none.
+fn default_caps(name: &EntityName) -> BTreeMap<String, String> {
+    let caps: &[(&str, &str)] = match (name.kind, name.id.as_str()) {
+        (EntityKind::MON, _) => &[("mon", "allow *")],
+        (EntityKind::CLIENT, "admin") => {
+            &[("mds", "allow *"), ("mgr", "allow *"), ("mon", "allow *"), ("osd", "allow *")]
+        }
+        (EntityKind::OSD, _) => {
+            &[("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")]
+        }
+        (EntityKind::MGR, _) => {
+            &[("mds", "allow *"), ("mon", "allow profile mgr"), ("osd", "allow *")]
+        }
+        _ => &[],
+    };
+    caps.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
+impl Mkfs {
+    /// The first state, as `quorum::create` stores it. Every monitor of a new cluster is
+    /// given the same.
+    #[must_use]
+    pub fn state(&self) -> ClusterState {
+        let now = self.now;
+        let mut monmap = self.monmap.clone();
+        monmap.fsid = self.fsid;
+        monmap.epoch = Epoch(monmap.epoch.0.max(1));
+        if monmap.created.is_zero() {
+            monmap.created = now;
+            monmap.last_changed = now;
+        }
+        let crush = crush::CrushMap::build_initial(self.chooseleaf_kind);
+        let mut osdmap = OsdMap::new(self.fsid, Epoch(1), now, REQUIRE_OSD_RELEASE);
+        osdmap.crush = maps::CrushPart::new(crush);
+        osdmap.erasure_code_profiles = std::sync::Arc::new(BTreeMap::from([(
+            "default".to_owned(),
+            [("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van")]
+                .into_iter()
+                .map(|(k, v)| (k.to_owned(), v.to_owned()))
+                .collect(),
+        )]));
+        let mut keys = KeyServer::default();
+        for (name, entity) in &self.keyring.entities {
+            let caps =
+                if entity.caps.is_empty() { default_caps(name) } else { entity.caps.clone() };
+            keys.set(name.clone(), entity.key.clone(), caps);
+        }
+        let mut config = ConfigDb::default();
+        for (who, name, value) in &self.config {
+            config.set(who, name, Some(value));
+        }
+        ClusterState {
+            fsid: self.fsid,
+            created: now,
+            monmap,
+            osd_history: OsdHistory::begin(&osdmap),
+            osdmap,
+            mgrmap: MgrMap { epoch: Epoch(1), ..MgrMap::default() },
+            fsmap: FsMap { epoch: Epoch(1), ..FsMap::default() },
+            servicemap: maps::ServiceMap { epoch: Epoch(1), ..maps::ServiceMap::default() },
+            config,
+            config_key: BTreeMap::new(),
+            auth: keys,
+            log: ClusterLog::default(),
+            osd_metadata: BTreeMap::new(),
+            mon_metadata: BTreeMap::new(),
+            health_mutes: BTreeMap::new(),
+            global_ids_below: FIRST_GLOBAL_ID,
+        }
+    }
+
+    /// [`Mkfs::state`] as bytes.
+    #[must_use]
+    pub fn to_state_bytes(&self) -> Bytes {
+        self.state().to_bytes()
+    }
+
+    /// Adds a key with an entity's usual caps.
+    pub fn add_key(&mut self, name: EntityName, key: CryptoKey) {
+        let caps = default_caps(&name);
+        let entity = auth::EntityAuth { key, caps, ..Default::default() };
+        self.keyring.entities.insert(name, entity);
+    }
+}

@@ -1,0 +1,110 @@
+//! Keys and tickets: the handshakes' copy of the key database, rotation, global ids.
+
+use ::auth::{KeyKind, MonAuth, MonAuthSettings, TicketPolicy, handshake};
+use env::ConnId;
+use messages::{Auth, AuthReply, LogPriority};
+use types::EntityKind;
+
+use super::Monitor;
+use crate::{AuthChange, Mutation};
+
+/// Global ids taken from the log at a time.
+const GLOBAL_ID_BATCH: u64 = 1000;
+/// Fewer left than this, and more are taken.
+const GLOBAL_IDS_LOW: u64 = 500;
+
+impl Monitor {
+    /// What makes handshakes for new connections: `MonAuth::connection` gives one for
+    /// each. It stays current by itself.
+    #[must_use]
+    pub fn auth(&self) -> MonAuth {
+        self.auth.clone()
+    }
+
+    fn ticket_policy(&self) -> TicketPolicy {
+        let defaults = TicketPolicy::default();
+        let cipher = self.option("auth_service_cipher").and_then(|c| KeyKind::from_name(&c));
+        let secs = |name, default: u32| self.option_u64(name, u64::from(default)) as u32;
+        TicketPolicy {
+            mon_ticket_ttl_secs: secs("auth_mon_ticket_ttl", defaults.mon_ticket_ttl_secs),
+            service_ticket_ttl_secs: secs(
+                "auth_service_ticket_ttl",
+                defaults.service_ticket_ttl_secs,
+            ),
+            service_cipher: cipher.unwrap_or(defaults.service_cipher),
+        }
+    }
+
+    pub(super) fn refresh_auth_settings(&mut self) {
+        let mon = types::EntityName::new(EntityKind::MON, "");
+        let mut settings = MonAuthSettings {
+            policy: self.ticket_policy(),
+            allow_insecure_reclaim: self
+                .option_bool("auth_allow_insecure_global_id_reclaim", false),
+            mon_key: self.state.auth.get(&mon).map(|e| e.key.clone()),
+            ..MonAuthSettings::default()
+        };
+        if self.config.auth_none {
+            settings.methods = vec![handshake::method::NONE];
+        }
+        self.auth.set_settings(settings);
+    }
+
+    /// The committed key database goes to the handshakes.
+    pub(super) fn refresh_auth_keys(&mut self) {
+        self.auth.set_keys(self.state.auth.clone());
+        self.auth_stale = false;
+    }
+
+    /// Service keys are renewed and global ids taken in time.
+    pub(super) fn auth_round(&mut self) {
+        let now = self.wall();
+        let policy = self.ticket_policy();
+        if let Some(secrets) = self.state.auth.plan_rotation(now, &policy, &mut *self.rng) {
+            self.propose(Mutation::Auth(AuthChange::Rotate { at: now, secrets }));
+        }
+        if self.ids_asked.is_none() && self.auth.global_ids_left() < GLOBAL_IDS_LOW {
+            let from = self.state.global_ids_below;
+            let below = from + GLOBAL_ID_BATCH;
+            self.propose(Mutation::GlobalIds { below });
+            self.ids_asked = Some((self.seq, from..below));
+        }
+    }
+
+    /// A batch was committed: what it gave the handshakes.
+    pub(super) fn auth_committed(&mut self) {
+        if let Some((seq, ids)) = self.ids_asked.take() {
+            if seq <= self.done {
+                self.auth.add_global_ids(ids);
+            } else {
+                self.ids_asked = Some((seq, ids));
+            }
+        }
+        if self.auth_stale && !self.open.auth {
+            self.refresh_auth_keys();
+        }
+    }
+
+    /// Tickets are renewed within a session.
+    pub(super) fn on_auth(&mut self, conn: ConnId, tid: u64, msg: &Auth) {
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        let answer = self.auth.on_mauth(self.now, &session.identity, &msg.payload);
+        if let Some(peer) = answer.peer {
+            session.identity = peer;
+        }
+        let global_id = session.info.global_id;
+        if let Some(why) = &answer.refusal {
+            tracing::warn!("authentication refused: {why}");
+            let line = format!("authentication of {} refused: {why}", session.info.name);
+            self.audit(LogPriority::WARN, line);
+        }
+        let reply = AuthReply {
+            protocol: msg.protocol.max(handshake::method::CEPHX),
+            result: answer.result,
+            global_id,
+            payload: answer.payload,
+            message: String::new(),
+        };
+        self.tell(conn, tid, &reply);
+    }
+}

@@ -1,0 +1,260 @@
+//! Commands: who may run what, and where answers go.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use env::ConnId;
+use messages::{
+    Command, CommandReply, LogPriority, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck,
+    Paxos,
+};
+use types::{AddrKind, AddrVec, EntityKind, Epoch};
+
+use super::{Monitor, Output};
+use crate::{CommandCtx, Outcome, Reply, SessionGroup, Wait, commands, session};
+
+const EPERM: i32 = 1;
+const EINVAL: i32 = 22;
+const EACCES: i32 = 13;
+
+/// Bytes of one command; longer ones are refused.
+const COMMAND_BYTES_MAX: usize = 1 << 20;
+/// Answers that may wait for something.
+const WAITING_MAX: usize = 100_000;
+
+/// Where an answer goes.
+#[derive(Clone, Debug)]
+pub(super) enum Answer {
+    /// `MMonCommandAck`
+    Mon { conn: ConnId, tid: u64, cmd: Vec<Bytes> },
+    /// `MMgrCommandReply`
+    Mgr { conn: ConnId, tid: u64 },
+    /// `MCommandReply`
+    Tell { conn: ConnId, tid: u64 },
+    /// Of the admin socket.
+    Local { id: u64 },
+}
+
+impl Answer {
+    fn conn(&self) -> Option<ConnId> {
+        match self {
+            Self::Mon { conn, .. } | Self::Mgr { conn, .. } | Self::Tell { conn, .. } => {
+                Some(*conn)
+            }
+            Self::Local { .. } => None,
+        }
+    }
+}
+
+/// An address as audit lines show it: clients' "any" goes without its kind.
+fn plain_addrs(addrs: &AddrVec) -> String {
+    match addrs.0.as_slice() {
+        [one] if one.kind == AddrKind::ANY => one.to_string().trim_start_matches("any:").to_owned(),
+        _ => addrs.to_string(),
+    }
+}
+
+fn shown(cmd: &[Bytes]) -> String {
+    let parts: Vec<_> = cmd.iter().map(|c| String::from_utf8_lossy(c)).collect();
+    format!("[{}]", parts.join(","))
+}
+
+impl Monitor {
+    pub(super) fn on_mon_command(&mut self, conn: ConnId, tid: u64, msg: MonCommand) {
+        let answer = Answer::Mon { conn, tid, cmd: msg.cmd.clone() };
+        if msg.fsid != self.state.fsid {
+            return self.answer(&answer, Reply::err(EPERM, "wrong fsid"));
+        }
+        self.command(&answer, &msg.cmd, &msg.input);
+    }
+
+    pub(super) fn on_mgr_command(&mut self, conn: ConnId, tid: u64, msg: MgrCommand) {
+        self.command(&Answer::Mgr { conn, tid }, &msg.cmd, &msg.input);
+    }
+
+    /// `ceph tell mon.X ...`
+    pub(super) fn on_tell(&mut self, conn: ConnId, tid: u64, msg: Command) {
+        let answer = Answer::Tell { conn, tid };
+        let Some(session) = self.sessions.get(&conn) else { return };
+        if !session.info.caps.is_allow_all() {
+            return self.answer(&answer, Reply::err(EACCES, "access denied"));
+        }
+        self.command(&answer, &msg.cmd, &msg.input);
+    }
+
+    /// A command on the admin socket; whoever reaches it may do everything. The answer
+    /// comes as [`Output::Local`] with `id`.
+    pub fn on_admin_command(&mut self, now: env::Now, id: u64, json: &[u8], input: &Bytes) {
+        self.now = now;
+        self.command(&Answer::Local { id }, &[Bytes::copy_from_slice(json)], input);
+    }
+
+    fn command(&mut self, answer: &Answer, cmd: &[Bytes], input: &Bytes) {
+        if cmd.iter().map(Bytes::len).sum::<usize>() > COMMAND_BYTES_MAX {
+            return self.answer(answer, Reply::err(EINVAL, "command too long"));
+        }
+        let args = match cli::Args::parse(cmd) {
+            Ok(args) => args,
+            Err(e) => return self.answer(answer, Reply::err(EINVAL, e.to_string())),
+        };
+        let local = self.local_session();
+        let info = match answer.conn() {
+            Some(conn) => match self.sessions.get(&conn) {
+                Some(session) => session.info.clone(),
+                None => return,
+            },
+            None => local,
+        };
+        let tell = matches!(answer, Answer::Tell { .. } | Answer::Local { .. });
+        let who = format!(
+            "from='{} {}' entity='{}' cmd={}",
+            info.entity,
+            plain_addrs(&info.addrs),
+            info.name,
+            shown(cmd)
+        );
+        let prefix = args.prefix().to_owned();
+        let mut rw = false;
+        if prefix != "get_command_descriptions" {
+            if tell {
+                rw = true; // everything there is the administrator's
+            } else {
+                let Some(known) = cli::find(&args) else {
+                    return self.answer(answer, Reply::err(EINVAL, "command not known"));
+                };
+                rw = known.perm.contains(['w', 'x']);
+                if !self.may_run(&info, known, &args) {
+                    self.audit(LogPriority::INFO, format!("{who}:  access denied"));
+                    return self.answer(answer, Reply::err(EACCES, "access denied"));
+                }
+                let level = if rw { LogPriority::INFO } else { LogPriority::DEBUG };
+                self.audit(level, format!("{who}: dispatch"));
+            }
+        }
+        self.refresh_for_commands();
+        let mut ctx = CommandCtx {
+            now: self.now,
+            state: &self.state,
+            volatile: &self.volatile,
+            session: &info,
+            cmd: &args,
+            inbuf: input,
+            rng: &mut *self.rng,
+        };
+        let outcome = if tell { commands::tell(&mut ctx) } else { commands::run(&mut ctx) };
+        let finished = match outcome {
+            Outcome::Reply(reply) => {
+                self.answer(answer, reply);
+                false
+            }
+            Outcome::Propose { mutation, then } => {
+                self.propose(mutation);
+                self.answer(answer, then);
+                true
+            }
+            Outcome::WaitFor { wait, then } => {
+                self.wait_for(answer, wait, then);
+                false
+            }
+            Outcome::Send { to, then } => {
+                for (osd, env) in to {
+                    if let Some(&conn) = self.osd.conns.get(&osd) {
+                        self.send(conn, env);
+                    }
+                }
+                self.answer(answer, then);
+                false
+            }
+        };
+        if finished && rw && !tell {
+            let who = who.replacen("cmd=", "cmd='", 1);
+            self.audit(LogPriority::INFO, format!("{who}': finished"));
+        }
+    }
+
+    fn may_run(&self, info: &crate::SessionInfo, command: &cli::Command, args: &cli::Args) -> bool {
+        session::may_run(info, command.module, args.prefix(), &args.strings(), command.perm)
+    }
+
+    fn local_session(&self) -> crate::SessionInfo {
+        crate::SessionInfo {
+            conn: ConnId(0),
+            name: self.name(),
+            entity: types::EntityId::new(EntityKind::MON, i64::from(self.rank)),
+            global_id: 0,
+            addrs: AddrVec::default(),
+            features: denc::Features::ALL,
+            caps: ::auth::MonCap::allow_all(),
+            hostname: String::new(),
+        }
+    }
+
+    /// What commands look at and is not kept up to date all the time.
+    fn refresh_for_commands(&mut self) {
+        let mut groups: BTreeMap<(EntityKind, u64), u32> = BTreeMap::new();
+        for session in self.sessions.values() {
+            let key = (session.info.name.kind, session.info.features.0);
+            *groups.entry(key).or_default() += 1;
+        }
+        let group = |((kind, features), count)| SessionGroup {
+            kind,
+            features: denc::Features(features),
+            count,
+        };
+        self.volatile.groups = groups.into_iter().map(group).collect();
+        self.refresh_health();
+    }
+
+    fn wait_for(&mut self, answer: &Answer, wait: Wait, reply: Reply) {
+        match wait {
+            Wait::Commit => self.answer(answer, reply),
+            Wait::OsdMap(epoch) if epoch <= self.state.osd_history.last => {
+                self.answer(answer, reply);
+            }
+            Wait::OsdMap(epoch) => {
+                if self.waiting.len() < WAITING_MAX {
+                    self.waiting.push((epoch, answer.clone(), reply));
+                }
+            }
+        }
+    }
+
+    /// Answers what waited for an OSD map that is there now.
+    pub(super) fn answer_waiting(&mut self) {
+        let last = self.state.osd_history.last;
+        let (ready, rest): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|w| w.0 <= last);
+        self.waiting = rest;
+        for (_, answer, reply) in ready {
+            self.answer(&answer, reply);
+        }
+    }
+
+    fn answer(&mut self, answer: &Answer, reply: Reply) {
+        match answer {
+            Answer::Mon { conn, tid, cmd } => {
+                let version = u64::from(self.state.osd_history.last.0);
+                let ack = MonCommandAck {
+                    paxos: Paxos { version },
+                    r: reply.r,
+                    rs: reply.rs,
+                    cmd: cmd.clone(),
+                    output: reply.out,
+                };
+                self.tell(*conn, *tid, &ack);
+            }
+            Answer::Mgr { conn, tid } => {
+                let ack = MgrCommandReply { r: reply.r, rs: reply.rs, output: reply.out };
+                self.tell(*conn, *tid, &ack);
+            }
+            Answer::Tell { conn, tid } => {
+                let ack = CommandReply { r: reply.r, rs: reply.rs, output: reply.out };
+                self.tell(*conn, *tid, &ack);
+            }
+            Answer::Local { id } => self.emit(Output::Local { id: *id, reply }),
+        }
+    }
+}
+
+/// An answer that waits for an OSD map.
+pub(super) type Waiting = (Epoch, Answer, Reply);

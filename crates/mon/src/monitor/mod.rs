@@ -1,0 +1,602 @@
+//! The role: events in, an outbox out.
+//!
+//! ```text
+//!  message ─▶ handler ─▶ Mutation ─▶ head state ─▶ open batch ──poll──▶ log
+//!                 └────▶ outputs ──(wait for the batch they depend on)──▶ outbox
+//! ```
+//! What may be trusted: `state` is the head (see the crate's invariants); `done` is the
+//! newest batch known to be committed; outputs in `gated` wait for theirs, in order.
+
+mod auth;
+mod command;
+mod osd;
+mod pools;
+mod requests;
+mod rounds;
+mod subs;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use ::auth::{MonAuth, MonAuthSettings, PeerIdentity, SharedRandom};
+use bytes::Bytes;
+use denc::{Denc, Features};
+use env::{ConnId, Now, Random};
+use messages::{Envelope, LogEntry, LogPriority, Message};
+use types::{AddrVec, EntityId, EntityKind, EntityName, Epoch, UTime};
+
+use crate::mutation::Entry;
+use crate::osdinc::OpenOsd;
+use crate::session::Session;
+use crate::{ClusterState, HealthReport, Mutation, QuorumInfo, Reply, Volatile, quorum};
+
+/// Outputs that may wait in one monitor; beyond it, connections that ask for more close.
+const GATED_MAX: usize = 1 << 20;
+/// Entries between two snapshots of the state.
+const SNAPSHOT_EVERY: u64 = 500;
+/// Bytes of entries between two snapshots of the state.
+const SNAPSHOT_BYTES: u64 = 16 << 20;
+/// Milliseconds between two rounds of periodic work.
+const ROUND_MS: u64 = 1000;
+
+/// What a monitor is told about itself.
+#[derive(Clone, Debug, Default)]
+pub struct MonConfig {
+    /// Its name in the monitor map.
+    pub name: String,
+    /// Its number in the quorum: the `origin` of its proposals.
+    pub node: u64,
+    /// Where the manager's role listens, when this process offers it: named in the
+    /// manager map, so that `mgr` commands reach it.
+    pub mgr_addrs: Option<AddrVec>,
+    /// Everybody is who they say (`auth_cluster_required = none`).
+    pub auth_none: bool,
+    /// What `ceph mon metadata` shows.
+    pub metadata: BTreeMap<String, String>,
+    /// Options from its `ceph.conf`, command line and defaults of the wiring; the central
+    /// settings come on top of them.
+    pub options: BTreeMap<String, String>,
+}
+
+/// Whom a new connection belongs to, as its handshake proved.
+#[derive(Clone, Debug, Default)]
+pub struct PeerInfo {
+    /// Name, number and capabilities.
+    pub identity: PeerIdentity,
+    /// Its kind and the id it gave (`osd.3`, `client.4123`).
+    pub entity: EntityId,
+    /// What both sides know.
+    pub features: Features,
+    /// Its addresses.
+    pub addrs: AddrVec,
+    /// It came to the addresses of the manager's role.
+    pub at_mgr: bool,
+}
+
+/// What a monitor wants done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A message for a peer; dropped when the connection is gone.
+    Send {
+        /// To whom.
+        conn: ConnId,
+        /// What.
+        env: Envelope,
+    },
+    /// The end of a connection, after what was sent before.
+    Close {
+        /// Which.
+        conn: ConnId,
+    },
+    /// An entry for the log: `Quorum::propose`.
+    Propose {
+        /// Comes back with the commit.
+        token: u64,
+        /// The entry.
+        data: Bytes,
+    },
+    /// The state right after an entry: `Quorum::offer_snapshot`.
+    Snapshot {
+        /// The entry.
+        index: u64,
+        /// The state.
+        state: Bytes,
+    },
+    /// The answer to [`Monitor::on_admin_command`].
+    Local {
+        /// The caller's number.
+        id: u64,
+        /// The answer.
+        reply: Reply,
+    },
+}
+
+/// Why a monitor cannot start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MonError {
+    /// The stored state is damaged or of a later version.
+    #[error("monitor state: {0}")]
+    State(#[from] denc::DecodeError),
+    /// The monitor map has no monitor of that name.
+    #[error("mon.{0} is not in the monitor map")]
+    NotInMap(String),
+}
+
+/// Changes that are gathered, not proposed yet.
+#[derive(Default)]
+struct Open {
+    mutations: Vec<Mutation>,
+    osd: Option<OpenOsd>,
+    /// Whether outputs wait for it (log lines alone make nobody wait).
+    gates: bool,
+    /// Whether keys change.
+    auth: bool,
+}
+
+/// The batch being committed.
+struct InFlight {
+    seq: u64,
+    token: u64,
+    gates: bool,
+    /// The state right after it.
+    snapshot: Option<Bytes>,
+}
+
+/// One monitor.
+pub struct Monitor {
+    config: MonConfig,
+    rank: u32,
+    state: ClusterState,
+    volatile: Volatile,
+    rng: Box<dyn Random>,
+    now: Now,
+    sessions: BTreeMap<ConnId, Session>,
+    osd: osd::OsdService,
+    open: Open,
+    in_flight: Option<InFlight>,
+    /// Number of the open batch.
+    seq: u64,
+    /// The newest committed batch.
+    done: u64,
+    token: u64,
+    entries_since_snapshot: u64,
+    bytes_since_snapshot: u64,
+    gated: VecDeque<(u64, Output)>,
+    out: Vec<Output>,
+    /// Whether the leader's first acts were done.
+    started: bool,
+    next_round_ms: u64,
+    log_seq: u64,
+    map_cache: subs::MapCache,
+    waiting: Vec<command::Waiting>,
+    auth: MonAuth,
+    /// The handshakes' copy of the keys is not the newest.
+    auth_stale: bool,
+    /// Global ids asked of the log, and the batch that holds them.
+    ids_asked: Option<(u64, std::ops::Range<u64>)>,
+    /// The map that `volatile.mapping` was computed from.
+    mapped: Option<maps::OsdMap>,
+    health_stale: bool,
+    /// What the cluster log was told of last.
+    health_told: HealthReport,
+}
+
+impl Monitor {
+    /// A monitor with the state its log starts from. The log's events follow by
+    /// [`Monitor::on_quorum`]; then [`Monitor::lead`] begins service.
+    ///
+    /// # Errors
+    /// [`MonError`].
+    pub fn new(
+        config: MonConfig,
+        state: &Bytes,
+        now: Now,
+        mut rng: Box<dyn Random>,
+        auth_rng: SharedRandom,
+    ) -> Result<Self, MonError> {
+        let state = ClusterState::from_shared(state)?;
+        let rank = state
+            .monmap
+            .rank_of(&config.name)
+            .ok_or_else(|| MonError::NotInMap(config.name.clone()))? as u32;
+        let token = rng.u64();
+        let auth = MonAuth::new(MonAuthSettings::default(), auth_rng);
+        Ok(Self {
+            rank,
+            config,
+            state,
+            volatile: Volatile::default(),
+            rng,
+            now,
+            sessions: BTreeMap::new(),
+            osd: osd::OsdService::default(),
+            open: Open::default(),
+            in_flight: None,
+            seq: 1,
+            done: 0,
+            token,
+            entries_since_snapshot: 0,
+            bytes_since_snapshot: 0,
+            gated: VecDeque::new(),
+            out: Vec::new(),
+            started: false,
+            next_round_ms: 0,
+            log_seq: 0,
+            map_cache: subs::MapCache::default(),
+            waiting: Vec::new(),
+            auth,
+            auth_stale: true,
+            ids_asked: None,
+            mapped: None,
+            health_stale: true,
+            health_told: HealthReport::default(),
+        })
+    }
+
+    /// The newest state, with what is not committed yet.
+    #[must_use]
+    pub fn state(&self) -> &ClusterState {
+        &self.state
+    }
+
+    /// What the leader knows and may lose.
+    #[must_use]
+    pub fn volatile(&self) -> &Volatile {
+        &self.volatile
+    }
+
+    /// Begins service as the leader; `term` grows with each election. Old entries must
+    /// have been applied: with a quorum of one, once the log says it is the leader.
+    pub fn lead(&mut self, now: Now, term: u64) {
+        self.now = now;
+        let ranks: Vec<u32> = (0..self.state.monmap.ranks.len() as u32).collect();
+        let quorum = if ranks.len() == 1 { ranks } else { vec![self.rank] };
+        self.volatile.quorum = QuorumInfo {
+            name: self.config.name.clone(),
+            rank: self.rank,
+            election_epoch: (term * 2) as u32 + 2,
+            quorum,
+            leader: self.config.name.clone(),
+            since_mono_ms: now.mono_ms(),
+            started_mono_ms: now.mono_ms(),
+        };
+        self.started = true;
+        self.next_round_ms = 0;
+        let line = format!(
+            "mon.{} is new leader, mons {} in quorum (ranks {})",
+            self.config.name, self.config.name, self.rank
+        );
+        self.log(LogPriority::INFO, line);
+        self.start_services();
+    }
+
+    /// Every change of the log, in order.
+    pub fn on_quorum(&mut self, now: Now, event: quorum::Event) -> Result<(), MonError> {
+        self.now = now;
+        match event {
+            quorum::Event::Committed { index, origin, token, data } => {
+                self.entries_since_snapshot += 1;
+                self.bytes_since_snapshot += data.len() as u64;
+                let ours = origin == self.config.node
+                    && self.in_flight.as_ref().is_some_and(|f| f.token == token);
+                if ours {
+                    let done = self.in_flight.take().expect("just seen");
+                    self.done = done.seq;
+                    if let Some(state) = done.snapshot {
+                        self.out.push(Output::Snapshot { index, state });
+                    }
+                    self.auth_committed();
+                    self.release();
+                } else {
+                    let entry = Entry::from_shared(&data)?;
+                    self.state.apply_entry(&entry)?;
+                }
+            }
+            quorum::Event::Restored { state, .. } => {
+                self.state = ClusterState::from_shared(&state)?;
+                self.map_cache = subs::MapCache::default();
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer has been authenticated.
+    pub fn on_opened(&mut self, now: Now, conn: ConnId, peer: PeerInfo) {
+        self.now = now;
+        let session = Session::new(conn, peer);
+        if session.info.name.kind == EntityKind::OSD
+            && let Ok(id) = session.info.name.id.parse()
+        {
+            self.osd.conns.insert(types::OsdId(id), conn);
+        }
+        self.sessions.insert(conn, session);
+    }
+
+    /// A connection is gone.
+    pub fn on_closed(&mut self, now: Now, conn: ConnId) {
+        self.now = now;
+        self.sessions.remove(&conn);
+        self.osd.conns.retain(|_, c| *c != conn);
+    }
+
+    /// A message came. Bytes that cannot be read close the connection.
+    pub fn on_message(&mut self, now: Now, conn: ConnId, env: &Envelope) {
+        self.now = now;
+        if !self.sessions.contains_key(&conn) {
+            return; // it came behind its own end
+        }
+        if self.gated.len() > GATED_MAX {
+            return self.drop_session(conn, "too much is waiting for commits");
+        }
+        if let Err(e) = self.dispatch(conn, env) {
+            self.drop_session(conn, &format!("message {:#x}: {e}", env.kind));
+        }
+    }
+
+    fn drop_session(&mut self, conn: ConnId, why: &str) {
+        if let Some(s) = self.sessions.remove(&conn) {
+            tracing::warn!("{} {} dropped: {why}", s.info.name, s.info.addrs);
+        }
+        self.osd.conns.retain(|_, c| *c != conn);
+        self.out.push(Output::Close { conn });
+    }
+
+    /// Time has passed; to be called about ten times a second.
+    pub fn on_tick(&mut self, now: Now) {
+        self.now = now;
+        if !self.started {
+            return;
+        }
+        if now.mono_ms() >= self.next_round_ms {
+            self.next_round_ms = now.mono_ms() + ROUND_MS;
+            self.round();
+        }
+        if self.in_flight.is_none() && !self.open.mutations.is_empty() {
+            self.flush(); // log lines that nobody waits for
+        }
+    }
+
+    /// Takes what is to be done. To be called when the events at hand are handled: what
+    /// they changed becomes one batch.
+    pub fn poll(&mut self) -> Vec<Output> {
+        if self.in_flight.is_none() && (self.open.gates || self.open.osd.is_some()) {
+            self.flush();
+        }
+        std::mem::take(&mut self.out)
+    }
+
+    // ----- changes -----
+
+    /// Makes a change of the head; it is committed with the open batch.
+    fn propose(&mut self, mutation: Mutation) {
+        self.open.gates = true;
+        self.take_in(mutation);
+    }
+
+    fn take_in(&mut self, mutation: Mutation) {
+        match mutation {
+            Mutation::Batch(all) => all.into_iter().for_each(|m| self.take_in(m)),
+            Mutation::Osd(inc) => self.change_osd(*inc),
+            Mutation::Log(mut entries) => {
+                for entry in &mut entries {
+                    if entry.seq == 0 {
+                        self.log_seq += 1;
+                        entry.seq = self.log_seq;
+                    }
+                }
+                self.apply_and_keep(Mutation::Log(entries));
+            }
+            other => self.apply_and_keep(other),
+        }
+    }
+
+    fn apply_and_keep(&mut self, mutation: Mutation) {
+        let effects = match self.state.apply(&mutation) {
+            Ok(effects) => effects,
+            Err(e) => {
+                tracing::error!("a change was refused by the state: {e}");
+                return;
+            }
+        };
+        self.open.mutations.push(mutation);
+        if effects.auth {
+            self.open.auth = true;
+            self.auth_stale = true;
+        }
+        if effects.config {
+            self.refresh_auth_settings();
+        }
+        self.push_effects(effects);
+    }
+
+    /// Adds to the OSD map epoch being filled; what does not apply is dropped and logged.
+    fn change_osd(&mut self, mut inc: maps::Incremental) {
+        if let Some(mut open) = self.open.osd.clone() {
+            if open.join(&inc) {
+                return self.take_open(open);
+            }
+            self.close_osd();
+            inc.epoch = Epoch(self.state.osd_history.last.0 + 1);
+        }
+        self.take_open(OpenOsd::new(self.state.osdmap.clone(), inc));
+    }
+
+    fn take_open(&mut self, open: OpenOsd) {
+        match open.result() {
+            Ok(map) => {
+                self.state.osdmap = map;
+                self.open.osd = Some(open);
+            }
+            Err(e) => tracing::error!("an osdmap change was refused: {e}"),
+        }
+    }
+
+    /// Ends the OSD map epoch being filled.
+    fn close_osd(&mut self) {
+        let Some(open) = self.open.osd.take() else { return };
+        match open.finish(self.wall()) {
+            Ok((inc, sealed)) => {
+                self.state.record_osdmap(inc.epoch, sealed);
+                self.open.mutations.push(Mutation::Osd(Box::new(inc)));
+            }
+            Err(e) => panic!("an osdmap change that applied no longer does: {e}"),
+        }
+    }
+
+    /// Proposes the open batch.
+    fn flush(&mut self) {
+        debug_assert!(self.in_flight.is_none(), "one batch at a time");
+        self.close_osd();
+        let open = std::mem::take(&mut self.open);
+        let had_osd = open.mutations.iter().any(|m| matches!(m, Mutation::Osd(_)));
+        let entry = Entry { stamp: self.wall(), mutations: open.mutations };
+        let data = entry.to_bytes();
+        self.token = self.token.wrapping_add(1);
+        let snapshot = (self.entries_since_snapshot >= SNAPSHOT_EVERY
+            || self.bytes_since_snapshot >= SNAPSHOT_BYTES)
+            .then(|| {
+                self.entries_since_snapshot = 0;
+                self.bytes_since_snapshot = 0;
+                self.state.to_bytes()
+            });
+        self.in_flight =
+            Some(InFlight { seq: self.seq, token: self.token, gates: open.gates, snapshot });
+        self.seq += 1;
+        self.out.push(Output::Propose { token: self.token, data });
+        if had_osd {
+            self.answer_waiting();
+            self.push_osdmap();
+            self.pgmap_follows();
+        }
+    }
+
+    /// The leader's first acts.
+    fn start_services(&mut self) {
+        self.refresh_auth_settings();
+        self.refresh_auth_keys();
+        if self.state.mon_metadata.get(&self.config.name) != Some(&self.config.metadata) {
+            let metadata = self.config.metadata.clone();
+            self.propose(Mutation::MonMetadata { name: self.config.name.clone(), metadata });
+        }
+        let wanted = self.config.mgr_addrs.clone().unwrap_or_default();
+        let mgr = &self.state.mgrmap;
+        let available = !wanted.is_blank();
+        if mgr.active_addrs != wanted || mgr.available != available {
+            let mut mgr = mgr.clone();
+            mgr.active_addrs = wanted;
+            mgr.available = available;
+            mgr.active_name = if available { self.config.name.clone() } else { String::new() };
+            mgr.active_gid = if available { 1 + u64::from(self.rank) } else { 0 };
+            mgr.active_change = self.wall();
+            mgr.active_mgr_features = if available { Features::REEF_WORD.0 } else { 0 };
+            self.propose(Mutation::MgrMap(Box::new(mgr)));
+        }
+        self.pgmap_follows();
+        self.round();
+    }
+
+    /// Periodic work.
+    fn round(&mut self) {
+        self.auth_round();
+        self.osd_round();
+        self.pool_round();
+        self.health_round();
+    }
+
+    // ----- outputs -----
+
+    /// The batch that an output made now depends on.
+    fn depends_on(&self) -> u64 {
+        if self.open.gates || self.open.osd.is_some() {
+            self.seq
+        } else {
+            self.in_flight.as_ref().filter(|f| f.gates).map_or(0, |f| f.seq)
+        }
+    }
+
+    fn emit(&mut self, output: Output) {
+        let seq = self.depends_on().max(self.gated.back().map_or(0, |g| g.0));
+        if seq > self.done {
+            self.gated.push_back((seq, output));
+        } else {
+            self.out.push(output);
+        }
+    }
+
+    fn release(&mut self) {
+        while self.gated.front().is_some_and(|g| g.0 <= self.done) {
+            let (_, output) = self.gated.pop_front().expect("just seen");
+            self.out.push(output);
+        }
+    }
+
+    fn send(&mut self, conn: ConnId, env: Envelope) {
+        self.emit(Output::Send { conn, env });
+    }
+
+    /// Sends a message in the form its peer reads.
+    fn tell<M: Message>(&mut self, conn: ConnId, tid: u64, message: &M) {
+        let Some(session) = self.sessions.get(&conn) else { return };
+        let env = message.envelope(session.info.features).with_tid(tid);
+        self.send(conn, env);
+    }
+
+    // ----- small things -----
+
+    fn wall(&self) -> UTime {
+        UTime::from_nanos(self.now.wall_ns)
+    }
+
+    /// This monitor's name as an entity.
+    fn name(&self) -> EntityName {
+        EntityName::new(EntityKind::MON, self.config.name.clone())
+    }
+
+    fn line(&self, prio: LogPriority, channel: &str, msg: String) -> LogEntry {
+        let addrs = self.state.monmap.mons.get(&self.config.name);
+        LogEntry {
+            name: self.name(),
+            rank: EntityId::new(EntityKind::MON, i64::from(self.rank)),
+            addrs: addrs.map(|m| m.addrs.clone()).unwrap_or_default(),
+            stamp: self.wall(),
+            seq: 0,
+            prio,
+            msg,
+            channel: channel.to_owned(),
+        }
+    }
+
+    /// Adds a line to the cluster log; nobody waits for it.
+    fn log(&mut self, prio: LogPriority, msg: String) {
+        tracing::info!("cluster [{}] {msg}", prio.tag());
+        let entry = self.line(prio, "cluster", msg);
+        self.take_in(Mutation::Log(vec![entry]));
+    }
+
+    /// Adds a line to the audit log; nobody waits for it.
+    fn audit(&mut self, prio: LogPriority, msg: String) {
+        let entry = self.line(prio, "audit", msg);
+        self.take_in(Mutation::Log(vec![entry]));
+    }
+
+    /// An option as it applies to this monitor: the central settings, then its own.
+    fn option(&self, name: &str) -> Option<String> {
+        self.state.config.get(&self.name(), name).or_else(|| self.config.options.get(name).cloned())
+    }
+
+    fn option_f64(&self, name: &str, default: f64) -> f64 {
+        self.option(name).and_then(|v| v.trim().parse().ok()).unwrap_or(default)
+    }
+
+    fn option_u64(&self, name: &str, default: u64) -> u64 {
+        self.option(name).and_then(|v| v.trim().parse().ok()).unwrap_or(default)
+    }
+
+    fn option_bool(&self, name: &str, default: bool) -> bool {
+        match self.option(name).as_deref().map(str::trim) {
+            Some("true" | "1" | "yes" | "on") => true,
+            Some("false" | "0" | "no" | "off") => false,
+            _ => default,
+        }
+    }
+}

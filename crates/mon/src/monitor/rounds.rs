@@ -1,0 +1,214 @@
+//! Periodic work that is not about single OSDs: pools' flags, snapshots that are gone,
+//! clients that are let in again, health.
+
+use std::collections::BTreeSet;
+
+use maps::{OsdMap, OsdState, PgMapping, PoolFlags, SnapIntervals};
+use messages::LogPriority;
+use types::{OsdId, PgId, PoolId};
+
+use super::Monitor;
+use crate::health::{self, HealthOptions};
+use crate::{Mutation, crushops};
+
+/// Whether PGs may be placed differently by two maps.
+fn placement_changed(a: &OsdMap, b: &OsdMap) -> bool {
+    use std::sync::Arc;
+    let same = Arc::ptr_eq(&a.osd_state, &b.osd_state)
+        && Arc::ptr_eq(&a.osd_weight, &b.osd_weight)
+        && Arc::ptr_eq(&a.pg_temp, &b.pg_temp)
+        && Arc::ptr_eq(&a.primary_temp, &b.primary_temp)
+        && Arc::ptr_eq(&a.primary_affinity, &b.primary_affinity)
+        && Arc::ptr_eq(&a.pg_upmap, &b.pg_upmap)
+        && Arc::ptr_eq(&a.pg_upmap_items, &b.pg_upmap_items)
+        && Arc::ptr_eq(&a.pg_upmap_primaries, &b.pg_upmap_primaries)
+        && Arc::ptr_eq(a.crush.map(), b.crush.map());
+    if !same {
+        return true;
+    }
+    let shape = |m: &OsdMap, id: &PoolId| {
+        m.pool(*id).map(|p| (p.pg_num, p.pgp_num, p.size, p.min_size, p.crush_rule, p.kind))
+    };
+    !Arc::ptr_eq(&a.pools, &b.pools)
+        && a.pools.keys().chain(b.pools.keys()).any(|id| shape(a, id) != shape(b, id))
+}
+
+impl Monitor {
+    /// PG statistics follow the newest OSD map.
+    pub(super) fn pgmap_follows(&mut self) {
+        let map = &self.state.osdmap;
+        if self.mapped.as_ref().is_none_or(|m| placement_changed(m, map)) {
+            self.volatile.mapping = PgMapping::new(map);
+        }
+        self.mapped = Some(map.clone());
+        self.volatile.pgmap.follow(map, &self.volatile.mapping, self.now.mono_ms());
+        self.health_stale = true;
+    }
+
+    /// Pools: quotas, space, snapshots; and the blocklist's ends.
+    pub(super) fn pool_round(&mut self) {
+        self.volatile.pgmap.compute_rates(self.now.mono_ms());
+        self.pool_flags();
+        self.purged_snaps();
+        let now = self.wall();
+        let map = &self.state.osdmap;
+        let over: Vec<_> = map.blocklist.iter().filter(|b| *b.1 <= now).map(|b| *b.0).collect();
+        let ranges: Vec<_> =
+            map.range_blocklist.iter().filter(|b| *b.1 <= now).map(|b| *b.0).collect();
+        if !over.is_empty() || !ranges.is_empty() {
+            let mut inc = self.state.osd_change();
+            inc.old_blocklist = over;
+            inc.old_range_blocklist = ranges;
+            self.propose(Mutation::Osd(Box::new(inc)));
+        }
+    }
+
+    /// Pools whose OSDs with such a state hold something of them.
+    fn pools_on(&self, bit: OsdState) -> BTreeSet<PoolId> {
+        let map = &self.state.osdmap;
+        let osds: BTreeSet<OsdId> = map.osds().filter(|o| map.state(*o).has(bit)).collect();
+        if osds.is_empty() {
+            return BTreeSet::new();
+        }
+        let uses = |pool: &maps::PgPool| {
+            let weights = crushops::rule_weights(&map.crush, u32::from(pool.crush_rule));
+            weights.keys().any(|o| osds.contains(o))
+        };
+        map.pools.iter().filter(|(_, p)| uses(p)).map(|(id, _)| *id).collect()
+    }
+
+    fn pool_flags(&mut self) {
+        let full = self.pools_on(OsdState::FULL);
+        let backfillfull = self.pools_on(OsdState::BACKFILLFULL);
+        let nearfull = self.pools_on(OsdState::NEARFULL);
+        let map = &self.state.osdmap;
+        let mut inc = self.state.osd_change();
+        let mut lines = Vec::new();
+        for (id, pool) in map.pools.iter() {
+            let sum = self.volatile.pgmap.pools.get(id).map(|p| p.stats.sum).unwrap_or_default();
+            let name = map.pool_name(*id).unwrap_or_default();
+            let bytes_over =
+                pool.quota_max_bytes > 0 && sum.num_bytes.max(0) as u64 >= pool.quota_max_bytes;
+            let objects_over = pool.quota_max_objects > 0
+                && sum.num_objects.max(0) as u64 >= pool.quota_max_objects;
+            let quota = bytes_over || objects_over;
+            let mut flags = pool.flags;
+            flags.set(PoolFlags::FULL_QUOTA, quota);
+            flags.set(PoolFlags::FULL, quota || full.contains(id));
+            let worse = full.contains(id);
+            flags.set(PoolFlags::BACKFILLFULL, !worse && backfillfull.contains(id));
+            let worse = worse || backfillfull.contains(id);
+            flags.set(PoolFlags::NEARFULL, !worse && nearfull.contains(id));
+            if flags == pool.flags {
+                continue;
+            }
+            let was_quota = pool.has_flag(PoolFlags::FULL_QUOTA);
+            if quota && !was_quota {
+                if bytes_over {
+                    lines.push((
+                        LogPriority::WARN,
+                        format!(
+                            "pool '{name}' is full (reached quota's max_bytes: {})",
+                            cli::bytes_u(pool.quota_max_bytes)
+                        ),
+                    ));
+                }
+                if objects_over {
+                    lines.push((
+                        LogPriority::WARN,
+                        format!(
+                            "pool '{name}' is full (reached quota's max_objects: {})",
+                            pool.quota_max_objects
+                        ),
+                    ));
+                }
+            } else if was_quota && !quota {
+                lines.push((
+                    LogPriority::INFO,
+                    format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag"),
+                ));
+            }
+            let mut changed = pool.clone();
+            changed.flags = flags;
+            changed.last_change = inc.epoch;
+            inc.new_pools.insert(*id, changed);
+        }
+        for (prio, line) in lines {
+            self.log(prio, line);
+        }
+        if !inc.new_pools.is_empty() {
+            self.propose(Mutation::Osd(Box::new(inc)));
+        }
+    }
+
+    /// Snapshots that every PG of a pool has trimmed leave the map's queue.
+    fn purged_snaps(&mut self) {
+        let map = &self.state.osdmap;
+        let mut inc = self.state.osd_change();
+        for (id, queue) in map.removed_snaps_queue.iter() {
+            let Some(pool) = map.pool(*id) else { continue };
+            let mut done = queue.0.clone();
+            for ps in 0..pool.pg_num {
+                match self.volatile.pgmap.pgs.get(&PgId { pool: *id, ps }) {
+                    Some(stat) => done = done.intersection(&stat.purged_snaps.0),
+                    None => done = stdx::IntervalSet::new(),
+                }
+                if done.is_empty() {
+                    break;
+                }
+            }
+            if !done.is_empty() {
+                inc.new_purged_snaps.insert(*id, SnapIntervals(done));
+            }
+        }
+        if !inc.new_purged_snaps.is_empty() {
+            self.propose(Mutation::Osd(Box::new(inc)));
+        }
+    }
+
+    fn health_options(&self) -> HealthOptions {
+        HealthOptions {
+            pool_size: self.option_u64("osd_pool_default_size", 3) as u32,
+            no_redundancy: self.option_bool("mon_warn_on_pool_no_redundancy", true),
+            no_app: self.option_bool("mon_warn_on_pool_no_app", true),
+            too_few_osds: self.option_bool("mon_warn_on_too_few_osds", true),
+            stuck_ms: self.option_u64("mon_pg_stuck_threshold", 60) * 1000,
+            now_ms: self.now.mono_ms(),
+        }
+    }
+
+    /// Computes the checks anew.
+    pub(super) fn refresh_health(&mut self) {
+        if !self.health_stale {
+            return;
+        }
+        self.health_stale = false;
+        self.volatile.health = health::check(&self.state, &self.volatile, &self.health_options());
+    }
+
+    /// Tells the cluster log what changed in the checks; ends mutes.
+    pub(super) fn health_round(&mut self) {
+        self.health_stale = true;
+        self.refresh_health();
+        let new = self.volatile.health.clone();
+        for (prio, line) in health::changes(&self.health_told, &new) {
+            self.log(prio, line);
+        }
+        let now = self.wall();
+        let mut ended = Vec::new();
+        for (code, mute) in &self.state.health_mutes {
+            let over = !mute.until.is_zero() && mute.until <= now;
+            let check = new.checks.get(code);
+            let gone = !mute.sticky && check.is_none();
+            let worse = !mute.sticky && check.is_some_and(|c| c.count > mute.count);
+            if over || gone || worse {
+                ended.push(code.clone());
+            }
+        }
+        for code in ended {
+            self.log(LogPriority::INFO, format!("Health alert mute for {code} cleared"));
+            self.propose(Mutation::HealthMute { code, mute: None });
+        }
+        self.health_told = new;
+    }
+}

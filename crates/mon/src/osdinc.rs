@@ -1,0 +1,158 @@
+//! One epoch of the OSD map while it is being filled.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use maps::{Incremental, OsdMap, OsdState, SealedEpoch};
+use types::{OsdId, PgId, UTime};
+
+/// The map an epoch starts from and what was changed so far.
+#[derive(Clone, Debug)]
+pub(crate) struct OpenOsd {
+    base: OsdMap,
+    inc: Incremental,
+}
+
+fn overlap<K: Ord, V, W>(a: &BTreeMap<K, V>, b: &BTreeMap<K, W>) -> bool {
+    a.keys().any(|k| b.contains_key(k))
+}
+
+fn meets<'a, K: Ord + 'a, V>(a: &BTreeMap<K, V>, b: impl IntoIterator<Item = &'a K>) -> bool {
+    b.into_iter().any(|k| a.contains_key(k))
+}
+
+fn later<T: Copy>(a: &mut Option<T>, b: Option<T>) {
+    *a = b.or(*a);
+}
+
+impl OpenOsd {
+    /// Begins an epoch on top of `base` with a first change.
+    pub(crate) fn new(base: OsdMap, inc: Incremental) -> Self {
+        Self { base, inc }
+    }
+
+    /// The map with all changes so far, or why the newest cannot be made.
+    pub(crate) fn result(&self) -> Result<OsdMap, maps::ApplyError> {
+        let mut map = self.base.clone();
+        map.apply_incremental(&self.inc)?;
+        Ok(map)
+    }
+
+    /// Adds a later change. `false`, and nothing is changed, when both together in one
+    /// epoch would not mean the same as one after the other.
+    pub(crate) fn join(&mut self, b: &Incremental) -> bool {
+        let a = &mut self.inc;
+        // An OSD's ups and downs are told apart by epochs.
+        let touched = |i: &Incremental| -> BTreeSet<OsdId> {
+            i.new_state.keys().chain(i.new_up_client.keys()).copied().collect()
+        };
+        let conflict = !a.fullmap.is_empty()
+            || !b.fullmap.is_empty()
+            || !touched(a).is_disjoint(&touched(b))
+            || meets(&a.new_pools, &b.old_pools)
+            || meets(&a.new_pool_names, &b.old_pools)
+            || meets(&b.new_pools, &a.old_pools)
+            || meets(&a.new_erasure_code_profiles, &b.old_erasure_code_profiles)
+            || meets(&b.new_erasure_code_profiles, &a.old_erasure_code_profiles)
+            || meets(&a.new_blocklist, &b.old_blocklist)
+            || meets(&b.new_blocklist, &a.old_blocklist)
+            || meets(&a.new_range_blocklist, &b.old_range_blocklist)
+            || meets(&b.new_range_blocklist, &a.old_range_blocklist)
+            || meets(&a.new_pg_upmap, &b.old_pg_upmap)
+            || meets(&b.new_pg_upmap, &a.old_pg_upmap)
+            || meets(&a.new_pg_upmap_items, &b.old_pg_upmap_items)
+            || meets(&b.new_pg_upmap_items, &a.old_pg_upmap_items)
+            || meets(&a.new_pg_upmap_primary, &b.old_pg_upmap_primary)
+            || meets(&b.new_pg_upmap_primary, &a.old_pg_upmap_primary)
+            || overlap(&a.new_lost, &b.new_lost);
+        if conflict {
+            return false;
+        }
+        let b = b.clone();
+        later(&mut a.new_pool_max, b.new_pool_max);
+        later(&mut a.new_flags, b.new_flags);
+        later(&mut a.new_max_osd, b.new_max_osd);
+        later(&mut a.new_nearfull_ratio, b.new_nearfull_ratio);
+        later(&mut a.new_full_ratio, b.new_full_ratio);
+        later(&mut a.new_backfillfull_ratio, b.new_backfillfull_ratio);
+        later(&mut a.new_require_min_compat_client, b.new_require_min_compat_client);
+        later(&mut a.new_require_osd_release, b.new_require_osd_release);
+        later(&mut a.new_stretch, b.new_stretch);
+        later(&mut a.new_allow_crimson, b.new_allow_crimson);
+        if !b.crush.is_empty() {
+            a.crush = b.crush;
+        }
+        a.new_pools.extend(b.new_pools);
+        a.new_pool_names.extend(b.new_pool_names);
+        a.old_pools.extend(b.old_pools);
+        a.new_up_client.extend(b.new_up_client);
+        a.new_state.extend(b.new_state);
+        a.new_weight.extend(b.new_weight);
+        a.new_pg_temp.extend(b.new_pg_temp);
+        a.new_primary_temp.extend(b.new_primary_temp);
+        a.new_primary_affinity.extend(b.new_primary_affinity);
+        a.new_erasure_code_profiles.extend(b.new_erasure_code_profiles);
+        a.old_erasure_code_profiles.extend(b.old_erasure_code_profiles);
+        a.new_pg_upmap.extend(b.new_pg_upmap);
+        a.old_pg_upmap.extend(b.old_pg_upmap);
+        a.new_pg_upmap_items.extend(b.new_pg_upmap_items);
+        a.old_pg_upmap_items.extend(b.old_pg_upmap_items);
+        a.new_pg_upmap_primary.extend(b.new_pg_upmap_primary);
+        a.old_pg_upmap_primary.extend(b.old_pg_upmap_primary);
+        for (pool, snaps) in b.new_removed_snaps {
+            a.new_removed_snaps.entry(pool).or_default().union(&snaps);
+        }
+        for (pool, snaps) in b.new_purged_snaps {
+            a.new_purged_snaps.entry(pool).or_default().union(&snaps);
+        }
+        a.new_hb_back_up.extend(b.new_hb_back_up);
+        a.new_up_thru.extend(b.new_up_thru);
+        a.new_last_clean_interval.extend(b.new_last_clean_interval);
+        a.new_lost.extend(b.new_lost);
+        a.new_blocklist.extend(b.new_blocklist);
+        a.old_blocklist.extend(b.old_blocklist);
+        a.new_up_cluster.extend(b.new_up_cluster);
+        a.new_uuid.extend(b.new_uuid);
+        a.new_xinfo.extend(b.new_xinfo);
+        a.new_hb_front_up.extend(b.new_hb_front_up);
+        a.new_crush_node_flags.extend(b.new_crush_node_flags);
+        a.new_device_class_flags.extend(b.new_device_class_flags);
+        a.new_range_blocklist.extend(b.new_range_blocklist);
+        a.old_range_blocklist.extend(b.old_range_blocklist);
+        true
+    }
+
+    /// Ends the epoch: what follows from the changes is added, crcs are filled in.
+    pub(crate) fn finish(
+        mut self,
+        now: UTime,
+    ) -> Result<(Incremental, SealedEpoch), maps::ApplyError> {
+        let map = self.result()?;
+        let inc = &mut self.inc;
+        inc.modified = now;
+        let ups = inc.new_state.values().any(|x| *x == 0 || x & OsdState::UP.0 != 0);
+        if ups || !inc.new_up_client.is_empty() {
+            inc.new_last_up_change = now;
+        }
+        if !inc.new_weight.is_empty() {
+            inc.new_last_in_change = now;
+        }
+        // What belongs to PGs that are gone goes with them.
+        let gone = |pg: &PgId| !map.have_pg(*pg);
+        for pg in map.pg_temp.keys().filter(|pg| gone(pg)) {
+            inc.new_pg_temp.insert(*pg, Vec::new());
+        }
+        for pg in map.primary_temp.keys().filter(|pg| gone(pg)) {
+            inc.new_primary_temp.insert(*pg, OsdId(-1));
+        }
+        for pg in map.pg_upmap.keys().filter(|pg| gone(pg)) {
+            inc.new_pg_upmap.remove(pg);
+            inc.old_pg_upmap.insert(*pg);
+        }
+        for pg in map.pg_upmap_items.keys().filter(|pg| gone(pg)) {
+            inc.new_pg_upmap_items.remove(pg);
+            inc.old_pg_upmap_items.insert(*pg);
+        }
+        let sealed = self.inc.seal(&self.base, self.base.canonical_features())?;
+        Ok((self.inc, sealed))
+    }
+}
