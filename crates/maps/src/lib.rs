@@ -11,16 +11,20 @@
 //! `osdmaptool` in `tests/`.
 
 mod features;
+mod health;
 mod log;
 mod mds;
 mod mgr;
 mod mon;
 mod osdmap;
+mod pglog;
 mod pool;
+mod snap;
 mod stats;
 mod wire;
 
 pub use features::{CompatSet, FeatureBits, FeatureSet};
+pub use health::{HealthCheck, HealthChecks, HealthMute, HealthStatus};
 pub use log::{LogEntry, LogEntryKey, LogPrio, LogSummary};
 pub use mds::{
     Filesystem, FsInfo, FsMap, FsMapUser, MdsInfo, MdsMap, MdsState, MirrorCluster, MirrorInfo,
@@ -33,9 +37,15 @@ pub use osdmap::{
     PgMapping, PgSets, SIGNIFICANT_FEATURES, SIGNIFICANT_FEATURES_PACIFIC, SealedEpoch, Stretch,
     WEIGHT_ONE, is_new_interval, peek_epoch,
 };
+pub use pglog::{CleanRegions, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry};
 pub use pool::{
     HitSetParams, PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolOpt, PoolOptKind,
     PoolOpts, PoolSnapInfo, ShardSet,
 };
-pub use stats::{ObjectStatCollection, ObjectStatSum, PoolStat, StoreStatfs};
+pub use snap::{SnapContext, SnapInfo, SnapSet};
+pub use stats::{
+    HeartbeatTimes, HitSetHistory, HitSetInfo, ObjectStatCollection, ObjectStatSum, OsdStat,
+    PgCount, PgHistory, PgInfo, PgMap, PgMapDigest, PgShard, PgStat, PgState, PingTimes, PoolStat,
+    Pow2Hist, ScrubSchedule, StorePerf, StoreStatfs,
+};
 pub use wire::SnapIntervals;
