@@ -255,10 +255,11 @@ impl Connection {
         self.reader.reclaim_stage(spare);
     }
 
-    /// Whether the socket should be read: not while the role holds too much.
+    /// Whether the socket should be read: not while the role holds too much, nor while a
+    /// verdict is awaited.
     #[must_use]
     pub fn wants_read(&self) -> bool {
-        !self.reader.hold
+        !self.reader.hold && self.phase != Phase::Deciding
     }
 
     /// The role is done with messages of this cost.
@@ -321,6 +322,9 @@ impl Connection {
     pub fn into_session(self) -> Session {
         let mut session = self.session;
         session.requeue();
+        if matches!(self.side, Side::Dialling { .. }) && session.server_cookie != 0 {
+            session.connect_seq += 1; // the next attempt's
+        }
         session
     }
 
