@@ -21,7 +21,7 @@ use ::auth::{MonAuth, MonAuthSettings, PeerIdentity, SharedRandom};
 use bytes::Bytes;
 use denc::{Denc, Features};
 use env::{ConnId, Now, Random};
-use messages::{Envelope, LogEntry, LogPriority, Message};
+use messages::{Envelope, LogEntry, LogPriority, Message, PRIO_HIGH};
 use types::{AddrVec, EntityId, EntityKind, EntityName, Epoch, UTime};
 
 use crate::mutation::Entry;
@@ -538,7 +538,7 @@ impl Monitor {
     fn tell<M: Message>(&mut self, conn: ConnId, tid: u64, message: &M) {
         let Some(session) = self.sessions.get(&conn) else { return };
         let env = message.envelope(session.info.features).with_tid(tid);
-        self.send(conn, env);
+        self.send(conn, env.with_priority(PRIO_HIGH));
     }
 
     // ----- small things -----

@@ -217,9 +217,9 @@ impl Monitor {
             return false;
         }
         let (known, up, _) = map.osd_counts();
-        let left = (up.saturating_sub(1)) as f64 / known.max(1) as f64;
-        if left < self.option_f64("mon_osd_min_up_ratio", 0.3) && up > 3 {
-            tracing::info!("osd.{osd} is not marked down: too few would be left up");
+        let ratio = up as f64 / known.max(1) as f64;
+        if ratio < self.option_f64("mon_osd_min_up_ratio", 0.3) {
+            tracing::info!("osd.{osd} is not marked down: too few are up");
             return false;
         }
         true
@@ -431,7 +431,7 @@ impl Monitor {
             let (known, _, r#in) = map.osd_counts();
             let kept = map.has_flag(maps::OsdMapFlags::NOOUT)
                 || map.state(osd).has(OsdState::NOOUT)
-                || (r#in.saturating_sub(1)) as f64 / known.max(1) as f64 <= min_in - 1e-9;
+                || (r#in as f64 / known.max(1) as f64) < min_in;
             if interval == 0 || secs < interval || kept {
                 continue;
             }

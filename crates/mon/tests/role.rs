@@ -1,0 +1,665 @@
+//! A monitor on its own: what it is told, what it says, and what is left after a restart.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use auth::handshake::con_mode;
+use auth::{
+    ClientAuth, ClientAuthSettings, CryptoKey, KeyKind, MonClientAuth, PeerIdentity, ServerStep,
+    SharedTickets, Tickets,
+};
+use bytes::Bytes;
+use denc::{Denc, Features};
+use env::{ConnId, Now, Random, Seeded};
+use maps::{Incremental, MonInfo, MonMap, OsdMap, PgStat, PgState};
+use messages::*;
+use mon::{Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
+use types::{
+    AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, OsdId, PgId, PoolId, UTime, Uuid,
+};
+
+fn addr(port: u16, nonce: u32) -> AddrVec {
+    EntityAddr::msgr2(SocketAddr::from(([127, 0, 0, 1], port)), nonce).into()
+}
+
+fn name(text: &str) -> EntityName {
+    text.parse().unwrap()
+}
+
+fn key(seed: u64) -> CryptoKey {
+    CryptoKey::generate(KeyKind::AES, UTime::ZERO, &mut Seeded(seed))
+}
+
+fn mkfs() -> Mkfs {
+    let fsid = Uuid::from_random([7; 16]);
+    let at = UTime { sec: 1_700_000_000, nsec: 0 };
+    let a = MonInfo { name: "a".into(), addrs: addr(3300, 0), ..MonInfo::default() };
+    let mut mkfs = Mkfs {
+        fsid,
+        now: at,
+        monmap: MonMap::new(fsid, at, 18, vec![a]),
+        chooseleaf_kind: 0,
+        config: vec![("global".into(), "mon_allow_pool_delete".into(), "true".into())],
+        ..Mkfs::default()
+    };
+    mkfs.add_key(name("mon."), key(1));
+    mkfs.add_key(name("client.admin"), key(2));
+    for osd in 0..3 {
+        mkfs.add_key(name(&format!("osd.{osd}")), key(10 + osd));
+    }
+    mkfs
+}
+
+/// One monitor with a log that commits whatever is proposed, when told to.
+struct Alone {
+    mon: Monitor,
+    now: Now,
+    first: Bytes,
+    log: Vec<(u64, Bytes)>,
+    proposed: Vec<(u64, Bytes)>,
+    sent: Vec<(ConnId, Envelope)>,
+    closed: Vec<ConnId>,
+    next_conn: u64,
+    rng: Seeded,
+}
+
+impl Alone {
+    fn start(state: Bytes, log: Vec<(u64, Bytes)>) -> Self {
+        let now = Now { mono_ns: 5_000_000_000_000, wall_ns: 1_700_000_100_000_000_000 };
+        let config = MonConfig { name: "a".into(), ..MonConfig::default() };
+        let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(Seeded(99)));
+        let rng = Box::new(Seeded(now.wall_ns ^ log.len() as u64));
+        let mut mon = Monitor::new(config, &state, now, rng, auth_rng).unwrap();
+        for (index, (token, data)) in log.iter().enumerate() {
+            let index = index as u64 + 1;
+            let event =
+                quorum::Event::Committed { index, origin: 0, token: *token, data: data.clone() };
+            mon.on_quorum(now, event).unwrap();
+        }
+        mon.lead(now, 1);
+        let mut this = Self {
+            mon,
+            now,
+            first: state,
+            log,
+            proposed: Vec::new(),
+            sent: Vec::new(),
+            closed: Vec::new(),
+            next_conn: 1,
+            rng: Seeded(4),
+        };
+        this.settle();
+        this
+    }
+
+    fn new() -> Self {
+        Self::start(mkfs().to_state_bytes(), Vec::new())
+    }
+
+    fn poll(&mut self) {
+        for output in self.mon.poll() {
+            match output {
+                Output::Send { conn, env } => self.sent.push((conn, env)),
+                Output::Close { conn } => self.closed.push(conn),
+                Output::Propose { token, data } => self.proposed.push((token, data)),
+                Output::Snapshot { .. } | Output::Local { .. } => {}
+            }
+        }
+    }
+
+    /// Commits everything, until nothing more is proposed.
+    fn settle(&mut self) {
+        self.poll();
+        while !self.proposed.is_empty() {
+            for (token, data) in std::mem::take(&mut self.proposed) {
+                self.log.push((token, data.clone()));
+                let index = self.log.len() as u64;
+                let event = quorum::Event::Committed { index, origin: 0, token, data };
+                self.mon.on_quorum(self.now, event).unwrap();
+            }
+            self.poll();
+        }
+    }
+
+    fn tick(&mut self, ms: u64) {
+        for _ in 0..ms.div_ceil(100) {
+            self.now.mono_ns += 100_000_000;
+            self.now.wall_ns += 100_000_000;
+            self.mon.on_tick(self.now);
+            self.settle();
+        }
+    }
+
+    fn connect_as(&mut self, who: &str, caps: &str, features: Features, addrs: AddrVec) -> ConnId {
+        let conn = ConnId(self.next_conn);
+        self.next_conn += 1;
+        let who = name(who);
+        let num = who.id.parse().unwrap_or(4000 + conn.0 as i64);
+        let peer = PeerInfo {
+            entity: EntityId::new(who.kind, num),
+            identity: PeerIdentity {
+                name: who,
+                global_id: 4000 + conn.0,
+                caps: caps.into(),
+                ..PeerIdentity::default()
+            },
+            features,
+            addrs,
+            at_mgr: false,
+        };
+        self.mon.on_opened(self.now, conn, peer);
+        conn
+    }
+
+    fn admin(&mut self) -> ConnId {
+        self.connect_as("client.admin", "allow *", Features::TENTACLE_WORD, addr(0, 77))
+    }
+
+    fn say<M: Message>(&mut self, conn: ConnId, message: &M) {
+        self.mon.on_message(self.now, conn, &message.envelope(Features::ALL).with_tid(9));
+    }
+
+    /// Takes what was sent to `conn`.
+    fn heard(&mut self, conn: ConnId) -> Vec<Envelope> {
+        let (mine, rest) = std::mem::take(&mut self.sent).into_iter().partition(|s| s.0 == conn);
+        self.sent = rest;
+        let mine: Vec<(ConnId, Envelope)> = mine;
+        mine.into_iter().map(|s| s.1).collect()
+    }
+
+    fn subscribe(&mut self, conn: ConnId, what: &[(&str, u64, u8)]) {
+        let what =
+            what.iter().map(|(n, s, f)| ((*n).into(), Subscription { start: *s, flags: *f }));
+        self.say(conn, &MonSubscribe { what: what.collect(), hostname: "here".into() });
+    }
+
+    fn boot(&mut self, osd: i32, nonce: u32) -> ConnId {
+        let port = 6800 + osd as u16 * 4;
+        let conn = self.connect_as(
+            &format!("osd.{osd}"),
+            "allow profile osd",
+            Features::REEF_WORD,
+            addr(port, nonce),
+        );
+        self.subscribe(conn, &[("osdmap", 1, 0)]);
+        let metadata = BTreeMap::from([("hostname".to_owned(), "here".to_owned())]);
+        self.say(
+            conn,
+            &OsdBoot {
+                osd: OsdId(osd),
+                uuid: Uuid::from_random([osd as u8 + 1; 16]),
+                epoch: Epoch(1),
+                client: addr(port, nonce),
+                cluster: addr(port + 1, nonce),
+                hb_front: addr(port + 2, nonce),
+                hb_back: addr(port + 3, nonce),
+                metadata,
+                features: Features::REEF_WORD.0,
+                device_bytes: 1 << 40,
+                device_class: "ssd".into(),
+                ..OsdBoot::default()
+            },
+        );
+        conn
+    }
+
+    fn with_osds() -> (Self, Vec<ConnId>) {
+        let mut a = Self::new();
+        let osds = (0..3).map(|o| a.boot(o, 5)).collect();
+        a.settle();
+        (a, osds)
+    }
+
+    fn map(&self) -> &OsdMap {
+        &self.mon.state().osdmap
+    }
+
+    fn pool_op(&mut self, conn: ConnId, op: u32, pool: i64, name: &str, snap: u64) -> PoolOpReply {
+        self.say(
+            conn,
+            &PoolOp {
+                fsid: self.mon.state().fsid,
+                pool: pool as u32,
+                op,
+                name: name.into(),
+                snapid: types::SnapId(snap),
+                crush_rule: -1,
+                ..PoolOp::default()
+            },
+        );
+        self.settle();
+        let replies = self.heard(conn);
+        let reply = replies.iter().find(|e| e.kind == PoolOpReply::KIND).expect("an answer");
+        assert_eq!(reply.tid, 9);
+        PoolOpReply::decode(reply).unwrap()
+    }
+}
+
+/// What a peer with `features` makes of the maps it was sent.
+fn follow(map: &mut Option<OsdMap>, heard: &[Envelope]) {
+    for env in heard.iter().filter(|e| e.kind == OsdMapMsg::KIND) {
+        let msg = OsdMapMsg::decode(env).unwrap();
+        for full in msg.fulls.values() {
+            *map = Some(OsdMap::from_shared(full).unwrap());
+        }
+        for (epoch, inc) in &msg.incrementals {
+            let map = map.as_mut().expect("a full map comes first");
+            if *epoch <= map.epoch {
+                continue;
+            }
+            let inc = Incremental::from_shared(inc).unwrap();
+            assert_eq!(inc.epoch, *epoch);
+            map.apply_incremental(&inc).unwrap();
+        }
+    }
+}
+
+/// The first exchange of every client: maps and settings, each in its form.
+#[test]
+fn clients_get_maps_and_settings() {
+    let mut a = Alone::new();
+    let conn = a.admin();
+    a.say(conn, &MonGetMap::default());
+    a.subscribe(conn, &[("config", 0, 0), ("monmap", 0, 0)]);
+    a.subscribe(conn, &[("mgrmap", 0, 0), ("osdmap", 0, 1)]);
+    a.settle();
+    let heard = a.heard(conn);
+    let kinds: Vec<u16> = heard.iter().map(|e| e.kind).collect();
+    assert_eq!(kinds, [4, 62, 4, 0x704, 41]);
+    assert!(heard.iter().all(|e| e.priority == PRIO_HIGH));
+    let monmap = MonMapMsg::decode(&heard[0]).unwrap().monmap;
+    assert_eq!(MonMap::from_shared(&monmap).unwrap().fsid, a.mon.state().fsid);
+    let config = ConfigMsg::decode(&heard[1]).unwrap().config;
+    assert_eq!(config["mon_allow_pool_delete"], "true");
+    let mut map = None;
+    follow(&mut map, &heard);
+    assert_eq!(map.unwrap().epoch, Epoch(1));
+    a.say(conn, &MonGetVersion { handle: 5, what: "osdmap".into() });
+    a.settle();
+    let reply = MonGetVersionReply::decode(&a.heard(conn)[0]).unwrap();
+    assert_eq!((reply.handle, reply.version, reply.oldest), (5, 1, 1));
+}
+
+/// OSDs that boot together share an epoch, are placed, and everybody's increments lead
+/// from the first map to the newest, for peers of every release.
+#[test]
+fn osds_boot_and_maps_follow() {
+    let mut a = Alone::new();
+    let peers: Vec<(ConnId, Features)> =
+        [Features::PACIFIC_WORD, Features::REEF_WORD, Features::TENTACLE_WORD]
+            .into_iter()
+            .map(|f| (a.connect_as("client.x", "allow r", f, addr(0, f.0 as u32)), f))
+            .collect();
+    for (conn, _) in &peers {
+        a.subscribe(*conn, &[("osdmap", 0, 0)]);
+    }
+    let osds: Vec<ConnId> = (0..3).map(|o| a.boot(o, 5)).collect();
+    a.settle();
+    assert_eq!(a.map().epoch, Epoch(2), "three boots, one epoch");
+    assert_eq!(a.map().osd_counts(), (3, 3, 3));
+    assert_eq!(a.map().crush.full_location(1)["host"], "here");
+    assert_eq!(a.map().crush.class_name_of(2), Some("ssd"));
+    let admin = a.admin();
+    assert_eq!(a.pool_op(admin, pool_op::CREATE, 0, "data", 0).r, 0);
+    let newest = a.map().clone();
+    assert_eq!(newest.epoch, Epoch(3));
+    for (conn, _) in &peers {
+        let mut map = None;
+        follow(&mut map, &a.heard(*conn));
+        let map = map.unwrap();
+        assert_eq!(map.epoch, newest.epoch);
+        assert_eq!(map.client_addrs, newest.client_addrs);
+        assert_eq!(map.pool_names, newest.pool_names);
+    }
+    let mut map = None;
+    follow(&mut map, &a.heard(osds[0]));
+    let map = map.unwrap();
+    assert_eq!(map.to_bytes(), newest.to_bytes());
+    assert!(map.pg_to_up_acting(PgId::new(1, 0)).acting.len() == 3);
+    // The same request once more changes nothing.
+    a.boot(0, 5);
+    a.settle();
+    assert_eq!(a.map().epoch, Epoch(3));
+}
+
+/// Nothing that depends on a change is told before the change is committed.
+#[test]
+fn answers_wait_for_the_log() {
+    let (mut a, _) = Alone::with_osds();
+    let (one, two) = (a.admin(), a.admin());
+    a.say(
+        one,
+        &PoolOp {
+            fsid: a.mon.state().fsid,
+            op: pool_op::CREATE,
+            name: "p".into(),
+            crush_rule: -1,
+            ..PoolOp::default()
+        },
+    );
+    a.subscribe(two, &[("osdmap", 0, 1)]);
+    a.poll();
+    assert_eq!(a.proposed.len(), 1);
+    assert!(a.heard(one).is_empty() && a.heard(two).is_empty());
+    a.settle();
+    assert_eq!(PoolOpReply::decode(&a.heard(one)[0]).unwrap().r, 0);
+    assert_eq!(a.map().pool_by_name("p"), Some(PoolId(1)));
+    // Asked for before the change was in any epoch, so told of the epoch before.
+    let mut map = None;
+    follow(&mut map, &a.heard(two));
+    assert_eq!(map.unwrap().epoch, Epoch(2));
+}
+
+/// Pools and their snapshots by messages, with the peer's error numbers.
+#[test]
+fn pool_operations() {
+    let (mut a, _) = Alone::with_osds();
+    let conn = a.admin();
+    assert_eq!(a.pool_op(conn, pool_op::CREATE, 0, "p", 0).r, 0);
+    assert_eq!(a.pool_op(conn, pool_op::CREATE, 0, "p", 0).r, -17);
+    assert_eq!(a.pool_op(conn, pool_op::CREATE_SNAP, 9, "s", 0).r, -2);
+    let reply = a.pool_op(conn, pool_op::CREATE_SNAP, 1, "s", 0);
+    assert_eq!((reply.r, reply.epoch), (0, a.map().epoch));
+    assert_eq!(a.pool_op(conn, pool_op::CREATE_SNAP, 1, "s", 0).r, -17);
+    assert_eq!(a.pool_op(conn, pool_op::CREATE_UNMANAGED_SNAP, 1, "", 0).r, -22);
+    assert_eq!(a.pool_op(conn, pool_op::DELETE_SNAP, 1, "none", 0).r, -2);
+    assert_eq!(a.pool_op(conn, pool_op::DELETE_SNAP, 1, "s", 0).r, 0);
+    assert_eq!(a.pool_op(conn, pool_op::CREATE, 0, "q", 0).r, 0);
+    for want in [2u64, 3] {
+        let reply = a.pool_op(conn, pool_op::CREATE_UNMANAGED_SNAP, 2, "", 0);
+        assert_eq!(reply.data.unwrap()[..], want.to_le_bytes());
+    }
+    assert_eq!(a.pool_op(conn, pool_op::DELETE_UNMANAGED_SNAP, 2, "", 3).r, 0);
+    assert!(a.map().removed_snaps_queue[&PoolId(2)].contains(3));
+    assert_eq!(a.pool_op(conn, pool_op::CREATE_SNAP, 2, "s", 0).r, -22);
+    assert_eq!(a.pool_op(conn, pool_op::DELETE, 2, "", 0).r, 0);
+    assert_eq!(a.pool_op(conn, pool_op::DELETE, 2, "", 0).r, 0);
+    let weak = a.connect_as("client.weak", "allow r", Features::ALL, addr(0, 3));
+    assert_eq!(a.pool_op(weak, pool_op::CREATE, 0, "w", 0).r, -1);
+    assert_eq!(a.map().pools.len(), 1);
+}
+
+/// What was committed is there after a restart, byte for byte, and service goes on.
+#[test]
+fn restarts_with_the_same_state() {
+    let (mut a, _) = Alone::with_osds();
+    let conn = a.admin();
+    assert_eq!(a.pool_op(conn, pool_op::CREATE, 0, "p", 0).r, 0);
+    a.tick(3000);
+    let before = a.mon.state().to_bytes();
+    assert!(!a.log.is_empty());
+    // From the first state and the log.
+    let now = a.now;
+    let config = MonConfig { name: "a".into(), ..MonConfig::default() };
+    let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(Seeded(99)));
+    let mut again = Monitor::new(config, &a.first, now, Box::new(Seeded(3)), auth_rng).unwrap();
+    for (at, (token, data)) in a.log.iter().enumerate() {
+        let (index, data) = (at as u64 + 1, data.clone());
+        let event = quorum::Event::Committed { index, origin: 0, token: *token, data };
+        again.on_quorum(now, event).unwrap();
+    }
+    assert_eq!(again.state().to_bytes(), before);
+    // From a snapshot.
+    let mut b = Alone::start(before, Vec::new());
+    assert_eq!(b.map().pool_by_name("p"), Some(PoolId(1)));
+    let conn = b.admin();
+    assert_eq!(b.pool_op(conn, pool_op::CREATE, 0, "q", 0).r, 0);
+}
+
+/// An OSD that stops, one that others miss, and what the map says of them.
+#[test]
+fn osds_go_down_and_out() {
+    let (mut a, osds) = Alone::with_osds();
+    a.say(osds[0], &OsdMarkMeDown { osd: OsdId(0), epoch: Epoch(2) });
+    a.settle();
+    assert!(a.map().is_down(OsdId(0)));
+    let reporter = osds[1];
+    a.say(
+        reporter,
+        &OsdFailure {
+            reporter: OsdId(1),
+            target: OsdId(2),
+            target_addrs: addr(6808, 5),
+            failed_for_ms: 21_000,
+            epoch: Epoch(3),
+            ..OsdFailure::default()
+        },
+    );
+    a.settle();
+    assert!(a.map().is_down(OsdId(2)), "the only other OSD says so");
+    // Nobody speaks for another.
+    a.say(reporter, &OsdMarkMeDown { osd: OsdId(2), epoch: Epoch(2) });
+    let mut up = a.boot(2, 6);
+    a.settle();
+    assert!(a.map().is_up(OsdId(2)));
+    assert_eq!(a.map().osd_addrs(OsdId(2)), Some(&addr(6808, 6)));
+    // Back at once with another address: down and up are two epochs.
+    let before = a.map().epoch;
+    up = ConnId(up.0.max(a.boot(2, 7).0));
+    a.settle();
+    assert_eq!(a.map().epoch, Epoch(before.0 + 2));
+    assert!(a.map().is_up(OsdId(2)));
+    a.mon.on_closed(a.now, up);
+    a.tick(1100);
+    assert_eq!(a.mon.volatile().health.checks["OSD_DOWN"].summary, "1 osds down");
+    a.tick(605_000);
+    assert!(a.map().is_out(OsdId(0)));
+    assert!(!a.mon.volatile().health.checks.contains_key("OSD_DOWN"));
+    let log = &a.mon.state().log.entries;
+    let has = |text: &str| log.iter().any(|(_, e)| e.msg.contains(text));
+    assert!(has("osd.0 marked itself down") && has("Marking osd.0 out (has been down for 600"));
+    assert!(has("Health check failed: 1 osds down (OSD_DOWN)"));
+    // It is marked in again when it comes back.
+    a.boot(0, 8);
+    a.settle();
+    assert!(a.map().is_in(OsdId(0)) && a.map().is_up(OsdId(0)));
+}
+
+/// Statistics of PGs become sums and health; a full quota becomes a flag.
+#[test]
+fn statistics_and_quotas() {
+    let (mut a, osds) = Alone::with_osds();
+    let admin = a.admin();
+    assert_eq!(a.pool_op(admin, pool_op::CREATE, 0, "p", 0).r, 0);
+    let pg = PgId::new(1, 0);
+    let mut stat = PgStat {
+        state: PgState(PgState::ACTIVE.0 | PgState::CLEAN.0),
+        reported_epoch: Epoch(3),
+        reported_seq: 1,
+        ..PgStat::default()
+    };
+    stat.stats.sum.num_objects = 3;
+    stat.stats.sum.num_bytes = 4096;
+    let statfs = maps::StoreStatfs { total: 1 << 30, available: 1 << 29, ..Default::default() };
+    a.say(
+        osds[0],
+        &PgStats {
+            osd: OsdId(0),
+            epoch: Epoch(3),
+            osd_stat: maps::OsdStat::new(statfs).to_bytes(),
+            pgs: BTreeMap::from([(pg, stat.to_bytes())]),
+            ..PgStats::default()
+        },
+    );
+    a.settle();
+    assert!(a.heard(osds[0]).iter().any(|e| e.kind == PgStatsAck::KIND));
+    let pgmap = &a.mon.volatile().pgmap;
+    assert_eq!(pgmap.pools[&PoolId(1)].stats.sum.num_objects, 3);
+    assert_eq!(pgmap.statfs().kb, 1 << 20);
+    assert_eq!(pgmap.pgs.len(), 32, "the others are unknown");
+    a.say(admin, &Statfs { fsid: a.mon.state().fsid, ..Statfs::default() });
+    a.say(
+        admin,
+        &GetPoolStats {
+            fsid: a.mon.state().fsid,
+            pools: vec!["p".into(), "nope".into()],
+            ..GetPoolStats::default()
+        },
+    );
+    a.settle();
+    let heard = a.heard(admin);
+    assert_eq!(StatfsReply::decode(&heard[0]).unwrap().num_objects, 3);
+    assert_eq!((heard[1].kind, heard[1].version), (59, 2));
+    a.tick(2000);
+    let health = &a.mon.volatile().health;
+    assert!(health.checks.contains_key("POOL_APP_NOT_ENABLED"));
+}
+
+/// cephx from the first byte: a fresh client, its tickets, a renewal, a wrong key.
+#[test]
+fn authenticates_clients() {
+    let mut a = Alone::new();
+    let auth = a.mon.auth();
+    let rng: auth::SharedRandom = Arc::new(Mutex::new(Seeded(5)));
+    let attempt = |now, tickets: &SharedTickets| -> Option<auth::AuthDone> {
+        let settings = ClientAuthSettings::cephx(true);
+        let mut client = MonClientAuth::new(settings, tickets.clone(), 0x35, rng.clone());
+        let mut server = auth.connection();
+        let start = client.start(now).unwrap();
+        let from = EntityAddr::default();
+        let mut step = server.request(
+            now,
+            EntityKind::CLIENT,
+            &from,
+            start.method,
+            &start.modes,
+            &start.payload,
+        );
+        loop {
+            match step {
+                ServerStep::More(payload) => {
+                    let more = client.more(now, &payload).unwrap();
+                    step = server.more(now, &more);
+                }
+                ServerStep::Done(done) => {
+                    let got =
+                        client.done(now, done.global_id, done.con_mode, &done.payload).unwrap();
+                    assert_eq!(got.session_key, done.session_key);
+                    return Some(*done);
+                }
+                ServerStep::Refuse { result, .. } => {
+                    assert_eq!(result, -13);
+                    assert!(server.refusal().is_some());
+                    return None;
+                }
+            }
+        }
+    };
+    let tickets = Tickets::new(name("client.admin"), key(2)).shared();
+    let done = attempt(a.now, &tickets).expect("the right key");
+    assert_eq!(done.con_mode, con_mode::SECURE);
+    assert!(done.global_id >= 4096);
+    assert!(tickets.lock().unwrap().has(a.now, EntityKind::OSD));
+    let wrong = Tickets::new(name("client.admin"), key(3)).shared();
+    assert!(attempt(a.now, &wrong).is_none());
+    let nobody = Tickets::new(name("client.nobody"), key(2)).shared();
+    assert!(attempt(a.now, &nobody).is_none());
+    // An hour later its tickets are renewed over the session.
+    let conn = ConnId(900);
+    a.mon.on_opened(
+        a.now,
+        conn,
+        PeerInfo {
+            entity: EntityId::new(EntityKind::CLIENT, done.global_id as i64),
+            identity: done.peer,
+            features: Features::ALL,
+            ..PeerInfo::default()
+        },
+    );
+    a.tick(1000);
+    a.now.mono_ns += 3000 * 1_000_000_000;
+    a.now.wall_ns += 3000 * 1_000_000_000;
+    a.tick(1000);
+    let request = tickets.lock().unwrap().renewal(a.now, 0x35, &mut Seeded(8)).unwrap();
+    let payload = request.expect("three quarters are over");
+    a.say(conn, &Auth { protocol: 2, payload, ..Auth::default() });
+    a.settle();
+    let heard = a.heard(conn);
+    let reply = AuthReply::decode(heard.iter().find(|e| e.kind == 18).unwrap()).unwrap();
+    assert_eq!(reply.result, 0);
+    tickets.lock().unwrap().on_reply(a.now, &reply.payload).unwrap();
+    assert!(tickets.lock().unwrap().has(a.now, EntityKind::OSD));
+    // Every client has its own number.
+    let mut seen = std::collections::BTreeSet::from([done.global_id]);
+    for _ in 0..600 {
+        let fresh = Tickets::new(name("client.admin"), key(2)).shared();
+        assert!(seen.insert(attempt(a.now, &fresh).expect("ids do not run out").global_id));
+    }
+}
+
+/// Bytes from anywhere: the monitor answers, is silent or closes, and goes on.
+#[test]
+fn survives_hostile_messages() {
+    let (mut a, osds) = Alone::with_osds();
+    let mut conns = vec![a.admin(), osds[0]];
+    let mut rng = Seeded(1);
+    let valid: Vec<Envelope> = vec![
+        MonSubscribe {
+            what: BTreeMap::from([("osdmap".to_owned(), Subscription { start: 1, flags: 0 })]),
+            hostname: "h".into(),
+        }
+        .envelope(Features::ALL),
+        MonGetOsdMap { full_last: Epoch(9), inc_last: Epoch(!0), ..MonGetOsdMap::default() }
+            .envelope(Features::ALL),
+        PoolOp { fsid: a.mon.state().fsid, op: 0x21, ..PoolOp::default() }.envelope(Features::ALL),
+        PgTemp {
+            osd: OsdId(0),
+            pgs: BTreeMap::from([(PgId::new(1, 0), vec![OsdId(2), OsdId(-5)])]),
+            ..PgTemp::default()
+        }
+        .envelope(Features::ALL),
+        OsdFailure { reporter: OsdId(0), target: OsdId(1), ..OsdFailure::default() }
+            .envelope(Features::ALL),
+        OsdAlive { osd: OsdId(0), want_up_thru: Epoch(!0), ..OsdAlive::default() }
+            .envelope(Features::ALL),
+        LogMsg { entries: vec![LogEntry::default()], ..LogMsg::default() }.envelope(Features::ALL),
+        MonCommand {
+            fsid: a.mon.state().fsid,
+            cmd: vec![Bytes::from_static(b"{\"prefix\":\"osd dump\"}")],
+            ..MonCommand::default()
+        }
+        .envelope(Features::ALL),
+    ];
+    for round in 0..20_000u32 {
+        let which = (rng.u64() as usize) % conns.len();
+        let mut env = if round % 3 == 0 {
+            let kinds =
+                [4, 5, 6, 13, 15, 17, 19, 41, 49, 50, 52, 58, 63, 97, 0x709, 0x8001, 0x8007];
+            let mut front = vec![0; (rng.u64() % 200) as usize];
+            rng.fill(&mut front);
+            Envelope {
+                kind: kinds[rng.u64() as usize % kinds.len()],
+                version: (rng.u64() % 5) as u16,
+                front: front.into(),
+                ..Envelope::default()
+            }
+        } else {
+            valid[rng.u64() as usize % valid.len()].clone()
+        };
+        let mut front = env.front.to_vec();
+        for _ in 0..rng.u64() % 4 {
+            if !front.is_empty() {
+                let at = rng.u64() as usize % front.len();
+                front[at] = rng.u64() as u8;
+            }
+        }
+        front.truncate(front.len() - (rng.u64() % 2) as usize % (front.len() + 1).max(1));
+        env.front = front.into();
+        a.mon.on_message(a.now, conns[which], &env);
+        if round % 16 == 0 {
+            a.tick(100);
+        } else {
+            a.settle();
+        }
+        a.sent.clear();
+        if a.closed.contains(&conns[which]) {
+            a.closed.clear();
+            conns[which] = if which == 0 { a.admin() } else { a.boot(0, 5) };
+        }
+    }
+    let conn = a.admin();
+    a.say(conn, &MonGetMap::default());
+    a.settle();
+    assert_eq!(a.heard(conn)[0].kind, 4);
+}
