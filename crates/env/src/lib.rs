@@ -1,5 +1,10 @@
 //! What the outside world gives to code that must not touch it: the time, chance, and
-//! names for connections. A role receives these as values and never asks for them.
+//! names for connections. A role receives these as values and never asks for them. A
+//! [`Disk`] is what a store writes to, so that one which loses and tears can take its place.
+
+mod disk;
+
+pub use disk::Disk;
 
 /// The time at which an event is handled, from one reading of the clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,12 +12,6 @@ pub enum StoreError {
     /// No such collection (`ENOENT`).
     #[error("no collection {0}")]
     NoCollection(crate::Coll),
-    /// The collection to be created is there already (`EEXIST`).
-    #[error("collection {0} exists")]
-    CollectionExists(crate::Coll),
-    /// The collection to be removed still holds objects (`ENOTEMPTY`).
-    #[error("collection {0} is not empty")]
-    NotEmpty(crate::Coll),
     /// Not enough room; nothing of the transaction was applied (`ENOSPC`).
     #[error("needs {need} bytes, {available} are available")]
     NoSpace {
@@ -63,8 +57,6 @@ impl StoreError {
     pub fn errno(&self) -> i32 {
         match self {
             Self::NoObject(_) | Self::NoCollection(_) => 2,
-            Self::CollectionExists(_) => 17,
-            Self::NotEmpty(_) => 39,
             Self::NoSpace { .. } => 28,
             Self::Invalid(_) | Self::Format(_) => 22,
             Self::Corrupt { .. } | Self::Io { .. } | Self::Stopped(_) => 5,

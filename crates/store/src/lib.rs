@@ -16,10 +16,29 @@
 //! One thread owns a [`Store`]; its calls block only for reads that miss memory, and for
 //! submits while the log is full. Formats: `docs/formats/store.md`.
 
+mod alloc;
+mod apply;
+mod buf;
+mod cache;
+mod checkpoint;
+mod commit;
 mod error;
+mod file;
+mod keys;
+mod log;
+mod onode;
+mod record;
+mod simdisk;
+mod space;
+mod state;
 mod store;
+mod superblock;
+mod table;
 mod transaction;
 
+pub use buf::AlignedBuf;
 pub use error::StoreError;
+pub use file::FileDisk;
+pub use simdisk::{DiskEvent, SimDisk};
 pub use store::{Listing, MkfsOptions, OpenOptions, PoolStats, Seq, Stat, StatFs, Store, Waker};
 pub use transaction::{Coll, Transaction};

@@ -72,6 +72,31 @@ pub(crate) enum Op {
     CollSet(Coll, Bytes, Bytes),
     CollRm(Coll, Bytes),
     CollRmRange(Coll, Bytes, Bytes),
+    /// Data that is on the device, in whole blocks: first block of the object, runs on the
+    /// device, checksums, and the size the object has at least.
+    Extents(Target, Box<Placed>),
+    /// Blocks that checkpoint `.0` took out of shared use.
+    Release(u64, Vec<Released>),
+}
+
+/// See [`Op::Extents`].
+#[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub at: u64,
+    pub size: u64,
+    pub runs: Vec<(u64, u64)>,
+    pub crcs: Vec<u32>,
+}
+
+/// A shared block that an object no longer refers to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Released {
+    /// Its index among the checkpoint's.
+    pub index: u32,
+    pub phys: u64,
+    /// The object let go of it already, in this run of the store; not so in replay, where
+    /// it never had it. Not stored.
+    pub done: bool,
 }
 
 /// Changes to any number of objects, applied in order and as one.
@@ -124,7 +149,8 @@ impl Transaction {
                 | Op::OmapRmKeys(t, _)
                 | Op::OmapRmRange(t, ..)
                 | Op::OmapClear(t)
-                | Op::OmapSetHeader(t, _) => *t += base,
+                | Op::OmapSetHeader(t, _)
+                | Op::Extents(t, _) => *t += base,
                 Op::Clone(s, d) | Op::Rename(s, d) | Op::CloneRange { src: s, dst: d, .. } => {
                     *s += base;
                     *d += base;
@@ -135,7 +161,8 @@ impl Transaction {
                 | Op::Merge(..)
                 | Op::CollSet(..)
                 | Op::CollRm(..)
-                | Op::CollRmRange(..) => {}
+                | Op::CollRmRange(..)
+                | Op::Release(..) => {}
             }
             op
         }));
@@ -169,13 +196,13 @@ impl Transaction {
         self
     }
 
-    /// A new, empty collection. Refused when it exists.
+    /// The collection exists from here on; nothing if it did.
     pub fn create_collection(&mut self, c: impl Into<Coll>) -> &mut Self {
         self.ops.push(Op::CreateCollection(c.into()));
         self
     }
 
-    /// Removes an empty collection and its keys. Refused while it holds objects.
+    /// Removes the collection with all its objects and keys.
     pub fn remove_collection(&mut self, c: impl Into<Coll>) -> &mut Self {
         self.ops.push(Op::RemoveCollection(c.into()));
         self

@@ -1,0 +1,50 @@
+//! A disk: bytes that are durable once flushed.
+
+use std::io;
+
+/// A file or device as a store sees it. Offsets, lengths of writes and their alignment are
+/// multiples of 4096; reads may be anywhere.
+pub trait Disk: Send + Sync {
+    /// Its size in bytes.
+    fn size(&self) -> u64;
+
+    /// Fills `buf` from `off` with what was last written there, flushed or not.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<()>;
+
+    /// Writes `data` at `off`: seen by reads when this returns, durable after
+    /// [`Disk::flush`]. Until then a power cut may leave any part of it, in sectors of
+    /// 512 bytes.
+    ///
+    /// # Errors
+    /// The device's; then what is there is unknown.
+    fn write(&self, off: u64, data: &[u8]) -> io::Result<()>;
+
+    /// Makes every write that has returned durable.
+    ///
+    /// # Errors
+    /// The device's; then nothing is known of any write since the last flush.
+    fn flush(&self) -> io::Result<()>;
+
+    /// Writes all of `writes`, in any order, and flushes.
+    ///
+    /// # Errors
+    /// As [`Disk::flush`].
+    fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        for (off, data) in writes {
+            self.write(*off, data)?;
+        }
+        self.flush()
+    }
+
+    /// Tells the device that a range holds nothing of worth; it may read as anything.
+    ///
+    /// # Errors
+    /// The device's.
+    fn discard(&self, off: u64, len: u64) -> io::Result<()> {
+        let _ = (off, len);
+        Ok(())
+    }
+}

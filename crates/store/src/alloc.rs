@@ -1,0 +1,199 @@
+//! Free space of the device, in blocks.
+
+/// A set of blocks, one bit each; a set bit is a used block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Bitmap {
+    words: Vec<u64>,
+    blocks: u64,
+}
+
+impl Bitmap {
+    /// All free.
+    pub fn new(blocks: u64) -> Self {
+        let mut words = vec![0; blocks.div_ceil(64) as usize];
+        if blocks % 64 != 0
+            && let Some(last) = words.last_mut()
+        {
+            *last = !0 << (blocks % 64); // what is beyond the end is never free
+        }
+        Self { words, blocks }
+    }
+
+    pub fn from_bytes(blocks: u64, bytes: &[u8]) -> Option<Self> {
+        let mut map = Self::new(blocks);
+        if bytes.len() != map.words.len() * 8 {
+            return None;
+        }
+        for (word, raw) in map.words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word |= u64::from_le_bytes(raw.try_into().expect("eight bytes"));
+        }
+        Some(map)
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.words.iter().flat_map(|w| w.to_le_bytes()).collect()
+    }
+
+    /// Calls `f` with each word that `start..start + len` touches and the bits in it.
+    fn each(&mut self, start: u64, len: u64, mut f: impl FnMut(&mut u64, u64)) {
+        assert!(start + len <= self.blocks, "blocks {start}+{len} lie on the device");
+        let (mut at, end) = (start, start + len);
+        while at < end {
+            let n = (64 - at % 64).min(end - at);
+            let mask = if n == 64 { !0 } else { ((1 << n) - 1) << (at % 64) };
+            f(&mut self.words[(at / 64) as usize], mask);
+            at += n;
+        }
+    }
+
+    /// Marks blocks used; whether all were free.
+    pub fn set(&mut self, start: u64, len: u64) -> bool {
+        let mut free = true;
+        self.each(start, len, |w, mask| {
+            free &= *w & mask == 0;
+            *w |= mask;
+        });
+        free
+    }
+
+    /// Marks blocks free; whether all were used.
+    pub fn clear(&mut self, start: u64, len: u64) -> bool {
+        let mut used = true;
+        self.each(start, len, |w, mask| {
+            used &= *w & mask == mask;
+            *w &= !mask;
+        });
+        used
+    }
+
+    pub fn free_count(&self) -> u64 {
+        self.words.iter().map(|w| u64::from(w.count_zeros())).sum()
+    }
+
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The first run of free blocks at or after `from`, cut at `max` blocks.
+    fn run_from(&self, from: u64, max: u64) -> Option<(u64, u64)> {
+        let mut at = from;
+        let mut word = (at / 64) as usize;
+        let mut free = !self.words.get(word)? & !0 << (at % 64);
+        while free == 0 {
+            word += 1;
+            free = !*self.words.get(word)?;
+        }
+        let start = word as u64 * 64 + u64::from(free.trailing_zeros());
+        at = start;
+        while at - start < max {
+            let Some(w) = self.words.get((at / 64) as usize) else { break };
+            let used = w >> (at % 64);
+            let n = if used == 0 { 64 - at % 64 } else { u64::from(used.trailing_zeros()) };
+            at += n;
+            if used != 0 {
+                break;
+            }
+        }
+        Some((start, (at - start).min(max)))
+    }
+}
+
+/// Whom space is for: large data and what is packed together at checkpoints are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Area {
+    Data,
+    Packed,
+}
+
+/// Gives out free blocks, going around the device so that freed space rests before reuse.
+#[derive(Debug)]
+pub(crate) struct Alloc {
+    pub used: Bitmap,
+    free: u64,
+    cursors: [u64; 2],
+}
+
+/// Free runs looked at before a shorter one than wanted is taken.
+const TRIES: usize = 64;
+
+impl Alloc {
+    pub fn new(used: Bitmap) -> Self {
+        let free = used.free_count();
+        // Packed space starts in the device's last quarter.
+        let cursors = [0, used.blocks() / 4 * 3];
+        Self { used, free, cursors }
+    }
+
+    /// Free blocks.
+    pub fn free(&self) -> u64 {
+        self.free
+    }
+
+    /// `blocks` blocks in as few runs `(start, len)` as a bounded search finds; `None`,
+    /// and nothing taken, when fewer are free.
+    pub fn alloc(&mut self, blocks: u64, area: Area) -> Option<Vec<(u64, u64)>> {
+        if blocks > self.free {
+            return None;
+        }
+        let mut out = Vec::new();
+        let mut left = blocks;
+        while left > 0 {
+            let (start, len) = self.find(left, area);
+            let was_free = self.used.set(start, len);
+            assert!(was_free, "space is given out once");
+            self.free -= len;
+            self.cursors[area as usize] = start + len;
+            left -= len;
+            out.push((start, len));
+        }
+        Some(out)
+    }
+
+    /// A run of `want` blocks, or the longest of the next few.
+    fn find(&self, want: u64, area: Area) -> (u64, u64) {
+        let mut best = (0, 0);
+        let mut at = self.cursors[area as usize];
+        let mut wrapped = false;
+        for _ in 0..TRIES {
+            match self.used.run_from(at, want) {
+                Some((start, len)) => {
+                    if len > best.1 {
+                        best = (start, len);
+                    }
+                    if len >= want {
+                        break;
+                    }
+                    at = start + len;
+                }
+                None if wrapped => break,
+                None => {
+                    wrapped = true;
+                    at = 0;
+                }
+            }
+        }
+        assert!(best.1 > 0, "free blocks are counted and must be found");
+        best
+    }
+
+    /// Marks what a log record or a table names as used.
+    ///
+    /// Returns whether it was free before.
+    pub fn take(&mut self, start: u64, len: u64) -> bool {
+        if start.checked_add(len).is_none_or(|end| end > self.used.blocks()) {
+            return false;
+        }
+        let was_free = self.used.set(start, len);
+        if was_free {
+            self.free -= len;
+        }
+        was_free
+    }
+
+    /// Gives blocks back.
+    pub fn release(&mut self, start: u64, len: u64) {
+        let was_used = self.used.clear(start, len);
+        assert!(was_used, "blocks {start}+{len} are freed once");
+        self.free += len;
+    }
+}

@@ -1,0 +1,486 @@
+//! Applying transactions to the state in memory: the same code for what is submitted and
+//! for what the log replays, so that both come to the same state.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use types::{HObject, PoolId};
+
+use crate::keys::{self, Key};
+use crate::onode::{BLOCK, Extent, Freed, Onode};
+use crate::state::{Entry, State};
+use crate::transaction::{Op, Target, Transaction};
+use crate::{Coll, Seq, StoreError};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Blocks that one `S` key counts.
+const SHARED_BLOCKS: u64 = 64;
+
+impl State {
+    /// Applies all of `txn`. In replay, also takes the space it names.
+    ///
+    /// An error is a failed read of metadata, or bytes that contradict themselves: the
+    /// state is then in between, and the store must stop.
+    pub fn apply(&mut self, seq: Seq, txn: &Transaction, replay: bool) -> Result<()> {
+        let mut keys = vec![None; txn.targets.len()];
+        for op in &txn.ops {
+            self.apply_op(seq, txn, op, &mut keys, replay)?;
+        }
+        Ok(())
+    }
+
+    fn key(&self, txn: &Transaction, t: Target, keys: &mut [Option<Key>]) -> Result<(Key, PoolId)> {
+        let (c, o) = &txn.targets[t as usize];
+        let slot = &mut keys[t as usize];
+        if slot.is_none() {
+            *slot = Some(keys::onode(self.coll(*c)?, o));
+        }
+        Ok((slot.clone().expect("just set"), o.pool))
+    }
+
+    /// The onode for changing; made when absent.
+    fn edit(&mut self, key: &Key, pool: PoolId) -> Result<&mut Onode> {
+        if !matches!(self.active.get(key), Some(Entry::Onode(_))) {
+            let onode = match self.onode(key)? {
+                Some(o) => o,
+                None => {
+                    self.next_id += 1;
+                    self.pools.entry(pool).or_default().objects += 1;
+                    Arc::new(Onode { id: self.next_id, ..Onode::default() })
+                }
+            };
+            self.caches.borrow_mut().onodes.remove(key);
+            self.active_bytes += 512;
+            self.active.insert(key.clone(), Entry::Onode(onode));
+        }
+        match self.active.get_mut(key) {
+            Some(Entry::Onode(o)) => Ok(Arc::make_mut(o)),
+            _ => unreachable!("just put there"),
+        }
+    }
+
+    /// Changes data by `f`, and accounts for it.
+    fn edit_data(
+        &mut self,
+        key: &Key,
+        pool: PoolId,
+        f: impl FnOnce(&mut Onode, &mut Vec<Freed>),
+    ) -> Result<()> {
+        let mut freed = Vec::new();
+        let o = self.edit(key, pool)?;
+        let before = o.size;
+        f(o, &mut freed);
+        let after = o.size;
+        let stats = self.pools.entry(pool).or_default();
+        stats.stored = stats.stored + after - before;
+        self.let_go(pool, &freed)
+    }
+
+    /// Blocks an object no longer refers to.
+    fn let_go(&mut self, pool: PoolId, freed: &[Freed]) -> Result<()> {
+        for f in freed {
+            let stats = self.pools.entry(pool).or_default();
+            stats.allocated = stats.allocated.saturating_sub(f.blocks * BLOCK);
+            if f.shared {
+                self.unshare(f.phys, f.blocks)?;
+            } else {
+                self.freed.push((f.phys, f.blocks));
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the reference counts of blocks.
+    fn counts(
+        &mut self,
+        phys: u64,
+        blocks: u64,
+        mut f: impl FnMut(&mut u32, u64, &mut Vec<(u64, u64)>),
+    ) -> Result<()> {
+        let (mut at, end) = (phys, phys + blocks);
+        while at < end {
+            let group = at / SHARED_BLOCKS;
+            let key = keys::numbered(keys::SHARED, group);
+            let mut counts = [0u32; SHARED_BLOCKS as usize];
+            if let Some(raw) = self.get(&key)? {
+                for (n, raw) in counts.iter_mut().zip(raw.chunks_exact(4)) {
+                    *n = u32::from_le_bytes(raw.try_into().expect("four bytes"));
+                }
+            }
+            let to = end.min((group + 1) * SHARED_BLOCKS);
+            for block in at..to {
+                f(&mut counts[(block % SHARED_BLOCKS) as usize], block, &mut self.freed);
+            }
+            let entry = if counts.iter().all(|n| *n == 0) {
+                Entry::Removed
+            } else {
+                Entry::Value(counts.iter().flat_map(|n| n.to_le_bytes()).collect())
+            };
+            self.put(key, entry);
+            at = to;
+        }
+        Ok(())
+    }
+
+    /// One more object refers to these blocks; two, when they were not shared.
+    fn share(&mut self, phys: u64, blocks: u64) -> Result<()> {
+        self.counts(phys, blocks, |n, _, _| *n = if *n == 0 { 2 } else { *n + 1 })
+    }
+
+    /// One object less refers to these shared blocks.
+    pub fn unshare(&mut self, phys: u64, blocks: u64) -> Result<()> {
+        self.counts(phys, blocks, |n, block, freed| {
+            *n = n.saturating_sub(1);
+            if *n == 0 {
+                freed.push((block, 1));
+            }
+        })
+    }
+
+    pub fn put(&mut self, key: Key, entry: Entry) {
+        let value = if let Entry::Value(v) = &entry { v.len() } else { 0 };
+        self.active_bytes += (key.len() + value + 64) as u64;
+        self.active.insert(key, entry);
+    }
+
+    fn remove_onode(&mut self, key: &Key, pool: PoolId) -> Result<()> {
+        let Some(o) = self.onode(key)? else { return Ok(()) };
+        let stats = self.pools.entry(pool).or_default();
+        stats.objects = stats.objects.saturating_sub(1);
+        stats.stored = stats.stored.saturating_sub(o.size);
+        self.let_go(pool, &o.all_freed())?;
+        self.kill_omap(o.omap);
+        self.caches.borrow_mut().onodes.remove(key);
+        self.put(key.clone(), Entry::Removed);
+        Ok(())
+    }
+
+    /// The keys of a dead omap go when tables are merged.
+    fn kill_omap(&mut self, id: u64) {
+        if id != 0 {
+            self.put(keys::numbered(keys::DEAD, id), Entry::Value(Bytes::new()));
+        }
+    }
+
+    /// The object's omap id; given one when it has none.
+    fn omap_id(&mut self, key: &Key, pool: PoolId) -> Result<u64> {
+        let id = self.edit(key, pool)?.omap;
+        if id != 0 {
+            return Ok(id);
+        }
+        self.next_id += 1;
+        let id = self.next_id;
+        self.edit(key, pool)?.omap = id;
+        Ok(id)
+    }
+
+    fn remove_range(&mut self, from: &[u8], end: &[u8]) -> Result<()> {
+        for key in self.keys_in(from, end)? {
+            self.put(key, Entry::Removed);
+        }
+        Ok(())
+    }
+
+    /// Notes where an onode went, for a checkpoint that is under way.
+    fn note_move(&mut self, id: u64, to: &Key) {
+        if self.frozen.is_some() {
+            self.renamed.insert(id, to.clone());
+        }
+    }
+
+    fn move_onode(&mut self, from: &Key, to: Key, pools: (PoolId, PoolId)) -> Result<()> {
+        let Some(o) = self.onode(from)? else { return Ok(()) };
+        self.remove_onode(&to, pools.1)?;
+        self.note_move(o.id, &to);
+        let (size, allocated) = (o.size, o.allocated());
+        let old = self.pools.entry(pools.0).or_default();
+        old.objects = old.objects.saturating_sub(1);
+        old.stored = old.stored.saturating_sub(size);
+        old.allocated = old.allocated.saturating_sub(allocated);
+        let new = self.pools.entry(pools.1).or_default();
+        new.objects += 1;
+        new.stored += size;
+        new.allocated += allocated;
+        self.caches.borrow_mut().onodes.remove(from);
+        self.put(from.clone(), Entry::Removed);
+        self.put(to, Entry::Onode(o));
+        Ok(())
+    }
+
+    /// Onode keys of a collection whose objects satisfy `want`.
+    fn onodes_of(&self, coll: u32, want: impl Fn(&HObject) -> bool) -> Result<Vec<(Key, HObject)>> {
+        let from = keys::onode(coll, &HObject::min());
+        let all = self.keys_in(&from[..keys::COLL_PREFIX], &keys::coll_end(keys::ONODE, coll))?;
+        Ok(all
+            .into_iter()
+            .filter_map(|k| keys::parse_onode(&k).map(|o| (k, o)))
+            .filter(|(_, o)| want(o))
+            .collect())
+    }
+
+    fn clone_onode(&mut self, seq: Seq, src: &Key, dst: &Key, pool: PoolId) -> Result<()> {
+        if src == dst {
+            return Ok(());
+        }
+        self.remove_onode(dst, pool)?;
+        let o = self.edit(src, pool)?;
+        let mut copy = o.clone();
+        for e in &mut o.extents {
+            e.shared = true;
+        }
+        self.next_id += 1;
+        copy.id = self.next_id;
+        for e in &mut copy.extents {
+            self.share(e.phys, e.blocks())?;
+            (e.shared, e.seq) = (true, seq);
+        }
+        for p in &mut copy.pieces {
+            p.seq = seq;
+        }
+        if copy.omap != 0 {
+            self.next_id += 1;
+            let (from, to) = (copy.omap, self.next_id);
+            let mut pairs = Vec::new();
+            let start = keys::omap_header(from);
+            self.scan(Bound::Included(&start), &keys::omap_end(from), &mut |k, v| {
+                let mut key: Key = k.into();
+                key[1..9].copy_from_slice(&to.to_be_bytes());
+                pairs.push((key, v.cloned().unwrap_or_default()));
+                true
+            })?;
+            for (k, v) in pairs {
+                self.put(k, Entry::Value(v));
+            }
+            copy.omap = to;
+        }
+        let stats = self.pools.entry(pool).or_default();
+        stats.objects += 1;
+        stats.stored += copy.size;
+        stats.allocated += copy.allocated();
+        self.active_blocks += copy.piece_blocks().len() as u64;
+        self.active_bytes += copy.footprint();
+        self.put(dst.clone(), Entry::Onode(Arc::new(copy)));
+        Ok(())
+    }
+
+    /// Shares blocks; the source has no data in memory there (see `Store::lower`).
+    fn clone_blocks(
+        &mut self,
+        seq: Seq,
+        (src, dst, pool): (&Key, &Key, PoolId),
+        (src_off, len, dst_off): (u64, u64, u64),
+    ) -> Result<()> {
+        let (first, last) = (src_off / BLOCK, (src_off + len).div_ceil(BLOCK));
+        let o = self.edit(src, pool)?;
+        // Only what is shared gets the mark: cut the extents at the range's ends.
+        let mut cut = Vec::with_capacity(o.extents.len() + 2);
+        for e in std::mem::take(&mut o.extents) {
+            for (from, to) in [(0, first), (first, last), (last, u64::MAX)] {
+                if e.at.max(from) < e.end().min(to) {
+                    let mut part = e.part(from, to);
+                    part.shared |= from == first && to == last;
+                    cut.push(part);
+                }
+            }
+        }
+        o.extents = cut;
+        let parts: Vec<Extent> = o.extents_in(first, last).cloned().collect();
+        // Before anything is let go: both may be the same object.
+        for e in &parts {
+            self.share(e.phys, e.blocks())?;
+        }
+        self.edit_data(dst, pool, |o, freed| o.zero(seq, dst_off, len, freed))?;
+        for mut e in parts {
+            self.pools.entry(pool).or_default().allocated += e.blocks() * BLOCK;
+            e.at = e.at - first + dst_off / BLOCK;
+            e.seq = seq;
+            self.edit_data(dst, pool, |o, freed| o.put_extent(e, 0, freed))?;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_lines)] // one arm for each kind of change
+    fn apply_op(
+        &mut self,
+        seq: Seq,
+        txn: &Transaction,
+        op: &Op,
+        keys: &mut [Option<Key>],
+        replay: bool,
+    ) -> Result<()> {
+        match op {
+            Op::CreateCollection(c) => {
+                if !self.colls.contains_key(c) {
+                    self.next_coll += 1;
+                    self.colls.insert(*c, self.next_coll);
+                    let id = Bytes::copy_from_slice(&self.next_coll.to_le_bytes());
+                    self.put(keys::coll(*c), Entry::Value(id));
+                }
+            }
+            Op::RemoveCollection(c) => {
+                keys.fill(None);
+                if let Some(id) = self.colls.get(c).copied() {
+                    for (key, o) in self.onodes_of(id, |_| true)? {
+                        self.remove_onode(&key, o.pool)?;
+                    }
+                    let first = keys::coll_key(id, b"");
+                    self.remove_range(&first, &keys::coll_end(keys::COLL_KEY, id))?;
+                    self.colls.remove(c);
+                    self.put(keys::coll(*c), Entry::Removed);
+                }
+            }
+            Op::Split(src, dst, bits) => {
+                let Coll::Pg(pg) = dst else { return Ok(()) };
+                let mask = 1u32.checked_shl(*bits).map_or(u32::MAX, |b| b - 1);
+                let (from, to) = (self.coll(*src)?, self.coll(*dst)?);
+                let ps = pg.pg.ps & mask;
+                for (key, o) in self.onodes_of(from, |o| o.hash & mask == ps)? {
+                    self.move_onode(&key, keys::moved(&key, to), (o.pool, o.pool))?;
+                }
+            }
+            Op::Merge(src, dst) => {
+                let (from, to) = (self.coll(*src)?, self.coll(*dst)?);
+                if from != to {
+                    for (key, o) in self.onodes_of(from, |_| true)? {
+                        self.move_onode(&key, keys::moved(&key, to), (o.pool, o.pool))?;
+                    }
+                }
+            }
+            Op::Touch(t) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                self.edit(&key, pool)?;
+            }
+            Op::Write(t, off, data) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                self.active_bytes += data.len() as u64 + 64;
+                self.active_blocks += data.len() as u64 / BLOCK + 2;
+                self.edit_data(&key, pool, |o, _| o.write(seq, *off, data.clone()))?;
+            }
+            Op::Zero(t, off, len) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                self.active_blocks += 2;
+                self.edit_data(&key, pool, |o, freed| o.zero(seq, *off, *len, freed))?;
+            }
+            Op::Truncate(t, size) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                self.active_blocks += 1;
+                self.edit_data(&key, pool, |o, freed| o.truncate(seq, *size, freed))?;
+            }
+            Op::Remove(t) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                self.remove_onode(&key, pool)?;
+            }
+            Op::Clone(s, d) => {
+                let ((src, _), (dst, pool)) = (self.key(txn, *s, keys)?, self.key(txn, *d, keys)?);
+                self.clone_onode(seq, &src, &dst, pool)?;
+            }
+            Op::CloneRange { src, dst, src_off, len, dst_off } => {
+                let ((src, _), (dst, pool)) =
+                    (self.key(txn, *src, keys)?, self.key(txn, *dst, keys)?);
+                self.clone_blocks(seq, (&src, &dst, pool), (*src_off, *len, *dst_off))?;
+            }
+            Op::Rename(s, d) => {
+                let ((src, from), (dst, to)) = (self.key(txn, *s, keys)?, self.key(txn, *d, keys)?);
+                if src != dst {
+                    self.move_onode(&src, dst, (from, to))?;
+                }
+            }
+            Op::SetAttrs(t, pairs) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                self.active_bytes +=
+                    pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() as u64;
+                let o = self.edit(&key, pool)?;
+                for (k, v) in pairs {
+                    o.set_attr(k.clone(), v.clone());
+                }
+            }
+            Op::RmAttr(t, name) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                self.edit(&key, pool)?.rm_attr(name);
+            }
+            Op::RmAttrs(t) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                self.edit(&key, pool)?.attrs.clear();
+            }
+            Op::OmapSet(t, pairs) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                let id = self.omap_id(&key, pool)?;
+                for (k, v) in pairs {
+                    self.put(keys::omap(id, k), Entry::Value(v.clone()));
+                }
+            }
+            Op::OmapRmKeys(t, list) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                let id = self.edit(&key, pool)?.omap;
+                if id != 0 {
+                    for k in list {
+                        self.put(keys::omap(id, k), Entry::Removed);
+                    }
+                }
+            }
+            Op::OmapRmRange(t, first, end) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                let id = self.edit(&key, pool)?.omap;
+                if id != 0 {
+                    self.remove_range(&keys::omap(id, first), &keys::omap(id, end))?;
+                }
+            }
+            Op::OmapClear(t) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                let id = std::mem::take(&mut self.edit(&key, pool)?.omap);
+                self.kill_omap(id);
+            }
+            Op::OmapSetHeader(t, header) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                let id = self.omap_id(&key, pool)?;
+                self.put(keys::omap_header(id), Entry::Value(header.clone()));
+            }
+            Op::CollSet(c, k, v) => {
+                let key = keys::coll_key(self.coll(*c)?, k);
+                self.put(key, Entry::Value(v.clone()));
+            }
+            Op::CollRm(c, k) => {
+                let key = keys::coll_key(self.coll(*c)?, k);
+                self.put(key, Entry::Removed);
+            }
+            Op::CollRmRange(c, first, end) => {
+                let id = self.coll(*c)?;
+                self.remove_range(&keys::coll_key(id, first), &keys::coll_key(id, end))?;
+            }
+            Op::Extents(t, p) => {
+                let (key, pool) = self.key(txn, *t, keys)?;
+                if replay {
+                    let mut alloc = self.space.alloc.lock().expect("no holder of this lock panics");
+                    for (start, len) in &p.runs {
+                        if !alloc.take(*start, *len) {
+                            return Err(StoreError::Format(format!(
+                                "transaction {seq} of the log names blocks {start}+{len}, \
+                                 which are in use"
+                            )));
+                        }
+                    }
+                }
+                self.active_bytes += 64 + 4 * p.crcs.len() as u64;
+                let (mut at, mut crcs) = (p.at, p.crcs.as_slice());
+                for (start, len) in &p.runs {
+                    let (mine, rest) = crcs.split_at(*len as usize);
+                    let e = Extent { at, phys: *start, shared: false, seq, crcs: mine.to_vec() };
+                    self.pools.entry(pool).or_default().allocated += len * BLOCK;
+                    self.edit_data(&key, pool, |o, freed| o.put_extent(e, p.size, freed))?;
+                    (at, crcs) = (at + len, rest);
+                }
+            }
+            Op::Release(ckpt, items) => {
+                for r in items {
+                    self.put(keys::release(*ckpt, r.index), Entry::Removed);
+                    if !r.done {
+                        self.unshare(r.phys, 1)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}

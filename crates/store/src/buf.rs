@@ -1,0 +1,106 @@
+//! Memory aligned for direct I/O.
+
+use bytes::Bytes;
+
+/// What direct I/O asks of addresses on every disk we know of, and blocks of ours.
+pub(crate) const ALIGN: usize = 4096;
+
+#[repr(C, align(4096))]
+#[derive(Clone, Copy)]
+struct Page([u8; ALIGN]);
+
+/// A growing buffer whose first byte lies on a page.
+#[derive(Default)]
+pub struct AlignedBuf {
+    pages: Vec<Page>,
+    len: usize,
+}
+
+impl AlignedBuf {
+    /// Empty, with room.
+    #[must_use]
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { pages: Vec::with_capacity(bytes.div_ceil(ALIGN)), len: 0 }
+    }
+
+    /// `len` zeros.
+    #[must_use]
+    pub fn zeroed(len: usize) -> Self {
+        Self { pages: vec![Page([0; ALIGN]); len.div_ceil(ALIGN)], len }
+    }
+
+    /// Bytes in it.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Empties it; the memory stays.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    fn grow(&mut self, len: usize) {
+        let pages = len.div_ceil(ALIGN);
+        if pages > self.pages.len() {
+            self.pages.resize(pages, Page([0; ALIGN]));
+        }
+    }
+
+    /// Appends a copy.
+    pub fn put(&mut self, bytes: &[u8]) {
+        let at = self.len;
+        self.grow(at + bytes.len());
+        self.len += bytes.len();
+        self[at..].copy_from_slice(bytes);
+    }
+
+    /// Zeros up to the next multiple of a page.
+    pub fn pad(&mut self) {
+        let at = self.len;
+        self.len = at.next_multiple_of(ALIGN);
+        self.grow(self.len);
+        self[at..].fill(0);
+    }
+
+    /// Grows or cuts; bytes new to it are whatever was there before, zeros at first.
+    pub fn set_len(&mut self, len: usize) {
+        self.grow(len);
+        self.len = len;
+    }
+
+    /// Its bytes, without a copy.
+    #[must_use]
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl std::ops::Deref for AlignedBuf {
+    type Target = [u8];
+    #[allow(unsafe_code)]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: `len` never passes the pages, which are initialised plain bytes.
+        unsafe { std::slice::from_raw_parts(self.pages.as_ptr().cast(), self.len) }
+    }
+}
+
+impl std::ops::DerefMut for AlignedBuf {
+    #[allow(unsafe_code)]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`; the borrow of `self` is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.pages.as_mut_ptr().cast(), self.len) }
+    }
+}
+
+impl AsRef<[u8]> for AlignedBuf {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}

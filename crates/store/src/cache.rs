@@ -1,0 +1,51 @@
+//! A bounded cache of two generations: what is used stays, a scan passes through.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+pub(crate) struct Cache<K, V> {
+    young: HashMap<K, (V, u64)>,
+    old: HashMap<K, (V, u64)>,
+    young_bytes: u64,
+    limit: u64,
+}
+
+impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
+    /// Holds about `limit` bytes at most.
+    pub fn new(limit: u64) -> Self {
+        Self { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, limit }
+    }
+
+    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        if let Some((v, _)) = self.young.get(key) {
+            return Some(v.clone());
+        }
+        let (k, (v, bytes)) = self.old.remove_entry(key)?;
+        self.put(k, v.clone(), bytes);
+        Some(v)
+    }
+
+    pub fn put(&mut self, key: K, value: V, bytes: u64) {
+        if self.young_bytes + bytes > self.limit / 2 {
+            self.old = std::mem::take(&mut self.young);
+            self.young_bytes = 0;
+        }
+        if let Some((_, before)) = self.young.insert(key, (value, bytes)) {
+            self.young_bytes -= before;
+        }
+        self.young_bytes += bytes;
+    }
+
+    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
+    where
+        K: std::borrow::Borrow<Q>,
+    {
+        if let Some((_, bytes)) = self.young.remove(key) {
+            self.young_bytes -= bytes;
+        }
+        self.old.remove(key);
+    }
+}

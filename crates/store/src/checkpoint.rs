@@ -1,0 +1,374 @@
+//! Checkpoints: what the log holds goes to its place, and the log before it is free.
+//!
+//! The owner freezes its changes and goes on with empty ones; here the frozen ones are
+//! written: small data to blocks of their own, onodes and keys to a new table, tables
+//! merged when several are alike in size, then the manifest, then the superblock. Nothing
+//! written so far replaces anything, so a crash at any point leaves the checkpoint before
+//! it or this one. The owner then takes over the outcome.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use denc::Denc;
+
+use crate::alloc::{Area, Bitmap};
+use crate::commit::Committer;
+use crate::keys::{self, Key};
+use crate::log::Place;
+use crate::onode::{BLOCK, Onode, Settled};
+use crate::space::{BlockWriter, Runs, Space};
+use crate::state::{Entry, Frozen, read_blocks};
+use crate::superblock::{Manifest, Superblock};
+use crate::table::{Builder, Cursor, Slot, Table};
+use crate::{Seq, StoreError};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Tables of like size that are merged into one.
+const MERGE_AT: usize = 4;
+/// Tables at most, whatever their sizes.
+const TABLES_MAX: usize = 14;
+
+/// What the owner hands over.
+pub(crate) struct Job {
+    pub frozen: Arc<Frozen>,
+    pub tables: Arc<Vec<Arc<Table>>>,
+    pub superblock: Superblock,
+    /// Blocks in use after the frozen changes, the last manifest's among them.
+    pub used: Bitmap,
+    pub next_id: u64,
+    pub next_coll: u32,
+    pub next_table: u64,
+    /// Pool; objects, stored, allocated.
+    pub pools: std::collections::BTreeMap<i64, (u64, u64, u64)>,
+}
+
+/// Small data of one object, in its place.
+pub(crate) struct Moved {
+    pub key: Key,
+    pub id: u64,
+    pub blocks: Vec<Settled>,
+    /// The object as the table has it.
+    pub onode: Arc<Onode>,
+}
+
+/// What the owner takes over.
+pub(crate) struct Outcome {
+    pub seq: Seq,
+    pub superblock: Superblock,
+    pub tables: Arc<Vec<Arc<Table>>>,
+    pub next_table: u64,
+    pub moved: Vec<Moved>,
+    /// Blocks of old tables and of the old manifest.
+    pub freed: Vec<(u64, u64)>,
+    pub place: Place,
+}
+
+struct Run<'a> {
+    space: &'a Space,
+    job: Job,
+    blocks: BlockWriter,
+    moved: Vec<Moved>,
+    /// Shared blocks let go, in order of their index.
+    releases: Vec<u64>,
+    freed: Vec<(u64, u64)>,
+}
+
+/// Makes one checkpoint. Returns when it is durable.
+pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome> {
+    let mut run = Run {
+        space,
+        job,
+        blocks: BlockWriter::new(space.clone()),
+        moved: Vec::new(),
+        releases: Vec::new(),
+        freed: Vec::new(),
+    };
+    let mut tables: Vec<Arc<Table>> = run.job.tables.to_vec();
+    if let Some(table) = run.flush_frozen()? {
+        run.take_blocks(&table.meta.runs);
+        tables.push(Arc::new(table));
+    }
+    if let Some(first) = merge_from(&tables) {
+        run.merge(&mut tables, first)?;
+    }
+    let Run { blocks, mut job, moved, mut freed, .. } = run;
+    blocks.finish()?;
+    let seq = job.frozen.seq;
+    commit.wait(seq)?;
+    let place = commit.marked().expect("the last group before the checkpoint left its place");
+    space.disk.flush().map_err(StoreError::io("flushing a checkpoint"))?;
+
+    let old = job.superblock.manifest.clone();
+    for (start, len) in &old.0 {
+        job.used.clear(*start, *len);
+        freed.push((*start, *len));
+    }
+    let manifest = Manifest {
+        seq,
+        log_group: place.group,
+        log_pos: place.pos,
+        next_id: job.next_id,
+        next_coll: job.next_coll,
+        next_table: job.next_table,
+        tables: tables.iter().map(|t| t.meta.clone()).collect(),
+        pools: job.pools.iter().map(|(p, (o, s, a))| (*p, (*o, (*s, *a)))).collect(),
+        used: job.used.to_bytes().into(),
+    };
+    let superblock = write_manifest(space, &manifest, &job.superblock)?;
+    Ok(Outcome {
+        seq,
+        superblock,
+        tables: Arc::new(tables),
+        next_table: job.next_table,
+        moved,
+        freed,
+        place,
+    })
+}
+
+/// Writes the manifest to free space, flushes, then the superblock that names it.
+pub(crate) fn write_manifest(
+    space: &Space,
+    manifest: &Manifest,
+    before: &Superblock,
+) -> Result<Superblock> {
+    let raw = manifest.to_bytes();
+    let mut buf = crate::buf::AlignedBuf::with_capacity(raw.len() + BLOCK as usize);
+    buf.put(&raw);
+    buf.pad();
+    let mut runs = Runs::default();
+    let mut at = 0;
+    for (start, len) in space.alloc(buf.len() as u64 / BLOCK, Area::Packed)? {
+        let bytes = (len * BLOCK) as usize;
+        space
+            .disk
+            .write(start * BLOCK, &buf[at..at + bytes])
+            .map_err(StoreError::io("writing the manifest"))?;
+        at += bytes;
+        runs.push(start, len);
+    }
+    space.disk.flush().map_err(StoreError::io("flushing the manifest"))?;
+    let superblock = Superblock {
+        generation: before.generation + 1,
+        manifest: runs,
+        manifest_len: raw.len() as u64,
+        manifest_crc: stdx::crc32c(!0, &raw),
+        ..before.clone()
+    };
+    superblock.write(&*space.disk)?;
+    Ok(superblock)
+}
+
+/// The first of the tables to merge, all behind it among them; `None` for not now.
+fn merge_from(tables: &[Arc<Table>]) -> Option<usize> {
+    let mut first = tables.len().checked_sub(1)?;
+    let mut total = tables[first].bytes();
+    while first > 0 && tables[first - 1].bytes() <= 2 * total {
+        first -= 1;
+        total += tables[first].bytes();
+    }
+    if tables.len() - first >= MERGE_AT {
+        Some(first)
+    } else {
+        (tables.len() > TABLES_MAX).then(|| tables.len() - TABLES_MAX / 2)
+    }
+}
+
+impl Run<'_> {
+    fn take_blocks(&mut self, runs: &Runs) {
+        for (start, len) in &runs.0 {
+            self.job.used.set(*start, *len);
+        }
+    }
+
+    /// The frozen changes as a table; `None` when there are none.
+    fn flush_frozen(&mut self) -> Result<Option<Table>> {
+        let frozen = self.job.frozen.clone();
+        let mut out = Builder::new(self.space.clone());
+        // With nothing below there is nothing to hide.
+        let hides = !self.job.tables.is_empty();
+        let mut released = false;
+        for (key, entry) in &frozen.map {
+            if !released && key[0] >= keys::RELEASE {
+                released = true;
+                // Older notes of the same kind are removed by changes, and sort before.
+                while_older(&frozen, &mut out, hides)?;
+                self.put_releases(&mut out)?;
+            }
+            if key[0] == keys::RELEASE {
+                continue;
+            }
+            match entry {
+                Entry::Value(v) => out.add(key, Some(v))?,
+                Entry::Removed if hides => out.add(key, None)?,
+                Entry::Removed => {}
+                Entry::Onode(o) if o.pieces.is_empty() => out.add(key, Some(&o.to_value()))?,
+                Entry::Onode(o) => {
+                    let settled = self.settle(key, o)?;
+                    out.add(key, Some(&settled.to_value()))?;
+                }
+            }
+        }
+        if !released {
+            self.put_releases(&mut out)?;
+        }
+        self.job.next_table += 1;
+        out.finish(self.job.next_table)
+    }
+
+    fn put_releases(&mut self, out: &mut Builder) -> Result<()> {
+        let seq = self.job.frozen.seq;
+        for (i, phys) in self.releases.iter().enumerate() {
+            out.add(&keys::release(seq, i as u32), Some(&phys.to_le_bytes()))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the pieces of an object to blocks.
+    fn settle(&mut self, key: &Key, o: &Onode) -> Result<Arc<Onode>> {
+        let name = || keys::parse_onode(key).map_or_else(String::new, |o| o.to_string());
+        let mut settled = Vec::new();
+        let mut new_blocks = 0;
+        let mut block = vec![0; BLOCK as usize];
+        for at in o.piece_blocks() {
+            let (lo, hi) = (at * BLOCK, (at + 1) * BLOCK);
+            let base = o.extent_of(at);
+            let covered: u64 = o.pieces_in(lo, hi).map(|p| p.end().min(hi) - p.off.max(lo)).sum();
+            let mut intact = true;
+            block.fill(0);
+            if let Some(e) = base
+                && covered < BLOCK
+            {
+                let i = at - e.at;
+                let crc = &e.crcs[i as usize..=i as usize];
+                let read = read_blocks(&*self.space.disk, e.phys + i, crc, &mut block, &name, lo);
+                intact = read.is_ok();
+            }
+            for p in o.pieces_in(lo, hi) {
+                let (from, to) = (p.off.max(lo), p.end().min(hi));
+                block[(from - lo) as usize..(to - lo) as usize]
+                    .copy_from_slice(&p.data[(from - p.off) as usize..(to - p.off) as usize]);
+            }
+            let phys = self.blocks.put(&block)?;
+            let good = stdx::crc32c(!0, &block);
+            // What was there could not be read: the block must not pass for whole.
+            let crc = if intact { good } else { !good };
+            self.job.used.set(phys, 1);
+            let release = match base {
+                Some(e) if e.shared => {
+                    self.releases.push(e.phys + (at - e.at));
+                    Some(self.releases.len() as u32 - 1)
+                }
+                Some(e) => {
+                    self.job.used.clear(e.phys + (at - e.at), 1);
+                    None
+                }
+                None => {
+                    new_blocks += 1;
+                    None
+                }
+            };
+            let base = base.map(|e| e.phys + (at - e.at));
+            settled.push(Settled { at, base, release, phys, crc });
+        }
+        let mut onode = o.clone();
+        onode.settle(Seq::MAX, &settled, &mut Vec::new());
+        for e in &mut onode.extents {
+            e.seq = 0;
+        }
+        onode.merge_extents();
+        assert!(onode.pieces.is_empty(), "every piece went to a block");
+        let onode = Arc::new(onode);
+        let pool = keys::parse_onode(key).map_or(0, |o| o.pool.0);
+        self.job.pools.entry(pool).or_default().2 += new_blocks * BLOCK;
+        let moved = Moved { key: key.clone(), id: o.id, blocks: settled, onode: onode.clone() };
+        self.moved.push(moved);
+        Ok(onode)
+    }
+
+    /// Merges the tables from `first` on into one.
+    fn merge(&mut self, tables: &mut Vec<Arc<Table>>, first: usize) -> Result<()> {
+        let disk = &*self.space.disk;
+        let all = first == 0;
+        let olds: Vec<Arc<Table>> = tables.drain(first..).collect();
+        let mut cursors: Vec<Cursor> = olds.iter().rev().cloned().map(Cursor::new).collect();
+        let mut out = Builder::new(self.space.clone());
+        let mut dead = HashSet::new();
+        let mut key = Vec::new();
+        loop {
+            let mut best: Option<usize> = None;
+            for i in 0..cursors.len() {
+                let Some(k) = cursors[i].peek(disk)? else { continue };
+                if best.is_none() || *k < *key {
+                    key.clear();
+                    key.extend_from_slice(k);
+                    best = Some(i);
+                }
+            }
+            let Some(winner) = best else { break };
+            let slot = cursors[winner].take();
+            for c in &mut cursors[winner + 1..] {
+                if c.peek(disk)?.is_some_and(|k| *k == *key) {
+                    c.take();
+                }
+            }
+            if all && key[0] == keys::DEAD {
+                // Sorts before the keys of any omap, which all are in these tables.
+                dead.extend(keys::number(&key));
+                continue;
+            }
+            if all && key[0] == keys::OMAP && keys::number(&key).is_some_and(|n| dead.contains(&n))
+            {
+                continue;
+            }
+            match slot {
+                Slot::Value(v) => out.add(&key, Some(&v))?,
+                Slot::Removed if !all => out.add(&key, None)?,
+                Slot::Removed => {}
+            }
+        }
+        self.job.next_table += 1;
+        let table = out.finish(self.job.next_table)?;
+        for old in &olds {
+            for (start, len) in &old.meta.runs.0 {
+                self.job.used.clear(*start, *len);
+                self.freed.push((*start, *len));
+            }
+        }
+        if let Some(table) = table {
+            self.take_blocks(&table.meta.runs);
+            tables.push(Arc::new(table));
+        }
+        Ok(())
+    }
+}
+
+/// Adds the frozen changes to notes of earlier checkpoints.
+fn while_older(frozen: &Frozen, out: &mut Builder, hides: bool) -> Result<()> {
+    let range = Key::from([keys::RELEASE])..Key::from([keys::RELEASE + 1]);
+    for (key, entry) in frozen.map.range(range) {
+        match entry {
+            Entry::Value(v) => out.add(key, Some(v))?,
+            Entry::Removed if hides => out.add(key, None)?,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The state of a store that has just been made.
+pub(crate) fn empty(used: &Bitmap) -> Manifest {
+    Manifest {
+        seq: 0,
+        log_group: 1,
+        log_pos: 0,
+        next_id: 0,
+        next_coll: 0,
+        next_table: 0,
+        tables: Vec::new(),
+        pools: Vec::new(),
+        used: Bytes::from(used.to_bytes()),
+    }
+}

@@ -1,0 +1,311 @@
+//! The group committer: everything queued goes out as one append and one flush.
+//!
+//! The owner adds records to the open group under a lock held for one copy; the I/O thread
+//! takes the whole group, writes it with the data it points to, flushes once, publishes the
+//! last transaction's number and wakes the owner once.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
+
+use bytes::Bytes;
+use env::Disk;
+
+use crate::buf::AlignedBuf;
+use crate::log::{HEADER, Place, Ring};
+use crate::{Seq, StoreError, Waker};
+
+/// Records of one group stay below this, except for one that is larger alone.
+const GROUP_BYTES: usize = 2 << 20;
+/// Data of one group stays about below this, so that small transactions behind large ones
+/// need not wait for all of them.
+const GROUP_DATA: u64 = 16 << 20;
+/// Bytes that may wait for the I/O thread before the owner does.
+const QUEUE_BYTES: u64 = 64 << 20;
+
+#[derive(Default)]
+struct Group {
+    buf: AlignedBuf,
+    first: Seq,
+    last: Seq,
+    count: u32,
+    data: Vec<(u64, Bytes)>,
+    data_bytes: u64,
+}
+
+impl Group {
+    fn bytes(&self) -> u64 {
+        self.buf.len() as u64 + self.data_bytes
+    }
+}
+
+struct Queue {
+    groups: VecDeque<Group>,
+    bytes: u64,
+    /// Where the next group goes.
+    head: Place,
+    /// Where the oldest record still needed starts.
+    tail: u64,
+    /// The last finished transaction, and the place behind its group.
+    finished: (Seq, Place),
+    /// The last transaction before the checkpoint that is being made, once finished its place.
+    mark: Option<(Seq, Option<Place>)>,
+    spare: Vec<AlignedBuf>,
+    busy: bool,
+    stop: bool,
+}
+
+/// Shared by the owner, the I/O thread and the checkpointer.
+pub(crate) struct Committer {
+    disk: Arc<dyn Disk>,
+    ring: Ring,
+    queue: Mutex<Queue>,
+    work: Condvar,
+    done: Condvar,
+    durable: AtomicU64,
+    proven: AtomicU64,
+    failed: OnceLock<String>,
+    waker: Waker,
+}
+
+impl Committer {
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        ring: Ring,
+        tail: u64,
+        head: Place,
+        last: Seq,
+        waker: Waker,
+    ) -> Self {
+        let queue = Queue {
+            groups: VecDeque::new(),
+            bytes: 0,
+            head,
+            tail,
+            finished: (last, head),
+            mark: None,
+            spare: Vec::new(),
+            busy: false,
+            stop: false,
+        };
+        Self {
+            disk,
+            ring,
+            queue: Mutex::new(queue),
+            work: Condvar::new(),
+            done: Condvar::new(),
+            durable: AtomicU64::new(last),
+            proven: AtomicU64::new(0),
+            failed: OnceLock::new(),
+            waker,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no holder of this lock panics")
+    }
+
+    /// Durable up to here.
+    pub fn durable(&self) -> Seq {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Durable up to here, and the log says so: replay never asks for the data of these.
+    pub fn proven(&self) -> Seq {
+        self.proven.load(Ordering::Acquire)
+    }
+
+    /// Why nothing is written any more.
+    pub fn failed(&self) -> Option<StoreError> {
+        self.failed.get().map(|why| StoreError::Stopped(why.clone()))
+    }
+
+    pub fn fail(&self, why: String) {
+        tracing::error!(%why, "store stops");
+        let _ = self.failed.set(why);
+        let _guard = self.lock();
+        self.work.notify_all();
+        self.done.notify_all();
+        (self.waker)();
+    }
+
+    pub fn wake_owner(&self) {
+        (self.waker)();
+    }
+
+    /// Most that a record of `len` bytes may take of the ring.
+    fn bound(len: u64) -> u64 {
+        (len + 4 + HEADER as u64).next_multiple_of(4096)
+    }
+
+    /// Bytes of the ring that are needed, at most.
+    fn ring_used(q: &Queue) -> u64 {
+        let waiting: u64 = q.groups.iter().map(|g| g.buf.len() as u64 + 4096).sum();
+        q.head.pos - q.tail + waiting
+    }
+
+    /// Whether the ring takes a record of `len` bytes now. One group's length is kept free
+    /// for what is skipped at the ring's end.
+    pub fn has_room(&self, len: u64) -> bool {
+        let q = self.lock();
+        let largest = q.groups.iter().map(|g| g.buf.len() as u64).max().unwrap_or(0);
+        let skip = largest.max(GROUP_BYTES as u64).max(len) + 8192;
+        Self::ring_used(&q) + Self::bound(len) + 2 * skip <= self.ring.len
+    }
+
+    /// Whether the ring could take it were it empty.
+    pub fn can_ever_take(&self, len: u64) -> bool {
+        Self::bound(len) + 2 * ((GROUP_BYTES as u64).max(len) + 8192) <= self.ring.len / 2
+    }
+
+    /// Queues the record that `encode` appends, and data for the extents it names.
+    pub fn push(
+        &self,
+        seq: Seq,
+        encode: impl FnOnce(&mut AlignedBuf),
+        data: impl IntoIterator<Item = (u64, Bytes)>,
+    ) {
+        let mut q = self.lock();
+        let open = q.groups.back().is_some_and(|g| {
+            g.count > 0 && g.buf.len() < GROUP_BYTES && g.data_bytes < GROUP_DATA && g.last != 0
+        });
+        let sealed = q.mark.is_some_and(|(s, _)| q.groups.back().is_some_and(|g| g.last == s));
+        if !open || sealed {
+            let mut buf = q.spare.pop().unwrap_or_else(|| AlignedBuf::with_capacity(256 << 10));
+            buf.set_len(HEADER);
+            q.groups.push_back(Group { buf, first: seq, ..Group::default() });
+        }
+        let was_idle = q.groups.len() == 1 && q.groups[0].count == 0;
+        let g = q.groups.back_mut().expect("just made sure");
+        let before = g.bytes();
+        let at = g.buf.len();
+        g.buf.put(&[0; 4]);
+        encode(&mut g.buf);
+        let len = u32::try_from(g.buf.len() - at - 4).expect("a record is below 4 GiB");
+        g.buf[at..at + 4].copy_from_slice(&len.to_le_bytes());
+        for (off, bytes) in data {
+            g.data_bytes += bytes.len() as u64;
+            g.data.push((off, bytes));
+        }
+        g.count += 1;
+        g.last = seq;
+        let added = g.bytes() - before;
+        q.bytes += added;
+        if was_idle && !q.busy {
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether the owner should wait before it queues more.
+    pub fn is_behind(&self) -> bool {
+        self.lock().bytes > QUEUE_BYTES
+    }
+
+    /// Writes the oldest group. Returns whether there was one.
+    pub fn step(&self) -> bool {
+        let mut q = self.lock();
+        let Some(mut g) = q.groups.pop_front() else { return false };
+        q.busy = true;
+        let len = (g.buf.len() as u64).next_multiple_of(4096);
+        let pos = self.ring.fit(q.head.pos, len);
+        let group = q.head.group;
+        assert!(pos + len - q.tail <= self.ring.len, "records still needed are not overwritten");
+        q.head = Place { group: group + 1, pos: pos + len };
+        drop(q);
+
+        self.ring.seal(&mut g.buf, group, g.first, g.count, group.saturating_sub(1));
+        let mut writes: Vec<(u64, &[u8])> =
+            g.data.iter().map(|(off, d)| (*off, d.as_ref())).collect();
+        writes.push((self.ring.device(pos), &g.buf));
+        let result = self.disk.commit(&writes);
+        drop(writes);
+        if let Err(e) = result {
+            self.fail(format!("writing group {group} of the log: {e}"));
+            return false;
+        }
+
+        let bytes = g.bytes();
+        g.data.clear();
+        let mut q = self.lock();
+        q.busy = false;
+        q.bytes = q.bytes.saturating_sub(bytes);
+        self.proven.store(q.finished.0, Ordering::Release);
+        q.finished = (g.last, q.head);
+        if let Some((seq, None)) = q.mark
+            && seq == g.last
+        {
+            q.mark = Some((seq, Some(q.finished.1)));
+        }
+        self.durable.store(g.last, Ordering::Release);
+        if q.spare.len() < 3 && g.buf.len() <= 2 * GROUP_BYTES {
+            g.buf.clear();
+            q.spare.push(g.buf);
+        }
+        self.done.notify_all();
+        drop(q);
+        (self.waker)();
+        true
+    }
+
+    /// The I/O thread: until told to stop, and nothing is left.
+    pub fn run(&self) {
+        loop {
+            let mut q = self.lock();
+            while q.groups.is_empty() {
+                if q.stop || self.failed.get().is_some() {
+                    return;
+                }
+                q = self.work.wait(q).expect("no holder of this lock panics");
+            }
+            drop(q);
+            if !self.step() && self.failed.get().is_some() {
+                return;
+            }
+        }
+    }
+
+    pub fn stop(&self) {
+        self.lock().stop = true;
+        self.work.notify_all();
+    }
+
+    /// Sleeps until another group is finished, or a while.
+    pub fn wait_a_group(&self) {
+        let q = self.lock();
+        let a_while = std::time::Duration::from_millis(50);
+        drop(self.done.wait_timeout(q, a_while).expect("no holder of this lock panics"));
+    }
+
+    /// Sleeps until `seq` is durable.
+    pub fn wait(&self, seq: Seq) -> Result<(), StoreError> {
+        let mut q = self.lock();
+        while q.finished.0 < seq {
+            if let Some(e) = self.failed() {
+                return Err(e);
+            }
+            q = self.done.wait(q).expect("no holder of this lock panics");
+        }
+        Ok(())
+    }
+
+    /// No later record joins the group of `seq`, the last one so far: a checkpoint of
+    /// everything up to it begins.
+    pub fn set_mark(&self, seq: Seq) {
+        let mut q = self.lock();
+        let place = (q.finished.0 == seq).then_some(q.finished.1);
+        q.mark = Some((seq, place));
+    }
+
+    /// The place behind the marked transaction's group, once that is durable.
+    pub fn marked(&self) -> Option<Place> {
+        self.lock().mark.and_then(|(_, place)| place)
+    }
+
+    /// What lies before `tail` is no longer needed.
+    pub fn set_tail(&self, tail: u64) {
+        let mut q = self.lock();
+        q.tail = tail;
+        q.mark = None;
+        self.done.notify_all();
+    }
+}

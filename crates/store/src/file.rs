@@ -1,0 +1,110 @@
+//! A file or block device as a [`Disk`]: direct writes, buffered reads.
+//!
+//! Reads go through the page cache. Direct writes drop the pages they overwrite from it,
+//! and no block is read while it is written: what is in flight is read from memory.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use env::Disk;
+use rustix::fs::{Advice, FlockOperation, OFlags};
+
+use crate::StoreError;
+use crate::buf::{ALIGN, AlignedBuf};
+
+/// Bytes copied at a time where the caller's memory is not aligned.
+const BOUNCE: usize = 1 << 20;
+
+/// See the module.
+pub struct FileDisk {
+    /// For writes; direct where the file system can.
+    direct: File,
+    /// For reads.
+    buffered: File,
+    size: u64,
+    aligned: bool,
+}
+
+impl FileDisk {
+    /// Makes a file of `size` bytes, sparse; a device is left as it is.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`].
+    pub fn create(path: &Path, size: u64) -> Result<(), StoreError> {
+        let file = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(StoreError::io("creating the block file"))?;
+        let meta = file.metadata().map_err(StoreError::io("creating the block file"))?;
+        if meta.is_file() && meta.len() < size {
+            file.set_len(size).map_err(StoreError::io("sizing the block file"))?;
+        }
+        file.sync_all().map_err(StoreError::io("creating the block file"))
+    }
+
+    /// Opens it for one process alone.
+    ///
+    /// # Errors
+    /// [`StoreError::Format`] when another process has it; [`StoreError::Io`].
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let what = "opening the block file";
+        let open =
+            |flags: i32| File::options().read(true).write(true).custom_flags(flags).open(path);
+        let buffered = open(0).map_err(StoreError::io(what))?;
+        rustix::fs::flock(&buffered, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+            StoreError::Format(format!("{}: in use by another process", path.display()))
+        })?;
+        // Without it a read of a few blocks would read much around them.
+        let _ = rustix::fs::fadvise(&buffered, 0, None, Advice::Random);
+        let (direct, aligned) = match open(OFlags::DIRECT.bits() as i32) {
+            Ok(file) => (file, true),
+            // Memory file systems have no direct I/O.
+            Err(_) => (open(0).map_err(StoreError::io(what))?, false),
+        };
+        let end = rustix::fs::seek(&direct, rustix::fs::SeekFrom::End(0));
+        let size = end.map_err(|e| StoreError::io(what)(e.into()))?;
+        Ok(Self { direct, buffered, size: size / 4096 * 4096, aligned })
+    }
+
+    fn write_bounced(&self, off: u64, data: &[u8]) -> io::Result<()> {
+        let mut bounce = AlignedBuf::with_capacity(BOUNCE.min(data.len()));
+        for (i, part) in data.chunks(BOUNCE).enumerate() {
+            bounce.clear();
+            bounce.put(part);
+            self.direct.write_all_at(&bounce, off + (i * BOUNCE) as u64)?;
+        }
+        Ok(())
+    }
+}
+
+impl Disk for FileDisk {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.buffered.read_exact_at(buf, off)
+    }
+
+    fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
+        assert!(off % ALIGN as u64 == 0 && data.len() % ALIGN == 0, "writes are in blocks");
+        if self.aligned && data.as_ptr().addr() % 512 != 0 {
+            return self.write_bounced(off, data);
+        }
+        self.direct.write_all_at(data, off)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.direct.sync_data()
+    }
+
+    fn discard(&self, off: u64, len: u64) -> io::Result<()> {
+        use rustix::fs::FallocateFlags;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(&self.direct, flags, off, len)?)
+    }
+}

@@ -1,0 +1,416 @@
+//! One object's metadata: size, attributes, and where its data is.
+//!
+//! Data is in two layers: extents on the device, in whole blocks, and pieces in memory on
+//! top of them, which the log holds and the next checkpoint writes to blocks of their own.
+//!
+//! Invariants:
+//! - extents are in order, apart, and never touch a block twice; pieces likewise by bytes;
+//! - a block that lost only part of its data (zeroed, truncated) has pieces of zeros where
+//!   the rest was, so that a piece never goes away unless another covers it or its whole
+//!   block goes. [`Onode::settle`] relies on this;
+//! - beyond `size` within the last block everything reads as zeros.
+
+use bytes::Bytes;
+use denc::{DecodeError, Denc, Reader, Writer};
+
+/// Bytes of a block: the unit of space, of checksums and of direct I/O.
+pub(crate) const BLOCK: u64 = 4096;
+
+/// A run of blocks of an object on the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// First block in the object.
+    pub at: u64,
+    /// First block on the device.
+    pub phys: u64,
+    /// Whether other objects may refer to it, too: then `S` keys count.
+    pub shared: bool,
+    /// The transaction that put it here; 0 when read from a table. Not stored.
+    pub seq: u64,
+    /// crc32c of each block.
+    pub crcs: Vec<u32>,
+}
+
+impl Extent {
+    pub fn blocks(&self) -> u64 {
+        self.crcs.len() as u64
+    }
+
+    pub fn end(&self) -> u64 {
+        self.at + self.blocks()
+    }
+
+    /// The part that lies in the object's blocks `from..to`.
+    pub fn part(&self, from: u64, to: u64) -> Self {
+        let (from, to) = (from.max(self.at), to.min(self.end()));
+        let skip = from - self.at;
+        Self {
+            at: from,
+            phys: self.phys + skip,
+            shared: self.shared,
+            seq: self.seq,
+            crcs: self.crcs[skip as usize..(to - self.at) as usize].to_vec(),
+        }
+    }
+}
+
+/// Blocks on the device that an object no longer refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Freed {
+    pub phys: u64,
+    pub blocks: u64,
+    pub shared: bool,
+}
+
+/// Data of the log that has no blocks yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub off: u64,
+    /// The transaction that wrote it.
+    pub seq: u64,
+    pub data: Bytes,
+}
+
+impl Piece {
+    pub fn end(&self) -> u64 {
+        self.off + self.data.len() as u64
+    }
+}
+
+/// A block the checkpoint wrote: what was under it, and what it is now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settled {
+    pub at: u64,
+    pub base: Option<u64>,
+    /// Where `base` is shared, the index under which the checkpoint noted that it is no
+    /// longer referred to.
+    pub release: Option<u32>,
+    pub phys: u64,
+    pub crc: u32,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Onode {
+    /// Unique in the store's life.
+    pub id: u64,
+    pub size: u64,
+    /// Names its omap; 0 for none.
+    pub omap: u64,
+    /// Sorted by name.
+    pub attrs: Vec<(Bytes, Bytes)>,
+    pub extents: Vec<Extent>,
+    pub pieces: Vec<Piece>,
+}
+
+static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
+
+impl Onode {
+    /// Bytes of space on the device.
+    pub fn allocated(&self) -> u64 {
+        self.extents.iter().map(|e| e.blocks()).sum::<u64>() * BLOCK
+    }
+
+    /// About what it takes in memory.
+    pub fn footprint(&self) -> u64 {
+        let attrs: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len() + 64).sum();
+        let extents: usize = self.extents.iter().map(|e| e.crcs.len() * 4 + 48).sum();
+        let pieces: usize = self.pieces.iter().map(|p| p.data.len() + 48).sum();
+        (attrs + extents + pieces + 256) as u64
+    }
+
+    pub fn attr(&self, name: &[u8]) -> Option<&Bytes> {
+        let at = self.attrs.binary_search_by(|(k, _)| k.as_ref().cmp(name)).ok()?;
+        Some(&self.attrs[at].1)
+    }
+
+    pub fn set_attr(&mut self, name: Bytes, value: Bytes) {
+        match self.attrs.binary_search_by(|(k, _)| k.cmp(&name)) {
+            Ok(at) => self.attrs[at].1 = value,
+            Err(at) => self.attrs.insert(at, (name, value)),
+        }
+    }
+
+    pub fn rm_attr(&mut self, name: &[u8]) {
+        if let Ok(at) = self.attrs.binary_search_by(|(k, _)| k.as_ref().cmp(name)) {
+            self.attrs.remove(at);
+        }
+    }
+
+    /// Index of the first extent that ends behind `block`.
+    fn extent_from(&self, block: u64) -> usize {
+        self.extents.partition_point(|e| e.end() <= block)
+    }
+
+    /// Index of the first piece that ends behind `off`.
+    pub fn piece_from(&self, off: u64) -> usize {
+        self.pieces.partition_point(|p| p.end() <= off)
+    }
+
+    /// The extent that holds `block`.
+    pub fn extent_of(&self, block: u64) -> Option<&Extent> {
+        self.extents.get(self.extent_from(block)).filter(|e| e.at <= block)
+    }
+
+    /// Extents that touch the blocks `from..to`.
+    pub fn extents_in(&self, from: u64, to: u64) -> impl Iterator<Item = &Extent> {
+        self.extents[self.extent_from(from)..].iter().take_while(move |e| e.at < to)
+    }
+
+    /// Pieces that touch the bytes `from..to`.
+    pub fn pieces_in(&self, from: u64, to: u64) -> impl Iterator<Item = &Piece> {
+        self.pieces[self.piece_from(from)..].iter().take_while(move |p| p.off < to)
+    }
+
+    fn drop_extents(&mut self, from: u64, to: u64, freed: &mut Vec<Freed>) {
+        let first = self.extent_from(from);
+        let last = first + self.extents[first..].partition_point(|e| e.at < to);
+        if first == last {
+            return;
+        }
+        let mut keep = Vec::new();
+        for e in &self.extents[first..last] {
+            let (lo, hi) = (from.max(e.at), to.min(e.end()));
+            let phys = e.phys + (lo - e.at);
+            freed.push(Freed { phys, blocks: hi - lo, shared: e.shared });
+            if e.at < lo {
+                keep.push(e.part(e.at, lo));
+            }
+            if hi < e.end() {
+                keep.push(e.part(hi, e.end()));
+            }
+        }
+        self.extents.splice(first..last, keep);
+    }
+
+    fn drop_pieces(&mut self, from: u64, to: u64) {
+        let first = self.piece_from(from);
+        let last = first + self.pieces[first..].partition_point(|p| p.off < to);
+        if first == last {
+            return;
+        }
+        let mut keep = Vec::new();
+        for p in &self.pieces[first..last] {
+            if p.off < from {
+                let data = p.data.slice(..(from - p.off) as usize);
+                keep.push(Piece { data, ..p.clone() });
+            }
+            if to < p.end() {
+                let data = p.data.slice((to - p.off) as usize..);
+                keep.push(Piece { off: to, seq: p.seq, data });
+            }
+        }
+        self.pieces.splice(first..last, keep);
+    }
+
+    fn put_piece(&mut self, piece: Piece) {
+        // Appending to the last piece's end is the common case and finds nothing to drop.
+        self.drop_pieces(piece.off, piece.end());
+        let at = self.piece_from(piece.off);
+        self.pieces.insert(at, piece);
+    }
+
+    /// Data that rides in the log.
+    pub fn write(&mut self, seq: u64, off: u64, data: Bytes) {
+        if data.is_empty() {
+            return;
+        }
+        self.size = self.size.max(off + data.len() as u64);
+        self.put_piece(Piece { off, seq, data });
+    }
+
+    /// Data that is on the device already. Covers whole blocks.
+    pub fn put_extent(&mut self, extent: Extent, size: u64, freed: &mut Vec<Freed>) {
+        self.drop_blocks(extent.at, extent.end(), freed);
+        self.size = self.size.max(size);
+        self.insert_extent(extent);
+    }
+
+    /// Whole blocks become a hole.
+    fn drop_blocks(&mut self, from: u64, to: u64, freed: &mut Vec<Freed>) {
+        self.drop_extents(from, to, freed);
+        self.drop_pieces(from * BLOCK, to * BLOCK);
+    }
+
+    /// Part of one block becomes zeros.
+    fn zero_part(&mut self, seq: u64, from: u64, to: u64) {
+        let block = from / BLOCK;
+        let (lo, hi) = (block * BLOCK, (block + 1) * BLOCK);
+        let used = self.extent_of(block).is_some() || self.pieces_in(lo, hi).next().is_some();
+        if used && from < to {
+            let data = Bytes::from_static(&ZEROS[..(to - from) as usize]);
+            self.put_piece(Piece { off: from, seq, data });
+        }
+    }
+
+    fn punch(&mut self, seq: u64, from: u64, to: u64, freed: &mut Vec<Freed>) {
+        let (first, last) = (from.div_ceil(BLOCK), to / BLOCK);
+        if first > last {
+            self.zero_part(seq, from, to); // within one block
+            return;
+        }
+        self.zero_part(seq, from, first * BLOCK);
+        self.drop_blocks(first, last, freed);
+        self.zero_part(seq, last * BLOCK, to);
+    }
+
+    /// Makes a range zeros; extends the object to its end.
+    pub fn zero(&mut self, seq: u64, off: u64, len: u64, freed: &mut Vec<Freed>) {
+        if len == 0 {
+            return;
+        }
+        let end = off + len;
+        // Where the range reaches the end of the object, so does what is lost of its block.
+        let to = if end >= self.size { end.next_multiple_of(BLOCK) } else { end };
+        self.punch(seq, off, to, freed);
+        self.size = self.size.max(end);
+    }
+
+    pub fn truncate(&mut self, seq: u64, size: u64, freed: &mut Vec<Freed>) {
+        if size < self.size {
+            self.punch(seq, size, self.size.next_multiple_of(BLOCK), freed);
+        }
+        self.size = size;
+    }
+
+    /// Everything it has on the device.
+    pub fn all_freed(&self) -> Vec<Freed> {
+        let freed = |e: &Extent| Freed { phys: e.phys, blocks: e.blocks(), shared: e.shared };
+        self.extents.iter().map(freed).collect()
+    }
+
+    /// Blocks that have pieces, ascending.
+    pub fn piece_blocks(&self) -> Vec<u64> {
+        let mut out = Vec::new();
+        for p in &self.pieces {
+            let first = p.off / BLOCK;
+            let first = out.last().map_or(first, |last: &u64| first.max(last + 1));
+            out.extend(first..p.end().div_ceil(BLOCK));
+        }
+        out
+    }
+
+    /// Takes over blocks that the checkpoint of everything up to `seq` wrote, where they
+    /// still are what the object's newer pieces lie on; whether so, for each. Adds to
+    /// `freed` what is not needed: blocks that were under the new ones (but for shared
+    /// ones), or the new ones where the object went on.
+    pub fn settle(&mut self, seq: u64, blocks: &[Settled], freed: &mut Vec<Freed>) -> Vec<bool> {
+        let mut out = Vec::with_capacity(blocks.len());
+        for s in blocks {
+            let (lo, hi) = (s.at * BLOCK, (s.at + 1) * BLOCK);
+            let here = self.extent_of(s.at).map(|e| (e.phys + (s.at - e.at), e.seq));
+            let same = match (here, s.base) {
+                // A block shared with another object may have left and come back.
+                (Some((phys, put)), Some(base)) => phys == base && put <= seq,
+                (None, None) => self.pieces_in(lo, hi).any(|p| p.seq <= seq),
+                _ => false,
+            };
+            out.push(same);
+            if !same {
+                freed.push(Freed { phys: s.phys, blocks: 1, shared: false });
+                continue;
+            }
+            let mut base = Vec::new();
+            self.drop_extents(s.at, s.at + 1, &mut base);
+            freed.extend(base.into_iter().filter(|f| !f.shared));
+            self.insert_extent(Extent {
+                at: s.at,
+                phys: s.phys,
+                shared: false,
+                seq: 0,
+                crcs: vec![s.crc],
+            });
+            self.drop_old_pieces(seq, lo, hi);
+        }
+        self.merge_extents();
+        out
+    }
+
+    fn insert_extent(&mut self, extent: Extent) {
+        let at = self.extent_from(extent.at);
+        self.extents.insert(at, extent);
+    }
+
+    fn drop_old_pieces(&mut self, seq: u64, lo: u64, hi: u64) {
+        let old: Vec<(u64, u64)> = self
+            .pieces_in(lo, hi)
+            .filter(|p| p.seq <= seq)
+            .map(|p| (p.off.max(lo), p.end().min(hi)))
+            .collect();
+        for (from, to) in old {
+            self.drop_pieces(from, to);
+        }
+    }
+
+    /// Joins extents that continue one another on the device.
+    pub fn merge_extents(&mut self) {
+        self.extents.dedup_by(|next, e| {
+            let joins = e.end() == next.at
+                && e.phys + e.blocks() == next.phys
+                && e.shared == next.shared
+                && e.seq == next.seq;
+            if joins {
+                e.crcs.append(&mut next.crcs);
+            }
+            joins
+        });
+    }
+
+    /// Parts of `from..to` with data, in bytes, joined where they touch.
+    pub fn data_ranges(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
+        let mut set = stdx::IntervalSet::new();
+        let (first, last) = (from / BLOCK, to.div_ceil(BLOCK));
+        for e in self.extents_in(first, last) {
+            let (lo, hi) = ((e.at * BLOCK).max(from), (e.end() * BLOCK).min(to));
+            set.insert(lo, hi - lo);
+        }
+        for p in self.pieces_in(from, to) {
+            let (lo, hi) = (p.off.max(from), p.end().min(to));
+            set.insert(lo, hi - lo);
+        }
+        set.iter().collect()
+    }
+
+    /// The form in tables, which has no pieces: v1 of `docs/formats/store.md`.
+    pub fn to_value(&self) -> Bytes {
+        assert!(self.pieces.is_empty(), "a checkpointed onode has all its data in blocks");
+        self.to_bytes()
+    }
+}
+
+impl Denc for Onode {
+    fn encode(&self, w: &mut Writer) {
+        w.framed(1, 1, |w| {
+            w.u64(self.id);
+            w.u64(self.size);
+            w.u64(self.omap);
+            self.attrs.encode(w);
+            w.seq(&self.extents, |w, e| {
+                w.u64(e.at);
+                w.u64(e.phys);
+                w.bool(e.shared);
+                w.seq(&e.crcs, |w, crc| w.u32(*crc));
+            });
+        });
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("onode", 1, |r, _| {
+            Ok(Self {
+                id: r.u64()?,
+                size: r.u64()?,
+                omap: r.u64()?,
+                attrs: Denc::decode(r)?,
+                extents: r.seq(|r| {
+                    Ok(Extent {
+                        at: r.u64()?,
+                        phys: r.u64()?,
+                        shared: r.bool()?,
+                        seq: 0,
+                        crcs: r.seq(|r| r.u32())?,
+                    })
+                })?,
+                pieces: Vec::new(),
+            })
+        })
+    }
+}

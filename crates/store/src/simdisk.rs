@@ -1,0 +1,190 @@
+//! A disk in memory that can lose power.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use env::{Disk, Random};
+
+/// What was asked of the disk, in order.
+#[derive(Clone, Debug)]
+pub enum DiskEvent {
+    /// Bytes written at an offset.
+    Write(u64, Bytes),
+    /// Everything before is durable.
+    Flush,
+    /// A mark of the test's own.
+    Mark(u64),
+}
+
+const PAGE: u64 = 4096;
+
+#[derive(Default)]
+struct Inner {
+    /// What reads see; absent pages are zeros.
+    pages: BTreeMap<u64, Box<[u8]>>,
+    events: Vec<DiskEvent>,
+    record: bool,
+    /// Calls until one fails; none when 0.
+    fail_in: u64,
+    failed: bool,
+}
+
+impl Inner {
+    fn write(&mut self, off: u64, data: &[u8]) {
+        let mut done = 0;
+        while done < data.len() {
+            let at = off + done as u64;
+            let (page, skip) = (at / PAGE, (at % PAGE) as usize);
+            let n = (data.len() - done).min(PAGE as usize - skip);
+            let page = self.pages.entry(page).or_insert_with(|| vec![0; PAGE as usize].into());
+            page[skip..skip + n].copy_from_slice(&data[done..done + n]);
+            done += n;
+        }
+    }
+
+    fn may_fail(&mut self) -> io::Result<()> {
+        if self.fail_in > 0 {
+            self.fail_in -= 1;
+            self.failed |= self.fail_in == 0;
+        }
+        if self.failed { Err(io::Error::other("the disk is broken")) } else { Ok(()) }
+    }
+}
+
+/// See the module. Keeps the order of writes and flushes, from which the contents after a
+/// power cut can be made.
+pub struct SimDisk {
+    size: u64,
+    inner: Mutex<Inner>,
+}
+
+impl SimDisk {
+    /// Zeros. `record` keeps every write, for [`SimDisk::events`].
+    #[must_use]
+    pub fn new(size: u64, record: bool) -> Self {
+        Self { size, inner: Mutex::new(Inner { record, ..Inner::default() }) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no holder of this lock panics")
+    }
+
+    /// Notes something in the order of writes.
+    pub fn mark(&self, n: u64) {
+        self.lock().events.push(DiskEvent::Mark(n));
+    }
+
+    /// All writes, flushes and marks so far.
+    #[must_use]
+    pub fn events(&self) -> Vec<DiskEvent> {
+        self.lock().events.clone()
+    }
+
+    /// The `n`th write or flush from now on fails, and all after it. 0 for never.
+    pub fn fail_in(&self, n: u64) {
+        let mut inner = self.lock();
+        (inner.fail_in, inner.failed) = (n, false);
+    }
+
+    /// Flips one bit.
+    pub fn flip(&self, off: u64, bit: u8) {
+        let mut inner = self.lock();
+        let page = inner.pages.entry(off / PAGE).or_insert_with(|| vec![0; PAGE as usize].into());
+        page[(off % PAGE) as usize] ^= 1 << (bit % 8);
+    }
+
+    /// Offsets of pages that were ever written.
+    #[must_use]
+    pub fn written(&self) -> Vec<u64> {
+        self.lock().pages.keys().map(|p| p * PAGE).collect()
+    }
+
+    /// Applies one event as a disk without a cache would.
+    pub fn apply(&self, event: &DiskEvent) {
+        if let DiskEvent::Write(off, data) = event {
+            self.lock().write(*off, data);
+        }
+    }
+
+    /// Applies writes of which the disk may have done any part when the power went: each is
+    /// dropped, kept, or torn at sectors of 512 bytes, in any order.
+    pub fn apply_unflushed(&self, writes: &[DiskEvent], random: &mut dyn Random) {
+        let mut inner = self.lock();
+        let mut order: Vec<usize> = (0..writes.len()).collect();
+        for i in (1..order.len()).rev() {
+            if random.u64() % 4 == 0 {
+                order.swap(i, (random.u64() % (i as u64 + 1)) as usize);
+            }
+        }
+        let mood = random.u64() % 4;
+        for i in order {
+            let DiskEvent::Write(off, data) = &writes[i] else { continue };
+            match if mood == 3 { random.u64() % 3 } else { mood } {
+                0 => {}
+                1 => inner.write(*off, data),
+                _ => {
+                    for (n, sector) in data.chunks(512).enumerate() {
+                        if random.u64() % 2 == 0 {
+                            inner.write(off + n as u64 * 512, sector);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A disk with the same contents, and no memory of how they came.
+    #[must_use]
+    pub fn copy(&self, record: bool) -> Self {
+        let pages = self.lock().pages.clone();
+        Self { size: self.size, inner: Mutex::new(Inner { pages, record, ..Inner::default() }) }
+    }
+}
+
+impl Disk for SimDisk {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
+        if off + buf.len() as u64 > self.size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let inner = self.lock();
+        let mut done = 0;
+        while done < buf.len() {
+            let at = off + done as u64;
+            let skip = (at % PAGE) as usize;
+            let n = (buf.len() - done).min(PAGE as usize - skip);
+            match inner.pages.get(&(at / PAGE)) {
+                Some(page) => buf[done..done + n].copy_from_slice(&page[skip..skip + n]),
+                None => buf[done..done + n].fill(0),
+            }
+            done += n;
+        }
+        Ok(())
+    }
+
+    fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
+        assert!(off % PAGE == 0 && data.len() as u64 % PAGE == 0, "writes are in blocks");
+        assert!(off + data.len() as u64 <= self.size, "writes lie on the disk");
+        let mut inner = self.lock();
+        inner.may_fail()?;
+        inner.write(off, data);
+        if inner.record {
+            inner.events.push(DiskEvent::Write(off, Bytes::copy_from_slice(data)));
+        }
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.may_fail()?;
+        if inner.record {
+            inner.events.push(DiskEvent::Flush);
+        }
+        Ok(())
+    }
+}

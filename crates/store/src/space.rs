@@ -1,0 +1,217 @@
+//! Streams of bytes in runs of blocks that are not next to one another.
+
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use denc::{DecodeError, Denc, Reader, Writer};
+use env::Disk;
+
+use crate::StoreError;
+use crate::alloc::{Alloc, Area};
+use crate::buf::AlignedBuf;
+use crate::onode::BLOCK;
+
+/// Runs of blocks `(start, len)`, in stream order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Runs(pub Vec<(u64, u64)>);
+
+impl Runs {
+    pub fn blocks(&self) -> u64 {
+        self.0.iter().map(|r| r.1).sum()
+    }
+
+    /// Appends, joining runs that touch.
+    pub fn push(&mut self, start: u64, len: u64) {
+        match self.0.last_mut() {
+            Some((s, l)) if *s + *l == start => *l += len,
+            _ => self.0.push((start, len)),
+        }
+    }
+
+    /// Reads `len` bytes of the stream from `off`.
+    pub fn read(&self, disk: &dyn Disk, off: u64, len: usize) -> Result<Vec<u8>, StoreError> {
+        let mut out = vec![0; len];
+        let (mut at, mut done) = (0, 0);
+        for (start, blocks) in &self.0 {
+            let bytes = blocks * BLOCK;
+            let from = off + done as u64;
+            if done < len && from < at + bytes {
+                let n = (len - done).min((at + bytes - from) as usize);
+                disk.read(start * BLOCK + (from - at), &mut out[done..done + n])
+                    .map_err(StoreError::io("reading a stream"))?;
+                done += n;
+            }
+            at += bytes;
+        }
+        if done < len {
+            return Err(StoreError::Format("a stream is shorter than its description".into()));
+        }
+        Ok(out)
+    }
+
+    /// Where byte `off` of the stream lies on the device.
+    pub fn device(&self, mut off: u64) -> u64 {
+        for (start, blocks) in &self.0 {
+            if off < blocks * BLOCK {
+                return start * BLOCK + off;
+            }
+            off -= blocks * BLOCK;
+        }
+        0
+    }
+}
+
+impl Denc for Runs {
+    fn encode(&self, w: &mut Writer) {
+        self.0.encode(w);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self(Denc::decode(r)?))
+    }
+}
+
+/// Where a checkpoint writes: the device and its free space.
+#[derive(Clone)]
+pub(crate) struct Space {
+    pub disk: Arc<dyn Disk>,
+    pub alloc: Arc<Mutex<Alloc>>,
+}
+
+impl Space {
+    pub fn alloc(&self, blocks: u64, area: Area) -> Result<Vec<(u64, u64)>, StoreError> {
+        let mut alloc = self.alloc.lock().expect("no holder of this lock panics");
+        let available = alloc.free() * BLOCK;
+        alloc.alloc(blocks, area).ok_or(StoreError::NoSpace { need: blocks * BLOCK, available })
+    }
+
+    pub fn release(&self, start: u64, len: u64) {
+        self.alloc.lock().expect("no holder of this lock panics").release(start, len);
+    }
+}
+
+/// Bytes handed to the device at a time.
+const CHUNK: usize = 1 << 20;
+
+/// Appends a stream to free space. Dropped unfinished, its blocks stay taken until the
+/// store is opened again: that happens only when the store stops.
+pub(crate) struct StreamWriter {
+    space: Space,
+    buf: AlignedBuf,
+    pub runs: Runs,
+    /// Bytes in the stream, those in `buf` included.
+    pub len: u64,
+}
+
+impl StreamWriter {
+    pub fn new(space: Space) -> Self {
+        Self { space, buf: AlignedBuf::with_capacity(CHUNK), runs: Runs::default(), len: 0 }
+    }
+
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+        for part in bytes.chunks(CHUNK) {
+            let room = CHUNK - self.buf.len();
+            let (now, later) = part.split_at(part.len().min(room));
+            self.buf.put(now);
+            if self.buf.len() == CHUNK {
+                self.write_out()?;
+            }
+            self.buf.put(later);
+        }
+        self.len += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn write_out(&mut self) -> Result<(), StoreError> {
+        self.buf.pad();
+        let blocks = self.buf.len() as u64 / BLOCK;
+        let mut at = 0;
+        for (start, len) in self.space.alloc(blocks, Area::Packed)? {
+            let bytes = (len * BLOCK) as usize;
+            self.space
+                .disk
+                .write(start * BLOCK, &self.buf[at..at + bytes])
+                .map_err(StoreError::io("writing a checkpoint"))?;
+            at += bytes;
+            self.runs.push(start, len);
+        }
+        self.buf.clear();
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<(Runs, u64), StoreError> {
+        if self.buf.len() > 0 {
+            self.write_out()?;
+        }
+        Ok((self.runs, self.len))
+    }
+}
+
+/// Packs single blocks into runs, in the order in which they come.
+pub(crate) struct BlockWriter {
+    space: Space,
+    buf: AlignedBuf,
+    /// Blocks taken and not yet written to, as `(start, len)`.
+    ready: Vec<(u64, u64)>,
+}
+
+impl BlockWriter {
+    pub fn new(space: Space) -> Self {
+        Self { space, buf: AlignedBuf::with_capacity(CHUNK), ready: Vec::new() }
+    }
+
+    /// Queues one block; where it will be.
+    pub fn put(&mut self, block: &[u8]) -> Result<u64, StoreError> {
+        if self.ready.is_empty() {
+            let mut alloc = self.space.alloc.lock().expect("no holder of this lock panics");
+            let want = (CHUNK as u64 / BLOCK).min(alloc.free());
+            let available = alloc.free() * BLOCK;
+            let runs = alloc.alloc(want.max(1), Area::Packed);
+            self.ready = runs.ok_or(StoreError::NoSpace { need: BLOCK, available })?;
+        }
+        let used = self.buf.len() as u64 / BLOCK;
+        let (start, len) = self.ready[0];
+        self.buf.put(block);
+        if used + 1 == len {
+            self.write_run()?;
+        }
+        Ok(start + used)
+    }
+
+    /// Writes what is queued for the first run and gives the rest of it back.
+    fn write_run(&mut self) -> Result<(), StoreError> {
+        let (start, len) = self.ready.remove(0);
+        let used = self.buf.len() as u64 / BLOCK;
+        if used > 0 {
+            self.space
+                .disk
+                .write(start * BLOCK, &self.buf)
+                .map_err(StoreError::io("writing small data to its place"))?;
+        }
+        if used < len {
+            self.space.release(start + used, len - used);
+        }
+        self.buf.clear();
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        while !self.ready.is_empty() {
+            self.write_run()?;
+        }
+        Ok(())
+    }
+}
+
+/// Verifies bytes against their checksum.
+pub(crate) fn verify(
+    bytes: Vec<u8>,
+    crc: u32,
+    what: &str,
+    offset: u64,
+    device: u64,
+) -> Result<Bytes, StoreError> {
+    if stdx::crc32c(!0, &bytes) == crc {
+        return Ok(bytes.into());
+    }
+    Err(StoreError::Corrupt { what: what.to_owned(), offset, device })
+}

@@ -1,0 +1,347 @@
+//! The store's state in memory over its tables: what reads see.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use denc::Denc;
+use types::{HObject, PoolId};
+
+use crate::cache::Cache;
+use crate::keys::{self, Key};
+use crate::onode::{BLOCK, Onode};
+use crate::space::Space;
+use crate::table::{Block, Slot, Table, hash};
+use crate::{Coll, PoolStats, Seq, StoreError};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// What memory says of a key.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry {
+    Onode(Arc<Onode>),
+    Value(Bytes),
+    Removed,
+}
+
+pub(crate) type Map = BTreeMap<Key, Entry>;
+
+/// Changes up to `seq`, being written to tables.
+pub(crate) struct Frozen {
+    pub map: Map,
+    pub seq: Seq,
+}
+
+pub(crate) struct Caches {
+    pub onodes: Cache<Key, Arc<Onode>>,
+    pub blocks: Cache<(u64, usize), Arc<Block>>,
+}
+
+pub(crate) struct State {
+    pub space: Space,
+    /// Changes since the last checkpoint began.
+    pub active: Map,
+    pub active_bytes: u64,
+    /// Blocks that small data in memory will need, at most.
+    pub active_blocks: u64,
+    pub frozen: Option<Arc<Frozen>>,
+    pub frozen_bytes: u64,
+    pub frozen_blocks: u64,
+    /// Oldest first.
+    pub tables: Arc<Vec<Arc<Table>>>,
+    pub colls: BTreeMap<Coll, u32>,
+    pub next_id: u64,
+    pub next_coll: u32,
+    pub pools: BTreeMap<PoolId, PoolStats>,
+    /// While a checkpoint runs: where onodes went, by id.
+    pub renamed: HashMap<u64, Key>,
+    /// Data on its way to the device, by first block.
+    pub flight: BTreeMap<u64, (Bytes, Seq)>,
+    /// Blocks that the transaction being applied let go of.
+    pub freed: Vec<(u64, u64)>,
+    pub caches: RefCell<Caches>,
+}
+
+/// One source of a merged scan.
+enum Source<'a> {
+    Memory(std::iter::Peekable<std::collections::btree_map::Range<'a, Key, Entry>>),
+    Table { table: &'a Arc<Table>, block: Option<Arc<Block>>, number: usize, at: usize },
+}
+
+impl State {
+    pub fn coll(&self, c: Coll) -> Result<u32> {
+        self.colls.get(&c).copied().ok_or(StoreError::NoCollection(c))
+    }
+
+    pub fn block(&self, table: &Table, i: usize) -> Result<Arc<Block>> {
+        let key = (table.meta.id, i);
+        if let Some(block) = self.caches.borrow_mut().blocks.get(&key) {
+            return Ok(block);
+        }
+        let block = Arc::new(table.read_block(&*self.space.disk, i)?);
+        let bytes = block.bytes() as u64 + 64;
+        self.caches.borrow_mut().blocks.put(key, block.clone(), bytes);
+        Ok(block)
+    }
+
+    fn in_memory(&self, key: &[u8]) -> Option<&Entry> {
+        self.active.get(key).or_else(|| self.frozen.as_ref()?.map.get(key))
+    }
+
+    fn in_tables(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let h = hash(key);
+        for table in self.tables.iter().rev().filter(|t| t.may_have(h)) {
+            let Some(i) = table.block_of(key) else { continue };
+            let block = self.block(table, i)?;
+            let at = block.lower_bound(key);
+            if at < block.len() && block.key(at) == key {
+                return Ok(match block.slot(at) {
+                    Slot::Value(v) => Some(v),
+                    Slot::Removed => None,
+                });
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        match self.in_memory(key) {
+            Some(Entry::Value(v)) => Ok(Some(v.clone())),
+            Some(Entry::Onode(_)) => Err(StoreError::Invalid("an onode is not a value")),
+            Some(Entry::Removed) => Ok(None),
+            None => self.in_tables(key),
+        }
+    }
+
+    pub fn onode(&self, key: &[u8]) -> Result<Option<Arc<Onode>>> {
+        match self.in_memory(key) {
+            Some(Entry::Onode(o)) => return Ok(Some(o.clone())),
+            Some(Entry::Value(_)) => return Err(StoreError::Invalid("a value is not an onode")),
+            Some(Entry::Removed) => return Ok(None),
+            None => {}
+        }
+        if let Some(o) = self.caches.borrow_mut().onodes.get(key) {
+            return Ok(Some(o));
+        }
+        let Some(raw) = self.in_tables(key)? else { return Ok(None) };
+        // Copied out, so that a cached onode does not hold the table's whole block.
+        let o = Onode::from_bytes(&raw).map_err(|e| {
+            StoreError::Format(format!("onode of {:?}: {e}", keys::parse_onode(key)))
+        })?;
+        let o = Arc::new(o);
+        self.caches.borrow_mut().onodes.put(key.into(), o.clone(), o.footprint());
+        Ok(Some(o))
+    }
+
+    pub fn object(&self, c: Coll, o: &HObject) -> Result<Arc<Onode>> {
+        let key = keys::onode(self.coll(c)?, o);
+        self.onode(&key)?.ok_or_else(|| StoreError::NoObject(format!("{c} {o}")))
+    }
+
+    /// Calls `f` with each key from `from` on and below `end`, in order, until it says
+    /// `false`. Values of onodes in memory are `None`.
+    pub fn scan(
+        &self,
+        from: Bound<&[u8]>,
+        end: &[u8],
+        f: &mut dyn FnMut(&[u8], Option<&Bytes>) -> bool,
+    ) -> Result<()> {
+        let start = match from {
+            Bound::Included(k) | Bound::Excluded(k) => k,
+            Bound::Unbounded => &[],
+        };
+        if start >= end {
+            return Ok(());
+        }
+        let skip_first = matches!(from, Bound::Excluded(_));
+        let range = (Bound::Included(start), Bound::Excluded(end));
+        let mut sources = vec![Source::Memory(self.active.range::<[u8], _>(range).peekable())];
+        if let Some(frozen) = &self.frozen {
+            sources.push(Source::Memory(frozen.map.range::<[u8], _>(range).peekable()));
+        }
+        for table in self.tables.iter().rev() {
+            let number = table.block_of(start).unwrap_or(0);
+            let mut source = Source::Table { table, block: None, number, at: 0 };
+            self.fill(&mut source, Some(start))?;
+            sources.push(source);
+        }
+        let mut key = Vec::new();
+        loop {
+            // The newest source with the smallest key; there are few.
+            let mut best: Option<(usize, &[u8])> = None;
+            for (i, s) in sources.iter_mut().enumerate() {
+                let k: Option<&[u8]> = match s {
+                    Source::Memory(m) => m.peek().map(|(k, _)| &***k),
+                    Source::Table { block, at, .. } => block.as_ref().map(|b| b.key(*at)),
+                };
+                if let Some(k) = k
+                    && k < end
+                    && best.is_none_or(|(_, b)| k < b)
+                {
+                    best = Some((i, k));
+                }
+            }
+            let Some((winner, k)) = best else { return Ok(()) };
+            key.clear();
+            key.extend_from_slice(k);
+            let wanted = !(skip_first && key == start);
+            let go_on = !wanted
+                || match &mut sources[winner] {
+                    Source::Memory(m) => match m.peek().expect("it was the smallest").1 {
+                        Entry::Onode(_) => f(&key, None),
+                        Entry::Value(v) => f(&key, Some(v)),
+                        Entry::Removed => true,
+                    },
+                    Source::Table { block, at, .. } => {
+                        match block.as_ref().expect("it was the smallest").slot(*at) {
+                            Slot::Value(v) => f(&key, Some(&v)),
+                            Slot::Removed => true,
+                        }
+                    }
+                };
+            if !go_on {
+                return Ok(());
+            }
+            for s in &mut sources[winner..] {
+                match s {
+                    Source::Memory(m) => {
+                        m.next_if(|(k, _)| ***k == *key);
+                    }
+                    Source::Table { block, at, .. } => {
+                        if block.as_ref().is_some_and(|b| b.key(*at) == key) {
+                            *at += 1;
+                        }
+                    }
+                }
+                self.fill(s, None)?;
+            }
+        }
+    }
+
+    /// Makes a table's source stand at an entry, not below `start`, or at its end.
+    fn fill(&self, s: &mut Source<'_>, start: Option<&[u8]>) -> Result<()> {
+        let Source::Table { table, block, number, at } = s else { return Ok(()) };
+        if let Some(start) = start
+            && *number < table.block_count()
+        {
+            let b = self.block(table, *number)?;
+            *at = b.lower_bound(start);
+            *block = Some(b);
+            *number += 1;
+        }
+        while block.as_ref().is_some_and(|b| *at >= b.len()) {
+            *block = None;
+            if *number < table.block_count() {
+                *block = Some(self.block(table, *number)?);
+                *number += 1;
+                *at = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// All keys of a range.
+    pub fn keys_in(&self, from: &[u8], end: &[u8]) -> Result<Vec<Key>> {
+        let mut out = Vec::new();
+        self.scan(Bound::Included(from), end, &mut |k, _| {
+            out.push(k.into());
+            true
+        })?;
+        Ok(out)
+    }
+
+    /// Data on its way to the device, where all of the run is.
+    fn in_flight(&self, phys: u64, blocks: u64) -> Option<Bytes> {
+        let (start, (data, _)) = self.flight.range(..=phys).next_back()?;
+        let from = ((phys - start) * BLOCK) as usize;
+        let to = from + (blocks * BLOCK) as usize;
+        (to <= data.len()).then(|| data.slice(from..to))
+    }
+
+    /// Data of an object; `name` is for errors. At most to its end.
+    pub fn read_data(
+        &self,
+        o: &Onode,
+        name: &dyn Fn() -> String,
+        off: u64,
+        len: u64,
+    ) -> Result<Bytes> {
+        let end = off.saturating_add(len).min(o.size);
+        if off >= end {
+            return Ok(Bytes::new());
+        }
+        if let Some(p) = o.pieces.get(o.piece_from(off))
+            && p.off <= off
+            && end <= p.end()
+        {
+            return Ok(p.data.slice((off - p.off) as usize..(end - p.off) as usize));
+        }
+        let (first, last) = (off / BLOCK, end.div_ceil(BLOCK));
+        let base = first * BLOCK;
+        if !self.flight.is_empty()
+            && o.pieces_in(off, end).next().is_none()
+            && let Some(e) = o.extent_of(first)
+            && last <= e.end()
+            && let Some(data) = self.in_flight(e.phys + (first - e.at), last - first)
+        {
+            return Ok(data.slice((off - base) as usize..(end - base) as usize));
+        }
+        let mut buf = vec![0; ((last - first) * BLOCK) as usize];
+        for e in o.extents_in(first, last) {
+            let (lo, hi) = (e.at.max(first), e.end().min(last));
+            let phys = e.phys + (lo - e.at);
+            let out = &mut buf[((lo - first) * BLOCK) as usize..((hi - first) * BLOCK) as usize];
+            if let Some(data) = self.in_flight(phys, hi - lo) {
+                out.copy_from_slice(&data);
+                continue;
+            }
+            let crcs = &e.crcs[(lo - e.at) as usize..(hi - e.at) as usize];
+            read_blocks(&*self.space.disk, phys, crcs, out, name, lo * BLOCK)?;
+        }
+        for p in o.pieces_in(off, end) {
+            let (lo, hi) = (p.off.max(base), p.end().min(last * BLOCK));
+            buf[(lo - base) as usize..(hi - base) as usize]
+                .copy_from_slice(&p.data[(lo - p.off) as usize..(hi - p.off) as usize]);
+        }
+        let buf = Bytes::from(buf);
+        Ok(buf.slice((off - base) as usize..(end - base) as usize))
+    }
+
+    /// Space that transactions may use, in bytes; `pending` blocks are about to be free.
+    pub fn available(&self, pending: u64) -> u64 {
+        let alloc = self.space.alloc.lock().expect("no holder of this lock panics");
+        let free = (alloc.free() + pending) * BLOCK;
+        let total = alloc.used.blocks() * BLOCK;
+        drop(alloc);
+        let tables: u64 = self.tables.iter().map(|t| t.bytes()).sum();
+        // A merge writes all tables anew before the old ones go.
+        let own = tables
+            + 2 * (self.active_bytes + self.frozen_bytes)
+            + (self.active_blocks + self.frozen_blocks) * BLOCK
+            + (total / 64).max(8 << 20).min(total / 8);
+        free.saturating_sub(own)
+    }
+}
+
+/// Reads blocks and verifies each.
+pub(crate) fn read_blocks(
+    disk: &dyn env::Disk,
+    phys: u64,
+    crcs: &[u32],
+    out: &mut [u8],
+    name: &dyn Fn() -> String,
+    offset: u64,
+) -> Result<()> {
+    disk.read(phys * BLOCK, out).map_err(StoreError::io("reading data"))?;
+    for (i, (block, crc)) in out.chunks_exact(BLOCK as usize).zip(crcs).enumerate() {
+        if stdx::crc32c(!0, block) != *crc {
+            let (offset, device) = (offset + i as u64 * BLOCK, (phys + i as u64) * BLOCK);
+            let what = name();
+            tracing::error!(object = %what, offset, device, "checksum mismatch");
+            return Err(StoreError::Corrupt { what, offset, device });
+        }
+    }
+    Ok(())
+}

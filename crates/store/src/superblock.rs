@@ -1,0 +1,206 @@
+//! The two superblocks and the manifest they point to.
+//!
+//! A superblock is one block at 0 and one at 64 KiB, written in turns; the valid one with
+//! the higher generation counts. It names the manifest, which describes one checkpoint.
+
+use bytes::Bytes;
+use denc::{DecodeError, Denc, Reader, Writer};
+use env::Disk;
+use types::{OsdId, Uuid};
+
+use crate::StoreError;
+use crate::buf::AlignedBuf;
+use crate::onode::BLOCK;
+use crate::space::{Runs, verify};
+use crate::table::Meta;
+
+/// `ARGOSTOR`
+const MAGIC: u64 = 0x524f_5453_4f47_5241;
+/// The format this code writes, and the newest it reads.
+pub(crate) const FORMAT: u32 = 1;
+const PLACES: [u64; 2] = [0, 64 << 10];
+/// Where the log starts.
+pub(crate) const LOG_OFF: u64 = 1 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Superblock {
+    pub generation: u64,
+    pub fsid: Uuid,
+    pub osd: OsdId,
+    pub osd_uuid: Uuid,
+    pub size: u64,
+    pub log_len: u64,
+    pub salt: u64,
+    /// Counts openings.
+    pub mount: u64,
+    pub manifest: Runs,
+    pub manifest_len: u64,
+    pub manifest_crc: u32,
+}
+
+impl Denc for Superblock {
+    fn encode(&self, w: &mut Writer) {
+        w.framed(1, 1, |w| {
+            w.u64(self.generation);
+            self.fsid.encode(w);
+            self.osd.encode(w);
+            self.osd_uuid.encode(w);
+            w.u64(self.size);
+            w.u64(self.log_len);
+            w.u64(self.salt);
+            w.u64(self.mount);
+            self.manifest.encode(w);
+            w.u64(self.manifest_len);
+            w.u32(self.manifest_crc);
+        });
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("superblock", 1, |r, _| {
+            Ok(Self {
+                generation: r.u64()?,
+                fsid: Denc::decode(r)?,
+                osd: Denc::decode(r)?,
+                osd_uuid: Denc::decode(r)?,
+                size: r.u64()?,
+                log_len: r.u64()?,
+                salt: r.u64()?,
+                mount: r.u64()?,
+                manifest: Denc::decode(r)?,
+                manifest_len: r.u64()?,
+                manifest_crc: r.u32()?,
+            })
+        })
+    }
+}
+
+impl Superblock {
+    /// The first block behind the log.
+    pub fn first_block(&self) -> u64 {
+        (LOG_OFF + self.log_len) / BLOCK
+    }
+
+    /// u64 magic, u32 format, u32 crc32c of all behind it, u32 length, that many bytes.
+    pub fn write(&self, disk: &dyn Disk) -> Result<(), StoreError> {
+        let body = self.to_bytes();
+        let mut buf = AlignedBuf::with_capacity(BLOCK as usize);
+        buf.put(&MAGIC.to_le_bytes());
+        buf.put(&FORMAT.to_le_bytes());
+        buf.put(&[0; 4]);
+        buf.put(&(body.len() as u32).to_le_bytes());
+        buf.put(&body);
+        assert!(buf.len() <= BLOCK as usize, "a superblock is one block");
+        buf.pad();
+        let crc = stdx::crc32c(!0, &buf[16..]);
+        buf[12..16].copy_from_slice(&crc.to_le_bytes());
+        let place = PLACES[(self.generation % 2) as usize];
+        disk.commit(&[(place, &buf)]).map_err(StoreError::io("writing the superblock"))
+    }
+
+    /// Whether something is there that only we could have written.
+    pub fn is_present(disk: &dyn Disk) -> bool {
+        PLACES.iter().any(|place| {
+            let mut raw = [0; 8];
+            disk.read(*place, &mut raw).is_ok() && raw == MAGIC.to_le_bytes()
+        })
+    }
+
+    pub fn read(disk: &dyn Disk) -> Result<Self, StoreError> {
+        let mut best: Option<Self> = None;
+        let mut why = "not an object store: no superblock".to_owned();
+        for place in PLACES {
+            let mut raw = vec![0; BLOCK as usize];
+            disk.read(place, &mut raw).map_err(StoreError::io("reading the superblock"))?;
+            let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().expect("four"));
+            if raw[..8] != MAGIC.to_le_bytes() {
+                continue;
+            }
+            if stdx::crc32c(!0, &raw[16..]) != word(12) {
+                why = format!("superblock at {place:#x}: checksum mismatch");
+                continue;
+            }
+            if word(8) > FORMAT {
+                let found = word(8);
+                return Err(StoreError::Format(format!(
+                    "the store has format {found}, this version knows {FORMAT} and below"
+                )));
+            }
+            let len = word(16) as usize;
+            let Some(body) = raw.get(20..20 + len) else { continue };
+            match Self::from_bytes(body) {
+                Ok(s) => {
+                    if best.as_ref().is_none_or(|b| b.generation < s.generation) {
+                        best = Some(s);
+                    }
+                }
+                Err(e) => why = format!("superblock at {place:#x}: {e}"),
+            }
+        }
+        let best = best.ok_or(StoreError::Format(why))?;
+        if best.size > disk.size() {
+            return Err(StoreError::Format(format!(
+                "the device has {} bytes, the store was made for {}",
+                disk.size(),
+                best.size
+            )));
+        }
+        Ok(best)
+    }
+}
+
+/// One checkpoint: all of the store's state but for what later log records change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Manifest {
+    /// The last transaction in it.
+    pub seq: u64,
+    /// Where the log goes on.
+    pub log_group: u64,
+    pub log_pos: u64,
+    pub next_id: u64,
+    pub next_coll: u32,
+    pub next_table: u64,
+    /// Oldest first.
+    pub tables: Vec<Meta>,
+    /// Pool; objects, stored, allocated.
+    pub pools: Vec<(i64, (u64, (u64, u64)))>,
+    /// Used blocks, but for the manifest's own.
+    pub used: Bytes,
+}
+
+impl Denc for Manifest {
+    fn encode(&self, w: &mut Writer) {
+        w.framed(1, 1, |w| {
+            w.u64(self.seq);
+            w.u64(self.log_group);
+            w.u64(self.log_pos);
+            w.u64(self.next_id);
+            w.u32(self.next_coll);
+            w.u64(self.next_table);
+            self.tables.encode(w);
+            self.pools.encode(w);
+            self.used.encode(w);
+        });
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("manifest", 1, |r, _| {
+            Ok(Self {
+                seq: r.u64()?,
+                log_group: r.u64()?,
+                log_pos: r.u64()?,
+                next_id: r.u64()?,
+                next_coll: r.u32()?,
+                next_table: r.u64()?,
+                tables: Denc::decode(r)?,
+                pools: Denc::decode(r)?,
+                used: Denc::decode(r)?,
+            })
+        })
+    }
+}
+
+impl Manifest {
+    pub fn read(disk: &dyn Disk, sb: &Superblock) -> Result<Self, StoreError> {
+        let raw = sb.manifest.read(disk, 0, sb.manifest_len as usize)?;
+        let raw = verify(raw, sb.manifest_crc, "manifest", 0, sb.manifest.device(0))?;
+        Self::from_shared(&raw).map_err(|e| StoreError::Format(format!("manifest: {e}")))
+    }
+}

@@ -1,0 +1,370 @@
+//! A sorted table: keys and values written once, in order, and never changed.
+//!
+//! A table is a stream of blocks, then its index and its filter. A block holds entries
+//! (`u32` key length, `u32` value length or `u32::MAX` for "removed", key, value), then the
+//! `u32` offset of each, then their `u32` number. The index has each block's first key,
+//! place, length and crc32c; index and filter stay in memory.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use denc::{DecodeError, Denc, Reader, Writer};
+use env::Disk;
+
+use crate::StoreError;
+use crate::keys::Key;
+use crate::space::{Runs, Space, StreamWriter, verify};
+
+/// Entries of a block stay below this, except for one that is larger alone.
+const BLOCK_BYTES: usize = 12 << 10;
+const REMOVED: u32 = u32::MAX;
+
+/// What a table says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    Value(Bytes),
+    Removed,
+}
+
+/// One block, verified.
+pub(crate) struct Block {
+    data: Bytes,
+    offsets: usize,
+    count: usize,
+}
+
+fn u32_at(b: &[u8], at: usize) -> usize {
+    u32::from_le_bytes(b[at..at + 4].try_into().expect("four bytes")) as usize
+}
+
+impl Block {
+    fn parse(data: Bytes) -> Option<Self> {
+        let tail = data.len().checked_sub(4)?;
+        let count = u32_at(&data, tail);
+        let offsets = tail.checked_sub(count.checked_mul(4)?)?;
+        let block = Self { data, offsets, count };
+        // Checked once here, so that the rest may index.
+        for i in 0..count {
+            let at = u32_at(&block.data, offsets + 4 * i);
+            if at + 8 > offsets {
+                return None;
+            }
+            let (k, v) = (u32_at(&block.data, at), u32_at(&block.data, at + 4));
+            let v = if v == REMOVED as usize { 0 } else { v };
+            if at + 8 + k + v > offsets {
+                return None;
+            }
+        }
+        Some(block)
+    }
+
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
+
+    pub fn key(&self, i: usize) -> &[u8] {
+        let at = u32_at(&self.data, self.offsets + 4 * i);
+        &self.data[at + 8..at + 8 + u32_at(&self.data, at)]
+    }
+
+    pub fn slot(&self, i: usize) -> Slot {
+        let at = u32_at(&self.data, self.offsets + 4 * i);
+        let (k, v) = (u32_at(&self.data, at), u32_at(&self.data, at + 4));
+        if v == REMOVED as usize {
+            return Slot::Removed;
+        }
+        Slot::Value(self.data.slice(at + 8 + k..at + 8 + k + v))
+    }
+
+    /// The first entry not below `key`.
+    pub fn lower_bound(&self, key: &[u8]) -> usize {
+        let (mut lo, mut hi) = (0, self.count);
+        while lo < hi {
+            let mid = (lo + hi) / 2;
+            if self.key(mid) < key { lo = mid + 1 } else { hi = mid }
+        }
+        lo
+    }
+}
+
+#[derive(Clone, Debug)]
+struct IndexEntry {
+    first: Key,
+    off: u64,
+    len: u32,
+    crc: u32,
+}
+
+/// A table's description in the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Meta {
+    pub id: u64,
+    pub runs: Runs,
+    pub entries: u64,
+    /// Bytes of keys and values of omap.
+    pub omap_bytes: u64,
+    pub index_off: u64,
+    pub index_len: u32,
+    pub index_crc: u32,
+}
+
+impl Denc for Meta {
+    fn encode(&self, w: &mut Writer) {
+        w.framed(1, 1, |w| {
+            w.u64(self.id);
+            self.runs.encode(w);
+            w.u64(self.entries);
+            w.u64(self.omap_bytes);
+            w.u64(self.index_off);
+            w.u32(self.index_len);
+            w.u32(self.index_crc);
+        });
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("table", 1, |r, _| {
+            Ok(Self {
+                id: r.u64()?,
+                runs: Denc::decode(r)?,
+                entries: r.u64()?,
+                omap_bytes: r.u64()?,
+                index_off: r.u64()?,
+                index_len: r.u32()?,
+                index_crc: r.u32()?,
+            })
+        })
+    }
+}
+
+pub(crate) struct Table {
+    pub meta: Meta,
+    index: Vec<IndexEntry>,
+    filter: Filter,
+}
+
+impl Table {
+    /// Reads index and filter.
+    pub fn open(disk: &dyn Disk, meta: Meta) -> Result<Self, StoreError> {
+        let raw = meta.runs.read(disk, meta.index_off, meta.index_len as usize)?;
+        let device = meta.runs.device(meta.index_off);
+        let what = format!("index of table {}", meta.id);
+        let raw = verify(raw, meta.index_crc, &what, meta.index_off, device)?;
+        let mut r = Reader::shared(&raw);
+        let read = |r: &mut Reader<'_>| {
+            let index = r.seq(|r| {
+                let first = r.blob_ref()?.into();
+                Ok(IndexEntry { first, off: r.u64()?, len: r.u32()?, crc: r.u32()? })
+            })?;
+            Ok::<_, DecodeError>((index, Filter { words: Denc::decode(r)? }))
+        };
+        let (index, filter) =
+            read(&mut r).map_err(|e| StoreError::Format(format!("{what}: {e}")))?;
+        Ok(Self { meta, index, filter })
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.meta.runs.blocks() * 4096
+    }
+
+    pub fn block_count(&self) -> usize {
+        self.index.len()
+    }
+
+    /// The block that holds `key`, if any does.
+    pub fn block_of(&self, key: &[u8]) -> Option<usize> {
+        self.index.partition_point(|e| *e.first <= *key).checked_sub(1)
+    }
+
+    pub fn may_have(&self, hash: u64) -> bool {
+        self.filter.may_have(hash)
+    }
+
+    pub fn read_block(&self, disk: &dyn Disk, i: usize) -> Result<Block, StoreError> {
+        let e = &self.index[i];
+        let raw = self.meta.runs.read(disk, e.off, e.len as usize)?;
+        let device = self.meta.runs.device(e.off);
+        let what = format!("table {}", self.meta.id);
+        let data = verify(raw, e.crc, &what, e.off, device)?;
+        Block::parse(data)
+            .ok_or_else(|| StoreError::Format(format!("table {}: block {i} is malformed", what)))
+    }
+}
+
+/// Reads a table from some key on, block by block and without a cache.
+pub(crate) struct Cursor {
+    table: Arc<Table>,
+    next_block: usize,
+    block: Option<Block>,
+    at: usize,
+}
+
+impl Cursor {
+    pub fn new(table: Arc<Table>) -> Self {
+        Self { table, next_block: 0, block: None, at: 0 }
+    }
+
+    /// The entry it stands at; reads the next block where need be.
+    pub fn peek(&mut self, disk: &dyn Disk) -> Result<Option<&[u8]>, StoreError> {
+        while self.block.as_ref().is_none_or(|b| self.at >= b.len()) {
+            if self.next_block >= self.table.block_count() {
+                return Ok(None);
+            }
+            self.block = Some(self.table.read_block(disk, self.next_block)?);
+            self.next_block += 1;
+            self.at = 0;
+        }
+        Ok(self.block.as_ref().map(|b| b.key(self.at)))
+    }
+
+    /// The value of the entry last peeked at; moves on.
+    pub fn take(&mut self) -> Slot {
+        let slot = self.block.as_ref().expect("peeked at").slot(self.at);
+        self.at += 1;
+        slot
+    }
+}
+
+/// Writes a table in key order.
+pub(crate) struct Builder {
+    out: StreamWriter,
+    block: Vec<u8>,
+    offsets: Vec<u32>,
+    first: Key,
+    index: Vec<IndexEntry>,
+    hashes: Vec<u64>,
+    omap_bytes: u64,
+    last: Vec<u8>,
+}
+
+impl Builder {
+    pub fn new(space: Space) -> Self {
+        Self {
+            out: StreamWriter::new(space),
+            block: Vec::with_capacity(2 * BLOCK_BYTES),
+            offsets: Vec::new(),
+            first: Key::default(),
+            index: Vec::new(),
+            hashes: Vec::new(),
+            omap_bytes: 0,
+            last: Vec::new(),
+        }
+    }
+
+    pub fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+        assert!(self.hashes.is_empty() || *self.last < *key, "keys come in order");
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        let bytes = 8 + key.len() + value.map_or(0, <[u8]>::len);
+        if !self.offsets.is_empty() && self.block.len() + bytes > BLOCK_BYTES {
+            self.end_block()?;
+        }
+        if self.offsets.is_empty() {
+            self.first = key.into();
+        }
+        if key[0] == crate::keys::OMAP && value.is_some() {
+            self.omap_bytes += bytes as u64 - 18;
+        }
+        self.offsets.push(self.block.len() as u32);
+        self.hashes.push(hash(key));
+        self.block.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        let len = value.map_or(REMOVED, |v| u32::try_from(v.len()).expect("a value fits u32"));
+        self.block.extend_from_slice(&len.to_le_bytes());
+        self.block.extend_from_slice(key);
+        self.block.extend_from_slice(value.unwrap_or_default());
+        Ok(())
+    }
+
+    fn end_block(&mut self) -> Result<(), StoreError> {
+        for off in &self.offsets {
+            self.block.extend_from_slice(&off.to_le_bytes());
+        }
+        self.block.extend_from_slice(&(self.offsets.len() as u32).to_le_bytes());
+        self.index.push(IndexEntry {
+            first: std::mem::take(&mut self.first),
+            off: self.out.len,
+            len: self.block.len() as u32,
+            crc: stdx::crc32c(!0, &self.block),
+        });
+        self.out.put(&self.block)?;
+        self.block.clear();
+        self.offsets.clear();
+        Ok(())
+    }
+
+    /// Ends the table; `None` when nothing was added.
+    pub fn finish(mut self, id: u64) -> Result<Option<Table>, StoreError> {
+        if self.hashes.is_empty() {
+            return Ok(None);
+        }
+        if !self.offsets.is_empty() {
+            self.end_block()?;
+        }
+        let filter = Filter::new(&self.hashes);
+        let mut w = Writer::with_capacity(denc::Features::ALL, 64 << 10);
+        w.seq(&self.index, |w, e| {
+            w.blob(&e.first);
+            w.u64(e.off);
+            w.u32(e.len);
+            w.u32(e.crc);
+        });
+        filter.words.encode(&mut w);
+        let raw = w.finish();
+        let index_off = self.out.len;
+        self.out.put(&raw)?;
+        let (runs, _) = self.out.finish()?;
+        let meta = Meta {
+            id,
+            runs,
+            entries: self.hashes.len() as u64,
+            omap_bytes: self.omap_bytes,
+            index_off,
+            index_len: raw.len() as u32,
+            index_crc: stdx::crc32c(!0, &raw),
+        };
+        Ok(Some(Table { meta, index: self.index, filter }))
+    }
+}
+
+/// A Bloom filter of ten bits for a key, six of them set: 1 % of absent keys pass.
+struct Filter {
+    words: Vec<u64>,
+}
+
+impl Filter {
+    fn new(hashes: &[u64]) -> Self {
+        let mut words = vec![0; (hashes.len() * 10).div_ceil(64).max(1)];
+        for hash in hashes {
+            for bit in bits(*hash, words.len()) {
+                words[bit / 64] |= 1 << (bit % 64);
+            }
+        }
+        Self { words }
+    }
+
+    fn may_have(&self, hash: u64) -> bool {
+        !self.words.is_empty()
+            && bits(hash, self.words.len()).all(|b| self.words[b / 64] >> (b % 64) & 1 == 1)
+    }
+}
+
+fn bits(hash: u64, words: usize) -> impl Iterator<Item = usize> {
+    let (n, step) = (words as u64 * 64, hash >> 32 | 1);
+    (0..6).map(move |i| (hash.wrapping_add(step.wrapping_mul(i)) % n) as usize)
+}
+
+/// A hash of a key, the same on every machine: it is in tables.
+pub(crate) fn hash(key: &[u8]) -> u64 {
+    const K: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut h = key.len() as u64;
+    for part in key.chunks(8) {
+        let mut raw = [0; 8];
+        raw[..part.len()].copy_from_slice(part);
+        h = (h ^ u64::from_le_bytes(raw)).wrapping_mul(K);
+        h ^= h >> 32;
+    }
+    h = h.wrapping_mul(K);
+    h ^ h >> 29
+}
