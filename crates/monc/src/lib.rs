@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 use auth::AuthError;
 use bytes::Bytes;
-use denc::Features;
+use denc::{Denc, Features};
 use env::{Now, Random};
 use messages::{
     Auth, AuthReply, Envelope, Message, MonCommand, MonCommandAck, MonGetMap, MonGetVersion,
@@ -100,6 +100,14 @@ enum State {
     Open,
 }
 
+/// A request that waits for its answer.
+#[derive(Clone, Debug)]
+enum Request {
+    Ready(Envelope),
+    /// Commands name the cluster: they wait until it is known.
+    Command(MonCommand),
+}
+
 #[derive(Clone, Debug)]
 struct Wanted {
     start: u64,
@@ -114,9 +122,11 @@ pub struct MonClient {
     at: usize,
     state: State,
     subs: BTreeMap<String, Wanted>,
-    requests: BTreeMap<u64, Envelope>,
+    requests: BTreeMap<u64, Request>,
     next_tid: u64,
     monmap_epoch: Epoch,
+    /// Of the last monitor map; none before the first.
+    auth_epoch: Option<u32>,
     renew_at_ms: u64,
     renewing_since_ms: Option<u64>,
     heard_ms: u64,
@@ -126,7 +136,7 @@ pub struct MonClient {
 
 impl MonClient {
     /// A client of the monitors at `mons`, tried in a random order. Where `fsid` is not
-    /// known yet, [`MonClient::set_fsid`] gives it before the first command.
+    /// known yet, the first monitor map tells it, and commands wait for that.
     #[must_use]
     pub fn new(
         mut mons: Vec<EntityAddr>,
@@ -147,6 +157,7 @@ impl MonClient {
             requests: BTreeMap::new(),
             next_tid: 0,
             monmap_epoch: Epoch(0),
+            auth_epoch: None,
             renew_at_ms: 0,
             renewing_since_ms: None,
             heard_ms: 0,
@@ -163,6 +174,33 @@ impl MonClient {
     /// The cluster, as the first map names it: commands carry it.
     pub fn set_fsid(&mut self, fsid: Uuid) {
         self.fsid = fsid;
+    }
+
+    /// A monitor map came: the cluster, where its monitors are, whether tickets still count.
+    fn on_monmap(&mut self, raw: &Bytes, renewal: &mut dyn Renewal, out: &mut Vec<Out>) {
+        let Ok(map) = maps::MonMap::from_shared(raw) else { return };
+        if !self.knows_cluster() {
+            self.fsid = map.fsid;
+            for (tid, request) in &mut self.requests {
+                if let Request::Command(command) = request {
+                    command.fsid = map.fsid;
+                    let envelope = command.envelope(Features::ALL).with_tid(*tid);
+                    out.push(Out::Send(envelope.clone()));
+                    *request = Request::Ready(envelope);
+                }
+            }
+        }
+        let by_rank = map.ranks.iter().filter_map(|name| map.mons.get(name)?.addrs.msgr2());
+        self.set_mons(by_rank.collect(), map.epoch);
+        let auth_epoch = map.auth.map_or(0, |auth| auth.epoch);
+        if self.auth_epoch.is_some_and(|last| last < auth_epoch) {
+            renewal.forget();
+        }
+        self.auth_epoch = Some(auth_epoch);
+    }
+
+    fn knows_cluster(&self) -> bool {
+        self.fsid != Uuid::default()
     }
 
     /// Replaces the monitors' addresses, as a new monitor map names them.
@@ -202,7 +240,9 @@ impl MonClient {
         let all: Vec<String> = self.subs.keys().cloned().collect();
         self.send_subs(&all, out);
         for request in self.requests.values() {
-            out.push(Out::Send(request.clone()));
+            if let Request::Ready(envelope) = request {
+                out.push(Out::Send(envelope.clone()));
+            }
         }
         out.push(Out::Event(Event::Opened));
     }
@@ -306,19 +346,24 @@ impl MonClient {
         out.push(Out::Send(message.envelope(Features::ALL)));
     }
 
-    /// Sends a request that is answered under its tid, now or in a later session; `None`
-    /// when too many wait.
-    pub fn request(&mut self, envelope: Envelope, out: &mut Vec<Out>) -> Option<u64> {
+    fn next_request(&mut self) -> Option<u64> {
         if self.requests.len() >= REQUESTS_MAX {
             return None;
         }
         self.next_tid += 1;
-        let envelope = envelope.with_tid(self.next_tid);
+        Some(self.next_tid)
+    }
+
+    /// Sends a request that is answered under its tid, now or in a later session; `None`
+    /// when too many wait.
+    pub fn request(&mut self, envelope: Envelope, out: &mut Vec<Out>) -> Option<u64> {
+        let tid = self.next_request()?;
+        let envelope = envelope.with_tid(tid);
         if self.state == State::Open {
             out.push(Out::Send(envelope.clone()));
         }
-        self.requests.insert(self.next_tid, envelope);
-        Some(self.next_tid)
+        self.requests.insert(tid, Request::Ready(envelope));
+        Some(tid)
     }
 
     /// Sends a command, a JSON object. As [`MonClient::request`].
@@ -329,7 +374,12 @@ impl MonClient {
             cmd: vec![Bytes::copy_from_slice(json.as_bytes())],
             input,
         };
-        self.request(command.envelope(Features::ALL), out)
+        if self.knows_cluster() {
+            return self.request(command.envelope(Features::ALL), out);
+        }
+        let tid = self.next_request()?;
+        self.requests.insert(tid, Request::Command(command));
+        Some(tid)
     }
 
     /// Asks for the newest version of a map. As [`MonClient::request`].
@@ -396,7 +446,13 @@ impl MonClient {
                     out.push(Out::Event(Event::Command { tid: envelope.tid, ack }));
                 }
             }
-            MonMapMsg::KIND | OsdMapMsg::KIND => out.push(Out::Event(Event::Message(envelope))),
+            MonMapMsg::KIND => {
+                if let Ok(message) = MonMapMsg::decode(&envelope) {
+                    self.on_monmap(&message.monmap, renewal, out);
+                }
+                out.push(Out::Event(Event::Message(envelope)));
+            }
+            OsdMapMsg::KIND => out.push(Out::Event(Event::Message(envelope))),
             _ => {
                 let tid = envelope.tid;
                 out.push(Out::Event(if self.requests.remove(&tid).is_some() {
@@ -430,7 +486,7 @@ mod tests {
 
     fn client() -> MonClient {
         let mons = ["1.1.1.1:1", "1.1.1.1:2"].map(|s| s.parse().unwrap()).to_vec();
-        MonClient::new(mons, Uuid::default(), "h".into(), &mut Seeded(1))
+        MonClient::new(mons, Uuid([7; 16]), "h".into(), &mut Seeded(1))
     }
 
     fn sent(out: &[Out]) -> Vec<u16> {
@@ -532,5 +588,39 @@ mod tests {
             out[..],
             [Out::Event(Event::RenewalFailed(_)), Out::Close, Out::Connect(_)]
         ));
+    }
+    /// The first monitor map tells the cluster, for commands that waited, and all monitors.
+    #[test]
+    fn learns_from_the_map() {
+        let mut c = MonClient::new(
+            vec!["1.1.1.1:1".parse().unwrap()],
+            Uuid::default(),
+            "h".into(),
+            &mut Seeded(1),
+        );
+        let mut out = vec![];
+        let tid = c.command("{}", Bytes::new(), &mut out).unwrap();
+        c.start(at(0), &mut out);
+        c.on_opened(at(0), &mut out);
+        assert_eq!(sent(&out), [MonGetMap::KIND]);
+        out.clear();
+        let mut map = maps::MonMap { fsid: Uuid([9; 16]), epoch: Epoch(3), ..Default::default() };
+        for (name, addr) in [("a", "1.1.1.1:1"), ("b", "1.1.1.1:2")] {
+            let addrs = types::AddrVec(vec![addr.parse().unwrap()]);
+            let info = maps::MonInfo { name: name.into(), addrs, ..Default::default() };
+            map.mons.insert(name.into(), info);
+            map.ranks.push(name.into());
+        }
+        let message = MonMapMsg { monmap: map.to_bytes() }.envelope(Features::ALL);
+        c.on_message(at(1), message, &mut NoRenewal, &mut out);
+        assert_eq!(sent(&out), [MonCommand::KIND]);
+        let Out::Send(command) = &out[0] else { panic!() };
+        assert_eq!((command.tid, MonCommand::decode(command).unwrap().fsid), (tid, map.fsid));
+        out.clear();
+        c.on_closed(at(2), &mut out);
+        assert_eq!(out, [Out::Connect("1.1.1.1:2".parse().unwrap())]);
+        out.clear();
+        c.on_opened(at(3), &mut out);
+        assert_eq!(sent(&out), [MonGetMap::KIND, MonCommand::KIND], "unanswered: once more");
     }
 }

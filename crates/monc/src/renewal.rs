@@ -1,6 +1,6 @@
 //! Keeps a process's tickets and, in a daemon, its service's keys fresh.
 
-use auth::{AuthError, SharedRandom, SharedRotatingKeys, SharedTickets, Tickets};
+use auth::{AuthError, RotatingKeys, SharedRandom, SharedRotatingKeys, SharedTickets, Tickets};
 use bytes::Bytes;
 use env::Now;
 
@@ -14,6 +14,9 @@ pub trait Renewal {
     /// # Errors
     /// [`AuthError`] when it is refused or cannot be read: the session is opened anew.
     fn answer(&mut self, now: Now, result: i32, payload: &[u8]) -> Result<(), AuthError>;
+
+    /// The monitors' auth epoch grew: service tickets and keys are worthless, get new ones.
+    fn forget(&mut self) {}
 }
 
 /// How long a daemon waits between two requests for its service's keys, in milliseconds:
@@ -87,6 +90,14 @@ impl Renewal for TicketRenewal {
         }
         Ok(())
     }
+
+    fn forget(&mut self) {
+        self.tickets.lock().expect("no panic while held").invalidate_services();
+        if let Some(service) = &self.service {
+            *service.keys.write().expect("no panic while held") = RotatingKeys::default();
+        }
+        self.keys_asked_ms = None;
+    }
 }
 
 #[cfg(test)]
@@ -94,8 +105,8 @@ mod tests {
     use std::sync::{Arc, Mutex, RwLock};
 
     use auth::{
-        CryptoKey, KeyKind, KeyServer, MonAuth, MonAuthSettings, PeerIdentity, RotatingKeys,
-        ServerStep, TicketPolicy, service_mask,
+        CryptoKey, KeyKind, KeyServer, MonAuth, MonAuthSettings, PeerIdentity, ServerStep,
+        TicketPolicy, service_mask,
     };
     use env::Seeded;
     use types::{EntityAddr, EntityKind, UTime};
