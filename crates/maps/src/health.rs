@@ -8,20 +8,15 @@ use types::{DecodeError, Denc, Reader, UTime, Writer};
 use crate::wire::record;
 
 /// How bad it is. The peer's `health_status_t`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HealthStatus {
     /// Broken.
     Err,
     /// Not as it should be.
     Warn,
     /// Well.
+    #[default]
     Ok,
-}
-
-impl Default for HealthStatus {
-    fn default() -> Self {
-        Self::Ok
-    }
 }
 
 /// `HEALTH_OK` and so on.

@@ -109,7 +109,8 @@ fn random_crush(dice: &mut Dice, osds: u64) -> Bytes {
     }
     // (op, arg1, arg2): take 1, choose firstn 2, indep 3, emit 4, chooseleaf 6 and 7,
     // set_choose_tries 8, set_chooseleaf_tries 9.
-    let rules: [(u8, Vec<(u32, i32, i32)>); 4] = [
+    type Steps = Vec<(u32, i32, i32)>;
+    let rules: [(u8, Steps); 4] = [
         (1, vec![(1, -1, 0), (6, 0, 1), (4, 0, 0)]),
         (1, vec![(1, -1, 0), (2, 0, 0), (4, 0, 0)]),
         (3, vec![(9, 5, 0), (8, 100, 0), (1, -1, 0), (7, 0, 1), (4, 0, 0)]),
