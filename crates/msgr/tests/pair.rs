@@ -102,3 +102,28 @@ fn keepalives_are_answered() {
     run(&mut a, &mut b, 99, &mut at_a, &mut at_b).unwrap();
     assert!(matches!(at_a.last(), Some(Event::KeepaliveAck(t)) if *t == stamp));
 }
+
+/// Bytes from live traffic of 16.2.15: what a client says first to v2:127.0.0.1:6800/11010.
+#[test]
+fn golden_beginning() {
+    let hex = |text: &str| -> Vec<u8> {
+        let text: String = text.split_whitespace().collect();
+        let byte = |i: usize| u8::from_str_radix(&text[i..i + 2], 16).unwrap();
+        (0..text.len()).step_by(2).map(byte).collect()
+    };
+    let banner = hex("63657068 2076320a 1000 0100000000000000 0000000000000000");
+    let hello = hex("01 01 24000000 0800 0000000000000000 0000000000000000 0000 0000 3fbd6b06 \
+         08 01 0101 1c000000 02000000 022b0000 10000000 0200 1a90 7f000001 0000000000000000 \
+         c8341ca4");
+    let mut a = client(MODE_CRC, Policy::lossy_client(), None, 1);
+    assert_eq!(take(&mut a, usize::MAX), banner);
+    give(&mut a, &banner, &mut vec![]).unwrap();
+    assert_eq!(take(&mut a, usize::MAX), hello);
+    let mut b = server(Policy::stateless_server());
+    assert_eq!(take(&mut b, usize::MAX), banner);
+    // The peers of release 18 and later also offer compression.
+    let mut newer = banner.clone();
+    newer[10] = 3;
+    give(&mut b, &newer, &mut vec![]).unwrap();
+    assert_eq!(take(&mut b, usize::MAX).len(), 72);
+}

@@ -43,6 +43,8 @@ pub(crate) struct Conn {
     closing: RefCell<Option<CloseWhy>>,
     /// Counts TCP connections under this id; a task of an earlier one must end.
     life: Cell<u64>,
+    /// There is a task for it.
+    tasked: Cell<bool>,
     opened: Cell<bool>,
     dirty: Cell<bool>,
     /// The socket was full.
@@ -86,6 +88,7 @@ impl Conn {
             waker: RefCell::new(None),
             closing: RefCell::new(None),
             life: Cell::new(0),
+            tasked: Cell::new(false),
             opened: Cell::new(false),
             dirty: Cell::new(false),
             blocked: Cell::new(false),
@@ -109,15 +112,18 @@ impl Conn {
         self.since_ms.set(now_ms);
         self.heard_ms.set(now_ms);
         self.blocked.set(false);
+        *self.closing.borrow_mut() = None;
         self.life.set(self.life.get() + 1);
         *self.machine.borrow_mut() = Some(machine);
         *self.stream.borrow_mut() = Some(stream);
     }
 
     /// Allows to connect again where so far only the peer could.
-    pub(crate) fn set_dial(&self, dial: Dial, auth: Redial) {
+    pub(crate) fn set_dial(self: &Rc<Self>, inner: &Rc<Inner>, dial: Dial, auth: Redial) {
         self.dial.borrow_mut().get_or_insert((dial, auth));
-        self.wake();
+        if !self.tasked.get() {
+            tokio::task::spawn_local(run(inner.clone(), self.clone()));
+        }
     }
 
     pub(crate) fn is_lossless(&self) -> bool {
@@ -181,7 +187,12 @@ impl Conn {
     }
 
     pub(crate) fn send(self: &Rc<Self>, inner: &Inner, env: Envelope) {
+        let max = inner.limits.backlog_bytes_max;
         let sent = match &mut *self.machine.borrow_mut() {
+            Some(machine) if machine.session().bytes() + machine.unwritten() > max => {
+                self.close(CloseWhy::Slow);
+                Ok(false)
+            }
             Some(machine) => machine.send(env).map(|()| machine.is_ready()),
             None => match &mut *self.session.borrow_mut() {
                 Some(session) => session.send(env).map(|()| false),
@@ -431,7 +442,11 @@ impl Conn {
                     return Err(Turn::End(Fault::Replaced.into()));
                 };
                 if let Err(fault) = decide(verdict, Some((session, known))) {
-                    old.close(fault.clone().into());
+                    old.life.set(old.life.get() + 1);
+                    if inner.forget(old.id).is_some() && old.opened.get() {
+                        let why = fault.clone().into();
+                        inner.deliver(NetEvent::Closed { conn: old.id, why });
+                    }
                     return Err(fault.into());
                 }
                 let (machine, stream) = (self.machine.take(), self.stream.take());
@@ -486,11 +501,17 @@ impl Conn {
 }
 
 /// A connection's task: drives TCP connections as long as there is one or can be.
-pub(crate) async fn run(inner: Rc<Inner>, mut conn: Rc<Conn>) {
+pub(crate) async fn run(inner: Rc<Inner>, conn: Rc<Conn>) {
+    conn.tasked.set(true);
+    let mut conn = conn;
     let mut backoff_ms = 200;
     loop {
+        let before = conn.life.get();
         let connected =
             if conn.machine.borrow().is_some() { Ok(()) } else { conn.dial(&inner).await };
+        if connected.is_err() && conn.life.get() != before {
+            return; // the peer's own connection came first and has its own task
+        }
         let life = conn.life.get();
         let turn = match connected {
             Err(why) => Turn::End(why),
@@ -503,8 +524,9 @@ pub(crate) async fn run(inner: Rc<Inner>, mut conn: Rc<Conn>) {
         let why = match turn {
             Turn::Become(session) => {
                 inner.forget(conn.id);
+                session.tasked.set(true);
+                session.soil(&inner);
                 conn = session;
-                conn.soil(&inner);
                 continue;
             }
             Turn::End(why) => why,
@@ -512,18 +534,14 @@ pub(crate) async fn run(inner: Rc<Inner>, mut conn: Rc<Conn>) {
         if conn.life.get() != life {
             return; // a newer TCP connection has its own task
         }
-        if conn.opened.get() {
-            backoff_ms = 200;
-        }
-        let goes_on = conn.is_lossless()
-            && !matches!(why, CloseWhy::Local | CloseWhy::RemoteReset | CloseWhy::Crowded)
-            && (conn.opened.get() || conn.dial.borrow().is_some());
+        let why = conn.closing.borrow().clone().unwrap_or(why);
+        let can_dial = conn.dial.borrow().is_some();
+        let goes_on = conn.is_lossless() && !why.is_final() && (conn.opened.get() || can_dial);
         let session = conn.take_session();
         *conn.waker.borrow_mut() = None;
         if !goes_on {
-            let known = inner.forget(conn.id).is_some();
-            let told = conn.opened.get() || conn.dial.borrow().is_some();
-            if known && told && why != CloseWhy::Local {
+            let told = inner.forget(conn.id).is_some() && (conn.opened.get() || can_dial);
+            if told && why != CloseWhy::Local {
                 inner.batch(|| inner.deliver(NetEvent::Closed { conn: conn.id, why }));
             }
             return;
@@ -531,8 +549,12 @@ pub(crate) async fn run(inner: Rc<Inner>, mut conn: Rc<Conn>) {
         tracing::debug!("{:?} broke: {why}", conn.id);
         *conn.session.borrow_mut() = session;
         *conn.closing.borrow_mut() = None;
-        if conn.dial.borrow().is_none() {
+        if !can_dial {
+            conn.tasked.set(false);
             return; // the peer comes back, or the role closes it
+        }
+        if conn.heard_ms.get() > conn.since_ms.get() {
+            backoff_ms = 200;
         }
         tokio::time::sleep(Duration::from_millis(backoff_ms)).await;
         backoff_ms = (backoff_ms * 2).min(15_000);

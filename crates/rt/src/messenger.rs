@@ -32,6 +32,8 @@ pub struct Limits {
     pub unproved_per_ip_max: usize,
     /// Time from accept (or connect) to the end of the handshake.
     pub handshake_ms: u64,
+    /// Bytes that may wait for a peer that does not read.
+    pub backlog_bytes_max: usize,
     /// Silence after which a lossy connection is closed.
     pub idle_ms: u64,
 }
@@ -42,6 +44,7 @@ impl Default for Limits {
             connections_max: 50_000,
             unproved_per_ip_max: 256,
             handshake_ms: 10_000,
+            backlog_bytes_max: 1 << 30,
             idle_ms: 900_000,
         }
     }
@@ -78,6 +81,9 @@ pub enum CloseWhy {
     /// Nothing was heard for long.
     #[error("idle")]
     Idle,
+    /// The peer does not read what it is sent.
+    #[error("the peer does not read")]
+    Slow,
     /// Too many connections.
     #[error("too many connections")]
     Crowded,
@@ -87,6 +93,13 @@ pub enum CloseWhy {
     /// We closed it.
     #[error("closed here")]
     Local,
+}
+
+impl CloseWhy {
+    /// Whether it ends even a lossless session.
+    pub(crate) fn is_final(&self) -> bool {
+        matches!(self, Self::Local | Self::RemoteReset | Self::Crowded | Self::Slow)
+    }
 }
 
 impl From<io::Error> for CloseWhy {
@@ -304,7 +317,8 @@ impl Messenger {
     /// Connects to a daemon. Messages may be sent at once; [`NetEvent::Opened`] or
     /// [`NetEvent::Closed`] follows. With a lossless policy it connects again after breaks,
     /// each time with another object from `auth`, until it is closed; and where a session
-    /// with these addresses exists, whoever began it, that is the answer.
+    /// with these addresses exists, whoever began it, that is the answer, and no further
+    /// [`NetEvent::Opened`] comes if it was open.
     pub fn connect(
         &self,
         addrs: impl Into<AddrVec>,
@@ -319,7 +333,7 @@ impl Messenger {
         if !policy.lossy
             && let Some(conn) = self.0.lossless.borrow().get(&addrs)
         {
-            conn.set_dial(dial, auth);
+            conn.set_dial(&self.0, dial, auth);
             return conn.id;
         }
         let conn = Conn::new(self.0.take_id(), Some((dial, auth)));

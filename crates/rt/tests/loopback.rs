@@ -234,3 +234,131 @@ fn refusals_are_told() {
         .await;
     });
 }
+
+/// Forwards between the sides and dies after some bytes, again and again.
+fn cutting_proxy(to: SocketAddr, mut cuts: Vec<usize>) -> SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let at = listener.local_addr().unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+    tokio::task::spawn_local(async move {
+        loop {
+            let (mut near, _) = listener.accept().await.unwrap();
+            let mut far = TcpStream::connect(to).await.unwrap();
+            let mut left = cuts.pop().unwrap_or(usize::MAX);
+            let (mut up, mut down) = (vec![0; 3000], vec![0; 3000]);
+            while left > 0 {
+                let moved = tokio::select! {
+                    n = near.read(&mut up) => {
+                        let n = n.unwrap_or(0).min(left);
+                        if far.write_all(&up[..n]).await.is_err() { 0 } else { n }
+                    }
+                    n = far.read(&mut down) => {
+                        let n = n.unwrap_or(0).min(left);
+                        if near.write_all(&down[..n]).await.is_err() { 0 } else { n }
+                    }
+                };
+                if moved == 0 {
+                    break;
+                }
+                left -= moved;
+            }
+        }
+    });
+    at
+}
+
+/// A lossless session over sockets that break: every message once and in order, under one
+/// id, with one opening.
+#[test]
+fn lossless_sessions_survive() {
+    test(async {
+        for mode in [1, 2] {
+            let server = messenger(EntityKind::MDS, Policy::stateful_server(), Limits::default());
+            let real = listen(&server);
+            echo(&server);
+            let cuts = vec![40_000, 9_000, 1500, 700, 100, 30_000, 5_000];
+            let at = cutting_proxy(real.sock.unwrap(), cuts);
+            let addr = EntityAddr::msgr2(at, 99);
+            server.set_local(|local| local.addrs = addr.into());
+            let client = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
+            client.set_local(|local| local.nonce = 7);
+            let got = log(&client);
+            let lossless = Policy::lossless_client();
+            let conn = client.connect(addr, EntityKind::MDS, lossless, knock(mode));
+            for tid in 0..100 {
+                client.send(conn, message(tid, 1000));
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            until("all echoes", || tids(&got, conn).len() >= 100).await;
+            assert_eq!(tids(&got, conn), (0..100).collect::<Vec<_>>());
+            assert_eq!(got.borrow().len(), 101, "one opening and the echoes");
+            assert_eq!(client.backlog(conn), 0);
+        }
+    });
+}
+
+/// Two daemons dial each other at the same moment: one session comes of it.
+#[test]
+fn peers_dial_each_other() {
+    test(async {
+        for _ in 0..20 {
+            let sides: Vec<_> = (0..2)
+                .map(|_| {
+                    let m = messenger(EntityKind::OSD, Policy::lossless_peer(), Limits::default());
+                    (m.clone(), listen(&m), log(&m))
+                })
+                .collect();
+            let peer = Policy::lossless_peer();
+            let conns: Vec<_> = (0..2)
+                .map(|i| sides[i].0.connect(sides[1 - i].1, EntityKind::OSD, peer, knock(1)))
+                .collect();
+            for tid in 0..30 {
+                for i in 0..2 {
+                    sides[i].0.send(conns[i], message(tid, 5000));
+                }
+                if tid % 7 == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            for i in 0..2 {
+                until("all messages", || tids(&sides[i].2, conns[i]).len() >= 30).await;
+                assert_eq!(tids(&sides[i].2, conns[i]), (0..30).collect::<Vec<_>>());
+            }
+            until("one connection each", || sides.iter().all(|s| s.0.connections() == 1)).await;
+            for i in 0..2 {
+                let opened = |e: &&NetEvent| matches!(e, NetEvent::Opened { .. });
+                assert_eq!(sides[i].2.borrow().iter().filter(opened).count(), 1);
+            }
+        }
+    });
+}
+
+/// Whoever holds messages stops the stream, and letting go of them starts it again.
+#[test]
+fn holds_push_back() {
+    test(async {
+        let policy = Policy::stateless_server().with_budget(50_000);
+        let server = messenger(EntityKind::OSD, policy, Limits::default());
+        let addr = listen(&server);
+        let got = log(&server);
+        let client = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
+        let conn = client.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
+        for tid in 0..100 {
+            client.send(conn, message(tid, 9_995));
+        }
+        let count = |got: &Log| {
+            let message = |e: &&NetEvent| matches!(e, NetEvent::Message { .. });
+            got.borrow().iter().filter(message).count()
+        };
+        until("the first", || count(&got) == 5).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(count(&got), 5);
+        let mut seen = 0;
+        while seen < 100 {
+            until("more", || count(&got) > 0).await;
+            seen += count(&got);
+            got.borrow_mut().clear();
+        }
+    });
+}
