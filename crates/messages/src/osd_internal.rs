@@ -230,7 +230,7 @@ impl Denc for PgCounts {
 
 /// One ordered write of a PG. Also what recognises its resend, so it carries the result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogEntry {
+pub struct PgLogEntry {
     /// Its place.
     pub version: EVersion,
     /// The object's version before; zero when it did not exist.
@@ -253,7 +253,7 @@ pub struct LogEntry {
     pub counts: PgCounts,
 }
 
-impl Denc for LogEntry {
+impl Denc for PgLogEntry {
     fn encode(&self, w: &mut Writer) {
         w.u8(1);
         w.u8(self.kind as u8);
@@ -276,7 +276,7 @@ impl Denc for LogEntry {
             0 => LogKind::Modify,
             1 => LogKind::Delete,
             2 => LogKind::Error,
-            _ => return Err(DecodeError::Invalid { what: "LogEntry", rule: "a known kind" }),
+            _ => return Err(DecodeError::Invalid { what: "PgLogEntry", rule: "a known kind" }),
         };
         Ok(Self {
             kind,
@@ -435,7 +435,7 @@ pub struct RepOp {
     pub prev: EVersion,
     /// Log entries up to here may be forgotten.
     pub trim_to: EVersion,
-    /// The encoded [`LogEntry`].
+    /// The encoded [`PgLogEntry`].
     pub entry: Bytes,
     /// The changes.
     pub changes: Vec<ObjectChange>,
@@ -513,13 +513,15 @@ pub struct Push {
     pub oid: HObject,
     /// Its version.
     pub version: EVersion,
-    /// Where `data` lies; the first part starts at 0 and replaces what is there.
+    /// The first part: what is there goes.
+    pub first: bool,
+    /// Where `data` lies.
     pub off: u64,
     /// Size of the whole object.
     pub size: u64,
-    /// All attributes; with the first part.
+    /// All attributes; with the last part.
     pub attrs: Vec<(Bytes, Bytes)>,
-    /// The omap header; with the first part.
+    /// The omap header; with the last part.
     pub header: Bytes,
     /// omap entries of this part.
     pub omap: Vec<(Bytes, Bytes)>,
@@ -704,6 +706,7 @@ impl Message for OsdPeer {
                 w.u8(11);
                 push.oid.encode(w);
                 push.version.encode(w);
+                w.bool(push.first);
                 w.u64(push.off);
                 w.u64(push.size);
                 push.attrs.encode(w);
@@ -772,6 +775,7 @@ impl Message for OsdPeer {
             11 => PeerMsg::Push(Push {
                 oid: Denc::decode(r)?,
                 version: Denc::decode(r)?,
+                first: r.bool()?,
                 off: r.u64()?,
                 size: r.u64()?,
                 attrs: Denc::decode(r)?,
@@ -821,7 +825,7 @@ mod tests {
         for data in datas {
             mutations.push(Mutation::Write { off: 5, data: Bytes::from_static(data) });
         }
-        let entry = LogEntry { oid: oid.clone(), result: -2, ..LogEntry::default() };
+        let entry = PgLogEntry { oid: oid.clone(), result: -2, ..PgLogEntry::default() };
         RepOp {
             pg: PgId::new(3, 1),
             epoch: Epoch(9),
@@ -843,7 +847,7 @@ mod tests {
             if let [one] = datas {
                 assert_eq!(env.data.as_ptr(), one.as_ptr());
             }
-            assert_eq!(LogEntry::from_bytes(&m.entry).unwrap().result, -2);
+            assert_eq!(PgLogEntry::from_bytes(&m.entry).unwrap().result, -2);
         }
     }
 
@@ -859,7 +863,7 @@ mod tests {
             PeerMsg::Log {
                 since: v,
                 info: PgInfo { past: vec![Interval::default()], ..PgInfo::default() },
-                entries: vec![LogEntry::default().to_bytes()],
+                entries: vec![PgLogEntry::default().to_bytes()],
                 missing: vec![(oid.clone(), v)],
             },
             PeerMsg::Scan(oid.clone()),

@@ -1,0 +1,208 @@
+//! The engine `store` behind the OSD's [`ObjectStore`].
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use messages::Mutation;
+use store::{Seq, Store, Transaction};
+use types::{HObject, PgId, ShardId, SpgId};
+
+use crate::backing::{Coll, ObjectStore, Space, StoreError, StoreOp};
+
+/// A [`Store`] and the tickets of what is on its way to the disk.
+pub struct StoreBacking {
+    store: Store,
+    open: VecDeque<(Seq, u64)>,
+}
+
+fn spg(pg: PgId) -> SpgId {
+    SpgId { pg, shard: ShardId::NONE }
+}
+
+fn coll(c: Coll) -> store::Coll {
+    match c {
+        Coll::Meta => store::Coll::Meta,
+        Coll::Pg(pg) => store::Coll::Pg(spg(pg)),
+    }
+}
+
+/// What is not there reads as nothing.
+fn absent<T>(r: Result<T, store::StoreError>) -> Result<Option<T>, StoreError> {
+    use store::StoreError as E;
+    match r {
+        Ok(x) => Ok(Some(x)),
+        Err(E::NoObject(_) | E::NoCollection(_)) => Ok(None),
+        Err(e) => Err(StoreError(e.to_string())),
+    }
+}
+
+impl StoreBacking {
+    /// Takes over an open store.
+    #[must_use]
+    pub fn new(store: Store) -> Self {
+        Self { store, open: VecDeque::new() }
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Gives the store back; for closing it.
+    #[must_use]
+    pub fn into_inner(self) -> Store {
+        self.store
+    }
+
+    fn apply(&self, txn: &mut Transaction, op: StoreOp) {
+        match op {
+            StoreOp::Create(c) => {
+                if !self.store.collection_exists(coll(c)) {
+                    txn.create_collection(coll(c));
+                }
+            }
+            StoreOp::Drop(c) => {
+                if self.store.collection_exists(coll(c)) {
+                    txn.remove_collection(coll(c));
+                }
+            }
+            StoreOp::Put(c, k, v) => {
+                txn.coll_set(coll(c), k, v);
+            }
+            StoreOp::Rm(c, k) => {
+                txn.coll_rm(coll(c), k);
+            }
+            StoreOp::RmRange(c, a, b) => {
+                txn.coll_rm_range(coll(c), a, b);
+            }
+            StoreOp::Move(from, o, to) => {
+                txn.move_object(coll(from), &o, coll(to), &o);
+            }
+            StoreOp::Object(c, o, mutations) => {
+                let c = coll(c);
+                for m in mutations {
+                    mutate(txn, c, &o, m);
+                }
+            }
+        }
+    }
+}
+
+fn mutate(txn: &mut Transaction, c: store::Coll, o: &HObject, m: Mutation) {
+    match m {
+        Mutation::Touch => txn.touch(c, o),
+        Mutation::Write { off, data } => txn.write(c, o, off, data),
+        Mutation::Zero { off, len } => txn.zero(c, o, off, len),
+        Mutation::Truncate(size) => txn.truncate(c, o, size),
+        Mutation::Remove => txn.remove(c, o),
+        Mutation::SetAttr(name, value) => txn.set_attr(c, o, name, value),
+        Mutation::RmAttr(name) => txn.rm_attr(c, o, name),
+        Mutation::OmapHeader(header) => txn.omap_set_header(c, o, header),
+        Mutation::OmapSet(pairs) => txn.omap_set(c, o, pairs),
+        Mutation::OmapRm(keys) => txn.omap_rm_keys(c, o, keys),
+        Mutation::OmapRmRange(a, b) => txn.omap_rm_range(c, o, a, b),
+        Mutation::OmapClear => txn.omap_clear(c, o),
+        Mutation::CloneFrom(src) => txn.clone_object(c, &src, o),
+    };
+}
+
+impl ObjectStore for StoreBacking {
+    fn poll(&mut self) -> Result<Option<u64>, StoreError> {
+        let durable = self.store.complete().map_err(|e| StoreError(e.to_string()))?;
+        let mut newest = None;
+        while self.open.front().is_some_and(|(seq, _)| *seq <= durable) {
+            newest = self.open.pop_front().map(|(_, ticket)| ticket);
+        }
+        Ok(newest)
+    }
+
+    /// # Panics
+    /// When the store refuses: whoever asked cannot go on without it, and a stopped OSD
+    /// loses less than one that believes in writes that are nowhere.
+    fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64) {
+        let mut txn = Transaction::new();
+        for op in ops {
+            self.apply(&mut txn, op);
+        }
+        match self.store.submit(txn) {
+            Ok(seq) => self.open.push_back((seq, ticket)),
+            Err(e) => panic!("the store refused a transaction: {e}"),
+        }
+    }
+
+    fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {
+        absent(self.store.read(coll(c), o, off, len))
+    }
+
+    fn attr(&self, c: Coll, o: &HObject, name: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        Ok(absent(self.store.get_attr(coll(c), o, name))?.flatten())
+    }
+
+    fn attrs(&self, c: Coll, o: &HObject) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        Ok(absent(self.store.get_attrs(coll(c), o))?.unwrap_or_default().into_iter().collect())
+    }
+
+    fn omap_header(&self, c: Coll, o: &HObject) -> Result<Bytes, StoreError> {
+        Ok(absent(self.store.omap_get_header(coll(c), o))?.unwrap_or_default())
+    }
+
+    fn omap_get(&self, c: Coll, o: &HObject, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let keys = [Bytes::copy_from_slice(key)];
+        let found = absent(self.store.omap_get_keys(coll(c), o, &keys))?.unwrap_or_default();
+        Ok(found.into_values().next())
+    }
+
+    fn omap_walk(
+        &self,
+        c: Coll,
+        o: &HObject,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) -> Result<(), StoreError> {
+        absent(self.store.omap_walk(coll(c), o, Bound::Included(from), each)).map(drop)
+    }
+
+    fn list(&self, c: Coll, from: &HObject, max: usize) -> Result<Vec<HObject>, StoreError> {
+        Ok(absent(self.store.list(coll(c), from, max))?.map(|l| l.objects).unwrap_or_default())
+    }
+
+    fn get(&self, c: Coll, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        Ok(absent(self.store.coll_get(coll(c), key))?.flatten())
+    }
+
+    fn walk(
+        &self,
+        c: Coll,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) -> Result<(), StoreError> {
+        let (from, to) = (Bound::Included(from), Bound::Excluded(to));
+        absent(self.store.coll_walk(coll(c), from, to, each)).map(drop)
+    }
+
+    fn collections(&self) -> Vec<Coll> {
+        self.store
+            .list_collections()
+            .into_iter()
+            .map(|c| match c {
+                store::Coll::Meta => Coll::Meta,
+                store::Coll::Pg(spg) => Coll::Pg(spg.pg),
+            })
+            .collect()
+    }
+
+    fn space(&self) -> Space {
+        let s = self.store.statfs();
+        Space {
+            total: s.total,
+            available: s.available,
+            data: s.allocated,
+            stored: s.stored,
+            omap: s.omap,
+            internal: s.internal,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What the OSD asks of an object store, so that its logic runs over the real one and over
+//! one in memory alike.
+
+use bytes::Bytes;
+use messages::Mutation;
+use types::{HObject, PgId};
+
+/// Where objects and keys live: one collection for each PG, and one for the OSD itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Coll {
+    /// Maps and the OSD's own records; keys only.
+    Meta,
+    /// A PG.
+    Pg(PgId),
+}
+
+/// One step of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreOp {
+    /// The collection exists from here on; nothing if it did.
+    Create(Coll),
+    /// The collection and all in it are gone.
+    Drop(Coll),
+    /// Changes to one object, in order.
+    Object(Coll, HObject, Vec<Mutation>),
+    /// Sets a key of the collection itself.
+    Put(Coll, Bytes, Bytes),
+    /// Removes one.
+    Rm(Coll, Bytes),
+    /// Removes the keys from the first on, up to and without the second.
+    RmRange(Coll, Bytes, Bytes),
+    /// Moves an object with all it has from one collection to another.
+    Move(Coll, HObject, Coll),
+}
+
+/// The store cannot read what it should have: a checksum failed or the device did.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("store: {0}")]
+pub struct StoreError(pub String);
+
+/// Space, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// All there is.
+    pub total: u64,
+    /// Free.
+    pub available: u64,
+    /// Taken by objects' data.
+    pub data: u64,
+    /// Objects' data as clients see it.
+    pub stored: u64,
+    /// Taken by keys and omap.
+    pub omap: u64,
+    /// Taken by the store itself.
+    pub internal: u64,
+}
+
+/// An object store with synchronous reads.
+///
+/// - A submitted transaction is seen by every later read, all of it or nothing.
+/// - It is durable when its ticket comes back (`Osd::on_durable`); tickets come back in the
+///   order of submission.
+/// - After a crash the store holds some prefix of what was submitted, and at least all of
+///   which the tickets came back.
+pub trait ObjectStore: Send {
+    /// What has become durable since the last call: the newest ticket.
+    ///
+    /// # Errors
+    /// [`StoreError`] when nothing more will ever become durable; the OSD has to stop.
+    fn poll(&mut self) -> Result<Option<u64>, StoreError>;
+
+    /// Takes a transaction.
+    fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64);
+
+    /// Bytes of an object from `off` on, at most `len`, fewer at its end; `None` when there
+    /// is no such object.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError>;
+
+    /// One attribute.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn attr(&self, c: Coll, o: &HObject, name: &[u8]) -> Result<Option<Bytes>, StoreError>;
+
+    /// All attributes, by name.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn attrs(&self, c: Coll, o: &HObject) -> Result<Vec<(Bytes, Bytes)>, StoreError>;
+
+    /// The omap header; empty when there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn omap_header(&self, c: Coll, o: &HObject) -> Result<Bytes, StoreError>;
+
+    /// One omap value.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn omap_get(&self, c: Coll, o: &HObject, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
+
+    /// Walks omap entries in key order from the first key not below `from`, until `each`
+    /// says `false`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn omap_walk(
+        &self,
+        c: Coll,
+        o: &HObject,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) -> Result<(), StoreError>;
+
+    /// At most `max` objects in [`HObject`] order from the first not below `from`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn list(&self, c: Coll, from: &HObject, max: usize) -> Result<Vec<HObject>, StoreError>;
+
+    /// A key of the collection.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn get(&self, c: Coll, key: &[u8]) -> Result<Option<Bytes>, StoreError>;
+
+    /// Walks keys of the collection in order within `from..to`, until `each` says `false`.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn walk(
+        &self,
+        c: Coll,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) -> Result<(), StoreError>;
+
+    /// Every collection.
+    fn collections(&self) -> Vec<Coll>;
+
+    /// Space left and used.
+    fn space(&self) -> Space;
+}

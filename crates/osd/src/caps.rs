@@ -1,0 +1,78 @@
+//! Whether a client may do what it asks.
+
+use auth::{ClassCall, OsdAccess, OsdCap};
+use messages::op;
+
+use crate::session::ClientOp;
+
+/// What a connection may do.
+#[derive(Clone, Debug, Default)]
+pub struct Caps(OsdCap);
+
+impl Caps {
+    /// Everything.
+    #[must_use]
+    pub fn all() -> Self {
+        Self(OsdCap::allow_all())
+    }
+
+    /// From the text in a ticket; what cannot be read allows nothing.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        Self(OsdCap::parse_lenient(text))
+    }
+
+    /// Whether commands are allowed.
+    #[must_use]
+    pub fn is_allow_all(&self) -> bool {
+        self.0.is_allow_all()
+    }
+
+    /// Whether the request is allowed in this pool.
+    #[must_use]
+    pub fn allows(&self, request: &ClientOp, pool: &str, apps: &auth::caps::PoolApps) -> bool {
+        if self.0.is_allow_all() {
+            return true;
+        }
+        let mut access = OsdAccess {
+            pool,
+            nspace: &request.msg.locator.nspace,
+            apps,
+            object: &request.msg.oid,
+            read: false,
+            write: false,
+            calls: &[],
+            addr: &request.addr,
+        };
+        let mut calls = Vec::new();
+        for o in &request.msg.ops {
+            match o.code {
+                op::CALL => {
+                    let (class, method) = (usize::from(o.raw[0]), usize::from(o.raw[1]));
+                    let text = |from: usize, to: usize| {
+                        o.data.get(from..to).and_then(|b| std::str::from_utf8(b).ok()).unwrap_or("")
+                    };
+                    // What a class does is not known until it is called.
+                    calls.push(ClassCall {
+                        class: text(0, class),
+                        method: text(class, class + method),
+                        read: true,
+                        write: true,
+                        allowed: true,
+                    });
+                }
+                // The peer takes a notification for a read, a watch for both.
+                op::WATCH => {
+                    access.read = true;
+                    access.write |= o.raw[16] != 7;
+                }
+                _ => {
+                    access.read |= o.is_read();
+                    access.write |= o.is_write();
+                }
+            }
+        }
+        access.calls = &calls;
+        self.0.is_capable(&access)
+    }
+}

@@ -1,0 +1,783 @@
+//! Commands by `ceph tell osd.N` and over the admin socket: one table for both.
+//!
+//! Source: the peer's `OSD::final_init`, `common/admin_socket.cc`, `common/ceph_context.cc`.
+
+use bytes::Bytes;
+use conf::Source;
+use env::{ConnId, Now};
+use messages::{Command, CommandReply, Message, Mutation};
+use serde_json::{Map, Value, json};
+use types::{EntityId, Features, HObject, PgId, PoolId, SnapId, UTime};
+
+use crate::backing::{Coll, StoreOp};
+use crate::core::Osd;
+use crate::errno::Errno;
+use crate::outbox::{Effect, Outbox};
+use crate::pg::{Pg, State, Ticket};
+use crate::session::ClientOp;
+
+/// Who waits for a command's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// `tell`: the connection and the command's number.
+    Conn(ConnId, u64),
+    /// The admin socket.
+    Admin(u64),
+}
+
+/// A command's result: a sentence for stderr, and the output.
+type Done = Result<(String, Value), (Errno, String)>;
+
+/// Name, arguments, help and whether it changes something.
+const COMMANDS: &[(&str, &str, &str, &str)] = &[
+    (
+        "bench",
+        "count:CephInt? size:CephInt? object_size:CephInt? object_num:CephInt?",
+        "OSD benchmark: write <count> <size>-byte objects(with <obj_size> <obj_num>), (default count=1G default size=4MB). Results in log.",
+        "rw",
+    ),
+    ("cache status", "", "Get OSD caches statistics", "r"),
+    ("config diff", "", "dump diff of current config and default config", "r"),
+    ("config get", "var:CephString", "config get <field>: get the config value", "r"),
+    ("config help", "var:CephString?", "get config setting schema and descriptions", "r"),
+    (
+        "config set",
+        "var:CephString val:CephString*",
+        "config set <field> <val> [<val> ...]: set a config variable",
+        "rw",
+    ),
+    ("config show", "", "dump current config settings", "r"),
+    ("config unset", "var:CephString", "config unset <field>: unset a config variable", "rw"),
+    ("dump_blocked_ops", "", "show the blocked ops currently in flight", "r"),
+    ("dump_blocklist", "", "dump blocklisted clients and times", "r"),
+    ("dump_historic_ops", "", "show recent ops", "r"),
+    ("dump_historic_slow_ops", "", "show slowest recent ops", "r"),
+    ("dump_ops_in_flight", "", "show the ops currently in flight", "r"),
+    ("dump_pg_recovery_stats", "", "dump pg recovery statistics", "r"),
+    ("dump_watchers", "", "show clients which have active watches, and on which objects", "r"),
+    ("flush_pg_stats", "", "flush pg stats", "r"),
+    ("get_command_descriptions", "", "list available commands", "r"),
+    ("get_heap_property", "property:CephString", "get malloc extension heap property", "r"),
+    ("get_latest_osdmap", "", "force osd to update the latest map from the mon", "r"),
+    ("getomap", "pool:CephPoolname objname:CephObjectname", "output entire object map", "r"),
+    ("help", "", "list available commands", "r"),
+    (
+        "injectargs",
+        "injected_args:CephString*",
+        "inject configuration arguments into running daemon",
+        "rw",
+    ),
+    (
+        "list_unfound",
+        "pgid:CephPgid offset:CephString?",
+        "list unfound objects on this pg, perhaps starting at an offset given in JSON",
+        "r",
+    ),
+    ("log flush", "", "flush log entries to log file", "rw"),
+    ("ops", "", "show the ops currently in flight", "r"),
+    ("perf dump", "logger:CephString? counter:CephString?", "dump perfcounters value", "r"),
+    (
+        "perf histogram dump",
+        "logger:CephString? counter:CephString?",
+        "dump perf histogram values",
+        "r",
+    ),
+    (
+        "perf reset",
+        "var:CephString",
+        "perf reset <name>: perf reset all or one perfcounter name",
+        "rw",
+    ),
+    ("perf schema", "", "dump perfcounters schema", "r"),
+    (
+        "pg",
+        "pgid:CephPgid cmd:CephChoices=query|list_unfound|log|mark_unfound_lost",
+        "act on one pg",
+        "r",
+    ),
+    ("query", "pgid:CephPgid", "show details of a specific pg", "r"),
+    ("status", "", "high-level status of OSD", "r"),
+    ("version", "", "report version of OSD", "r"),
+];
+
+/// Signatures in the form that `get_command_descriptions` gives.
+fn descriptions() -> Value {
+    let mut all = Map::new();
+    for (i, (name, args, help, perm)) in COMMANDS.iter().enumerate() {
+        let mut sig: Vec<Value> = name.split(' ').map(|w| json!(w)).collect();
+        for arg in args.split_whitespace() {
+            let (arg_name, kind) = arg.split_once(':').unwrap_or((arg, "CephString"));
+            let mut entry = Map::new();
+            entry.insert("name".into(), json!(arg_name));
+            let (kind, strings) = kind.split_once('=').map_or((kind, None), |(k, s)| (k, Some(s)));
+            entry.insert("type".into(), json!(kind.trim_end_matches(['?', '*'])));
+            if let Some(strings) = strings {
+                entry.insert("strings".into(), json!(strings));
+            }
+            if kind.ends_with('?') {
+                entry.insert("req".into(), json!("false"));
+            }
+            if kind.ends_with('*') {
+                entry.insert("n".into(), json!("N"));
+            }
+            sig.push(Value::Object(entry));
+        }
+        let d = json!({ "sig": sig, "help": help, "module": "osd", "perm": perm, "flags": 0 });
+        all.insert(format!("cmd{i:03}"), d);
+    }
+    Value::Object(all)
+}
+
+/// Benchmarks under way.
+#[derive(Debug, Default)]
+pub struct Benches {
+    next: u64,
+    running: std::collections::BTreeMap<u64, Bench>,
+}
+
+#[derive(Debug)]
+struct Bench {
+    caller: Caller,
+    size: u64,
+    total: u64,
+    objects: u64,
+    submitted: u64,
+    durable: u64,
+    block: Bytes,
+    started_ns: u64,
+    pretty: bool,
+}
+
+/// Writes of a benchmark on their way at once.
+const BENCH_IN_FLIGHT: u64 = 16;
+
+fn text<'a>(args: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
+    args.get(name).and_then(Value::as_str)
+}
+
+fn number(args: &Map<String, Value>, name: &str) -> Option<u64> {
+    args.get(name).and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()))
+}
+
+fn invalid(why: impl Into<String>) -> (Errno, String) {
+    (Errno::INVAL, why.into())
+}
+
+/// An argument that may be one word or a list of them.
+fn words(args: &Map<String, Value>, name: &str) -> Vec<String> {
+    match args.get(name) {
+        Some(Value::Array(all)) => {
+            all.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect()
+        }
+        Some(Value::String(one)) => vec![one.clone()],
+        _ => Vec::new(),
+    }
+}
+
+fn render(v: &Value, pretty: bool) -> Bytes {
+    match v {
+        Value::Null => Bytes::new(),
+        Value::String(s) => Bytes::copy_from_slice(s.as_bytes()),
+        v => {
+            let text = if pretty { serde_json::to_vec_pretty(v) } else { serde_json::to_vec(v) };
+            let mut text = text.unwrap_or_default();
+            if pretty {
+                text.push(b'\n');
+            }
+            text.into()
+        }
+    }
+}
+
+impl Osd {
+    /// A command over the admin socket. The answer is an [`Effect::Admin`] with this `id`.
+    pub fn on_admin(&mut self, now: Now, id: u64, command: &str, out: &mut Outbox) {
+        self.run_command(now, Caller::Admin(id), command, &Bytes::new(), out);
+    }
+
+    pub(crate) fn on_command(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        tid: u64,
+        m: &Command,
+        out: &mut Outbox,
+    ) {
+        let caller = Caller::Conn(conn, tid);
+        let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
+        if !session.caps.is_allow_all() {
+            self.c.perf.caps_denied += 1;
+            tracing::warn!(entity = %session.name, addr = %session.addr, "denied: a command");
+            answer(caller, Errno::ACCES.0, "access denied".into(), Bytes::new(), out);
+            return;
+        }
+        let command = m.cmd.iter().map(|b| String::from_utf8_lossy(b)).collect::<String>();
+        self.run_command(now, caller, &command, &m.input, out);
+    }
+
+    fn run_command(
+        &mut self,
+        now: Now,
+        caller: Caller,
+        command: &str,
+        _input: &Bytes,
+        out: &mut Outbox,
+    ) {
+        let parsed: Option<Map<String, Value>> = serde_json::from_str(command).ok();
+        let Some(args) = parsed else {
+            answer(caller, Errno::INVAL.0, "invalid json".into(), Bytes::new(), out);
+            return;
+        };
+        let pretty = !matches!(text(&args, "format"), Some("json"));
+        let Some(prefix) = text(&args, "prefix").map(str::trim).filter(|p| !p.is_empty()) else {
+            answer(caller, Errno::INVAL.0, "no prefix".into(), Bytes::new(), out);
+            return;
+        };
+        let prefix = prefix.to_owned();
+        if prefix == "bench" {
+            match self.start_bench(now, caller, &args, pretty) {
+                Ok(()) => {}
+                Err((e, why)) => answer(caller, e.0, why, Bytes::new(), out),
+            }
+            return;
+        }
+        match self.command(now, &prefix, &args, out) {
+            Ok((rs, v)) => answer(caller, 0, rs, render(&v, pretty), out),
+            Err((e, why)) => answer(caller, e.0, why, Bytes::new(), out),
+        }
+    }
+
+    fn command(
+        &mut self,
+        now: Now,
+        prefix: &str,
+        args: &Map<String, Value>,
+        out: &mut Outbox,
+    ) -> Done {
+        let ok = |v: Value| Ok((String::new(), v));
+        match prefix {
+            "get_command_descriptions" => ok(descriptions()),
+            "help" => ok(Value::Object(
+                COMMANDS.iter().map(|(n, _, h, _)| ((*n).to_owned(), json!(h))).collect(),
+            )),
+            "version" => ok(json!({
+                "version": "20.2.4", "release": "tentacle", "release_type": "stable",
+                "implementation": concat!("argonaut ", env!("CARGO_PKG_VERSION")),
+            })),
+            "status" => ok(self.status()),
+            "perf dump" => {
+                let v = self.c.perf.json();
+                let v = match (text(args, "logger"), text(args, "counter")) {
+                    (Some(l), None) => json!({ l: v.get(l).cloned().unwrap_or(json!({})) }),
+                    (Some(l), Some(c)) => {
+                        let found = v.get(l).and_then(|x| x.get(c)).cloned().unwrap_or(json!(0));
+                        json!({ l: { c: found } })
+                    }
+                    _ => v,
+                };
+                ok(v)
+            }
+            "perf schema" => ok(self.perf_schema()),
+            "perf histogram dump" => ok(json!({})),
+            "perf reset" => {
+                self.c.perf.reset();
+                let var = text(args, "var").unwrap_or("all");
+                ok(json!({ "success": format!("perf reset {var}") }))
+            }
+            "config show" => {
+                let all = self.c.options.all();
+                ok(Value::Object(all.map(|(k, v)| (k.to_owned(), json!(v))).collect()))
+            }
+            "config diff" => {
+                let mut diff = Map::new();
+                for (name, value, source) in self.c.options.overridden() {
+                    let default = conf::option(&name).map_or("", |o| o.default);
+                    let v = json!({ "default": default, source.name(): value, "final": value });
+                    diff.insert(name, v);
+                }
+                ok(json!({ "diff": diff }))
+            }
+            "config get" => {
+                let var = text(args, "var").ok_or_else(|| invalid("no variable is named"))?;
+                let name = conf::normalize(var);
+                if conf::option(&name).is_none() {
+                    let why = format!("error getting '{var}': (2) No such file or directory");
+                    return Err((Errno::NOENT, why));
+                }
+                ok(json!({ name.as_str(): self.c.options.get(&name) }))
+            }
+            "config set" => {
+                let var = text(args, "var").ok_or_else(|| invalid("no variable is named"))?;
+                let val = words(args, "val").join(" ");
+                self.set_option(var, &val)?;
+                ok(json!({ "success": "" }))
+            }
+            "config unset" => {
+                let var = text(args, "var").ok_or_else(|| invalid("no variable is named"))?;
+                self.c.options.unset(Source::Override, var);
+                self.reread_config();
+                ok(json!({ "success": "" }))
+            }
+            "config help" => ok(config_help(text(args, "var"))),
+            "injectargs" => self.inject(&words(args, "injected_args").join(" ")),
+            "dump_ops_in_flight" | "ops" => ok(self.ops_in_flight(now, 0)),
+            "dump_blocked_ops" => ok(self.ops_in_flight(now, self.c.conf.complaint_ms)),
+            "dump_historic_ops" | "dump_historic_slow_ops" => ok(self.ops_behind()),
+            "dump_blocklist" => {
+                let entries = self.c.map.blocklist.iter();
+                ok(Value::Array(
+                    entries
+                        .map(|(a, t)| json!({ "addr": a.to_string(), "until": t.to_string() }))
+                        .collect(),
+                ))
+            }
+            "dump_watchers" => ok(self.dump_watchers()),
+            "dump_pg_recovery_stats" => {
+                let r = self
+                    .pgs
+                    .values()
+                    .fold((0, 0), |a, p| (a.0 + p.recovered.0, a.1 + p.recovered.1));
+                ok(json!({ "objects_recovered": r.0, "bytes_recovered": r.1 }))
+            }
+            "flush_pg_stats" => {
+                self.c.reports.on_session();
+                self.report(now, out);
+                let seq = u64::from(self.c.map.up_from(self.c.id.whoami).0) << 32;
+                ok(json!(format!("{seq}\n")))
+            }
+            "get_latest_osdmap" => {
+                out.effects.push(Effect::SubscribeMaps(types::Epoch(self.c.map.epoch.0 + 1)));
+                ok(Value::Null)
+            }
+            "cache status" => {
+                let n: usize = self.pgs.values().map(|p| p.obcs.len()).sum();
+                ok(json!({ "object_ctx": n }))
+            }
+            "log flush" => ok(json!({})),
+            "getomap" => self.getomap(args),
+            "query" | "list_unfound" | "log" | "mark_unfound_lost" => {
+                self.pg_command(prefix, args, now)
+            }
+            "pg" => {
+                let cmd = text(args, "cmd").unwrap_or("query").to_owned();
+                self.pg_command(&cmd, args, now)
+            }
+            _ => Err(invalid(format!("command not supported: '{prefix}'"))),
+        }
+    }
+
+    fn set_option(&mut self, var: &str, val: &str) -> Result<(), (Errno, String)> {
+        self.c
+            .options
+            .set(Source::Override, var, val)
+            .map_err(|why| (Errno::INVAL, format!("error setting '{var}' to '{val}': {why}")))?;
+        self.reread_config();
+        Ok(())
+    }
+
+    /// `--name value`, `--name=value`, several.
+    fn inject(&mut self, text: &str) -> Done {
+        let mut said = Vec::new();
+        let mut rest = text.split_whitespace().peekable();
+        while let Some(word) = rest.next() {
+            let Some(name) = word.strip_prefix("--") else {
+                return Err(invalid(format!("failed to parse arguments: {text}")));
+            };
+            let (name, value) = match name.split_once('=') {
+                Some((n, v)) => (n, v.to_owned()),
+                None => match rest.next_if(|w| !w.starts_with("--")) {
+                    Some(v) => (name, v.to_owned()),
+                    None => (name, "true".to_owned()),
+                },
+            };
+            self.set_option(name, &value)?;
+            said.push(format!("{} = '{value}' ", conf::normalize(name)));
+        }
+        Ok((said.concat(), Value::Null))
+    }
+
+    fn status(&self) -> Value {
+        let state = match (self.c.booted, self.c.stopping) {
+            (_, true) => "stopping",
+            (true, _) => "active",
+            (false, _) => "booting",
+        };
+        json!({
+            "cluster_fsid": self.c.id.fsid.to_string(),
+            "osd_fsid": self.c.id.uuid.to_string(),
+            "whoami": self.c.id.whoami.0,
+            "state": state,
+            "maps": format!("[{},{}]", self.c.sb.oldest, self.c.sb.newest),
+            "oldest_map": self.c.sb.oldest.0,
+            "newest_map": self.c.sb.newest.0,
+            "num_pgs": self.pgs.len(),
+        })
+    }
+
+    fn perf_schema(&self) -> Value {
+        let mut schema = Map::new();
+        if let Some(counters) = self.c.perf.json().get("osd").and_then(Value::as_object) {
+            for (name, v) in counters {
+                let (kind, metric) = match v {
+                    Value::Object(_) => (5, "pair"),
+                    _ if name.starts_with("numpg") => (2, "gauge"),
+                    _ => (10, "counter"),
+                };
+                schema.insert(
+                    name.clone(),
+                    json!({ "type": kind, "metric_type": metric, "value_type": "integer",
+                            "description": "", "nick": "", "priority": 5, "units": "none" }),
+                );
+            }
+        }
+        json!({ "osd": schema })
+    }
+
+    fn ops_in_flight(&self, now: Now, older_than_ms: u64) -> Value {
+        let mut ops = Vec::new();
+        let mut add = |op: &ClientOp, point: &str| {
+            let age = now.mono_ns.saturating_sub(op.came_ns);
+            if age / 1_000_000 >= older_than_ms {
+                ops.push(op_json(op, age, point));
+            }
+        };
+        for pg in self.pgs.values() {
+            for f in &pg.in_flight {
+                f.replies.iter().for_each(|(op, _)| add(op, "waiting for sub ops"));
+            }
+            pg.waiting.iter().for_each(|op| add(op, "waiting for peered"));
+            pg.blocked.values().flatten().for_each(|op| add(op, "waiting for degraded object"));
+            pg.waiting_whole.iter().for_each(|op| add(op, "waiting for missing object"));
+            for obc in pg.obcs.values() {
+                obc.waiting.iter().for_each(|op| add(op, "waiting for rw locks"));
+            }
+        }
+        if older_than_ms > 0 {
+            json!({ "ops": ops, "num_blocked_ops": ops.len(),
+                    "complaint_time": older_than_ms as f64 / 1000.0 })
+        } else {
+            json!({ "num_ops": ops.len(), "ops": ops })
+        }
+    }
+
+    fn ops_behind(&self) -> Value {
+        let all = &self.c.perf.slowest;
+        let ops: Vec<Value> = all.iter().map(|p| op_json(&p.what, p.took_ns, "done")).collect();
+        json!({ "size": self.c.conf.history_size, "duration": 600, "num_ops": ops.len(), "ops": ops })
+    }
+
+    fn dump_watchers(&self) -> Value {
+        let mut all = Vec::new();
+        for (id, pg) in &self.pgs {
+            for (oid, who, cookie, connected) in pg.watches.iter() {
+                all.push(json!({
+                    "namespace": String::from_utf8_lossy(&oid.nspace),
+                    "object": String::from_utf8_lossy(&oid.name),
+                    "pg": id.to_string(),
+                    "entity_name": { "type": who.kind.name(), "num": who.num },
+                    "cookie": cookie,
+                    "connected": connected,
+                }));
+            }
+        }
+        Value::Array(all)
+    }
+
+    fn getomap(&self, args: &Map<String, Value>) -> Done {
+        let pool = text(args, "pool").ok_or_else(|| invalid("no pool is named"))?;
+        let name = text(args, "objname").ok_or_else(|| invalid("no object is named"))?;
+        let (nspace, name) = name.split_once('/').unwrap_or(("", name));
+        let id = self
+            .c
+            .map
+            .pool_by_name(pool)
+            .or_else(|| pool.parse().ok().map(PoolId))
+            .ok_or_else(|| invalid(format!("Invalid pool '{pool}'")))?;
+        let bytes = |s: &str| Bytes::copy_from_slice(s.as_bytes());
+        let oid = HObject::head(id, bytes(nspace), Bytes::new(), bytes(name));
+        let raw = PgId { pool: id, ps: oid.hash };
+        let pg = self.c.map.raw_pg_to_pg(raw).ok_or_else(|| invalid("no such pool"))?;
+        if !self.pgs.contains_key(&pg) {
+            return Err((Errno::NOENT, format!("pg {pg} is not here")));
+        }
+        let mut text = String::new();
+        let walked = self.c.store.omap_walk(Coll::Pg(pg), &oid, b"", &mut |k, v| {
+            text.push_str(&format!("key={} val={}\n", k.escape_ascii(), v.escape_ascii()));
+            text.len() < 16 << 20
+        });
+        walked.map_err(|e| (Errno::IO, e.to_string()))?;
+        Ok((String::new(), Value::String(text)))
+    }
+
+    fn pg_command(&mut self, what: &str, args: &Map<String, Value>, now: Now) -> Done {
+        let id = text(args, "pgid").ok_or_else(|| invalid("no pg is named"))?;
+        let id: PgId = id.parse().map_err(|why: &str| invalid(why))?;
+        let (me, epoch) = (self.c.id.whoami, self.c.map.epoch);
+        let Some(pg) = self.pgs.get_mut(&id) else {
+            return Err((Errno::NOENT, format!("i don't have pgid {id}")));
+        };
+        let v = match what {
+            "query" => query(pg, me, epoch, now),
+            "list_unfound" => list_unfound(pg),
+            "log" => log_json(pg),
+            _ => return Err((Errno::OPNOTSUPP, format!("pg {what} is not supported"))),
+        };
+        Ok((String::new(), v))
+    }
+
+    fn start_bench(
+        &mut self,
+        now: Now,
+        caller: Caller,
+        args: &Map<String, Value>,
+        pretty: bool,
+    ) -> Result<(), (Errno, String)> {
+        let total = number(args, "count").unwrap_or(1 << 30);
+        let size = number(args, "size").unwrap_or(4 << 20);
+        if size == 0 || size > 64 << 20 {
+            return Err(invalid("block 'size' values are capped at 64 MiB"));
+        }
+        let objects = number(args, "object_num").unwrap_or(0).min(1 << 20);
+        let space = self.c.store.space();
+        if total == 0 || total > space.available / 2 {
+            return Err(invalid(format!("'count' is between 1 and {}", space.available / 2)));
+        }
+        // Not zeros, which a store might leave out.
+        let block: Vec<u8> = (0..size).map(|i| (i * 31 + (i >> 8) * 7) as u8).collect();
+        self.c.benches.next += 1;
+        let n = self.c.benches.next;
+        let bench = Bench {
+            caller,
+            size,
+            total: total.div_ceil(size),
+            objects,
+            submitted: 0,
+            durable: 0,
+            block: block.into(),
+            started_ns: now.mono_ns,
+            pretty,
+        };
+        self.c.benches.running.insert(n, bench);
+        for _ in 0..BENCH_IN_FLIGHT {
+            self.bench_write(n);
+        }
+        Ok(())
+    }
+
+    fn bench_object(n: u64, i: u64) -> HObject {
+        let name = Bytes::from(format!("bench_{n}_{i}"));
+        let hash = types::str_hash(&name);
+        let (pool, snap) = (PoolId(-1), SnapId::HEAD);
+        HObject { pool, hash, name, snap, ..HObject::min() }
+    }
+
+    fn bench_write(&mut self, n: u64) {
+        let Some(b) = self.c.benches.running.get_mut(&n).filter(|b| b.submitted < b.total) else {
+            return;
+        };
+        let i = b.submitted;
+        b.submitted += 1;
+        let (slot, off) =
+            if b.objects > 0 { (i % b.objects, i / b.objects * b.size) } else { (i, 0) };
+        let write = Mutation::Write { off, data: b.block.clone() };
+        let ops = vec![StoreOp::Object(Coll::Meta, Self::bench_object(n, slot), vec![write])];
+        self.c.tickets.submit(&mut *self.c.store, ops, Ticket::Bench(n));
+    }
+
+    pub(crate) fn on_bench_durable(&mut self, now: Now, n: u64, out: &mut Outbox) {
+        let Some(b) = self.c.benches.running.get_mut(&n) else { return };
+        b.durable += 1;
+        if b.durable < b.total {
+            self.bench_write(n);
+            return;
+        }
+        let b = self.c.benches.running.remove(&n).expect("just seen");
+        let secs = now.mono_ns.saturating_sub(b.started_ns).max(1) as f64 / 1e9;
+        let written = b.total * b.size;
+        let v = json!({
+            "bytes_written": written,
+            "blocksize": b.size,
+            "elapsed_sec": secs,
+            "bytes_per_sec": written as f64 / secs,
+            "iops": b.total as f64 / secs,
+        });
+        answer(b.caller, 0, String::new(), render(&v, b.pretty), out);
+        let slots = if b.objects > 0 { b.objects.min(b.total) } else { b.total };
+        let gone = (0..slots)
+            .map(|i| StoreOp::Object(Coll::Meta, Self::bench_object(n, i), vec![Mutation::Remove]));
+        self.c.submit(gone.collect());
+    }
+}
+
+fn answer(caller: Caller, r: i32, rs: String, output: Bytes, out: &mut Outbox) {
+    match caller {
+        Caller::Conn(conn, tid) => {
+            let reply = CommandReply { r, rs, output };
+            out.conn(conn, reply.envelope(Features::ALL).with_tid(tid));
+        }
+        Caller::Admin(id) => out.effects.push(Effect::Admin { id, r, rs, output }),
+    }
+}
+
+fn config_help(var: Option<&str>) -> Value {
+    let one = |o: &conf::OptionSpec| {
+        json!({ "name": o.name, "type": o.kind.name(), "level": "advanced", "desc": o.about,
+                "default": o.default, "can_update_at_runtime": o.runtime })
+    };
+    match var {
+        Some(var) => conf::option(&conf::normalize(var)).map_or(json!({}), one),
+        None => Value::Array(conf::OPTIONS.iter().map(one).collect()),
+    }
+}
+
+fn op_json(op: &ClientOp, age_ns: u64, point: &str) -> Value {
+    let ops: Vec<String> = op.msg.ops.iter().map(|o| format!("{:#x}", o.code)).collect();
+    json!({
+        "description": format!(
+            "osd_op({} {} {} [{}] e{})", op.reqid, op.msg.pg, op.oid, ops.join(","), op.msg.epoch
+        ),
+        "initiated_at": UTime::from_nanos(op.came_wall_ns).to_string(),
+        "age": age_ns as f64 / 1e9,
+        "duration": age_ns as f64 / 1e9,
+        "type_data": {
+            "flag_point": point,
+            "client_info": {
+                "client": EntityId::to_string(&op.who),
+                "client_addr": op.addr.to_string(),
+                "tid": op.tid,
+            },
+        },
+    })
+}
+
+fn osds(all: &[types::OsdId]) -> Value {
+    Value::Array(all.iter().map(|o| json!(o.0)).collect())
+}
+
+fn query(pg: &mut Pg, me: types::OsdId, epoch: types::Epoch, now: Now) -> Value {
+    pg.refresh_info();
+    let stat = pg.stat(me, epoch, now);
+    let i = &pg.info;
+    let history = json!({
+        "epoch_created": i.created.0,
+        "last_epoch_started": i.history_les.0,
+        "last_epoch_clean": i.last_epoch_clean.0,
+        "same_up_since": i.same_up_since.0,
+        "same_interval_since": i.same_interval_since.0,
+        "same_primary_since": i.same_primary_since.0,
+    });
+    let peers: Vec<Value> = pg
+        .peers
+        .iter()
+        .map(|(o, p)| {
+            json!({
+                "peer": o.to_string(),
+                "activated": p.activated,
+                "missing": p.missing.len(),
+                "last_complete_ondisk": p.committed.to_string(),
+                "last_update": p.info.as_ref().map(|i| i.last_update.to_string()),
+            })
+        })
+        .collect();
+    let past: Vec<Value> = i
+        .past
+        .iter()
+        .map(|p| {
+            json!({ "first": p.first.0, "last": p.last.0, "up": osds(&p.up),
+                    "acting": osds(&p.acting), "primary": p.primary.0,
+                    "maybe_went_rw": p.maybe_went_rw })
+        })
+        .collect();
+    json!({
+        "snap_trimq": "[]",
+        "snap_trimq_len": 0,
+        "state": stat.state.to_string(),
+        "epoch": epoch.0,
+        "up": osds(&i.up),
+        "acting": osds(&i.acting),
+        "acting_recovery_backfill":
+            i.acting.iter().map(|o| o.to_string()).collect::<Vec<_>>(),
+        "info": {
+            "pgid": pg.id.to_string(),
+            "last_update": i.last_update.to_string(),
+            "last_complete": if pg.missing.is_empty() { i.last_update } else { i.log_tail }
+                .to_string(),
+            "log_tail": i.log_tail.to_string(),
+            "last_user_version": pg.last_user_version(),
+            "last_backfill": "MAX",
+            "purged_snaps": [],
+            "history": history,
+            "stats": {
+                "version": stat.version.to_string(),
+                "reported_seq": stat.reported_seq,
+                "reported_epoch": stat.reported_epoch.0,
+                "state": stat.state.to_string(),
+                "log_size": stat.log_size,
+                "stat_sum": Value::Object(
+                    stat.stats.sum.fields().into_iter().map(|(k, v)| (k.to_owned(), json!(v))).collect()
+                ),
+                "up": osds(&i.up),
+                "acting": osds(&i.acting),
+                "blocked_by": osds(&pg.blocked_by),
+                "up_primary": pg.up_primary.0,
+                "acting_primary": i.primary.0,
+            },
+            "empty": i64::from(i.last_update.version == 0),
+            "dne": 0,
+            "incomplete": 0,
+            "last_epoch_started": i.last_epoch_started.0,
+        },
+        "peer_info": peers,
+        "recovery_state": [{
+            "name": match pg.state {
+                State::Inactive => "Stray",
+                State::GetInfo => "Started/Primary/Peering/GetInfo",
+                State::GetLog => "Started/Primary/Peering/GetLog",
+                State::Scan => "Started/Primary/Peering/GetMissing",
+                State::WaitUpThru => "Started/Primary/Peering/WaitUpThru",
+                State::Activating => "Started/Primary/Active/Activating",
+                State::Active if pg.leads => "Started/Primary/Active",
+                State::Active => "Started/ReplicaActive",
+            },
+            "past_intervals": past,
+            "blocked_by": osds(&pg.blocked_by),
+        }],
+        "agent_state": {},
+    })
+}
+
+fn list_unfound(pg: &Pg) -> Value {
+    let objects: Vec<Value> = pg
+        .missing
+        .iter()
+        .take(1_024)
+        .map(|(o, v)| {
+            json!({
+                "oid": { "oid": String::from_utf8_lossy(&o.name),
+                         "key": String::from_utf8_lossy(&o.key), "snapid": -2,
+                         "hash": o.hash, "max": 0, "pool": o.pool.0,
+                         "namespace": String::from_utf8_lossy(&o.nspace) },
+                "need": v.to_string(),
+            })
+        })
+        .collect();
+    json!({ "num_missing": pg.missing.len(), "num_unfound": pg.unfound(), "objects": objects,
+            "state": pg.reported_state().to_string(), "more": pg.missing.len() > 1_024 })
+}
+
+fn log_json(pg: &Pg) -> Value {
+    let entries: Vec<Value> = pg
+        .log
+        .entries
+        .iter()
+        .rev()
+        .take(1_000)
+        .map(|e| {
+            json!({ "op": format!("{:?}", e.kind).to_lowercase(), "object": e.oid.to_string(),
+                    "version": e.version.to_string(), "prior_version": e.prior.to_string(),
+                    "reqid": e.reqid.to_string(), "return_code": e.result })
+        })
+        .collect();
+    json!({ "head": pg.log.head().to_string(), "tail": pg.log.tail.to_string(), "log": entries,
+            "dups": pg.log.dup_count() })
+}

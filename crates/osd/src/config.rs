@@ -1,0 +1,129 @@
+//! Options in the form in which the hot path reads them.
+
+use crate::backing::Space;
+use crate::exec::Limits;
+
+/// Values of options, read once whenever one changes. Names are the options'.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// `osd_max_object_size` and so on.
+    pub limits: Limits,
+    /// `osd_max_write_size`, bytes.
+    pub write_size_max: usize,
+    /// `osd_target_pg_log_entries_per_osd`.
+    pub log_entries_per_osd: usize,
+    /// `osd_min_pg_log_entries`.
+    pub log_entries_min: usize,
+    /// `osd_max_pg_log_entries`.
+    pub log_entries_max: usize,
+    /// `osd_pg_log_dups_tracked`.
+    pub dups_max: usize,
+    /// `osd_recovery_max_active`.
+    pub recoveries_max: usize,
+    /// `osd_heartbeat_interval`, ms.
+    pub heartbeat_interval_ms: u64,
+    /// `osd_heartbeat_grace`, ms.
+    pub heartbeat_grace_ms: u64,
+    /// `osd_beacon_report_interval`, ms.
+    pub beacon_interval_ms: u64,
+    /// `osd_mon_report_interval` for statistics, ms.
+    pub report_interval_ms: u64,
+    /// `osd_failsafe_full_ratio`.
+    pub failsafe_full_ratio: f64,
+    /// Records of objects kept in memory, for each PG.
+    pub object_contexts_max: usize,
+    /// `osd_op_complaint_time`, ms.
+    pub complaint_ms: u64,
+    /// `osd_op_history_size`.
+    pub history_size: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            write_size_max: 90 << 20,
+            log_entries_per_osd: 300_000,
+            log_entries_min: 250,
+            log_entries_max: 2_000,
+            dups_max: 3_000,
+            recoveries_max: 16,
+            heartbeat_interval_ms: 6_000,
+            heartbeat_grace_ms: 20_000,
+            beacon_interval_ms: 300_000,
+            report_interval_ms: 1_000,
+            failsafe_full_ratio: 0.97,
+            object_contexts_max: 1_024,
+            complaint_ms: 30_000,
+            history_size: 20,
+        }
+    }
+}
+
+impl Config {
+    /// The values of `conf`; options that the table does not have keep their default here.
+    #[must_use]
+    pub fn read(conf: &conf::Config) -> Self {
+        let mut c = Self::default();
+        let known = |name: &str| conf::option(name).is_some();
+        let int = |name: &str, to: &mut usize| {
+            if known(name) && conf.is_set(name) {
+                *to = usize::try_from(conf.u64(name)).unwrap_or(usize::MAX);
+            }
+        };
+        let secs = |name: &str, to: &mut u64| {
+            if known(name) && conf.is_set(name) {
+                *to = (conf.f64(name).max(0.0) * 1000.0) as u64;
+            }
+        };
+        let mut size = c.limits.object_size_max as usize;
+        int("osd_max_object_size", &mut size);
+        c.limits.object_size_max = (size as u64).min(4 << 30);
+        int("osd_max_attr_name_len", &mut c.limits.attr_name_max);
+        let mut entries = c.limits.omap_entries_max as usize;
+        int("osd_max_omap_entries_per_request", &mut entries);
+        c.limits.omap_entries_max = entries as u64;
+        let mut mib = c.write_size_max >> 20;
+        int("osd_max_write_size", &mut mib);
+        c.write_size_max = mib.min(1 << 12) << 20;
+        int("osd_target_pg_log_entries_per_osd", &mut c.log_entries_per_osd);
+        int("osd_min_pg_log_entries", &mut c.log_entries_min);
+        int("osd_max_pg_log_entries", &mut c.log_entries_max);
+        int("osd_pg_log_dups_tracked", &mut c.dups_max);
+        let mut active = 0;
+        int("osd_recovery_max_active", &mut active);
+        if active > 0 {
+            c.recoveries_max = active;
+        }
+        secs("osd_heartbeat_interval", &mut c.heartbeat_interval_ms);
+        secs("osd_heartbeat_grace", &mut c.heartbeat_grace_ms);
+        secs("osd_beacon_report_interval", &mut c.beacon_interval_ms);
+        secs("osd_op_complaint_time", &mut c.complaint_ms);
+        int("osd_op_history_size", &mut c.history_size);
+        if known("osd_failsafe_full_ratio") && conf.is_set("osd_failsafe_full_ratio") {
+            c.failsafe_full_ratio = conf.f64("osd_failsafe_full_ratio");
+        }
+        c.heartbeat_interval_ms = c.heartbeat_interval_ms.max(100);
+        c
+    }
+
+    /// Log entries kept by each of `pgs` PGs.
+    #[must_use]
+    pub fn log_per_pg(&self, pgs: usize) -> usize {
+        let min = self.log_entries_min.max(16);
+        (self.log_entries_per_osd / 4 / pgs.max(1)).clamp(min, self.log_entries_max.max(min))
+    }
+
+    /// Answered requests that each of `pgs` PGs remembers beyond its log.
+    #[must_use]
+    pub fn dups_per_pg(&self, pgs: usize) -> usize {
+        (self.log_entries_per_osd / pgs.max(1)).clamp(256, self.dups_max.max(256))
+    }
+
+    /// Whether the store takes no more data, whatever the map says.
+    #[must_use]
+    pub fn is_store_full(&self, space: &Space) -> bool {
+        let used = space.total.saturating_sub(space.available) as f64;
+        space.total > 0 && used >= space.total as f64 * self.failsafe_full_ratio
+    }
+}

@@ -1,0 +1,631 @@
+//! The OSD as a whole: its state, and where each event goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use env::{ConnId, Now};
+use maps::{OsdMap, PgMapping, PgSets};
+use messages::{
+    Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, PgStatsAck, RepOp,
+    RepOpReply, op, req_flag,
+};
+use types::{
+    AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, OsdId, PgId,
+    ReqId, SnapId, Uuid,
+};
+
+use crate::backing::{Coll, ObjectStore, StoreOp};
+use crate::caps::Caps;
+use crate::config::Config;
+use crate::errno::Errno;
+use crate::exec::check_name;
+use crate::heartbeat::Heartbeats;
+use crate::maphist::{self, Superblock};
+use crate::outbox::{Effect, Outbox};
+use crate::perf::Perf;
+use crate::pg::{Answer, Cx, Pg, Placement, Ticket, Tickets};
+use crate::report::Reports;
+use crate::session::{ClientOp, Session, Sessions};
+
+/// Messages that may wait for a newer map.
+const WAITING_MAX: usize = 20_000;
+
+/// What an OSD is, apart from what it stores.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// Its number.
+    pub whoami: OsdId,
+    /// The cluster.
+    pub fsid: Uuid,
+    /// Its incarnation.
+    pub uuid: Uuid,
+    /// Where clients reach it; with a nonce that no earlier process had.
+    pub client: AddrVec,
+    /// Where OSDs reach it.
+    pub cluster: AddrVec,
+    /// Where heartbeats go, public side.
+    pub hb_front: AddrVec,
+    /// Where heartbeats go, cluster side.
+    pub hb_back: AddrVec,
+    /// What `ceph osd metadata` shows.
+    pub metadata: BTreeMap<String, String>,
+    /// Its feature word.
+    pub features: u64,
+    /// Bytes of its device.
+    pub device_bytes: u64,
+    /// Device class; empty to leave it unset.
+    pub device_class: String,
+    /// CRUSH location; empty for the default.
+    pub location: BTreeMap<String, String>,
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub struct PeerInfo {
+    /// Kind and number; a client's number is its global id.
+    pub who: EntityId,
+    /// The name of its key.
+    pub name: EntityName,
+    /// Its address.
+    pub addr: EntityAddr,
+    /// What it understands.
+    pub features: Features,
+    /// The OSD capability text of its ticket.
+    pub caps: String,
+    /// Capabilities do not matter: all is allowed. So for daemons.
+    pub allow_all: bool,
+}
+
+/// An OSD.
+pub struct Osd {
+    pub(crate) pgs: BTreeMap<PgId, Pg>,
+    pub(crate) c: Core,
+}
+
+/// A message that waits for a map.
+struct Waiting {
+    epoch: Epoch,
+    conn: ConnId,
+    envelope: Envelope,
+}
+
+/// All but the PGs.
+pub(crate) struct Core {
+    pub id: Identity,
+    pub sb: Superblock,
+    pub map: Arc<OsdMap>,
+    pub mapping: Arc<PgMapping>,
+    pub store: Box<dyn ObjectStore>,
+    pub tickets: Tickets,
+    pub perf: Perf,
+    pub options: conf::Config,
+    pub conf: Config,
+    pub sessions: Sessions,
+    pub unborn: BTreeSet<PgId>,
+    pub want_up_thru: Epoch,
+    pub recoveries: usize,
+    pub pg_count: usize,
+    /// The map shows this process up.
+    pub booted: bool,
+    pub stopping: bool,
+    pub seq: u64,
+    waiting: Vec<Waiting>,
+    pub heartbeats: Heartbeats,
+    pub reports: Reports,
+    pub benches: crate::commands::Benches,
+}
+
+impl Core {
+    pub(crate) fn cx<'a>(&'a mut self, now: Now, out: &'a mut Outbox) -> Cx<'a> {
+        Cx {
+            now,
+            me: self.id.whoami,
+            map: &self.map,
+            store: &mut *self.store,
+            tickets: &mut self.tickets,
+            out,
+            perf: &mut self.perf,
+            conf: &self.conf,
+            want_up_thru: &mut self.want_up_thru,
+            recoveries: &mut self.recoveries,
+            pg_count: self.pg_count,
+        }
+    }
+
+    pub(crate) fn place(sets: &PgSets) -> Placement {
+        Placement {
+            up: sets.up.clone(),
+            up_primary: sets.up_primary.unwrap_or(OsdId::NONE),
+            acting: sets.acting.clone(),
+            primary: sets.acting_primary.unwrap_or(OsdId::NONE),
+        }
+    }
+
+    pub(crate) fn submit(&mut self, ops: Vec<StoreOp>) {
+        self.tickets.submit(&mut *self.store, ops, Ticket::None);
+    }
+}
+
+impl Osd {
+    /// Prepares an empty store for an OSD.
+    pub fn mkfs(id: &Identity, store: &mut dyn ObjectStore, ticket: u64) {
+        let sb =
+            Superblock { fsid: id.fsid, whoami: id.whoami, uuid: id.uuid, ..Superblock::default() };
+        let mut ops = vec![StoreOp::Create(Coll::Meta)];
+        sb.save(&mut ops);
+        store.submit(ops, ticket);
+    }
+
+    /// An OSD as its store says, with everything on disk loaded.
+    ///
+    /// # Errors
+    /// A sentence for the operator: not this OSD's store, or something in it cannot be read.
+    pub fn new(
+        id: Identity,
+        options: conf::Config,
+        mut store: Box<dyn ObjectStore>,
+    ) -> Result<Self, String> {
+        let mut tickets = Tickets::default();
+        let sb = match Superblock::load(&*store)? {
+            Some(sb) => sb,
+            None => {
+                let sb = Superblock {
+                    fsid: id.fsid,
+                    whoami: id.whoami,
+                    uuid: id.uuid,
+                    ..Superblock::default()
+                };
+                let mut ops = vec![StoreOp::Create(Coll::Meta)];
+                sb.save(&mut ops);
+                tickets.submit(&mut *store, ops, Ticket::None);
+                sb
+            }
+        };
+        if (sb.fsid, sb.whoami, sb.uuid) != (id.fsid, id.whoami, id.uuid) {
+            return Err(format!(
+                "the store is osd.{}'s of cluster {} (uuid {}), not osd.{}'s of {} (uuid {})",
+                sb.whoami, sb.fsid, sb.uuid, id.whoami, id.fsid, id.uuid
+            ));
+        }
+        let map = if sb.newest > Epoch(0) {
+            maphist::map_at(&*store, sb.newest)?
+        } else {
+            OsdMap { fsid: id.fsid, ..OsdMap::default() }
+        };
+        let mut pgs = BTreeMap::new();
+        for coll in store.collections() {
+            if let Coll::Pg(pg) = coll {
+                match Pg::load(pg, &*store)? {
+                    Some(p) => {
+                        pgs.insert(pg, p);
+                    }
+                    // Created and not yet used when the process ended.
+                    None => tickets.submit(&mut *store, vec![StoreOp::Drop(coll)], Ticket::None),
+                }
+            }
+        }
+        let conf = Config::read(&options);
+        let mapping = PgMapping::new(&map);
+        let mut osd = Self {
+            c: Core {
+                unborn: sb.unborn.iter().copied().collect(),
+                id,
+                sb,
+                map: Arc::new(map),
+                mapping: Arc::new(mapping),
+                store,
+                tickets,
+                perf: Perf { history_size: conf.history_size, ..Perf::default() },
+                options,
+                conf,
+                sessions: Sessions::default(),
+                want_up_thru: Epoch(0),
+                recoveries: 0,
+                pg_count: pgs.len(),
+                booted: false,
+                stopping: false,
+                seq: 0,
+                waiting: Vec::new(),
+                heartbeats: Heartbeats::default(),
+                reports: Reports::default(),
+                benches: crate::commands::Benches::default(),
+            },
+            pgs,
+        };
+        osd.catch_up_pgs()?;
+        Ok(osd)
+    }
+
+    /// The newest map; for addresses.
+    #[must_use]
+    pub fn map(&self) -> &Arc<OsdMap> {
+        &self.c.map
+    }
+
+    /// Whether the map shows this process up.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.c.booted
+    }
+
+    /// Everything is in place: maps are asked for.
+    pub fn on_start(&mut self, now: Now, out: &mut Outbox) {
+        out.effects.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
+        self.on_mon_session(now, out);
+    }
+
+    /// A session with a monitor began; what it should know is said again.
+    pub fn on_mon_session(&mut self, now: Now, out: &mut Outbox) {
+        self.c.reports.on_session();
+        self.report(now, out);
+    }
+
+    /// A monitor's message. Unknown kinds are ignored.
+    pub fn on_mon_message(&mut self, now: Now, e: &Envelope, out: &mut Outbox) {
+        match e.kind {
+            OsdMapMsg::KIND => match OsdMapMsg::decode(e) {
+                Ok(m) => self.on_maps(now, &m, out),
+                Err(x) => tracing::error!("a monitor's osd_map: {x}"),
+            },
+            PgStatsAck::KIND => self.c.reports.on_ack(),
+            _ => {}
+        }
+    }
+
+    /// A connection is there.
+    pub fn on_open(&mut self, conn: ConnId, peer: PeerInfo) {
+        let caps = if peer.allow_all { Caps::all() } else { Caps::parse(&peer.caps) };
+        let session = Session {
+            who: peer.who,
+            name: peer.name,
+            addr: peer.addr,
+            features: peer.features,
+            caps,
+            epoch: Epoch(0),
+        };
+        self.c.sessions.by_conn.insert(conn, session);
+    }
+
+    /// A connection is gone.
+    pub fn on_closed(&mut self, conn: ConnId) {
+        self.c.sessions.by_conn.remove(&conn);
+        for pg in self.pgs.values_mut() {
+            pg.watches.on_closed(conn);
+        }
+    }
+
+    /// A message of a client or another OSD.
+    pub fn on_message(&mut self, now: Now, conn: ConnId, e: Envelope, out: &mut Outbox) {
+        let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
+        let osd = (session.who.kind == EntityKind::OSD).then_some(OsdId(session.who.num as i32));
+        let read = match (e.kind, osd) {
+            (MOsdOp::KIND, _) => MOsdOp::decode(&e).map(|m| self.on_request(now, conn, m, e, out)),
+            (RepOp::KIND, Some(from)) => RepOp::decode(&e).map(|m| {
+                if self.is_timely(m.epoch, conn, e, out) {
+                    self.to_pg(now, m.pg, out, |pg, cx| pg.on_rep_op(from, m, cx));
+                }
+            }),
+            (RepOpReply::KIND, Some(from)) => RepOpReply::decode(&e).map(|m| {
+                if self.is_timely(m.epoch, conn, e, out) {
+                    self.to_pg(now, m.pg, out, |pg, cx| {
+                        pg.on_rep_op_reply(from, m.interval, m.committed, cx);
+                    });
+                }
+            }),
+            (OsdPeer::KIND, Some(from)) => OsdPeer::decode(&e).map(|m| {
+                if self.is_timely(m.epoch, conn, e, out) {
+                    self.on_peer(now, from, m, out);
+                }
+            }),
+            (OsdPing::KIND, Some(from)) => {
+                OsdPing::decode(&e).map(|m| self.on_ping(now, conn, from, &m, out))
+            }
+            (OsdMapMsg::KIND, Some(_)) => OsdMapMsg::decode(&e).map(|m| self.on_maps(now, &m, out)),
+            (Command::KIND, _) => {
+                Command::decode(&e).map(|m| self.on_command(now, conn, e.tid, &m, out))
+            }
+            _ => Ok(()),
+        };
+        if let Err(x) = read {
+            let who = self.c.sessions.by_conn.get(&conn).map(|s| (s.who, s.addr));
+            tracing::warn!(?who, "broken message: {x}");
+            out.effects.push(Effect::Close(conn));
+        }
+    }
+
+    /// Whether a message of an OSD can be handled with the map at hand; otherwise it waits
+    /// for the one it was sent with, or is dropped.
+    fn is_timely(&mut self, epoch: Epoch, conn: ConnId, e: Envelope, out: &mut Outbox) -> bool {
+        if epoch > self.c.map.epoch {
+            self.wait_for_map(epoch, conn, e, out);
+            return false;
+        }
+        if !self.c.booted {
+            return false;
+        }
+        self.share_map(conn, epoch, out);
+        true
+    }
+
+    fn wait_for_map(&mut self, epoch: Epoch, conn: ConnId, envelope: Envelope, out: &mut Outbox) {
+        if self.c.waiting.len() < WAITING_MAX {
+            self.c.waiting.push(Waiting { epoch, conn, envelope });
+        } else {
+            self.c.perf.messages_dropped += 1;
+        }
+        out.effects.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
+    }
+
+    /// A newer map is there: what waited for it goes on.
+    pub(crate) fn run_waiting(&mut self, now: Now, out: &mut Outbox) {
+        let have = self.c.map.epoch;
+        if !self.c.waiting.iter().any(|w| w.epoch <= have) {
+            return;
+        }
+        let (ready, rest) = std::mem::take(&mut self.c.waiting)
+            .into_iter()
+            .partition::<Vec<_>, _>(|w| w.epoch <= have);
+        self.c.waiting = rest;
+        for w in ready {
+            self.on_message(now, w.conn, w.envelope, out);
+        }
+    }
+
+    pub(crate) fn to_pg(
+        &mut self,
+        now: Now,
+        id: PgId,
+        out: &mut Outbox,
+        f: impl FnOnce(&mut Pg, &mut Cx<'_>),
+    ) {
+        if let Some(pg) = self.pgs.get_mut(&id) {
+            f(pg, &mut self.c.cx(now, out));
+        }
+    }
+
+    fn on_request(&mut self, now: Now, conn: ConnId, m: MOsdOp, e: Envelope, out: &mut Outbox) {
+        if m.epoch > self.c.map.epoch {
+            self.wait_for_map(m.epoch, conn, e, out);
+            return;
+        }
+        self.share_map(conn, m.epoch, out);
+        if !self.c.booted || self.c.stopping {
+            return;
+        }
+        let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
+        let Some(pool) = self.c.map.pool(m.pg.pg.pool) else { return };
+        let mut reqid = m.reqid;
+        if reqid.tid == 0 {
+            reqid = ReqId { client: session.who, tid: e.tid, inc: m.reqid.inc };
+        }
+        self.c.seq += 1;
+        let op = Box::new(ClientOp {
+            seq: self.c.seq,
+            conn,
+            who: session.who,
+            addr: session.addr,
+            features: session.features,
+            tid: e.tid,
+            oid: HObject {
+                pool: m.pg.pg.pool,
+                hash: m.hash,
+                nspace: m.locator.nspace.clone(),
+                key: m.locator.key.clone(),
+                name: m.oid.clone(),
+                snap: SnapId::HEAD,
+                max: false,
+            },
+            msg: m,
+            reqid,
+            came_ns: now.mono_ns,
+            came_wall_ns: now.wall_ns,
+        });
+        let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");
+        let refused = if !session.caps.allows(&op, name, &pool.application_metadata) {
+            self.c.perf.caps_denied += 1;
+            tracing::warn!(
+                entity = %session.name, addr = %session.addr, pool = name,
+                object = %op.msg.oid.escape_ascii(), "denied: the capabilities do not allow it"
+            );
+            Some(Errno::PERM)
+        } else {
+            refusal(&op, &self.c.map, &self.c.conf, now)
+        };
+        let id = op.msg.pg.pg;
+        let mut cx = self.c.cx(now, out);
+        match (refused, self.pgs.get_mut(&id)) {
+            (Some(e), _) => Answer::error(&op, e).send(&op, &mut cx),
+            (None, Some(pg)) => pg.on_op(op, &mut cx),
+            (None, None) => {} // misdirected
+        }
+    }
+
+    fn on_peer(&mut self, now: Now, from: OsdId, m: OsdPeer, out: &mut Outbox) {
+        if let Some(pg) = self.pgs.get_mut(&m.pg) {
+            if m.body == PeerMsg::Remove {
+                self.on_remove(&m);
+            } else {
+                pg.on_peer(from, m, &mut self.c.cx(now, out));
+            }
+            return;
+        }
+        match &m.body {
+            PeerMsg::Query => {
+                let body = PeerMsg::Info { known: false, info: messages::PgInfo::default() };
+                let epoch = self.c.map.epoch;
+                out.osd(from, &OsdPeer { pg: m.pg, epoch, interval: m.interval, body });
+            }
+            PeerMsg::Info { known: true, info } | PeerMsg::Activate { info, .. } => {
+                // A PG that others have and that the map now wants here.
+                if self.adopt_pg(m.pg, info, m.interval) {
+                    let mut cx = self.c.cx(now, out);
+                    let pg = self.pgs.get_mut(&m.pg).expect("just adopted");
+                    pg.on_interval(true, &mut cx);
+                    pg.on_peer(from, m, &mut cx);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The primary says that this copy is not needed any more.
+    fn on_remove(&mut self, m: &OsdPeer) {
+        let me = self.c.id.whoami;
+        let Some(pg) = self.pgs.get(&m.pg) else { return };
+        if m.interval != pg.interval() || pg.belongs_here(me) {
+            return;
+        }
+        tracing::info!(pg = %m.pg, "the copy is removed: it is elsewhere now");
+        self.drop_pg(m.pg);
+    }
+
+    pub(crate) fn drop_pg(&mut self, id: PgId) {
+        if let Some(mut pg) = self.pgs.remove(&id) {
+            let mut out = Outbox::new();
+            pg.drop_recovery(&mut self.c.cx(Now::default(), &mut out));
+            self.c.submit(vec![StoreOp::Drop(Coll::Pg(id))]);
+            self.c.reports.removed.push(id);
+            self.c.pg_count = self.pgs.len();
+        }
+    }
+
+    /// What was sent to that OSD since its last message may be lost.
+    pub fn on_osd_reset(&mut self, now: Now, osd: OsdId, out: &mut Outbox) {
+        if self.c.booted && self.c.map.is_up(osd) {
+            for pg in self.pgs.values_mut() {
+                pg.on_osd_reset(osd, &mut self.c.cx(now, out));
+            }
+        }
+    }
+
+    /// The store was woken: what has become durable goes on.
+    ///
+    /// # Errors
+    /// The store has stopped; so must the OSD.
+    pub fn poll_store(
+        &mut self,
+        now: Now,
+        out: &mut Outbox,
+    ) -> Result<(), crate::backing::StoreError> {
+        if let Some(upto) = self.c.store.poll()? {
+            self.on_durable(now, upto, out);
+        }
+        Ok(())
+    }
+
+    /// Everything up to this ticket is durable.
+    pub fn on_durable(&mut self, now: Now, upto: u64, out: &mut Outbox) {
+        let tickets = self.c.tickets.take_upto(upto);
+        for (i, ticket) in tickets.iter().enumerate() {
+            match ticket {
+                Ticket::None => {}
+                Ticket::Log(id, interval, version) => {
+                    // One answer for all of a PG: a later ticket says this too.
+                    let later = tickets[i + 1..]
+                        .iter()
+                        .any(|t| matches!(t, Ticket::Log(p, n, _) if p == id && n == interval));
+                    if !later {
+                        let (interval, version) = (*interval, *version);
+                        self.to_pg(now, *id, out, |pg, cx| {
+                            pg.on_log_durable(interval, version, cx)
+                        });
+                    }
+                }
+                Ticket::Activated(id, interval) => {
+                    let interval = *interval;
+                    self.to_pg(now, *id, out, |pg, cx| {
+                        if pg.interval() == interval {
+                            pg.on_self_activated(cx);
+                        }
+                    });
+                }
+                Ticket::Recovered(id, interval, oid, version) => {
+                    let (interval, oid, version) = (*interval, oid.clone(), *version);
+                    self.to_pg(now, *id, out, |pg, cx| pg.on_recovered(interval, oid, version, cx));
+                }
+                Ticket::Bench(n) => self.on_bench_durable(now, *n, out),
+            }
+        }
+        self.report_up_thru(now, out);
+    }
+
+    /// Some time has passed.
+    pub fn on_tick(&mut self, now: Now, out: &mut Outbox) {
+        if self.c.booted {
+            for pg in self.pgs.values_mut() {
+                pg.on_tick(&mut self.c.cx(now, out));
+            }
+            self.tick_heartbeats(now, out);
+        }
+        self.report(now, out);
+    }
+
+    /// Options changed.
+    pub fn on_config(&mut self, options: conf::Config) {
+        self.c.options = options;
+        self.reread_config();
+    }
+
+    pub(crate) fn reread_config(&mut self) {
+        self.c.conf = Config::read(&self.c.options);
+        self.c.perf.history_size = self.c.conf.history_size;
+    }
+
+    /// The OSD is about to stop. New requests are not taken any more.
+    pub fn on_stop(&mut self, _now: Now, out: &mut Outbox) {
+        self.c.stopping = true;
+        out.mon(&messages::OsdMarkMeDown { osd: self.c.id.whoami, epoch: self.c.map.epoch });
+    }
+
+    /// Number of transactions that are not durable.
+    #[must_use]
+    pub fn transactions_open(&self) -> usize {
+        self.c.tickets.open()
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &dyn ObjectStore {
+        &*self.c.store
+    }
+
+    /// The store, for the driver, which makes it go on.
+    pub fn store_mut(&mut self) -> &mut dyn ObjectStore {
+        &mut *self.c.store
+    }
+}
+
+/// Why a request cannot be done, whatever the object is.
+fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno> {
+    let m = &o.msg;
+    if !map.blocklist.is_empty() || !map.range_blocklist.is_empty() {
+        let until = map.blocklisted_until(&o.addr);
+        if until.is_some_and(|t| t.is_zero() || t.nanos() > now.wall_ns) {
+            return Some(Errno::BLOCKLISTED);
+        }
+    }
+    if o.is_pg_op() {
+        return None;
+    }
+    if let Err(e) = check_name(&o.oid) {
+        return Some(e);
+    }
+    let writes = o.may_write();
+    if writes && m.snapid != SnapId::HEAD {
+        return Some(Errno::INVAL);
+    }
+    if m.snapid != SnapId::HEAD && m.snapid != SnapId::DIR {
+        return Some(Errno::OPNOTSUPP); // snapshots have no copies of their own here yet
+    }
+    if writes && !m.snaps.is_empty() {
+        return Some(Errno::OPNOTSUPP);
+    }
+    let payload: usize = m.ops.iter().map(|x| x.data.len()).sum();
+    if writes && payload > conf.write_size_max {
+        return Some(Errno::MSGSIZE);
+    }
+    if m.flags & req_flag::PARALLELEXEC != 0 && m.ops.iter().any(|x| x.code == op::CALL) {
+        return Some(Errno::INVAL);
+    }
+    None
+}

@@ -1,0 +1,374 @@
+//! Maps as they come: kept, applied epoch by epoch to every PG, and passed on.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use denc::{Denc, Features};
+use env::{ConnId, Now};
+use maps::{Incremental, OsdMap, PgMapping};
+use messages::{Message, OsdMapMsg, PgInfo};
+use types::{EVersion, EntityKind, Epoch, OsdId, PgId};
+
+use crate::core::{Core, Osd};
+use crate::maphist;
+use crate::outbox::{Effect, Outbox};
+use crate::pg::{Pg, PoolView};
+
+/// Epochs in one message to a client.
+const SHARED_MAX: u32 = 40;
+
+/// Whether no PG can be anywhere else in `b` than in `a`.
+fn same_placement(a: &OsdMap, b: &OsdMap) -> bool {
+    Arc::ptr_eq(&a.pools, &b.pools)
+        && Arc::ptr_eq(&a.osd_state, &b.osd_state)
+        && Arc::ptr_eq(&a.osd_weight, &b.osd_weight)
+        && Arc::ptr_eq(&a.pg_temp, &b.pg_temp)
+        && Arc::ptr_eq(&a.primary_temp, &b.primary_temp)
+        && Arc::ptr_eq(&a.primary_affinity, &b.primary_affinity)
+        && Arc::ptr_eq(a.crush.map(), b.crush.map())
+        && Arc::ptr_eq(&a.pg_upmap, &b.pg_upmap)
+        && Arc::ptr_eq(&a.pg_upmap_items, &b.pg_upmap_items)
+        && Arc::ptr_eq(&a.pg_upmap_primaries, &b.pg_upmap_primaries)
+}
+
+impl Osd {
+    /// Maps of a monitor, or of another OSD.
+    pub(crate) fn on_maps(&mut self, now: Now, m: &OsdMapMsg, out: &mut Outbox) {
+        if m.fsid != self.c.id.fsid {
+            tracing::error!(theirs = %m.fsid, "maps of another cluster are refused");
+            return;
+        }
+        self.c.perf.map_messages += 1;
+        self.c.perf.map_message_epochs += (m.incrementals.len() + m.fulls.len()) as u64;
+        let (Some(first), Some(last)) = (m.first(), m.last()) else { return };
+        let have = self.c.map.epoch;
+        if last <= have {
+            self.c.perf.map_message_epoch_dups += 1;
+            return;
+        }
+        let mut ops = Vec::new();
+        let mut interval: BTreeSet<PgId> = BTreeSet::new();
+        let mut from = Epoch(have.0 + 1);
+        if first > from || !m.incrementals.contains_key(&from) && !m.fulls.contains_key(&from) {
+            // The way from here to there is not in the message.
+            let jump = m.fulls.keys().find(|e| **e > have).copied();
+            let Some(jump) = jump.filter(|_| have.0 == 0 || m.oldest > from) else {
+                out.effects.push(Effect::SubscribeMaps(from));
+                return;
+            };
+            from = jump;
+        }
+        for e in (from.0..=last.0).map(Epoch) {
+            let next = match self.next_map(m, e) {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(why) => {
+                    tracing::error!(epoch = e.0, "map: {why}");
+                    break;
+                }
+            };
+            let first = self.c.sb.oldest == Epoch(0) || next.epoch.0 > self.c.map.epoch.0 + 1;
+            if first {
+                self.c.sb.oldest = next.epoch;
+            }
+            maphist::save_step(m.incrementals.get(&e), &next, first, &mut ops);
+            self.step(&next, &mut interval);
+        }
+        if self.c.map.epoch == have {
+            out.effects.push(Effect::SubscribeMaps(Epoch(have.0 + 1)));
+            return;
+        }
+        self.c.sb.newest = self.c.map.epoch;
+        self.c.sb.unborn = self.c.unborn.iter().copied().collect();
+        self.trim_maps(&mut ops);
+        self.c.sb.save(&mut ops);
+        self.c.submit(ops);
+        self.after_maps(now, interval, out);
+        // The sender has more than fits one message.
+        if m.newest > self.c.map.epoch {
+            out.effects.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
+        }
+    }
+
+    /// The map of epoch `e` from the message; `None` when it is not there.
+    fn next_map(&self, m: &OsdMapMsg, e: Epoch) -> Result<Option<OsdMap>, String> {
+        if let Some(raw) = m.incrementals.get(&e).filter(|_| self.c.map.epoch.0 + 1 == e.0) {
+            let inc = Incremental::from_shared(raw).map_err(|x| x.to_string())?;
+            let mut next = OsdMap::clone(&self.c.map);
+            match next.apply_incremental(&inc) {
+                Ok(()) => return Ok(Some(next)),
+                Err(x) if !m.fulls.contains_key(&e) => return Err(x.to_string()),
+                Err(_) => {}
+            }
+        }
+        m.fulls.get(&e).map(|raw| OsdMap::from_shared(raw).map_err(|x| x.to_string())).transpose()
+    }
+
+    /// Goes on to `next`: every PG takes the step, new ones are made, old ones removed.
+    fn step(&mut self, next: &OsdMap, interval: &mut BTreeSet<PgId>) {
+        let prev = Arc::clone(&self.c.map);
+        let moved = !same_placement(&prev, next);
+        if moved {
+            self.c.mapping = Arc::new(PgMapping::new(next));
+        }
+        self.c.map = Arc::new(next.clone());
+        if !moved {
+            for pg in self.pgs.values_mut() {
+                pg.info.epoch = pg.info.epoch.max(next.epoch);
+            }
+            return;
+        }
+        let gone: Vec<PgId> =
+            self.pgs.keys().filter(|id| next.pool(id.pool).is_none()).copied().collect();
+        for id in gone {
+            tracing::info!(pg = %id, "its pool was deleted");
+            self.drop_pg(id);
+            interval.remove(&id);
+        }
+        for (id, pg) in &mut self.pgs {
+            let Some(pool) = next.pool(id.pool) else { continue };
+            let place = self.c.mapping.get(*id).map(Core::place).unwrap_or_default();
+            if pg.advance(&prev, next, PoolView::of(pool), place) {
+                interval.insert(*id);
+            }
+        }
+        self.new_pgs(&prev, next, interval);
+        self.c.pg_count = self.pgs.len();
+    }
+
+    /// PGs that come to be with this map, and those that wait for their first OSD.
+    fn new_pgs(&mut self, prev: &OsdMap, next: &OsdMap, interval: &mut BTreeSet<PgId>) {
+        self.c.unborn.retain(|id| next.pool(id.pool).is_some());
+        let seen_all = prev.epoch.0 > 0 || next.epoch.0 <= 1;
+        if seen_all {
+            for (id, pool) in next.pools.iter() {
+                let before = prev.pool(*id).map_or(0, |p| p.pg_num);
+                if before == 0 && pool.is_replicated() {
+                    self.c.unborn.extend((0..pool.pg_num).map(|ps| PgId { pool: *id, ps }));
+                }
+            }
+        }
+        let me = self.c.id.whoami;
+        let mapping = Arc::clone(&self.c.mapping);
+        let born: Vec<PgId> = self
+            .c
+            .unborn
+            .iter()
+            .filter(|id| mapping.get(**id).is_some_and(|s| !s.acting.is_empty()))
+            .copied()
+            .collect();
+        for id in born {
+            self.c.unborn.remove(&id);
+            let sets = mapping.get(id).expect("just found");
+            if !sets.acting.contains(&me) && !sets.up.contains(&me) || self.pgs.contains_key(&id) {
+                continue;
+            }
+            let Some(pool) = next.pool(id.pool) else { continue };
+            let info = PgInfo {
+                created: next.epoch,
+                last_epoch_clean: next.epoch,
+                history_les: Epoch(0),
+                pg_num: pool.pg_num,
+                primary: OsdId::NONE,
+                ..PgInfo::default()
+            };
+            let mut pg = Pg::new(id, info, PoolView::of(pool));
+            pg.advance(prev, next, PoolView::of(pool), Core::place(sets));
+            self.pgs.insert(id, pg);
+            interval.insert(id);
+        }
+    }
+
+    /// PGs loaded from disk take the steps they missed.
+    pub(crate) fn catch_up_pgs(&mut self) -> Result<(), String> {
+        let newest = self.c.map.epoch;
+        let deleted: Vec<PgId> =
+            self.pgs.keys().filter(|id| self.c.map.pool(id.pool).is_none()).copied().collect();
+        if newest > Epoch(0) {
+            for id in deleted {
+                self.drop_pg(id);
+            }
+        }
+        let Some(oldest) = self.pgs.values().map(|pg| pg.info.epoch).min() else { return Ok(()) };
+        // The view of the pool, which is not kept on disk.
+        for (id, pg) in &mut self.pgs {
+            if let Some(pool) = self.c.map.pool(id.pool) {
+                pg.pool = PoolView::of(pool);
+            }
+        }
+        if oldest >= newest {
+            return Ok(());
+        }
+        let oldest = oldest.max(self.c.sb.oldest);
+        let mut prev = maphist::map_at(&*self.c.store, oldest)?;
+        while prev.epoch < newest {
+            let next = maphist::next(&*self.c.store, &prev)?;
+            if same_placement(&prev, &next) {
+                for pg in self.pgs.values_mut().filter(|pg| pg.info.epoch < next.epoch) {
+                    pg.info.epoch = next.epoch;
+                }
+            } else {
+                let mapping = PgMapping::new(&next);
+                for (id, pg) in &mut self.pgs {
+                    if pg.info.epoch >= next.epoch {
+                        continue;
+                    }
+                    if let Some(pool) = next.pool(id.pool) {
+                        let place = mapping.get(*id).map(Core::place).unwrap_or_default();
+                        pg.advance(&prev, &next, PoolView::of(pool), place);
+                    }
+                }
+            }
+            prev = next;
+        }
+        Ok(())
+    }
+
+    /// A PG that others have becomes known here. Only when the map still says what they
+    /// say; otherwise they will say it again.
+    pub(crate) fn adopt_pg(&mut self, id: PgId, info: &PgInfo, interval: Epoch) -> bool {
+        let me = self.c.id.whoami;
+        let Some(pool) = self.c.map.pool(id.pool) else { return false };
+        let Some(sets) = self.c.mapping.get(id) else { return false };
+        let place = Core::place(sets);
+        let belongs = place.acting.contains(&me) || place.up.contains(&me);
+        if !belongs
+            || info.same_interval_since != interval
+            || (&info.up, &info.acting, info.primary) != (&place.up, &place.acting, place.primary)
+            || !self.same_interval_until_now(id, info)
+        {
+            return false;
+        }
+        let info = PgInfo {
+            last_update: EVersion::ZERO,
+            log_tail: EVersion::ZERO,
+            last_epoch_started: Epoch(0),
+            missing: 0,
+            counts: messages::PgCounts::default(),
+            epoch: self.c.map.epoch,
+            ..info.clone()
+        };
+        let mut pg = Pg::new(id, info, PoolView::of(pool));
+        pg.up_primary = place.up_primary;
+        self.pgs.insert(id, pg);
+        self.c.unborn.remove(&id);
+        self.c.pg_count = self.pgs.len();
+        true
+    }
+
+    /// Whether the PG's sets stayed the same from `info.epoch` to the newest map.
+    fn same_interval_until_now(&self, id: PgId, info: &PgInfo) -> bool {
+        if info.epoch >= self.c.map.epoch {
+            return true;
+        }
+        let Ok(mut map) = maphist::map_at(&*self.c.store, info.epoch) else { return false };
+        while map.epoch < self.c.map.epoch {
+            let Ok(next) = maphist::next(&*self.c.store, &map) else { return false };
+            if !same_placement(&map, &next) {
+                let place = Core::place(&next.pg_to_up_acting(id));
+                if (&place.up, &place.acting, place.primary)
+                    != (&info.up, &info.acting, info.primary)
+                {
+                    return false;
+                }
+            }
+            map = next;
+        }
+        true
+    }
+
+    /// The newest map is in force.
+    fn after_maps(&mut self, now: Now, mut interval: BTreeSet<PgId>, out: &mut Outbox) {
+        let me = self.c.id.whoami;
+        let map = Arc::clone(&self.c.map);
+        let mine = map.is_up(me)
+            && map.osd_addrs(me) == Some(&self.c.id.client)
+            && map.osd_cluster_addrs(me) == Some(&self.c.id.cluster);
+        let serve = mine && !self.c.stopping;
+        if serve && !self.c.booted {
+            tracing::info!(epoch = map.epoch.0, up_from = map.up_from(me).0, "up");
+            interval = self.pgs.keys().copied().collect();
+        } else if !serve && self.c.booted {
+            tracing::warn!(epoch = map.epoch.0, "the map says that this OSD is down");
+            interval = self.pgs.keys().copied().collect();
+        }
+        self.c.booted = serve;
+        for id in interval {
+            let mut cx = self.c.cx(now, out);
+            if let Some(pg) = self.pgs.get_mut(&id) {
+                pg.on_interval(serve, &mut cx);
+            }
+        }
+        if serve {
+            for pg in self.pgs.values_mut() {
+                pg.on_map(&mut self.c.cx(now, out));
+            }
+        }
+        self.update_heartbeat_peers(now);
+        self.run_waiting(now, out);
+        self.report_up_thru(now, out);
+        self.report(now, out);
+    }
+
+    fn trim_maps(&mut self, ops: &mut Vec<crate::backing::StoreOp>) {
+        let sb = &self.c.sb;
+        if sb.newest.0 < sb.oldest.0 + maphist::KEPT + 100 {
+            return;
+        }
+        // PGs that say on disk that they stand further back are moved up first.
+        let to = Epoch(sb.newest.0 - maphist::KEPT);
+        for pg in self.pgs.values_mut() {
+            pg.save_info(ops);
+        }
+        if let Some(oldest) = maphist::trim(&*self.c.store, to, ops) {
+            self.c.sb.oldest = oldest;
+        }
+    }
+
+    /// The other end of a connection has map `known`: it gets what it lacks, once.
+    pub(crate) fn share_map(&mut self, conn: ConnId, known: Epoch, out: &mut Outbox) {
+        let newest = self.c.map.epoch;
+        let Some(session) = self.c.sessions.by_conn.get_mut(&conn) else { return };
+        session.epoch = session.epoch.max(known);
+        if session.epoch >= newest || known == Epoch(0) {
+            return;
+        }
+        let (from, features, kind) = (session.epoch, session.features, session.who.kind);
+        session.epoch = newest;
+        let features = if kind == EntityKind::OSD { Features::ALL } else { features };
+        if let Some(m) = self.maps_since(from, features) {
+            out.conn(conn, m.envelope(features));
+        }
+    }
+
+    /// The maps after `from` as that peer reads them.
+    pub(crate) fn maps_since(&self, from: Epoch, features: Features) -> Option<OsdMapMsg> {
+        let c = &self.c;
+        let mut m = OsdMapMsg {
+            fsid: c.id.fsid,
+            oldest: c.sb.oldest,
+            newest: c.map.epoch,
+            ..OsdMapMsg::default()
+        };
+        if from.0 + SHARED_MAX >= c.map.epoch.0 {
+            for e in (from.0 + 1..=c.map.epoch.0).map(Epoch) {
+                let Some(raw) = maphist::delta(&*c.store, e) else {
+                    m.incrementals.clear();
+                    break;
+                };
+                let same = features.0 & maps::SIGNIFICANT_FEATURES.0
+                    == Features::TENTACLE_WORD.0 & maps::SIGNIFICANT_FEATURES.0;
+                let raw = if same {
+                    raw
+                } else {
+                    Incremental::from_shared(&raw).ok()?.reencode(features).ok()?
+                };
+                m.incrementals.insert(e, raw);
+            }
+        }
+        if m.incrementals.is_empty() {
+            m.fulls.insert(c.map.epoch, c.map.to_bytes_for(features));
+        }
+        Some(m)
+    }
+}

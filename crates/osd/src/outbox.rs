@@ -1,0 +1,76 @@
+//! What a role wants done: the only way out of it.
+
+use env::ConnId;
+use messages::{Envelope, Message};
+use types::{Epoch, Features, OsdId};
+
+/// One wish.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Send over this connection; dropped when it is gone.
+    Conn(ConnId, Envelope),
+    /// Send to an OSD's cluster address of the newest map, over one connection for all, in
+    /// order. When that connection is lost tell the role ([`crate::Osd::on_osd_reset`]): it
+    /// sends again what counts.
+    Osd(OsdId, Envelope),
+    /// Send to an OSD's heartbeat address.
+    Heartbeat {
+        /// To whom.
+        osd: OsdId,
+        /// The cluster side's address; else the public side's.
+        back: bool,
+        /// What.
+        envelope: Envelope,
+    },
+    /// Send to the monitors.
+    Mon(Envelope),
+    /// Subscribe to OSD maps from this epoch on.
+    SubscribeMaps(Epoch),
+    /// Close this connection.
+    Close(ConnId),
+    /// The answer to [`crate::Osd::on_admin`].
+    Admin {
+        /// The command's.
+        id: u64,
+        /// 0 or -errno.
+        r: i32,
+        /// For stderr.
+        rs: String,
+        /// For stdout.
+        output: bytes::Bytes,
+    },
+    /// A line for the cluster log.
+    ClusterLog {
+        /// Whether it is an error; else a warning.
+        error: bool,
+        /// What.
+        text: String,
+    },
+}
+
+/// Wishes in the order in which they came up. The driver empties it after every event.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// Oldest first.
+    pub effects: Vec<Effect>,
+}
+
+impl Outbox {
+    /// An empty one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn osd<M: Message>(&mut self, osd: OsdId, m: &M) {
+        self.effects.push(Effect::Osd(osd, m.envelope(Features::ALL)));
+    }
+
+    pub(crate) fn conn(&mut self, conn: ConnId, e: Envelope) {
+        self.effects.push(Effect::Conn(conn, e));
+    }
+
+    pub(crate) fn mon<M: Message>(&mut self, m: &M) {
+        self.effects.push(Effect::Mon(m.envelope(Features::ALL)));
+    }
+}

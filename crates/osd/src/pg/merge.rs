@@ -1,0 +1,197 @@
+//! Making the own log equal to the one that counts, and finding out what that leaves
+//! missing.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use denc::Denc;
+use messages::{LogKind, Mutation, PgLogEntry};
+use types::{EVersion, HObject};
+
+use super::{MISSING, Pg, log_key, log_range, missing_key};
+use crate::backing::StoreOp;
+
+/// The logs have no version in common: copies must be compared.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NoCommonPoint;
+
+/// Decodes entries, whose names then share no memory with the message.
+pub(crate) fn decode_entries(raw: &[Bytes]) -> Result<Vec<PgLogEntry>, denc::DecodeError> {
+    raw.iter()
+        .map(|b| {
+            let mut e = PgLogEntry::from_bytes(b)?;
+            e.oid = e.oid.detached();
+            Ok(e)
+        })
+        .collect()
+}
+
+impl Pg {
+    /// Takes over `entries`, the whole of the log that counts above `since`. Own entries
+    /// that are not among them are void: their objects go back to what the log says.
+    pub(crate) fn merge_log(
+        &mut self,
+        since: EVersion,
+        entries: Vec<PgLogEntry>,
+        ops: &mut Vec<StoreOp>,
+    ) -> Result<(), NoCommonPoint> {
+        if !self.log.contains(since) {
+            return Err(NoCommonPoint);
+        }
+        // How far both agree.
+        let at = self.log.entries.partition_point(|e| e.version <= since);
+        let agreed = self
+            .log
+            .entries
+            .iter()
+            .skip(at)
+            .zip(&entries)
+            .take_while(|(a, b)| a.version == b.version)
+            .count();
+        let common = if agreed == 0 { since } else { entries[agreed - 1].version };
+        let void = self.log.rewind(common);
+        // Object -> its version before the first void entry.
+        let mut undone: BTreeMap<HObject, EVersion> = BTreeMap::new();
+        for e in &void {
+            ops.push(StoreOp::Rm(self.coll, log_key(e.version)));
+            if e.kind != LogKind::Error {
+                undone.insert(e.oid.clone(), e.prior);
+            }
+        }
+        for e in entries.into_iter().skip(agreed) {
+            ops.push(StoreOp::Put(self.coll, log_key(e.version), e.to_bytes()));
+            match e.kind {
+                LogKind::Error => {}
+                LogKind::Modify => {
+                    undone.remove(&e.oid);
+                    self.set_missing(e.oid.clone(), e.version, ops);
+                }
+                LogKind::Delete => {
+                    undone.remove(&e.oid);
+                    self.remove_here(&e.oid, ops);
+                }
+            }
+            self.log.push(e);
+        }
+        for (oid, prior) in undone {
+            if prior == EVersion::ZERO {
+                self.remove_here(&oid, ops);
+            } else {
+                self.set_missing(oid, prior, ops);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the own log and takes over another, whole; `missing` is all that this copy
+    /// lacks and `surplus` what it has too much.
+    pub(crate) fn replace_log(
+        &mut self,
+        tail: EVersion,
+        entries: Vec<PgLogEntry>,
+        missing: Vec<(HObject, EVersion)>,
+        surplus: Vec<HObject>,
+        ops: &mut Vec<StoreOp>,
+    ) {
+        let (from, to) = log_range();
+        ops.push(StoreOp::RmRange(self.coll, from, to));
+        self.log.reset(tail);
+        for e in entries {
+            if e.version <= self.log.head() {
+                continue; // a sender's error must not cost the order of the log
+            }
+            ops.push(StoreOp::Put(self.coll, log_key(e.version), e.to_bytes()));
+            self.log.push(e);
+        }
+        let first = Bytes::from_static(&[MISSING]);
+        ops.push(StoreOp::RmRange(self.coll, first, Bytes::from_static(&[MISSING + 1])));
+        self.missing.clear();
+        for oid in surplus {
+            self.remove_here(&oid, ops);
+        }
+        for (oid, version) in missing {
+            self.set_missing(oid, version, ops);
+        }
+    }
+
+    pub(crate) fn set_missing(&mut self, oid: HObject, v: EVersion, ops: &mut Vec<StoreOp>) {
+        ops.push(StoreOp::Put(self.coll, missing_key(&oid), v.to_bytes()));
+        self.missing.insert(oid, v);
+    }
+
+    fn remove_here(&mut self, oid: &HObject, ops: &mut Vec<StoreOp>) {
+        if self.missing.remove(oid).is_some() {
+            ops.push(StoreOp::Rm(self.coll, missing_key(oid)));
+        }
+        ops.push(StoreOp::Object(self.coll, oid.clone(), vec![Mutation::Remove]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::PoolView;
+    use super::*;
+    use messages::PgInfo;
+    use types::{PgId, ReqId};
+
+    fn oid(name: &'static str) -> HObject {
+        HObject { name: Bytes::from_static(name.as_bytes()), ..HObject::min() }
+    }
+
+    fn e(epoch: u32, v: u64, name: &'static str, prior: EVersion) -> PgLogEntry {
+        PgLogEntry {
+            version: EVersion::new(epoch, v),
+            prior,
+            oid: oid(name),
+            reqid: ReqId { tid: v, ..ReqId::default() },
+            ..PgLogEntry::default()
+        }
+    }
+
+    fn pg(entries: Vec<PgLogEntry>) -> Pg {
+        let mut pg = Pg::new(PgId::new(1, 0), PgInfo::default(), PoolView::default());
+        entries.into_iter().for_each(|e| pg.log.push(e));
+        pg
+    }
+
+    /// A copy that wrote on without the others loses just that: created objects go, changed
+    /// ones are fetched as they were, and what the others wrote since is fetched too.
+    #[test]
+    fn void_entries_are_undone() {
+        let zero = EVersion::ZERO;
+        let old = EVersion::new(1, 1);
+        let mut pg = pg(vec![
+            e(1, 1, "a", zero),
+            e(1, 2, "b", zero),
+            e(2, 3, "a", old),
+            e(2, 4, "new", zero),
+        ]);
+        let mut ops = Vec::new();
+        let theirs = vec![e(1, 2, "b", zero), e(3, 3, "c", zero)];
+        pg.merge_log(old, theirs, &mut ops).unwrap();
+        assert_eq!(pg.log.head(), EVersion::new(3, 3));
+        assert_eq!(pg.missing.get(&oid("a")), Some(&old));
+        assert_eq!(pg.missing.get(&oid("c")), Some(&EVersion::new(3, 3)));
+        assert_eq!(pg.missing.len(), 2);
+        let removed = ops.iter().any(|op| {
+            matches!(op, StoreOp::Object(_, o, m) if *o == oid("new") && m == &[Mutation::Remove])
+        });
+        assert!(removed, "an object that only a void entry made is removed");
+    }
+
+    /// Logs without a version in common are not merged.
+    #[test]
+    fn no_common_point() {
+        let mut pg = pg(vec![e(1, 1, "a", EVersion::ZERO)]);
+        assert_eq!(pg.merge_log(EVersion::new(2, 9), vec![], &mut vec![]), Err(NoCommonPoint));
+    }
+
+    /// What is equal already costs nothing.
+    #[test]
+    fn equal_logs() {
+        let all = || vec![e(1, 1, "a", EVersion::ZERO), e(1, 2, "b", EVersion::ZERO)];
+        let (mut pg, mut ops) = (pg(all()), Vec::new());
+        pg.merge_log(EVersion::ZERO, all(), &mut ops).unwrap();
+        assert!(ops.is_empty() && pg.missing.is_empty());
+    }
+}

@@ -1,0 +1,632 @@
+//! A placement group: its copy here, and when this OSD leads it, the order of its writes.
+//!
+//! ```text
+//!             new interval
+//!   any ───────────────────▶ Inactive ──(not primary)──▶ waits for the primary's Activate
+//!                               │ primary
+//!                               ▼
+//!   GetInfo ─▶ GetLog ─▶ Scan ─▶ WaitUpThru ─▶ Activating ─▶ Active
+//!   who has    the best  copies   the map says  log and lack    serves, recovers
+//!   what?      log       without  we may have   of all copies
+//!                        common   served        durable
+//!                        log
+//! ```
+//!
+//! What may be trusted: in `Active`, `log` and `info` are the PG's, every write up to
+//! `committed_by_all` is durable on every acting copy, and an object that neither `missing`
+//! nor a peer's `missing` names is the same on all of them. An interval's writes are
+//! acknowledged only by all of its acting set; so one survivor of each interval that may
+//! have served knows them all, and peering waits until it has asked one.
+//!
+//! Source: the peer's `PeeringState`, `PrimaryLogPG`, `PGLog`; messages and disk form are
+//! ours.
+
+mod log;
+mod merge;
+mod ops;
+mod peering;
+mod pgls;
+mod recovery;
+mod replica;
+mod watch;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use bytes::Bytes;
+use denc::Denc;
+use env::Now;
+use maps::{OsdMap, PgPool};
+use messages::{Envelope, Interval, PgInfo, PgLogEntry};
+use types::{EVersion, Epoch, HObject, OsdId, PgId};
+
+use crate::backing::{Coll, ObjectStore, StoreOp};
+use crate::config::Config;
+use crate::object::{INFO_ATTR, ObjectInfo, ObjectState};
+use crate::outbox::Outbox;
+use crate::perf::Perf;
+use crate::session::ClientOp;
+
+pub use log::{PgLog, log_key, log_range};
+pub use ops::Answer;
+pub use watch::Watches;
+
+/// What a submitted transaction was for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ticket {
+    /// Log entries up to this version.
+    Log(PgId, Epoch, EVersion),
+    /// The copy's activation in this interval.
+    Activated(PgId, Epoch),
+    /// A recovered object.
+    Recovered(PgId, Epoch, HObject, EVersion),
+    /// A step of `bench`.
+    Bench(u64),
+    /// Nothing waits for it.
+    None,
+}
+
+/// Transactions on their way to the disk, oldest first.
+#[derive(Debug, Default)]
+pub struct Tickets {
+    next: u64,
+    open: VecDeque<(u64, Ticket)>,
+}
+
+impl Tickets {
+    /// Takes all that are durable once `upto` is.
+    pub fn take_upto(&mut self, upto: u64) -> Vec<Ticket> {
+        let n = self.open.partition_point(|(n, _)| *n <= upto);
+        self.open.drain(..n).map(|(_, t)| t).collect()
+    }
+
+    /// Hands a transaction to the store.
+    pub fn submit(&mut self, store: &mut dyn ObjectStore, ops: Vec<StoreOp>, ticket: Ticket) {
+        self.next += 1;
+        self.open.push_back((self.next, ticket));
+        store.submit(ops, self.next);
+    }
+
+    /// Number of transactions that are not durable.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+}
+
+/// What a PG works with while it handles one event.
+pub struct Cx<'a> {
+    /// Now.
+    pub now: Now,
+    /// This OSD.
+    pub me: OsdId,
+    /// The newest map.
+    pub map: &'a OsdMap,
+    /// The store.
+    pub store: &'a mut dyn ObjectStore,
+    /// What waits for the store.
+    pub tickets: &'a mut Tickets,
+    /// The way out.
+    pub out: &'a mut Outbox,
+    /// Counters.
+    pub perf: &'a mut Perf,
+    /// Options.
+    pub conf: &'a Config,
+    /// The highest `up_thru` that PGs wait for.
+    pub want_up_thru: &'a mut Epoch,
+    /// Recoveries under way on this OSD.
+    pub recoveries: &'a mut usize,
+    /// Number of PGs, by which budgets are shared.
+    pub pg_count: usize,
+}
+
+impl Cx<'_> {
+    pub(crate) fn submit(&mut self, ops: Vec<StoreOp>, ticket: Ticket) {
+        self.tickets.submit(self.store, ops, ticket);
+    }
+}
+
+/// Where a PG is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Whom CRUSH chose.
+    pub up: Vec<OsdId>,
+    /// The first of them; [`OsdId::NONE`] without.
+    pub up_primary: OsdId,
+    /// Who serves.
+    pub acting: Vec<OsdId>,
+    /// Who orders the writes; [`OsdId::NONE`] without.
+    pub primary: OsdId,
+}
+
+/// See the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Waits for a primary, or is not needed here any more.
+    Inactive,
+    /// Primary: asks who has what.
+    GetInfo,
+    /// Primary: fetches the best log.
+    GetLog,
+    /// Primary: compares copies object by object.
+    Scan,
+    /// Primary: waits until the map admits that it serves.
+    WaitUpThru,
+    /// Primary: waits until all copies are durable.
+    Activating,
+    /// Primary: serves. Replica: follows.
+    Active,
+}
+
+/// What a primary knows of another copy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Peer {
+    /// Its answer to the query; `None` without a copy.
+    pub info: Option<PgInfo>,
+    /// It has answered.
+    pub answered: bool,
+    /// Durable there up to here.
+    pub committed: EVersion,
+    /// It has activated.
+    pub activated: bool,
+    /// Objects it lacks.
+    pub missing: BTreeMap<HObject, EVersion>,
+    /// Its listing, while being compared.
+    pub scan: Option<Scan>,
+    /// What it is to be told at activation, when logs do not meet.
+    pub reset: Option<(Vec<(HObject, EVersion)>, Vec<HObject>)>,
+    /// It can only be brought up by comparing.
+    pub force_scan: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scan {
+    pub next: HObject,
+    pub objects: BTreeMap<HObject, EVersion>,
+    pub done: bool,
+}
+
+/// A write on its way.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    pub version: EVersion,
+    pub oid: HObject,
+    /// For peers that lost it.
+    pub envelope: Option<Envelope>,
+    /// Whom to answer, and with what.
+    pub replies: Vec<(Box<ClientOp>, ops::Answer)>,
+}
+
+/// The cached state of an object: the projected one, with all submitted writes.
+#[derive(Debug, Default)]
+pub(crate) struct Obc {
+    pub state: ObjectState,
+    /// Writes that are not yet durable everywhere.
+    pub in_flight: u32,
+    /// Operations behind them, in order.
+    pub waiting: VecDeque<Box<ClientOp>>,
+}
+
+/// What the pool means for its PGs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PoolView {
+    pub size: usize,
+    pub min_size: usize,
+    pub pg_num: u32,
+    pub flags: u64,
+    pub erasure: bool,
+    pub last_force_op_resend: Epoch,
+    pub has_snaps: bool,
+}
+
+impl PoolView {
+    pub(crate) fn of(pool: &PgPool) -> Self {
+        Self {
+            size: usize::from(pool.size),
+            min_size: usize::from(pool.min_size),
+            pg_num: pool.pg_num,
+            flags: pool.flags.0,
+            erasure: pool.is_erasure(),
+            last_force_op_resend: pool.last_force_op_resend,
+            has_snaps: !pool.snaps.is_empty(),
+        }
+    }
+}
+
+/// One PG on this OSD.
+pub struct Pg {
+    pub(crate) id: PgId,
+    pub(crate) coll: Coll,
+    pub(crate) pool: PoolView,
+    pub(crate) up_primary: OsdId,
+    /// What is known of this copy; `last_update`, `log_tail`, `counts` and `missing` are
+    /// refreshed from the log when it is sent or saved.
+    pub(crate) info: PgInfo,
+    pub(crate) log: PgLog,
+    /// Objects this copy lacks, and the version wanted.
+    pub(crate) missing: BTreeMap<HObject, EVersion>,
+    pub(crate) state: State,
+    /// Whether this OSD leads.
+    pub(crate) leads: bool,
+    /// Other copies, when leading.
+    pub(crate) peers: BTreeMap<OsdId, Peer>,
+    /// Whose log counts, when leading.
+    pub(crate) auth: Option<OsdId>,
+    /// A log that replaces the own one once copies are compared.
+    pub(crate) pending_reset: Option<peering::PendingReset>,
+    /// Down OSDs that peering cannot do without.
+    pub(crate) blocked_by: Vec<OsdId>,
+    /// The own activation is durable.
+    pub(crate) self_activated: bool,
+    /// When what was asked for last is asked for again, monotonic ms.
+    pub(crate) retry_at_ms: u64,
+    pub(crate) obcs: HashMap<HObject, Obc>,
+    pub(crate) in_flight: VecDeque<InFlight>,
+    /// Durable here up to here.
+    pub(crate) committed: EVersion,
+    /// Durable everywhere up to here.
+    pub(crate) committed_by_all: EVersion,
+    /// Operations that wait for `Active`.
+    pub(crate) waiting: VecDeque<Box<ClientOp>>,
+    /// Operations that wait for an object to be recovered.
+    pub(crate) blocked: HashMap<HObject, VecDeque<Box<ClientOp>>>,
+    /// Operations that wait for all objects.
+    pub(crate) waiting_whole: VecDeque<Box<ClientOp>>,
+    pub(crate) recovery: recovery::Recovery,
+    pub(crate) watches: Watches,
+    /// Read operations and bytes since start; writes are in the log's counts.
+    pub(crate) reads: u64,
+    pub(crate) read_bytes: u64,
+    /// Recovered objects and bytes since start.
+    pub(crate) recovered: (u64, u64),
+    /// When the state last changed and the PG was last seen in each condition, wall ns.
+    pub(crate) stamps: Stamps,
+    /// Whether statistics changed since they were sent.
+    pub(crate) stats_dirty: bool,
+    /// Counts reports to the monitor.
+    pub(crate) reported_seq: u64,
+}
+
+/// Times for the monitor's PG statistics, wall-clock nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamps {
+    pub(crate) change: u64,
+    pub(crate) active: u64,
+    pub(crate) clean: u64,
+    pub(crate) unstale: u64,
+    pub(crate) undegraded: u64,
+    pub(crate) fullsized: u64,
+    pub(crate) became_active: u64,
+    pub(crate) became_peered: u64,
+    pub(crate) peered: u64,
+}
+
+/// Key of the PG's info.
+pub(crate) const INFO_KEY: Bytes = Bytes::from_static(b"i");
+const MISSING: u8 = b'm';
+
+/// The key that says an object is missing; its value is the version wanted.
+pub(crate) fn missing_key(oid: &HObject) -> Bytes {
+    let mut w = denc::Writer::new(denc::Features::ALL);
+    w.u8(MISSING);
+    oid.encode(&mut w);
+    w.finish()
+}
+
+impl Pg {
+    pub(crate) fn new(id: PgId, info: PgInfo, pool: PoolView) -> Self {
+        Self {
+            id,
+            coll: Coll::Pg(id),
+            pool,
+            up_primary: OsdId::NONE,
+            info,
+            log: PgLog::default(),
+            missing: BTreeMap::new(),
+            state: State::Inactive,
+            leads: false,
+            peers: BTreeMap::new(),
+            auth: None,
+            pending_reset: None,
+            blocked_by: Vec::new(),
+            self_activated: false,
+            retry_at_ms: 0,
+            obcs: HashMap::new(),
+            in_flight: VecDeque::new(),
+            committed: EVersion::ZERO,
+            committed_by_all: EVersion::ZERO,
+            waiting: VecDeque::new(),
+            blocked: HashMap::new(),
+            waiting_whole: VecDeque::new(),
+            recovery: recovery::Recovery::default(),
+            watches: Watches::default(),
+            reads: 0,
+            read_bytes: 0,
+            recovered: (0, 0),
+            stamps: Stamps::default(),
+            stats_dirty: true,
+            reported_seq: 0,
+        }
+    }
+
+    /// A copy as it was left on disk.
+    ///
+    /// # Errors
+    /// A sentence, when what is on disk cannot be read.
+    pub(crate) fn load(id: PgId, store: &dyn ObjectStore) -> Result<Option<Self>, String> {
+        let coll = Coll::Pg(id);
+        let fail = |e: &dyn std::fmt::Display| format!("pg {id}: {e}");
+        let Some(raw) = store.get(coll, &INFO_KEY).map_err(|e| fail(&e))? else {
+            return Ok(None);
+        };
+        let info = PgInfo::from_shared(&raw).map_err(|e| fail(&e))?;
+        let mut pg = Self::new(id, info, PoolView::default());
+        pg.log.tail = pg.info.log_tail;
+        let mut bad = None;
+        let (from, to) = log_range();
+        store
+            .walk(coll, &from, &to, &mut |_, v| match PgLogEntry::from_bytes(v) {
+                Ok(mut e) => {
+                    e.oid = e.oid.detached();
+                    pg.log.load(e);
+                    true
+                }
+                Err(e) => {
+                    bad = Some(e);
+                    false
+                }
+            })
+            .map_err(|e| fail(&e))?;
+        store
+            .walk(coll, &[MISSING], &[MISSING + 1], &mut |k, v| match (
+                HObject::from_bytes(&k[1..]),
+                EVersion::from_bytes(v),
+            ) {
+                (Ok(oid), Ok(version)) => {
+                    pg.missing.insert(oid, version);
+                    true
+                }
+                (Err(e), _) | (_, Err(e)) => {
+                    bad = Some(e);
+                    false
+                }
+            })
+            .map_err(|e| fail(&e))?;
+        if let Some(e) = bad {
+            return Err(fail(&e));
+        }
+        pg.committed = pg.log.head();
+        pg.refresh_info();
+        Ok(Some(pg))
+    }
+
+    /// Brings the parts of `info` up to date that follow from log and missing objects.
+    pub(crate) fn refresh_info(&mut self) {
+        self.info.last_update = self.log.head();
+        self.info.log_tail = self.log.tail;
+        self.info.missing = self.missing.len() as u64;
+        if let Some(e) = self.log.entries.back() {
+            self.info.counts = e.counts;
+        }
+    }
+
+    pub(crate) fn save_info(&mut self, ops: &mut Vec<StoreOp>) {
+        self.refresh_info();
+        ops.push(StoreOp::Put(self.coll, INFO_KEY, self.info.to_bytes()));
+    }
+
+    /// The interval this copy is in.
+    pub(crate) fn interval(&self) -> Epoch {
+        self.info.same_interval_since
+    }
+
+    /// Other acting copies.
+    pub(crate) fn others(&self, me: OsdId) -> impl Iterator<Item = OsdId> + '_ {
+        self.info.acting.iter().copied().filter(move |o| *o != me && *o != OsdId::NONE)
+    }
+
+    /// Whether this OSD is in the acting or up set.
+    pub(crate) fn belongs_here(&self, me: OsdId) -> bool {
+        self.info.acting.contains(&me) || self.info.up.contains(&me)
+    }
+
+    /// Counters as they are after the last write.
+    pub(crate) fn counts(&self) -> messages::PgCounts {
+        self.log.entries.back().map_or(self.info.counts, |e| e.counts)
+    }
+
+    /// The user version after the last write.
+    pub(crate) fn last_user_version(&self) -> u64 {
+        self.log.entries.back().map_or(0, |e| e.user_version)
+    }
+
+    /// Takes one step along the maps. `prev` is the map before `map`. Returns whether a new
+    /// interval began; [`Pg::on_interval`] then has to follow before anything else.
+    pub(crate) fn advance(
+        &mut self,
+        prev: &OsdMap,
+        map: &OsdMap,
+        pool: PoolView,
+        place: Placement,
+    ) -> bool {
+        if map.epoch <= self.info.epoch && self.info.epoch != Epoch(0) {
+            // Loaded at this epoch: nothing new but what is not kept on disk.
+            self.pool = pool;
+            self.up_primary = place.up_primary;
+            return false;
+        }
+        let first = self.info.same_interval_since == Epoch(0);
+        let same_sets = self.info.up == place.up
+            && self.info.acting == place.acting
+            && self.info.primary == place.primary
+            && self.up_primary_unchanged(&place);
+        // A pool view that was never set is the one before a restart.
+        let same_pool = self.pool == PoolView::default()
+            || (self.pool.size == pool.size
+                && self.pool.min_size == pool.min_size
+                && self.pool.pg_num == pool.pg_num);
+        let changed = first || !same_sets || !same_pool;
+        if changed {
+            if !first {
+                self.end_interval(prev, map.epoch);
+            }
+            self.info.same_interval_since = map.epoch;
+            if first || self.info.up != place.up {
+                self.info.same_up_since = map.epoch;
+            }
+            if first || self.info.primary != place.primary {
+                self.info.same_primary_since = map.epoch;
+            }
+            self.info.up = place.up;
+            self.info.acting = place.acting;
+            self.info.primary = place.primary;
+        }
+        self.up_primary = place.up_primary;
+        self.pool = pool;
+        self.info.epoch = map.epoch;
+        changed
+    }
+
+    fn up_primary_unchanged(&self, place: &Placement) -> bool {
+        self.up_primary == OsdId::NONE || self.up_primary == place.up_primary
+    }
+
+    /// Records the interval that ended with `prev`.
+    fn end_interval(&mut self, prev: &OsdMap, next: Epoch) {
+        let i = &self.info;
+        let first = i.same_interval_since;
+        let last = Epoch(next.0 - 1);
+        let min_size = match prev.pool(self.id.pool) {
+            Some(pool) => usize::from(pool.min_size),
+            None => self.pool.min_size,
+        };
+        let led = prev.info(i.primary);
+        let acting = i.acting.iter().filter(|o| **o != OsdId::NONE).count();
+        let served = led.up_thru >= first && led.up_from <= first;
+        let was_clean = (first..=last).contains(&i.last_epoch_clean);
+        let maybe_went_rw =
+            acting > 0 && i.primary != OsdId::NONE && acting >= min_size && (served || was_clean);
+        if !maybe_went_rw {
+            return; // nothing was acknowledged in it
+        }
+        let interval = Interval {
+            first,
+            last,
+            up: i.up.clone(),
+            acting: i.acting.clone(),
+            primary: i.primary,
+            maybe_went_rw,
+        };
+        match self.info.past.last_mut() {
+            // The same OSDs again: one of them is asked for both.
+            Some(p) if p.acting == interval.acting && p.up == interval.up => p.last = last,
+            _ => self.info.past.push(interval),
+        }
+    }
+
+    /// A new interval has begun: everything that belonged to the old one ends. Operations
+    /// stay when the primary is the same, for their clients will not send them again.
+    /// Without `serve` the PG stays `Inactive`: the map does not show this process up.
+    pub(crate) fn on_interval(&mut self, serve: bool, cx: &mut Cx<'_>) {
+        let kept = serve && self.leads && self.info.primary == cx.me;
+        let mut again: Vec<Box<ClientOp>> = Vec::new();
+        for f in std::mem::take(&mut self.in_flight) {
+            again.extend(f.replies.into_iter().map(|(op, _)| op));
+        }
+        let mut rest: Vec<Box<ClientOp>> = Vec::new();
+        for (_, obc) in std::mem::take(&mut self.obcs) {
+            rest.extend(obc.waiting);
+        }
+        for (_, ops) in std::mem::take(&mut self.blocked) {
+            rest.extend(ops);
+        }
+        rest.extend(std::mem::take(&mut self.waiting_whole));
+        // Back into the order in which they came.
+        rest.sort_by_key(|op| op.seq);
+        again.extend(rest);
+        again.sort_by_key(|op| op.seq);
+        if kept {
+            for op in again.into_iter().rev() {
+                self.waiting.push_front(op.afresh());
+            }
+        } else {
+            self.waiting.clear();
+        }
+        self.drop_recovery(cx);
+        if !kept {
+            self.watches.clear();
+        }
+        self.peers.clear();
+        self.auth = None;
+        self.pending_reset = None;
+        self.blocked_by.clear();
+        self.self_activated = false;
+        self.state = State::Inactive;
+        self.leads = serve && self.info.primary == cx.me;
+        self.stats_dirty = true;
+        self.stamps.change = cx.now.wall_ns;
+        let mut ops = vec![StoreOp::Create(self.coll)];
+        self.save_info(&mut ops);
+        cx.submit(ops, Ticket::None);
+        if self.leads {
+            self.enter_get_info(cx);
+        } else if serve {
+            self.notify_primary(cx);
+        }
+    }
+
+    /// A newer map, without a new interval.
+    pub(crate) fn on_map(&mut self, cx: &mut Cx<'_>) {
+        if self.leads && matches!(self.state, State::GetInfo | State::WaitUpThru) {
+            self.advance_peering(cx);
+        }
+    }
+
+    /// Once a second or so: what was asked for and not answered is asked for again.
+    pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_>) {
+        if self.leads {
+            if cx.now.mono_ms() >= self.retry_at_ms {
+                self.retry_peering(cx);
+            }
+            if self.state == State::Active {
+                self.kick_recovery(cx);
+                self.tick_watches(cx);
+            }
+        } else if !self.info.acting.contains(&cx.me) && cx.now.mono_ms() >= self.retry_at_ms {
+            self.notify_primary(cx);
+        }
+    }
+
+    /// The object's record as it is on disk now.
+    pub(crate) fn read_state(
+        store: &dyn ObjectStore,
+        coll: Coll,
+        oid: &HObject,
+    ) -> Result<ObjectState, crate::backing::StoreError> {
+        let Some(raw) = store.attr(coll, oid, INFO_ATTR)? else {
+            return Ok(ObjectState::default());
+        };
+        match ObjectInfo::from_bytes(&raw) {
+            Ok(info) => Ok(ObjectState { exists: true, info }),
+            Err(e) => Err(crate::backing::StoreError(format!("{oid}: {e}"))),
+        }
+    }
+
+    /// Whether all acting copies are whole, and as many as they should be.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.state == State::Active
+            && self.leads
+            && self.info.acting.len() >= self.pool.size
+            && self.info.acting == self.info.up
+            && self.missing.is_empty()
+            && self.peers.iter().all(|(o, p)| {
+                !self.info.acting.contains(o) || (p.activated && p.missing.is_empty())
+            })
+    }
+
+    /// Whether enough copies are there to serve.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.state == State::Active
+            && self.leads
+            && self.info.acting.iter().filter(|o| **o != OsdId::NONE).count() >= self.pool.min_size
+    }
+}

@@ -1,0 +1,497 @@
+//! Operations of clients: the order of a PG's writes, and the answers.
+//!
+//! A write is executed against the projected state, logged, and submitted here and to all
+//! acting copies at once; many are in flight. Answers go out in the order of versions, when
+//! all copies are durable. A read of an object with writes in flight waits for them, and so
+//! does everything that comes for this object after such a read.
+
+use bytes::Bytes;
+use denc::Denc;
+use messages::{
+    LogKind, MOsdOpReply, Message, Mutation, ObjectChange, OsdOp, PgLogEntry, RepOp, req_flag,
+};
+use types::{EVersion, HObject, OsdId, ReqId, UTime};
+
+use super::{Cx, InFlight, Obc, Pg, State, Ticket, log_key};
+use crate::backing::StoreOp;
+use crate::errno::Errno;
+use crate::exec::{Asker, Exec, WatchEvent};
+use crate::object::{INFO_ATTR, ObjectState};
+use crate::session::ClientOp;
+
+/// What a client is told.
+#[derive(Debug, Default)]
+pub struct Answer {
+    /// 0 or more, or -errno.
+    pub result: i32,
+    /// Result of each operation.
+    pub rvals: Vec<i32>,
+    /// The operations with their outputs.
+    pub ops: Vec<OsdOp>,
+    /// The write's place; zero for reads.
+    pub version: EVersion,
+    /// The object's version for users.
+    pub user_version: u64,
+}
+
+impl Answer {
+    /// An error of the whole request; nothing was executed.
+    #[must_use]
+    pub fn error(op: &ClientOp, e: Errno) -> Self {
+        Self { result: e.0, rvals: vec![0; op.msg.ops.len()], ..Self::empty(op) }
+    }
+
+    /// The request's operations without any output.
+    fn empty(op: &ClientOp) -> Self {
+        let ops = op.msg.ops.iter();
+        Self {
+            ops: ops.map(|o| OsdOp { data: Bytes::new(), ..o.clone() }).collect(),
+            rvals: vec![0; op.msg.ops.len()],
+            ..Self::default()
+        }
+    }
+
+    /// Sends it.
+    pub fn send(self, op: &ClientOp, cx: &mut Cx<'_>) {
+        let mask = !(req_flag::ACK | req_flag::ONNVRAM | req_flag::ONDISK);
+        let reply = MOsdOpReply {
+            oid: op.msg.oid.clone(),
+            pg: op.msg.pg.pg,
+            flags: op.msg.flags & mask | req_flag::ACK | req_flag::ONDISK,
+            result: self.result,
+            bad_replay_version: self.version,
+            epoch: cx.map.epoch,
+            ops: self.ops,
+            retry_attempt: op.msg.retry_attempt,
+            rvals: self.rvals,
+            replay_version: self.version,
+            user_version: self.user_version,
+        };
+        let out: u64 = reply.ops.iter().map(|o| o.data.len() as u64).sum();
+        cx.perf.on_answer(op, out, cx.now);
+        cx.out.conn(op.conn, reply.envelope(op.features).with_tid(op.tid));
+    }
+}
+
+/// What executing a vector gave.
+struct Outcome {
+    answer: Answer,
+    state: ObjectState,
+    mutations: Vec<Mutation>,
+    user_modify: bool,
+    events: Vec<WatchEvent>,
+    bytes_written: u64,
+    bytes_read: u64,
+}
+
+impl Pg {
+    /// A request that belongs here.
+    pub(crate) fn on_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
+        if !self.leads
+            || op.msg.epoch < self.info.same_primary_since
+            || op.msg.epoch < self.pool.last_force_op_resend
+        {
+            return; // misdirected, or sent again by its client anyway
+        }
+        if !self.is_serving() || !self.waiting.is_empty() {
+            self.waiting.push_back(op);
+            return;
+        }
+        self.do_op(op, cx);
+    }
+
+    /// The PG serves again.
+    pub(crate) fn run_waiting(&mut self, cx: &mut Cx<'_>) {
+        while self.is_serving()
+            && let Some(op) = self.waiting.pop_front()
+        {
+            self.do_op(op, cx);
+        }
+    }
+
+    pub(crate) fn do_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
+        if self.state != State::Active {
+            self.waiting.push_back(op);
+            return;
+        }
+        if op.is_pg_op() {
+            self.do_pg_op(op, cx);
+            return;
+        }
+        let writes = op.may_write();
+        if writes && self.answer_dup(&op, cx).is_none() {
+            return;
+        }
+        if self.missing.contains_key(&op.oid) || (writes && self.is_degraded(&op.oid)) {
+            let oid = op.oid.detached();
+            self.blocked.entry(oid.clone()).or_default().push_back(op);
+            self.recover_first(&oid, cx);
+            return;
+        }
+        if let Some(waiting) = self.blocked.get_mut(&op.oid) {
+            waiting.push_back(op); // behind those that came before
+            return;
+        }
+        if !self.obcs.contains_key(&op.oid) {
+            match Self::read_state(cx.store, self.coll, &op.oid) {
+                Ok(state) => {
+                    self.trim_obcs(cx.conf.object_contexts_max);
+                    let oid = op.oid.detached();
+                    self.watches.populate(&oid, &state.info.watchers, cx.now);
+                    self.obcs.insert(oid, Obc { state, ..Obc::default() });
+                }
+                Err(e) => {
+                    tracing::error!(pg = %self.id, "{e}");
+                    Answer::error(&op, Errno::IO).send(&op, cx);
+                    return;
+                }
+            }
+        }
+        let obc = self.obcs.get_mut(&op.oid).expect("just put there");
+        if !obc.waiting.is_empty() || (!writes && obc.in_flight > 0) {
+            obc.waiting.push_back(op);
+            return;
+        }
+        self.execute(op, writes, cx);
+    }
+
+    /// `None` when the request was answered before: its answer is sent, or will be with the
+    /// first one's.
+    fn answer_dup(&mut self, op: &ClientOp, cx: &mut Cx<'_>) -> Option<()> {
+        let Some(dup) = self.log.dup(&op.reqid) else { return Some(()) };
+        let mut answer = Answer::empty(op);
+        answer.result = dup.result;
+        answer.version = dup.version;
+        answer.user_version = dup.user_version;
+        for (i, (rval, out)) in dup.returns.iter().enumerate().take(answer.ops.len()) {
+            answer.rvals[i] = *rval;
+            answer.ops[i].data = out.clone();
+        }
+        let version = dup.version;
+        if version <= self.committed_by_all {
+            answer.send(op, cx);
+        } else if let Some(f) = self.in_flight.iter_mut().find(|f| f.version == version) {
+            f.replies.push((Box::new(op.clone()), answer));
+        }
+        None
+    }
+
+    fn trim_obcs(&mut self, max: usize) {
+        if self.obcs.len() >= max {
+            self.obcs.retain(|_, o| o.in_flight > 0 || !o.waiting.is_empty());
+        }
+    }
+
+    fn run_vector(&self, op: &ClientOp, base: &ObjectState, writes: bool, cx: &Cx<'_>) -> Outcome {
+        let mut ops = op.msg.ops.clone();
+        let mut rvals = vec![0; ops.len()];
+        let store: &dyn crate::backing::ObjectStore = &*cx.store;
+        let mut exec = Exec::new(store, self.coll, &op.oid, base, &cx.conf.limits);
+        exec.may_write = writes;
+        exec.has_omap = !self.pool.erasure;
+        exec.mtime = op.msg.mtime;
+        exec.asker = Asker { who: op.who, addr: op.addr };
+        exec.next_notify_id = u64::from(cx.map.epoch.0) << 32 | u64::from(self.watches.counter);
+        let result = exec.run(&mut ops, &mut rvals);
+        let user_version = exec.base.info.user_version;
+        Outcome {
+            answer: Answer { result, rvals, ops, version: EVersion::ZERO, user_version },
+            state: exec.state,
+            mutations: exec.mutations,
+            user_modify: exec.user_modify,
+            events: exec.events,
+            bytes_written: exec.bytes_written,
+            bytes_read: exec.bytes_read,
+        }
+    }
+
+    fn execute(&mut self, op: Box<ClientOp>, writes: bool, cx: &mut Cx<'_>) {
+        let obc = &self.obcs[&op.oid];
+        let in_flight = obc.in_flight > 0;
+        if !writes && !obc.state.exists {
+            let mut answer = Answer::error(&op, Errno::NOENT);
+            answer.version = self.log.head();
+            answer.user_version = self.last_user_version();
+            answer.send(&op, cx);
+            return;
+        }
+        let outcome = self.run_vector(&op, &obc.state, writes, cx);
+        self.reads += u64::from(!writes);
+        self.read_bytes += outcome.bytes_read;
+        if outcome.answer.result >= 0 && outcome.mutations.is_empty() {
+            if in_flight {
+                // It says what is not durable yet.
+                let obc = self.obcs.get_mut(&op.oid).expect("looked at");
+                obc.waiting.push_back(op);
+                return;
+            }
+            self.on_watch_events(&op, outcome.events, cx);
+            outcome.answer.send(&op, cx);
+            return;
+        }
+        if outcome.answer.result < 0 && !writes {
+            outcome.answer.send(&op, cx);
+            return;
+        }
+        self.write(op, outcome, cx);
+    }
+
+    /// Orders a write, or the failure of one.
+    fn write(&mut self, op: Box<ClientOp>, mut outcome: Outcome, cx: &mut Cx<'_>) {
+        let failed = outcome.answer.result < 0;
+        let oid = self.obcs.get_key_value(&op.oid).expect("its context is held").0.clone();
+        let before = self.obcs[&oid].state.clone();
+        if !failed && let Some(e) = self.no_room(&op, &before, &outcome.state, cx) {
+            // Without an error the client waits for a map without the flag, and sends again.
+            if let Some(e) = e {
+                Answer::error(&op, e).send(&op, cx);
+            }
+            return;
+        }
+        let last_user = self.last_user_version();
+        let version = self.next_version(cx);
+        let mut user_version = last_user.max(before.info.user_version);
+        if failed {
+            outcome.mutations.clear();
+            outcome.state = before.clone();
+            outcome.answer.version = EVersion::ZERO;
+            outcome.answer.user_version = 0;
+        } else {
+            user_version += u64::from(outcome.user_modify);
+            let info = &mut outcome.state.info;
+            if outcome.state.exists {
+                info.version = version;
+                info.user_version = user_version;
+                if outcome.user_modify {
+                    info.mtime = if op.msg.mtime.is_zero() {
+                        UTime::from_nanos(cx.now.wall_ns)
+                    } else {
+                        op.msg.mtime
+                    };
+                }
+            }
+            outcome.answer.version = version;
+            outcome.answer.user_version = user_version;
+            if op.msg.flags & req_flag::RETURNVEC == 0 {
+                outcome.answer.result = 0;
+                outcome.answer.ops.iter_mut().for_each(|o| o.data = Bytes::new());
+            }
+        }
+        let keep = op.msg.flags & req_flag::RETURNVEC != 0 && !failed;
+        let entry = PgLogEntry {
+            version,
+            prior: if before.exists { before.info.version } else { EVersion::ZERO },
+            kind: match (failed, outcome.state.exists) {
+                (true, _) => LogKind::Error,
+                (false, true) => LogKind::Modify,
+                (false, false) => LogKind::Delete,
+            },
+            oid: oid.clone(),
+            reqid: op.reqid,
+            user_version,
+            mtime: op.msg.mtime,
+            result: outcome.answer.result,
+            returns: if keep {
+                let a = &outcome.answer;
+                a.rvals.iter().copied().zip(a.ops.iter().map(|o| o.data.clone())).collect()
+            } else {
+                Vec::new()
+            },
+            counts: self.counts_after(&before, &outcome, failed),
+        };
+        let events = std::mem::take(&mut outcome.events);
+        let who = (op.conn, op.who, op.addr);
+        let answer = outcome.answer;
+        let reply = vec![(op, answer)];
+        self.submit_write(oid.clone(), entry, outcome.mutations, outcome.state, reply, cx);
+        if !events.is_empty() && !failed {
+            self.on_write_watch_events(&oid, who, events, cx);
+        }
+    }
+
+    pub(crate) fn next_version(&self, cx: &Cx<'_>) -> EVersion {
+        EVersion { epoch: cx.map.epoch, version: self.log.head().version + 1 }
+    }
+
+    fn counts_after(&self, before: &ObjectState, o: &Outcome, failed: bool) -> messages::PgCounts {
+        let mut c = self.counts();
+        if !failed {
+            let size = |s: &ObjectState| if s.exists { s.info.size as i64 } else { 0 };
+            let omap = |s: &ObjectState| i64::from(s.exists && s.info.omap);
+            c.objects += i64::from(o.state.exists) - i64::from(before.exists);
+            c.bytes += size(&o.state) - size(before);
+            c.omap_objects += omap(&o.state) - omap(before);
+            c.writes += 1;
+            c.write_bytes += o.bytes_written as i64;
+        }
+        c
+    }
+
+    /// `Some` when the write may not go on: with the error, or without one when it is
+    /// dropped silently.
+    #[allow(clippy::option_option)]
+    fn no_room(
+        &self,
+        op: &ClientOp,
+        before: &ObjectState,
+        after: &ObjectState,
+        cx: &Cx<'_>,
+    ) -> Option<Option<Errno>> {
+        let grows = after.exists && (!before.exists || after.info.size > before.info.size);
+        if !grows || op.is_full_forced() {
+            return None;
+        }
+        if cx.conf.is_store_full(&cx.store.space()) {
+            return Some(Some(Errno::NOSPC));
+        }
+        let full = maps::PoolFlags(self.pool.flags).has(maps::PoolFlags::FULL)
+            || cx.map.flags.has(maps::OsdMapFlags::FULL);
+        if !full {
+            return None;
+        }
+        if op.msg.flags & req_flag::FULL_TRY == 0 {
+            return Some(None);
+        }
+        let quota = maps::PoolFlags(self.pool.flags).has(maps::PoolFlags::FULL_QUOTA);
+        Some(Some(if quota { Errno::DQUOT } else { Errno::NOSPC }))
+    }
+
+    /// Sends a write on its way: here, and to all acting copies.
+    ///
+    /// After: the log ends with `entry`, and the object's context shows `state`.
+    pub(crate) fn submit_write(
+        &mut self,
+        oid: HObject,
+        entry: PgLogEntry,
+        mut mutations: Vec<Mutation>,
+        state: ObjectState,
+        replies: Vec<(Box<ClientOp>, Answer)>,
+        cx: &mut Cx<'_>,
+    ) {
+        let version = entry.version;
+        if entry.kind == LogKind::Modify {
+            let attr = Bytes::from_static(INFO_ATTR);
+            mutations.push(Mutation::SetAttr(attr, state.info.to_bytes()));
+        }
+        let raw = entry.to_bytes();
+        let prev = self.log.head();
+        let trim_to = self.plan_trim(cx);
+        let rep = RepOp {
+            pg: self.id,
+            epoch: cx.map.epoch,
+            interval: self.interval(),
+            prev,
+            trim_to,
+            entry: raw,
+            changes: if mutations.is_empty() {
+                Vec::new()
+            } else {
+                vec![ObjectChange { oid: oid.clone(), mutations }]
+            },
+        };
+        let mut envelope = None;
+        for i in 0..self.info.acting.len() {
+            let osd = self.info.acting[i];
+            if osd != cx.me && osd != OsdId::NONE {
+                let e = envelope.get_or_insert_with(|| rep.envelope(types::Features::ALL));
+                cx.out.effects.push(crate::outbox::Effect::Osd(osd, e.clone()));
+            }
+        }
+        let mut ops = Vec::with_capacity(3);
+        for change in rep.changes {
+            ops.push(StoreOp::Object(self.coll, change.oid, change.mutations));
+        }
+        ops.push(StoreOp::Put(self.coll, log_key(version), rep.entry));
+        self.log.push(entry);
+        self.trim_log(trim_to, &mut ops, cx);
+        let obc = self.obcs.entry(oid.clone()).or_default();
+        obc.state = state;
+        obc.in_flight += 1;
+        self.in_flight.push_back(InFlight { version, oid, envelope, replies });
+        self.stats_dirty = true;
+        cx.submit(ops, Ticket::Log(self.id, self.interval(), version));
+    }
+
+    fn plan_trim(&self, cx: &Cx<'_>) -> EVersion {
+        let max = cx.conf.log_per_pg(cx.pg_count);
+        let len = self.log.entries.len();
+        // Some at once, so that the tail is not saved with every write.
+        if len < max + max / 8 + 16 {
+            return self.log.tail;
+        }
+        self.log.entries[len - max].version.min(self.committed_by_all)
+    }
+
+    /// The reply of a copy.
+    pub(crate) fn on_rep_op_reply(
+        &mut self,
+        from: OsdId,
+        interval: types::Epoch,
+        committed: EVersion,
+        cx: &mut Cx<'_>,
+    ) {
+        if !self.leads || interval != self.interval() || self.state != State::Active {
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if committed > peer.committed {
+            peer.committed = committed;
+            self.advance_committed(cx);
+        }
+    }
+
+    /// Answers all writes that are durable everywhere.
+    pub(crate) fn advance_committed(&mut self, cx: &mut Cx<'_>) {
+        let mut all = self.committed;
+        for o in self.others(cx.me) {
+            all = all.min(self.peers.get(&o).map_or(EVersion::ZERO, |p| p.committed));
+        }
+        if all <= self.committed_by_all {
+            return;
+        }
+        self.committed_by_all = all;
+        while self.in_flight.front().is_some_and(|f| f.version <= all) {
+            let f = self.in_flight.pop_front().expect("looked at");
+            for (op, answer) in f.replies {
+                answer.send(&op, cx);
+            }
+            let Some(obc) = self.obcs.get_mut(&f.oid) else { continue };
+            obc.in_flight -= 1;
+            if obc.in_flight == 0 {
+                if !obc.waiting.is_empty() {
+                    for op in std::mem::take(&mut obc.waiting) {
+                        self.do_op(op, cx);
+                    }
+                }
+                if self.recovery_wants(&f.oid) {
+                    self.recover_first(&f.oid, cx);
+                }
+            }
+        }
+    }
+
+    fn recovery_wants(&self, oid: &HObject) -> bool {
+        self.peers.values().any(|p| p.activated && p.missing.contains_key(oid))
+    }
+
+    /// A change of the OSD's own making to an object's record.
+    pub(crate) fn write_record(&mut self, oid: &HObject, state: ObjectState, cx: &mut Cx<'_>) {
+        let before = self.obcs.get(oid).map(|o| o.state.clone()).unwrap_or_default();
+        let version = self.next_version(cx);
+        let mut state = state;
+        state.info.version = version;
+        let entry = PgLogEntry {
+            version,
+            prior: before.info.version,
+            kind: LogKind::Modify,
+            oid: oid.clone(),
+            reqid: ReqId::default(),
+            user_version: self.last_user_version().max(before.info.user_version),
+            mtime: state.info.mtime,
+            result: 0,
+            returns: Vec::new(),
+            counts: self.counts(),
+        };
+        self.submit_write(oid.clone(), entry, vec![Mutation::Touch], state, Vec::new(), cx);
+    }
+}

@@ -1,0 +1,626 @@
+//! The primary's way from a new interval to `Active`; the states are drawn in the module
+//! above.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use messages::{OsdPeer, PeerMsg, PgInfo, PgLogEntry};
+use types::{EVersion, Epoch, HObject, OsdId};
+
+use super::merge::decode_entries;
+use super::{Cx, Pg, Scan, State, Ticket};
+use crate::backing::{ObjectStore, StoreError};
+
+/// After this long without an answer a question is asked again.
+const RETRY_MS: u64 = 2_000;
+/// Objects in one listing message.
+const SCAN_OBJECTS: usize = 1_000;
+
+impl Pg {
+    pub(crate) fn say(&self, cx: &mut Cx<'_>, to: OsdId, body: PeerMsg) {
+        let m = OsdPeer { pg: self.id, epoch: cx.map.epoch, interval: self.interval(), body };
+        cx.out.osd(to, &m);
+    }
+
+    /// A copy whose OSD does not lead tells the one that does.
+    pub(crate) fn notify_primary(&mut self, cx: &mut Cx<'_>) {
+        self.retry_at_ms = cx.now.mono_ms() + 5 * RETRY_MS;
+        let to = self.info.primary;
+        if to == OsdId::NONE || to == cx.me || !cx.map.is_up(to) {
+            return;
+        }
+        self.refresh_info();
+        self.say(cx, to, PeerMsg::Info { known: true, info: self.info.clone() });
+    }
+
+    pub(crate) fn enter_get_info(&mut self, cx: &mut Cx<'_>) {
+        self.state = State::GetInfo;
+        self.stats_dirty = true;
+        self.refresh_info();
+        self.advance_peering(cx);
+    }
+
+    /// Whose answers are needed, and which down OSDs stand in the way.
+    fn plan_queries(&self, cx: &Cx<'_>) -> (BTreeSet<OsdId>, Vec<OsdId>) {
+        let mut ask: BTreeSet<OsdId> =
+            self.info.acting.iter().chain(&self.info.up).copied().collect();
+        let mut blocked_by = Vec::new();
+        for i in &self.info.past {
+            if !i.maybe_went_rw || i.last < self.info.history_les {
+                continue;
+            }
+            let (mut alive, mut gone, mut down) = (0, 0, Vec::new());
+            for &o in i.acting.iter().filter(|o| **o != OsdId::NONE) {
+                if cx.map.info(o).lost_at > i.first || !cx.map.exists(o) {
+                    gone += 1;
+                } else if cx.map.is_up(o) {
+                    alive += 1;
+                    ask.insert(o);
+                } else {
+                    down.push(o);
+                }
+            }
+            if alive == 0 && !down.is_empty() {
+                blocked_by.extend(down);
+            } else if alive == 0 && gone > 0 {
+                tracing::warn!(pg = %self.id, first = i.first.0, last = i.last.0,
+                    "no OSD of this interval is left");
+            }
+        }
+        ask.remove(&OsdId::NONE);
+        ask.remove(&cx.me);
+        ask.retain(|o| cx.map.is_up(*o));
+        blocked_by.sort();
+        blocked_by.dedup();
+        (ask, blocked_by)
+    }
+
+    /// Moves on as far as what is known allows; asks for what is not.
+    pub(crate) fn advance_peering(&mut self, cx: &mut Cx<'_>) {
+        self.retry_at_ms = cx.now.mono_ms() + RETRY_MS;
+        if self.state == State::GetInfo {
+            let (ask, blocked_by) = self.plan_queries(cx);
+            self.blocked_by = blocked_by;
+            let mut open = !self.blocked_by.is_empty();
+            for o in ask {
+                let known = self.peers.contains_key(&o);
+                let peer = self.peers.entry(o).or_default();
+                if !peer.answered {
+                    open = true;
+                    if !known {
+                        self.say(cx, o, PeerMsg::Query);
+                    }
+                }
+            }
+            if open {
+                return;
+            }
+            self.choose_log(cx);
+        }
+        if self.state == State::Scan {
+            self.advance_scan(cx);
+        }
+        if self.state == State::WaitUpThru {
+            let have = cx.map.info(cx.me).up_thru;
+            if have < self.interval() {
+                *cx.want_up_thru = (*cx.want_up_thru).max(self.interval());
+                return;
+            }
+            self.activate(cx);
+        }
+    }
+
+    pub(crate) fn retry_peering(&mut self, cx: &mut Cx<'_>) {
+        self.retry_at_ms = cx.now.mono_ms() + RETRY_MS;
+        match self.state {
+            State::GetInfo => {
+                let open: Vec<OsdId> =
+                    self.peers.iter().filter(|(_, p)| !p.answered).map(|(o, _)| *o).collect();
+                for o in open.into_iter().filter(|o| cx.map.is_up(*o)) {
+                    self.say(cx, o, PeerMsg::Query);
+                }
+                self.advance_peering(cx);
+            }
+            State::GetLog => self.ask_log(cx),
+            State::Scan => {
+                let open: Vec<(OsdId, HObject)> = self
+                    .peers
+                    .iter()
+                    .filter_map(|(o, p)| {
+                        p.scan.as_ref().filter(|s| !s.done).map(|s| (*o, s.next.clone()))
+                    })
+                    .collect();
+                for (o, next) in open {
+                    self.say(cx, o, PeerMsg::Scan(next));
+                }
+            }
+            State::WaitUpThru => self.advance_peering(cx),
+            State::Activating => self.send_activates(cx),
+            State::Inactive | State::Active => {}
+        }
+    }
+
+    /// Another copy tells what it is.
+    pub(crate) fn on_info(&mut self, from: OsdId, known: bool, info: PgInfo, cx: &mut Cx<'_>) {
+        if !self.leads {
+            return;
+        }
+        match self.state {
+            State::GetInfo => {
+                self.adopt_history(&info, known);
+                let peer = self.peers.entry(from).or_default();
+                peer.answered = true;
+                peer.info = known.then_some(info);
+                self.advance_peering(cx);
+            }
+            State::Activating if self.peers.get(&from).is_some_and(|p| !p.activated) => {
+                // It could not follow the log: compare it instead.
+                if self.info.acting.contains(&from) {
+                    let mut force: BTreeSet<OsdId> =
+                        self.peers.iter().filter(|(_, p)| p.force_scan).map(|(o, _)| *o).collect();
+                    force.insert(from);
+                    self.peers.clear();
+                    for o in force {
+                        self.peers.entry(o).or_default().force_scan = true;
+                        self.say(cx, o, PeerMsg::Query);
+                    }
+                    self.enter_get_info(cx);
+                }
+            }
+            State::Active => {
+                if known && !self.info.acting.contains(&from) && !self.info.up.contains(&from) {
+                    if self.is_clean() {
+                        self.say(cx, from, PeerMsg::Remove);
+                    } else {
+                        let peer = self.peers.entry(from).or_default();
+                        peer.answered = true;
+                        peer.info = Some(info);
+                        self.kick_recovery(cx);
+                    }
+                }
+            }
+            _ => {
+                if known && !self.info.acting.contains(&from) {
+                    let peer = self.peers.entry(from).or_default();
+                    peer.answered = true;
+                    peer.info = Some(info);
+                }
+            }
+        }
+    }
+
+    /// What another copy knows of the PG's history counts here too.
+    pub(crate) fn adopt_history(&mut self, info: &PgInfo, known: bool) {
+        if !known {
+            return;
+        }
+        self.info.history_les = self.info.history_les.max(info.history_les);
+        self.info.last_epoch_clean = self.info.last_epoch_clean.max(info.last_epoch_clean);
+        if self.info.created == Epoch(0) {
+            self.info.created = info.created;
+            for i in &info.past {
+                if !self.info.past.iter().any(|p| p.first <= i.last && i.first <= p.last) {
+                    self.info.past.push(i.clone());
+                }
+            }
+            self.info.past.sort_by_key(|i| i.first);
+        }
+        let clean = self.info.last_epoch_clean;
+        self.info.past.retain(|i| i.last >= clean);
+    }
+
+    fn choose_log(&mut self, cx: &mut Cx<'_>) {
+        let mine = self.info.clone();
+        let infos: BTreeMap<OsdId, &PgInfo> = self
+            .peers
+            .iter()
+            .filter_map(|(o, p)| p.info.as_ref().map(|i| (*o, i)))
+            .chain([(cx.me, &mine)])
+            .collect();
+        let les = infos
+            .values()
+            .map(|i| i.history_les.max(i.last_epoch_started))
+            .max()
+            .unwrap_or_default();
+        // Whoever was activated last bounds from below what was acknowledged.
+        let acceptable =
+            infos.values().filter(|i| i.last_epoch_started >= les).map(|i| i.last_update).min();
+        let Some(acceptable) = acceptable else {
+            self.state = State::GetInfo; // waits for a copy of that interval
+            self.blocked_by = Vec::new();
+            tracing::warn!(pg = %self.id, les = les.0, "no copy of the last interval answers");
+            return;
+        };
+        let best = infos
+            .iter()
+            .filter(|(_, i)| i.last_update >= acceptable)
+            .max_by_key(|(o, i)| {
+                (i.last_update, std::cmp::Reverse(i.log_tail), **o == cx.me, std::cmp::Reverse(**o))
+            })
+            .map(|(o, _)| *o)
+            .expect("the bound is someone's");
+        self.auth = Some(best);
+        if best == cx.me {
+            self.enter_scan(cx);
+        } else {
+            self.state = State::GetLog;
+            self.ask_log(cx);
+        }
+    }
+
+    /// From where the own and the other acting logs go on.
+    fn log_wanted_since(&self, me: OsdId) -> EVersion {
+        let others = self.others(me).filter_map(|o| self.peers.get(&o)?.info.as_ref());
+        let tail = self
+            .auth
+            .and_then(|o| self.peers.get(&o)?.info.as_ref())
+            .map_or(EVersion::ZERO, |i| i.log_tail);
+        // Copies below the tail are compared; their state does not lower the bound.
+        others
+            .map(|i| i.last_update)
+            .chain([self.log.head()])
+            .filter(|v| *v >= tail)
+            .min()
+            .unwrap_or(tail)
+    }
+
+    fn ask_log(&mut self, cx: &mut Cx<'_>) {
+        let Some(auth) = self.auth.filter(|o| *o != cx.me) else { return };
+        let force = self.peers.get(&auth).is_some_and(|p| p.force_scan);
+        let since = if force { EVersion::ZERO } else { self.log_wanted_since(cx.me) };
+        self.say(cx, auth, PeerMsg::GetLog(since));
+    }
+
+    /// The log that counts has come.
+    pub(crate) fn on_log(
+        &mut self,
+        from: OsdId,
+        since: EVersion,
+        info: PgInfo,
+        raw: &[bytes::Bytes],
+        missing: Vec<(HObject, EVersion)>,
+        cx: &mut Cx<'_>,
+    ) {
+        if self.state != State::GetLog || self.auth != Some(from) {
+            return;
+        }
+        let entries = match decode_entries(raw) {
+            Ok(entries) => entries,
+            Err(e) => {
+                tracing::error!(pg = %self.id, %from, "log: {e}");
+                return;
+            }
+        };
+        self.adopt_history(&info, true);
+        let peer = self.peers.entry(from).or_default();
+        peer.missing = missing.iter().cloned().collect();
+        peer.info = Some(info.clone());
+        let mut ops = Vec::new();
+        let was_empty = self.log.head() == EVersion::ZERO && self.info.last_epoch_started.0 == 0;
+        if !was_empty || since == EVersion::ZERO {
+            match self.merge_log(since, entries, &mut ops) {
+                Ok(()) => {
+                    self.save_info(&mut ops);
+                    cx.submit(ops, Ticket::None);
+                    self.enter_scan(cx);
+                    return;
+                }
+                Err(_) if since > info.log_tail => {
+                    // Ask for all of it before copies are compared.
+                    self.say(cx, from, PeerMsg::GetLog(info.log_tail));
+                    return;
+                }
+                Err(_) => {}
+            }
+        } else if since > info.log_tail {
+            self.say(cx, from, PeerMsg::GetLog(info.log_tail));
+            return;
+        }
+        // The own copy has nothing in common with the log: compare with its owner.
+        let entries = decode_entries(raw).unwrap_or_default();
+        self.pending_reset = Some((since, entries));
+        let peer = self.peers.entry(from).or_default();
+        peer.scan = Some(Scan::default());
+        self.enter_scan(cx);
+    }
+
+    fn enter_scan(&mut self, cx: &mut Cx<'_>) {
+        self.state = State::Scan;
+        if self.pending_reset.is_none() {
+            self.start_peer_scans(cx);
+        } else if let Some(auth) = self.auth {
+            self.say(cx, auth, PeerMsg::Scan(HObject::min()));
+        }
+        self.advance_scan(cx);
+    }
+
+    /// Copies whose log ends below our tail are listed.
+    fn start_peer_scans(&mut self, cx: &mut Cx<'_>) {
+        let others: Vec<OsdId> = self.others(cx.me).collect();
+        for o in others {
+            let tail = self.log.tail;
+            let peer = self.peers.entry(o).or_default();
+            let last = peer.info.as_ref().map_or(EVersion::ZERO, |i| i.last_update);
+            if last >= tail && !peer.force_scan {
+                continue;
+            }
+            // Without a copy there is nothing to list.
+            let done = peer.info.is_none();
+            peer.scan = Some(Scan { done, ..Scan::default() });
+            if !done {
+                self.say(cx, o, PeerMsg::Scan(HObject::min()));
+            }
+        }
+    }
+
+    /// Part of a listing has come.
+    pub(crate) fn on_objects(
+        &mut self,
+        from: OsdId,
+        begin: &HObject,
+        end: HObject,
+        objects: Vec<(HObject, EVersion)>,
+        cx: &mut Cx<'_>,
+    ) {
+        if self.state != State::Scan {
+            return;
+        }
+        let Some(scan) = self.peers.get_mut(&from).and_then(|p| p.scan.as_mut()) else { return };
+        if scan.done || scan.next != *begin {
+            return; // an answer that came twice
+        }
+        scan.objects.extend(objects);
+        scan.done = end.max;
+        scan.next = end;
+        let next = (!scan.done).then(|| scan.next.clone());
+        if let Some(next) = next {
+            self.say(cx, from, PeerMsg::Scan(next));
+        }
+        self.retry_at_ms = cx.now.mono_ms() + RETRY_MS;
+        self.advance_peering(cx);
+    }
+
+    fn advance_scan(&mut self, cx: &mut Cx<'_>) {
+        if let Some(auth) = self.auth.filter(|_| self.pending_reset.is_some()) {
+            let done = self.peers.get(&auth).and_then(|p| p.scan.as_ref()).is_some_and(|s| s.done);
+            if !done {
+                return;
+            }
+            let peer = self.peers.get_mut(&auth).expect("just seen");
+            let mut should = peer.scan.take().expect("just seen").objects;
+            should.extend(peer.missing.iter().map(|(o, v)| (o.clone(), *v)));
+            let Ok(have) = list_all(cx.store, self.coll) else {
+                tracing::error!(pg = %self.id, "the own objects cannot be listed");
+                return;
+            };
+            let (missing, surplus) = compare(&should, &have, &self.missing);
+            let (tail, entries) = self.pending_reset.take().expect("checked");
+            let mut ops = Vec::new();
+            self.replace_log(tail, entries, missing, surplus, &mut ops);
+            self.save_info(&mut ops);
+            cx.submit(ops, Ticket::None);
+            self.start_peer_scans(cx);
+        }
+        if self.peers.values().any(|p| p.scan.as_ref().is_some_and(|s| !s.done)) {
+            return;
+        }
+        if self.peers.values().any(|p| p.scan.is_some()) {
+            let Ok(mut should) = list_all(cx.store, self.coll) else {
+                tracing::error!(pg = %self.id, "the own objects cannot be listed");
+                return;
+            };
+            should.extend(self.missing.iter().map(|(o, v)| (o.clone(), *v)));
+            for peer in self.peers.values_mut() {
+                if let Some(scan) = peer.scan.take() {
+                    peer.reset = Some(compare(&should, &scan.objects, &BTreeMap::new()));
+                }
+            }
+        }
+        self.state = State::WaitUpThru;
+        self.advance_peering(cx);
+    }
+
+    fn activate(&mut self, cx: &mut Cx<'_>) {
+        self.state = State::Activating;
+        self.stats_dirty = true;
+        self.info.last_epoch_started = self.interval();
+        let mut ops = Vec::new();
+        self.save_info(&mut ops);
+        self.self_activated = false;
+        cx.submit(ops, Ticket::Activated(self.id, self.interval()));
+        for o in self.others(cx.me).collect::<Vec<_>>() {
+            self.peers.entry(o).or_default();
+        }
+        self.send_activates(cx);
+    }
+
+    fn send_activates(&mut self, cx: &mut Cx<'_>) {
+        self.refresh_info();
+        for o in self.others(cx.me).collect::<Vec<_>>() {
+            let Some(peer) = self.peers.get(&o).filter(|p| !p.activated) else { continue };
+            let body = if let Some((missing, surplus)) = &peer.reset {
+                PeerMsg::Activate {
+                    info: self.info.clone(),
+                    since: self.log.tail,
+                    reset: true,
+                    entries: self.log.after(self.log.tail),
+                    missing: missing.clone(),
+                    surplus: surplus.clone(),
+                }
+            } else {
+                let last = peer.info.as_ref().map_or(EVersion::ZERO, |i| i.last_update);
+                let since = self.log.floor(last).unwrap_or(self.log.tail);
+                PeerMsg::Activate {
+                    info: self.info.clone(),
+                    since,
+                    reset: false,
+                    entries: self.log.after(since),
+                    missing: Vec::new(),
+                    surplus: Vec::new(),
+                }
+            };
+            self.say(cx, o, body);
+        }
+    }
+
+    /// A copy is durable as the log says.
+    pub(crate) fn on_activated(
+        &mut self,
+        from: OsdId,
+        missing: Vec<(HObject, EVersion)>,
+        cx: &mut Cx<'_>,
+    ) {
+        if !self.leads || self.state != State::Activating {
+            return;
+        }
+        let head = self.log.head();
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        peer.activated = true;
+        peer.reset = None;
+        peer.committed = head;
+        peer.missing = missing.into_iter().map(|(o, v)| (o.detached(), v)).collect();
+        self.maybe_active(cx);
+    }
+
+    pub(crate) fn on_self_activated(&mut self, cx: &mut Cx<'_>) {
+        self.committed = self.committed.max(self.info.last_update);
+        if self.leads {
+            self.self_activated = true;
+            self.maybe_active(cx);
+        } else {
+            let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
+            self.state = State::Active;
+            self.say(cx, self.info.primary, PeerMsg::Activated { missing });
+        }
+    }
+
+    fn maybe_active(&mut self, cx: &mut Cx<'_>) {
+        let all = self.others(cx.me).all(|o| self.peers.get(&o).is_some_and(|p| p.activated));
+        if self.state != State::Activating || !self.self_activated || !all {
+            return;
+        }
+        self.state = State::Active;
+        self.stats_dirty = true;
+        self.stamps.became_active = cx.now.wall_ns;
+        self.stamps.became_peered = cx.now.wall_ns;
+        self.committed = self.log.head();
+        self.committed_by_all = self.log.head();
+        self.info.history_les = self.interval();
+        self.settle(cx);
+        self.check_clean(cx);
+        self.kick_recovery(cx);
+        self.run_waiting(cx);
+    }
+
+    /// Saves the history and tells it to the other copies.
+    fn settle(&mut self, cx: &mut Cx<'_>) {
+        let mut ops = Vec::new();
+        self.save_info(&mut ops);
+        cx.submit(ops, Ticket::None);
+        let body = PeerMsg::Settle {
+            history_les: self.info.history_les,
+            last_epoch_clean: self.info.last_epoch_clean,
+        };
+        for o in self.others(cx.me).collect::<Vec<_>>() {
+            self.say(cx, o, body.clone());
+        }
+    }
+
+    /// When all copies are whole the past does not count any more.
+    pub(crate) fn check_clean(&mut self, cx: &mut Cx<'_>) {
+        if !self.is_clean() || self.info.last_epoch_clean >= self.interval() {
+            return;
+        }
+        self.info.last_epoch_clean = cx.map.epoch;
+        self.info.past.clear();
+        self.stats_dirty = true;
+        self.settle(cx);
+        let acting = self.info.acting.clone();
+        let strays: Vec<OsdId> = self
+            .peers
+            .iter()
+            .filter(|(o, p)| !acting.contains(o) && p.info.is_some())
+            .map(|(o, _)| *o)
+            .collect();
+        for o in strays {
+            self.say(cx, o, PeerMsg::Remove);
+            self.peers.remove(&o);
+        }
+    }
+
+    /// A connection to that OSD was lost, and with it perhaps messages.
+    pub(crate) fn on_osd_reset(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
+        if !self.leads {
+            // What the primary has not heard it asks for again.
+            if self.info.primary == osd {
+                self.retry_at_ms = 0;
+            }
+            return;
+        }
+        if self.state != State::Active {
+            self.retry_peering(cx);
+            return;
+        }
+        let Some(peer) = self.peers.get(&osd).filter(|p| p.activated) else { return };
+        let committed = peer.committed;
+        for f in self.in_flight.iter().filter(|f| f.version > committed) {
+            if let Some(envelope) = &f.envelope {
+                cx.out.effects.push(crate::outbox::Effect::Osd(osd, envelope.clone()));
+            }
+        }
+        self.restart_recovery_of(osd, cx);
+    }
+}
+
+/// All objects of a copy with their versions; zero for one that is not whole.
+pub(crate) fn list_all(
+    store: &dyn ObjectStore,
+    coll: crate::backing::Coll,
+) -> Result<BTreeMap<HObject, EVersion>, StoreError> {
+    let (mut all, mut from) = (BTreeMap::new(), HObject::min());
+    loop {
+        let (page, next) = list_page(store, coll, &from)?;
+        all.extend(page);
+        if next.max {
+            return Ok(all);
+        }
+        from = next;
+    }
+}
+
+/// One page of objects with their versions, and where the next begins.
+pub(crate) fn list_page(
+    store: &dyn ObjectStore,
+    coll: crate::backing::Coll,
+    from: &HObject,
+) -> Result<(Vec<(HObject, EVersion)>, HObject), StoreError> {
+    let mut found = store.list(coll, from, SCAN_OBJECTS + 1)?;
+    let next = if found.len() > SCAN_OBJECTS {
+        found.pop().expect("more than a page")
+    } else {
+        HObject::max()
+    };
+    let mut page = Vec::with_capacity(found.len());
+    for oid in found {
+        let state = Pg::read_state(store, coll, &oid)?;
+        page.push((oid, state.info.version));
+    }
+    Ok((page, next))
+}
+
+/// What a copy that has `have` lacks of `should`, and what it has too much.
+fn compare(
+    should: &BTreeMap<HObject, EVersion>,
+    have: &BTreeMap<HObject, EVersion>,
+    untrusted: &BTreeMap<HObject, EVersion>,
+) -> (Vec<(HObject, EVersion)>, Vec<HObject>) {
+    let missing = should
+        .iter()
+        .filter(|(o, v)| untrusted.contains_key(*o) || have.get(*o) != Some(*v))
+        .map(|(o, v)| (o.clone(), *v))
+        .collect();
+    let surplus = have.keys().filter(|o| !should.contains_key(*o)).cloned().collect();
+    (missing, surplus)
+}
+
+/// A log that waits until copies are compared: its tail and its entries.
+pub(crate) type PendingReset = (EVersion, Vec<PgLogEntry>);

@@ -1,0 +1,118 @@
+//! Listing a PG's objects.
+
+use bytes::Bytes;
+use denc::{Denc, Features, Reader, Writer};
+use messages::op;
+use types::{HObject, SnapId};
+
+use super::ops::Answer;
+use super::{Cx, Pg};
+use crate::errno::{Errno, OpResult};
+use crate::session::ClientOp;
+
+/// `osd_max_pgls`.
+const ENTRIES_MAX: u64 = 1_024;
+/// The namespace that stands for all.
+const ALL_NAMESPACES: &[u8] = b"\x01";
+/// What is the peer's own and never listed.
+const INTERNAL_NAMESPACE: &[u8] = b".ceph-internal";
+
+impl Pg {
+    pub(super) fn do_pg_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
+        if !self.missing.is_empty() {
+            self.waiting_whole.push_back(op); // until all names are here
+            return;
+        }
+        let mut answer = Answer::error(&op, Errno(0));
+        answer.user_version = self.last_user_version();
+        for (i, asked) in op.msg.ops.iter().enumerate() {
+            let done = match asked.code {
+                op::PGNLS => self.pgnls(&op, asked.u64(0), &asked.data, cx),
+                op::PGNLS_FILTER | op::PGLS_FILTER => Err(Errno::OPNOTSUPP),
+                _ => Err(Errno::OPNOTSUPP),
+            };
+            match done {
+                Ok((out, end)) => {
+                    answer.ops[i].data = out;
+                    answer.result = i32::from(end);
+                }
+                Err(e) => {
+                    answer.result = e.0;
+                    break;
+                }
+            }
+        }
+        answer.send(&op, cx);
+    }
+
+    /// First and end of the PG's objects.
+    fn bounds(&self) -> (HObject, HObject) {
+        let (start, end) = self.id.hash_range(self.pool.pg_num);
+        let at = |reversed: u64, snap| HObject {
+            pool: self.id.pool,
+            hash: (reversed as u32).reverse_bits(),
+            snap,
+            ..HObject::min()
+        };
+        let first = at(start, SnapId(0));
+        let end = if end > u64::from(u32::MAX) { HObject::max() } else { at(end, SnapId::HEAD) };
+        (first, end)
+    }
+
+    /// The answer, and whether it ends the PG.
+    fn pgnls(
+        &self,
+        op: &ClientOp,
+        count: u64,
+        input: &Bytes,
+        cx: &Cx<'_>,
+    ) -> OpResult<(Bytes, bool)> {
+        let cursor = HObject::decode(&mut Reader::new(input)).map_err(|_| Errno::INVAL)?;
+        let (first, end) = self.bounds();
+        let mut cursor = if cursor == HObject::min() { first.clone() } else { cursor };
+        if cursor < first || cursor >= end {
+            return Err(Errno::INVAL);
+        }
+        let wanted = &op.msg.locator.nspace;
+        let max = count.min(ENTRIES_MAX) as usize;
+        let mut found: Vec<HObject> = Vec::new();
+        let next = loop {
+            let page = cx.store.list(self.coll, &cursor, 512)?;
+            let full = page.len() == 512;
+            let mut stop = None;
+            for oid in page {
+                if full && found.len() < max {
+                    cursor = oid.with_snap(SnapId(oid.snap.0.saturating_add(1)));
+                }
+                let skipped = oid.snap != SnapId::HEAD
+                    || oid.nspace == INTERNAL_NAMESPACE
+                    || (wanted != ALL_NAMESPACES && oid.nspace != *wanted);
+                if skipped {
+                    continue;
+                }
+                if found.len() >= max {
+                    stop = Some(oid);
+                    break;
+                }
+                found.push(oid);
+            }
+            if let Some(oid) = stop {
+                break oid;
+            }
+            if !full {
+                break end.clone();
+            }
+        };
+        let done = next == end;
+        let mut w = Writer::with_capacity(Features::ALL, 64 + found.len() * 48);
+        w.framed(1, 1, |w| {
+            next.encode(w);
+            w.seq(&found, |w, o| {
+                w.blob(&o.nspace);
+                w.blob(&o.name);
+                w.blob(&o.key);
+            });
+        });
+        Ok((w.finish(), done))
+    }
+}

@@ -1,0 +1,484 @@
+//! Bringing missing objects back: pulled to the primary, then pushed to the copies that
+//! lack them, whole objects in parts.
+//!
+//! An object that is being recovered is never written: operations on it wait. A part that
+//! is lost is asked for again; a part that comes twice is told by its offset.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use messages::{Mutation, PeerMsg, Push};
+use types::{EVersion, Epoch, HObject, OsdId};
+
+use super::{Cx, Pg, State, Ticket, missing_key};
+use crate::backing::StoreOp;
+use crate::object::INFO_ATTR;
+
+/// Data in one part.
+const PART_BYTES: u64 = 4 << 20;
+/// omap in one part, bytes.
+const PART_OMAP: usize = 1 << 20;
+/// A recovery that does not move is started again after this long.
+const STUCK_MS: u64 = 5_000;
+
+#[derive(Debug)]
+struct Pull {
+    from: OsdId,
+    version: EVersion,
+    off: u64,
+    omap_after: Bytes,
+    /// The whole object is submitted and not yet durable.
+    closing: bool,
+    since_ms: u64,
+}
+
+#[derive(Debug)]
+struct PushState {
+    version: EVersion,
+    off: u64,
+    omap_after: Bytes,
+    since_ms: u64,
+}
+
+/// What is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    pulls: HashMap<HObject, Pull>,
+    pushes: HashMap<(OsdId, HObject), PushState>,
+    /// Where an object was looked for in vain, in this interval.
+    not_at: HashMap<HObject, Vec<OsdId>>,
+    /// Objects that operations wait for.
+    urgent: Vec<HObject>,
+}
+
+impl Recovery {
+    fn active(&self) -> usize {
+        self.pulls.len() + self.pushes.len()
+    }
+}
+
+impl Pg {
+    pub(crate) fn drop_recovery(&mut self, cx: &mut Cx<'_>) {
+        *cx.recoveries -= self.recovery.active().min(*cx.recoveries);
+        self.recovery = Recovery::default();
+    }
+
+    /// Recoveries over a lost connection start again.
+    pub(crate) fn restart_recovery_of(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
+        let before = self.recovery.active();
+        self.recovery.pulls.retain(|_, p| p.from != osd || p.closing);
+        self.recovery.pushes.retain(|(o, _), _| *o != osd);
+        *cx.recoveries -= (before - self.recovery.active()).min(*cx.recoveries);
+        self.kick_recovery(cx);
+    }
+
+    /// Number of objects that no copy is known to have.
+    pub(crate) fn unfound(&self) -> usize {
+        self.missing.keys().filter(|o| self.source_of(o).is_none()).count()
+    }
+
+    /// An operation waits for this object.
+    pub(crate) fn recover_first(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+        if !self.recovery.urgent.contains(oid) {
+            self.recovery.urgent.push(oid.clone());
+        }
+        self.kick_recovery(cx);
+    }
+
+    /// Whether writes to the object must wait, because some copy lacks it.
+    pub(crate) fn is_degraded(&self, oid: &HObject) -> bool {
+        self.missing.contains_key(oid)
+            || self.peers.values().any(|p| p.activated && p.missing.contains_key(oid))
+    }
+
+    /// A copy from which the object can be pulled.
+    fn source_of(&self, oid: &HObject) -> Option<OsdId> {
+        let version = *self.missing.get(oid)?;
+        let tried = self.recovery.not_at.get(oid);
+        self.peers
+            .iter()
+            .filter(|(o, p)| {
+                !tried.is_some_and(|t| t.contains(o))
+                    && !p.missing.contains_key(oid)
+                    && p.info.as_ref().is_some_and(|i| i.last_update >= version || p.activated)
+            })
+            // The owner of the log first, then acting copies, then others.
+            .max_by_key(|(o, p)| (self.auth == Some(**o), p.activated))
+            .map(|(o, _)| *o)
+    }
+
+    /// Starts as many recoveries as the budget allows.
+    pub(crate) fn kick_recovery(&mut self, cx: &mut Cx<'_>) {
+        if self.state != State::Active || !self.leads {
+            return;
+        }
+        let now = cx.now.mono_ms();
+        let before = self.recovery.active();
+        self.recovery.pulls.retain(|_, p| p.closing || now < p.since_ms + STUCK_MS);
+        self.recovery.pushes.retain(|_, p| now < p.since_ms + STUCK_MS);
+        *cx.recoveries -= (before - self.recovery.active()).min(*cx.recoveries);
+        let peers_whole = self.peers.values().all(|p| !p.activated || p.missing.is_empty());
+        if self.missing.is_empty() && peers_whole {
+            return;
+        }
+        for oid in std::mem::take(&mut self.recovery.urgent) {
+            if self.is_degraded(&oid) {
+                self.recover_one(&oid, cx);
+                self.recovery.urgent.push(oid);
+            }
+        }
+        let max = cx.conf.recoveries_max;
+        if *cx.recoveries >= max {
+            return;
+        }
+        let pulls: Vec<HObject> = self
+            .missing
+            .keys()
+            .filter(|o| !self.recovery.pulls.contains_key(*o) && self.source_of(o).is_some())
+            .take(max - *cx.recoveries)
+            .cloned()
+            .collect();
+        for oid in pulls {
+            self.recover_one(&oid, cx);
+        }
+        let budget = max.saturating_sub(*cx.recoveries);
+        let pushes: Vec<HObject> = self
+            .peers
+            .iter()
+            .filter(|(_, p)| p.activated)
+            .flat_map(|(o, p)| p.missing.keys().map(move |oid| (*o, oid)))
+            .filter(|(o, oid)| {
+                !self.missing.contains_key(*oid)
+                    && !self.recovery.pushes.contains_key(&(*o, (*oid).clone()))
+            })
+            .map(|(_, oid)| oid.clone())
+            .take(budget)
+            .collect();
+        for oid in pushes {
+            self.recover_one(&oid, cx);
+        }
+    }
+
+    fn recover_one(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+        if let Some(&version) = self.missing.get(oid) {
+            if self.recovery.pulls.contains_key(oid) {
+                return;
+            }
+            let Some(from) = self.source_of(oid) else { return };
+            let pull = Pull {
+                from,
+                version,
+                off: 0,
+                omap_after: Bytes::new(),
+                closing: false,
+                since_ms: cx.now.mono_ms(),
+            };
+            self.recovery.pulls.insert(oid.clone(), pull);
+            *cx.recoveries += 1;
+            let (oid, omap_after) = (oid.clone(), Bytes::new());
+            self.say(cx, from, PeerMsg::Pull { oid, version, off: 0, omap_after });
+            return;
+        }
+        // Nothing of it may be on its way to the disk when it is read for others.
+        if self.obcs.get(oid).is_some_and(|o| o.in_flight > 0) {
+            return;
+        }
+        let to: Vec<(OsdId, EVersion)> = self
+            .peers
+            .iter()
+            .filter(|(_, p)| p.activated)
+            .filter_map(|(o, p)| p.missing.get(oid).map(|v| (*o, *v)))
+            .collect();
+        for (osd, version) in to {
+            let key = (osd, oid.clone());
+            if self.recovery.pushes.contains_key(&key) {
+                continue;
+            }
+            let state =
+                PushState { version, off: 0, omap_after: Bytes::new(), since_ms: cx.now.mono_ms() };
+            self.recovery.pushes.insert(key, state);
+            *cx.recoveries += 1;
+            let push = self.read_part(oid, version, 0, &Bytes::new(), cx);
+            self.say(cx, osd, PeerMsg::Push(push));
+        }
+    }
+
+    /// A part of an object as it is here; `absent` when it is not that version.
+    pub(crate) fn read_part(
+        &self,
+        oid: &HObject,
+        version: EVersion,
+        off: u64,
+        omap_after: &Bytes,
+        cx: &Cx<'_>,
+    ) -> Push {
+        let first = off == 0 && omap_after.is_empty();
+        let mut push = Push { oid: oid.clone(), version, off, first, ..Push::default() };
+        match self.fill_part(&mut push, omap_after, cx) {
+            Ok(true) => {}
+            Ok(false) => push.absent = true,
+            Err(e) => {
+                tracing::error!(pg = %self.id, "reading for recovery: {e}");
+                push.absent = true;
+            }
+        }
+        push
+    }
+
+    fn fill_part(
+        &self,
+        push: &mut Push,
+        omap_after: &Bytes,
+        cx: &Cx<'_>,
+    ) -> Result<bool, crate::backing::StoreError> {
+        let state = Self::read_state(cx.store, self.coll, &push.oid)?;
+        if self.missing.contains_key(&push.oid)
+            || !state.exists
+            || state.info.version != push.version
+        {
+            return Ok(false);
+        }
+        push.size = state.info.size;
+        if push.off < push.size {
+            let data = cx.store.read(self.coll, &push.oid, push.off, PART_BYTES)?;
+            push.data = data.unwrap_or_default();
+            if push.data.is_empty() {
+                // Shorter on disk than its record says: the rest reads as zeros.
+                push.data = vec![0; PART_BYTES.min(push.size - push.off) as usize].into();
+            }
+        }
+        if push.off + (push.data.len() as u64) < push.size {
+            return Ok(true);
+        }
+        let mut bytes = 0;
+        let mut more = false;
+        cx.store.omap_walk(self.coll, &push.oid, omap_after, &mut |k, v| {
+            if k == omap_after && !omap_after.is_empty() {
+                return true;
+            }
+            if bytes > PART_OMAP {
+                more = true;
+                return false;
+            }
+            bytes += k.len() + v.len() + 8;
+            push.omap.push((Bytes::copy_from_slice(k), v.clone()));
+            true
+        })?;
+        push.omap_after = push.omap.last().map_or_else(|| omap_after.clone(), |e| e.0.clone());
+        if !more {
+            push.last = true;
+            push.attrs = cx.store.attrs(self.coll, &push.oid)?;
+            push.header = cx.store.omap_header(self.coll, &push.oid)?;
+        }
+        Ok(true)
+    }
+
+    /// Applies a part; the object counts as missing until the last one is durable.
+    fn apply_part(&mut self, push: &Push, ops: &mut Vec<StoreOp>) {
+        let mut m = Vec::new();
+        if push.first {
+            m.push(Mutation::Remove);
+            m.push(Mutation::Touch);
+        }
+        if !push.data.is_empty() {
+            m.push(Mutation::Write { off: push.off, data: push.data.clone() });
+        }
+        if !push.omap.is_empty() {
+            m.push(Mutation::OmapSet(push.omap.clone()));
+        }
+        if push.last {
+            m.push(Mutation::Truncate(push.size));
+            if !push.header.is_empty() {
+                m.push(Mutation::OmapHeader(push.header.clone()));
+            }
+            for (name, value) in &push.attrs {
+                m.push(Mutation::SetAttr(name.clone(), value.clone()));
+            }
+            ops.push(StoreOp::Rm(self.coll, missing_key(&push.oid)));
+        }
+        ops.push(StoreOp::Object(self.coll, push.oid.clone(), m));
+    }
+
+    pub(crate) fn on_push(&mut self, from: OsdId, push: Push, cx: &mut Cx<'_>) {
+        if self.leads { self.on_pulled(from, push, cx) } else { self.on_pushed_here(push, cx) }
+    }
+
+    /// The primary gets a part it asked for.
+    fn on_pulled(&mut self, from: OsdId, push: Push, cx: &mut Cx<'_>) {
+        let Some(pull) = self.recovery.pulls.get_mut(&push.oid) else { return };
+        if pull.from != from || pull.closing || pull.version != push.version {
+            return;
+        }
+        if push.absent {
+            self.recovery.not_at.entry(push.oid.detached()).or_default().push(from);
+            self.recovery.pulls.remove(&push.oid);
+            *cx.recoveries -= 1;
+            self.kick_recovery(cx);
+            return;
+        }
+        let omap_moved = push.off >= push.size && push.omap_after == pull.omap_after && !push.last;
+        if push.off != pull.off || omap_moved {
+            return; // it came twice
+        }
+        if push.last && !push.attrs.iter().any(|(name, _)| name == INFO_ATTR) {
+            tracing::error!(pg = %self.id, oid = %push.oid, "a recovered object has no record");
+            return;
+        }
+        if push.first != (pull.off == 0 && pull.omap_after.is_empty()) {
+            return;
+        }
+        pull.since_ms = cx.now.mono_ms();
+        pull.off = push.off + push.data.len() as u64;
+        pull.omap_after = Bytes::copy_from_slice(&push.omap_after);
+        pull.closing = push.last;
+        let next = (!push.last).then(|| PeerMsg::Pull {
+            oid: push.oid.clone(),
+            version: push.version,
+            off: pull.off,
+            omap_after: pull.omap_after.clone(),
+        });
+        let mut ops = Vec::new();
+        self.apply_part(&push, &mut ops);
+        self.recovered.1 += push.data.len() as u64;
+        let ticket = if push.last {
+            Ticket::Recovered(self.id, self.interval(), push.oid.detached(), push.version)
+        } else {
+            Ticket::None
+        };
+        cx.submit(ops, ticket);
+        if let Some(next) = next {
+            self.say(cx, from, next);
+        }
+    }
+
+    /// A copy gets a part that it lacks.
+    fn on_pushed_here(&mut self, push: Push, cx: &mut Cx<'_>) {
+        if self.info.primary == cx.me || self.info.last_epoch_started != self.interval() {
+            return;
+        }
+        if self.missing.get(&push.oid) != Some(&push.version) {
+            if !self.missing.contains_key(&push.oid) {
+                self.say_whole(push.oid, push.version, cx); // it is whole already
+            }
+            return;
+        }
+        if push.absent {
+            return;
+        }
+        let oid = push.oid.detached();
+        let mut ops = Vec::new();
+        self.apply_part(&push, &mut ops);
+        if push.last {
+            let ticket = Ticket::Recovered(self.id, self.interval(), oid, push.version);
+            cx.submit(ops, ticket);
+        } else {
+            cx.submit(ops, Ticket::None);
+            let body = PeerMsg::Pushed {
+                oid,
+                version: push.version,
+                off: push.off + push.data.len() as u64,
+                omap_after: push.omap_after,
+                last: false,
+            };
+            self.say(cx, self.info.primary, body);
+        }
+    }
+
+    fn say_whole(&self, oid: HObject, version: EVersion, cx: &mut Cx<'_>) {
+        let (off, omap_after) = (u64::MAX, Bytes::new());
+        let body = PeerMsg::Pushed { oid, version, off, omap_after, last: true };
+        self.say(cx, self.info.primary, body);
+    }
+
+    /// A recovered object is durable here.
+    pub(crate) fn on_recovered(
+        &mut self,
+        interval: Epoch,
+        oid: HObject,
+        version: EVersion,
+        cx: &mut Cx<'_>,
+    ) {
+        if self.missing.get(&oid) == Some(&version) {
+            self.missing.remove(&oid);
+        }
+        self.recovered.0 += 1;
+        if interval != self.interval() {
+            return;
+        }
+        if !self.leads {
+            self.say_whole(oid, version, cx);
+            return;
+        }
+        if self.recovery.pulls.remove(&oid).is_some() {
+            *cx.recoveries -= 1;
+        }
+        self.stats_dirty = true;
+        self.recover_one(&oid, cx);
+        self.after_recovery_of(&oid, cx);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn on_pushed(
+        &mut self,
+        from: OsdId,
+        oid: HObject,
+        version: EVersion,
+        off: u64,
+        omap_after: Bytes,
+        last: bool,
+        cx: &mut Cx<'_>,
+    ) {
+        if !self.leads {
+            return;
+        }
+        let key = (from, oid);
+        let Some(state) = self.recovery.pushes.get_mut(&key) else { return };
+        if state.version != version {
+            return;
+        }
+        if !last {
+            if off < state.off || (off == state.off && omap_after == state.omap_after) {
+                return; // it came twice
+            }
+            state.off = off;
+            state.omap_after = Bytes::copy_from_slice(&omap_after);
+            state.since_ms = cx.now.mono_ms();
+            let push = self.read_part(&key.1, version, off, &omap_after, cx);
+            self.recovered.1 += push.data.len() as u64;
+            self.say(cx, from, PeerMsg::Push(push));
+            return;
+        }
+        self.recovery.pushes.remove(&key);
+        *cx.recoveries -= 1;
+        self.recovered.0 += 1;
+        let oid = key.1.detached();
+        if let Some(peer) = self.peers.get_mut(&from)
+            && peer.missing.get(&oid) == Some(&version)
+        {
+            peer.missing.remove(&oid);
+        }
+        self.stats_dirty = true;
+        self.after_recovery_of(&oid, cx);
+    }
+
+    fn after_recovery_of(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+        self.recovery.not_at.remove(oid);
+        self.recovery.urgent.retain(|o| o != oid || self.missing.contains_key(o));
+        // Reads go on as soon as the primary has the object, writes when all have; who is
+        // still too early comes back here.
+        if !self.missing.contains_key(oid)
+            && let Some(ops) = self.blocked.remove(oid)
+        {
+            for op in ops {
+                self.do_op(op, cx);
+            }
+        }
+        if self.missing.is_empty() {
+            for op in std::mem::take(&mut self.waiting_whole) {
+                self.do_op(op, cx);
+            }
+        }
+        self.check_clean(cx);
+        self.kick_recovery(cx);
+    }
+}

@@ -1,0 +1,228 @@
+//! The side that follows: writes, questions and activation from the primary.
+
+use bytes::Bytes;
+use denc::Denc;
+use messages::{OsdPeer, PeerMsg, PgInfo, PgLogEntry, RepOp, RepOpReply};
+use types::{EVersion, Epoch, HObject, OsdId};
+
+use super::merge::decode_entries;
+use super::peering::list_page;
+use super::{Cx, Pg, State, Ticket, log_key, log_range};
+use crate::backing::StoreOp;
+
+impl Pg {
+    /// A write of the primary. One that was seen before is acknowledged again, one that
+    /// leaves a gap is dropped: the primary sends all again from the gap on when it learns
+    /// that the connection was lost.
+    pub(crate) fn on_rep_op(&mut self, from: OsdId, op: RepOp, cx: &mut Cx<'_>) {
+        if op.interval != self.interval() || self.info.primary != from || self.leads {
+            return;
+        }
+        if self.info.last_epoch_started != self.interval() {
+            return; // not activated: the primary does not write yet
+        }
+        let mut entry = match PgLogEntry::from_bytes(&op.entry) {
+            Ok(entry) => entry,
+            Err(e) => {
+                tracing::error!(pg = %self.id, %from, "log entry: {e}");
+                return;
+            }
+        };
+        if entry.version <= self.log.head() {
+            if entry.version <= self.committed {
+                self.acknowledge(cx);
+            }
+            return;
+        }
+        if op.prev != self.log.head() {
+            return;
+        }
+        entry.oid = entry.oid.detached();
+        let version = entry.version;
+        let mut ops = Vec::with_capacity(op.changes.len() + 2);
+        let mut bytes = 0;
+        for change in op.changes {
+            for m in &change.mutations {
+                if let messages::Mutation::Write { data, .. } = m {
+                    bytes += data.len() as u64;
+                }
+            }
+            ops.push(StoreOp::Object(self.coll, change.oid, change.mutations));
+        }
+        ops.push(StoreOp::Put(self.coll, log_key(version), op.entry));
+        self.log.push(entry);
+        self.trim_log(op.trim_to, &mut ops, cx);
+        cx.perf.subop += 1;
+        cx.perf.subop_w += 1;
+        cx.perf.subop_in_bytes += bytes;
+        cx.submit(ops, Ticket::Log(self.id, self.interval(), version));
+    }
+
+    /// Forgets log entries up to `to`, and on disk what is too old to recognise resends.
+    pub(crate) fn trim_log(&mut self, to: EVersion, ops: &mut Vec<StoreOp>, cx: &Cx<'_>) {
+        if to > self.log.tail {
+            self.log.trim(to);
+            self.save_info(ops);
+        }
+        // Many at a time: one range for all of them.
+        let max = cx.conf.dups_per_pg(cx.pg_count);
+        if self.log.old_len() > max + max / 8 + 16
+            && let Some(gone) = self.log.trim_dups(max)
+        {
+            let (first, _) = log_range();
+            let behind = EVersion { epoch: gone.epoch, version: gone.version + 1 };
+            ops.push(StoreOp::RmRange(self.coll, first, log_key(behind)));
+        }
+    }
+
+    fn acknowledge(&mut self, cx: &mut Cx<'_>) {
+        let reply = RepOpReply {
+            pg: self.id,
+            epoch: cx.map.epoch,
+            interval: self.interval(),
+            committed: self.committed,
+        };
+        cx.out.osd(self.info.primary, &reply);
+    }
+
+    /// Log entries up to `version` are durable here.
+    pub(crate) fn on_log_durable(&mut self, interval: Epoch, version: EVersion, cx: &mut Cx<'_>) {
+        self.committed = self.committed.max(version);
+        if interval != self.interval() {
+            return;
+        }
+        if self.leads { self.advance_committed(cx) } else { self.acknowledge(cx) }
+    }
+
+    /// Everything but writes. `m.epoch` is not above the newest map here.
+    pub(crate) fn on_peer(&mut self, from: OsdId, m: OsdPeer, cx: &mut Cx<'_>) {
+        match m.body {
+            PeerMsg::Query => {
+                self.refresh_info();
+                let body = PeerMsg::Info { known: true, info: self.info.clone() };
+                self.reply(from, m.interval, body, cx);
+            }
+            PeerMsg::GetLog(wanted) => {
+                if m.interval < self.interval() {
+                    return;
+                }
+                let since = self.log.floor(wanted).unwrap_or(self.log.tail);
+                self.refresh_info();
+                let body = PeerMsg::Log {
+                    since,
+                    info: self.info.clone(),
+                    entries: self.log.after(since),
+                    missing: self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect(),
+                };
+                self.reply(from, m.interval, body, cx);
+            }
+            PeerMsg::Scan(begin) => {
+                if m.interval < self.interval() {
+                    return;
+                }
+                match list_page(cx.store, self.coll, &begin) {
+                    Ok((objects, end)) => {
+                        let body = PeerMsg::Objects { begin, end, objects };
+                        self.reply(from, m.interval, body, cx);
+                    }
+                    Err(e) => tracing::error!(pg = %self.id, "scan: {e}"),
+                }
+            }
+            PeerMsg::Pull { oid, version, off, omap_after } => {
+                if m.interval < self.interval() {
+                    return;
+                }
+                let push = self.read_part(&oid, version, off, &omap_after, cx);
+                self.reply(from, m.interval, PeerMsg::Push(push), cx);
+            }
+            _ if m.interval != self.interval() => {}
+            PeerMsg::Info { known, info } => self.on_info(from, known, info, cx),
+            PeerMsg::Log { since, info, entries, missing } => {
+                self.on_log(from, since, info, &entries, missing, cx);
+            }
+            PeerMsg::Objects { begin, end, objects } => {
+                self.on_objects(from, &begin, end, objects, cx);
+            }
+            PeerMsg::Activate { info, since, reset, entries, missing, surplus } => {
+                if self.info.primary == from && !self.leads {
+                    self.on_activate(&info, since, reset, &entries, missing, surplus, cx);
+                }
+            }
+            PeerMsg::Activated { missing } => self.on_activated(from, missing, cx),
+            PeerMsg::Settle { history_les, last_epoch_clean } => {
+                if self.info.primary == from && !self.leads {
+                    self.on_settle(history_les, last_epoch_clean, cx);
+                }
+            }
+            PeerMsg::Push(push) => self.on_push(from, push, cx),
+            PeerMsg::Pushed { oid, version, off, omap_after, last } => {
+                self.on_pushed(from, oid, version, off, omap_after, last, cx);
+            }
+            PeerMsg::Remove => {} // the OSD removes PGs
+        }
+    }
+
+    /// Answers in the asking side's interval, which may be ahead.
+    fn reply(&self, to: OsdId, interval: Epoch, body: PeerMsg, cx: &mut Cx<'_>) {
+        let m = OsdPeer { pg: self.id, epoch: cx.map.epoch, interval, body };
+        cx.out.osd(to, &m);
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn on_activate(
+        &mut self,
+        info: &PgInfo,
+        since: EVersion,
+        reset: bool,
+        raw: &[Bytes],
+        missing: Vec<(HObject, EVersion)>,
+        surplus: Vec<HObject>,
+        cx: &mut Cx<'_>,
+    ) {
+        let interval = self.interval();
+        if self.info.last_epoch_started == interval {
+            if self.state == State::Active {
+                // It came twice: the answer was lost, or is on its way.
+                let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
+                self.say(cx, self.info.primary, PeerMsg::Activated { missing });
+            }
+            return;
+        }
+        let entries = match decode_entries(raw) {
+            Ok(entries) => entries,
+            Err(e) => {
+                tracing::error!(pg = %self.id, "activation: {e}");
+                return;
+            }
+        };
+        let mut ops = Vec::new();
+        if reset {
+            let missing = missing.into_iter().map(|(o, v)| (o.detached(), v)).collect();
+            self.replace_log(since, entries, missing, surplus, &mut ops);
+        } else if self.merge_log(since, entries, &mut ops).is_err() {
+            self.refresh_info();
+            let body = PeerMsg::Info { known: true, info: self.info.clone() };
+            self.say(cx, self.info.primary, body);
+            return;
+        }
+        self.adopt_history(info, true);
+        self.info.counts = info.counts;
+        self.info.last_epoch_started = interval;
+        self.save_info(&mut ops);
+        cx.submit(ops, Ticket::Activated(self.id, interval));
+    }
+
+    fn on_settle(&mut self, history_les: Epoch, last_epoch_clean: Epoch, cx: &mut Cx<'_>) {
+        let before = (self.info.history_les, self.info.last_epoch_clean);
+        self.info.history_les = self.info.history_les.max(history_les);
+        if last_epoch_clean > self.info.last_epoch_clean {
+            self.info.last_epoch_clean = last_epoch_clean;
+            self.info.past.retain(|i| i.last >= last_epoch_clean);
+        }
+        if before != (self.info.history_les, self.info.last_epoch_clean) {
+            let mut ops = Vec::new();
+            self.save_info(&mut ops);
+            cx.submit(ops, Ticket::None);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Watches and notifications.
+//!
+//! A watch is part of its object's record and so outlives the OSD; who is connected for it
+//! is known here alone. A watch whose client is silent for its timeout is removed from the
+//! record. A notification ends when all watchers that were there have answered or are gone,
+//! or when its time is over.
+//!
+//! Source: the peer's `osd/Watch.cc`.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use denc::{Features, Writer};
+use env::{ConnId, Now};
+use messages::{Message, WatchNotify};
+use types::{EntityAddr, EntityId, HObject};
+
+use super::{Cx, Pg};
+use crate::errno::Errno;
+use crate::exec::WatchEvent;
+use crate::object::WatchRecord;
+use crate::session::ClientOp;
+
+#[derive(Debug)]
+struct Watch {
+    who: EntityId,
+    cookie: u64,
+    timeout_s: u32,
+    conn: Option<ConnId>,
+    deadline_ms: u64,
+}
+
+#[derive(Debug)]
+struct Notify {
+    oid: HObject,
+    conn: ConnId,
+    cookie: u64,
+    gid: u64,
+    deadline_ms: u64,
+    pending: Vec<(EntityId, u64)>,
+    replies: Vec<(u64, u64, Bytes)>,
+    missed: Vec<(u64, u64)>,
+}
+
+/// Who watches what over which connection.
+#[derive(Debug, Default)]
+pub struct Watches {
+    by_object: BTreeMap<HObject, Vec<Watch>>,
+    notifies: BTreeMap<u64, Notify>,
+    /// Counts notifications.
+    pub(crate) counter: u32,
+}
+
+impl Watches {
+    pub(crate) fn clear(&mut self) {
+        self.by_object.clear();
+        self.notifies.clear();
+    }
+
+    /// Takes over the watches of a record; their clients have their timeout to come back.
+    pub(crate) fn populate(&mut self, oid: &HObject, records: &[WatchRecord], now: Now) {
+        for r in records {
+            let all = self.by_object.entry(oid.clone()).or_default();
+            if !all.iter().any(|w| w.who == r.who && w.cookie == r.cookie) {
+                all.push(Watch {
+                    who: r.who,
+                    cookie: r.cookie,
+                    timeout_s: r.timeout_s,
+                    conn: None,
+                    deadline_ms: now.mono_ms() + u64::from(r.timeout_s) * 1000,
+                });
+            }
+        }
+    }
+
+    /// Watches of this connection stay until their time is over.
+    pub(crate) fn on_closed(&mut self, conn: ConnId) {
+        for w in self.by_object.values_mut().flatten() {
+            if w.conn == Some(conn) {
+                w.conn = None;
+            }
+        }
+    }
+
+    /// Object, client, cookie and whether the client is connected.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&HObject, EntityId, u64, bool)> {
+        self.by_object
+            .iter()
+            .flat_map(|(o, all)| all.iter().map(move |w| (o, w.who, w.cookie, w.conn.is_some())))
+    }
+}
+
+impl Pg {
+    /// Events of a vector that changed nothing.
+    pub(crate) fn on_watch_events(
+        &mut self,
+        op: &ClientOp,
+        events: Vec<WatchEvent>,
+        cx: &mut Cx<'_>,
+    ) {
+        if !events.is_empty() {
+            let oid = op.oid.detached();
+            self.on_write_watch_events(&oid, (op.conn, op.who, op.addr), events, cx);
+        }
+    }
+
+    pub(crate) fn on_write_watch_events(
+        &mut self,
+        oid: &HObject,
+        (conn, who, _addr): (ConnId, EntityId, EntityAddr),
+        events: Vec<WatchEvent>,
+        cx: &mut Cx<'_>,
+    ) {
+        let now = cx.now.mono_ms();
+        for event in events {
+            match event {
+                WatchEvent::Watch { cookie, timeout_s } => {
+                    let all = self.watches.by_object.entry(oid.clone()).or_default();
+                    let deadline_ms = now + u64::from(timeout_s) * 1000;
+                    let watch = Watch { who, cookie, timeout_s, conn: Some(conn), deadline_ms };
+                    match all.iter_mut().find(|w| w.who == who && w.cookie == cookie) {
+                        Some(w) => *w = watch,
+                        None => all.push(watch),
+                    }
+                }
+                WatchEvent::Unwatch(cookie) => self.forget_watch(oid, who, cookie, cx),
+                WatchEvent::Ping(cookie) => {
+                    let all = self.watches.by_object.get_mut(oid);
+                    let found = all.and_then(|all| {
+                        all.iter_mut().find(|w| w.who == who && w.cookie == cookie)
+                    });
+                    if let Some(w) = found {
+                        w.deadline_ms = now + u64::from(w.timeout_s) * 1000;
+                        w.conn = Some(conn);
+                    }
+                }
+                WatchEvent::Notify { cookie, timeout_s, payload, id } => {
+                    self.start_notify(oid, conn, who, (cookie, timeout_s, payload, id), cx);
+                }
+                WatchEvent::Ack { notify_id, cookie, reply } => {
+                    if let Some(n) = self.watches.notifies.get_mut(&notify_id)
+                        && let Some(at) = n.pending.iter().position(|p| *p == (who, cookie))
+                    {
+                        n.pending.remove(at);
+                        let reply = Bytes::copy_from_slice(&reply);
+                        n.replies.push((who.num as u64, cookie, reply));
+                    }
+                    self.finish_notifies(cx);
+                }
+            }
+        }
+    }
+
+    fn start_notify(
+        &mut self,
+        oid: &HObject,
+        conn: ConnId,
+        who: EntityId,
+        (cookie, timeout_s, payload, id): (u64, u32, Bytes, u64),
+        cx: &mut Cx<'_>,
+    ) {
+        self.watches.counter = self.watches.counter.wrapping_add(1);
+        let mut notify = Notify {
+            oid: oid.clone(),
+            conn,
+            cookie,
+            gid: who.num as u64,
+            deadline_ms: cx.now.mono_ms() + u64::from(timeout_s) * 1000,
+            pending: Vec::new(),
+            replies: Vec::new(),
+            missed: Vec::new(),
+        };
+        for w in self.watches.by_object.get(oid).into_iter().flatten() {
+            notify.pending.push((w.who, w.cookie));
+            if let Some(to) = w.conn {
+                let m = WatchNotify {
+                    pad: 1,
+                    opcode: 1,
+                    cookie: w.cookie,
+                    ver: 0,
+                    notify_id: id,
+                    payload: payload.clone(),
+                    return_code: 0,
+                    notifier_gid: who.num as u64,
+                    replies: Bytes::new(),
+                };
+                cx.out.conn(to, m.envelope(Features::ALL));
+            }
+        }
+        self.watches.notifies.insert(id, notify);
+        self.finish_notifies(cx);
+    }
+
+    /// Tells the notifiers of everything that has ended.
+    fn finish_notifies(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.mono_ms();
+        let done: Vec<u64> = self
+            .watches
+            .notifies
+            .iter()
+            .filter(|(_, n)| n.pending.is_empty() || now >= n.deadline_ms)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in done {
+            let mut n = self.watches.notifies.remove(&id).expect("listed");
+            let late = n.pending.iter().map(|(who, cookie)| (who.num as u64, *cookie));
+            n.missed.extend(late);
+            let return_code = if n.missed.is_empty() { 0 } else { Errno::TIMEDOUT.0 };
+            n.replies.sort();
+            let mut w = Writer::new(Features::ALL);
+            w.seq(&n.replies, |w, (gid, cookie, reply)| {
+                w.u64(*gid);
+                w.u64(*cookie);
+                w.blob(reply);
+            });
+            w.seq(&n.missed, |w, (gid, cookie)| {
+                w.u64(*gid);
+                w.u64(*cookie);
+            });
+            let m = WatchNotify {
+                pad: 1,
+                opcode: 2,
+                cookie: n.cookie,
+                ver: 0,
+                notify_id: id,
+                payload: Bytes::new(),
+                return_code,
+                notifier_gid: n.gid,
+                replies: w.finish(),
+            };
+            cx.out.conn(n.conn, m.envelope(Features::ALL));
+        }
+    }
+
+    /// The watch is gone from the record; notifications do not wait for it any more.
+    fn forget_watch(&mut self, oid: &HObject, who: EntityId, cookie: u64, cx: &mut Cx<'_>) {
+        if let Some(all) = self.watches.by_object.get_mut(oid) {
+            all.retain(|w| !(w.who == who && w.cookie == cookie));
+            if all.is_empty() {
+                self.watches.by_object.remove(oid);
+            }
+        }
+        for n in self.watches.notifies.values_mut().filter(|n| n.oid == *oid) {
+            let before = n.pending.len();
+            n.pending.retain(|p| *p != (who, cookie));
+            if n.pending.len() < before {
+                n.missed.push((who.num as u64, cookie));
+            }
+        }
+        self.finish_notifies(cx);
+    }
+
+    /// Ends what has waited long enough.
+    pub(crate) fn tick_watches(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.mono_ms();
+        let late: Vec<(HObject, EntityId, u64, Option<ConnId>)> = self
+            .watches
+            .by_object
+            .iter()
+            .flat_map(|(o, all)| {
+                all.iter()
+                    .filter(|w| now >= w.deadline_ms)
+                    .map(move |w| (o.clone(), w.who, w.cookie, w.conn))
+            })
+            .collect();
+        for (oid, who, cookie, conn) in late {
+            if self.is_degraded(&oid) || !self.is_serving() {
+                continue;
+            }
+            if let Some(conn) = conn {
+                let m = WatchNotify { pad: 1, opcode: 3, cookie, ..WatchNotify::default() };
+                cx.out.conn(conn, m.envelope(Features::ALL));
+            }
+            let cached = self.obcs.get(&oid).map(|o| o.state.clone());
+            let state = cached.or_else(|| Self::read_state(cx.store, self.coll, &oid).ok());
+            if let Some(mut state) = state.filter(|s| s.exists) {
+                let before = state.info.watchers.len();
+                state.info.watchers.retain(|w| !(w.who == who && w.cookie == cookie));
+                if state.info.watchers.len() < before {
+                    self.obcs.entry(oid.clone()).or_default().state = state.clone();
+                    self.write_record(&oid, state, cx);
+                }
+            }
+            self.forget_watch(&oid, who, cookie, cx);
+        }
+        self.finish_notifies(cx);
+    }
+}

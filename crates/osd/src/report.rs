@@ -1,0 +1,287 @@
+//! What the monitors are told: boot, alive, beacons, statistics.
+
+use env::Now;
+use maps::{ObjectStatCollection, ObjectStatSum, OsdStat, PgShard, PgStat, PgState, StoreStatfs};
+use messages::{OsdAlive, OsdBeacon, OsdBoot, PgStats};
+use types::{Denc, Epoch, PgId, ShardId, UTime};
+
+use crate::backing::Space;
+use crate::core::Osd;
+use crate::outbox::Outbox;
+use crate::pg::{Pg, State};
+
+/// An unanswered boot is repeated after this long.
+const BOOT_MS: u64 = 1_000;
+/// An unanswered wish for `up_thru` is repeated after this long.
+const ALIVE_MS: u64 = 2_000;
+/// Every PG is reported at least this often.
+const FRESH_MS: u64 = 60_000;
+
+/// What was said last, and when.
+#[derive(Debug, Default)]
+pub struct Reports {
+    boot_at_ms: u64,
+    alive: (Epoch, u64),
+    stats_at_ms: u64,
+    fresh_at_ms: u64,
+    beacon_at_ms: u64,
+    seq: u64,
+    /// PGs that were removed and not yet reported so.
+    pub removed: Vec<PgId>,
+}
+
+impl Reports {
+    /// Another monitor listens: everything is said again.
+    pub fn on_session(&mut self) {
+        let seq = self.seq;
+        *self = Self { seq, removed: std::mem::take(&mut self.removed), ..Self::default() };
+    }
+
+    /// Statistics have arrived.
+    pub fn on_ack(&mut self) {}
+}
+
+impl Osd {
+    /// Says what is due.
+    pub(crate) fn report(&mut self, now: Now, out: &mut Outbox) {
+        let ms = now.mono_ms().max(1);
+        if !self.c.booted {
+            if !self.c.stopping && ms >= self.c.reports.boot_at_ms {
+                self.c.reports.boot_at_ms = ms + BOOT_MS;
+                self.send_boot(out);
+            }
+            return;
+        }
+        self.report_up_thru(now, out);
+        if ms >= self.c.reports.stats_at_ms {
+            self.c.reports.stats_at_ms = ms + self.c.conf.report_interval_ms;
+            self.send_stats(now, ms, out);
+        }
+        if ms >= self.c.reports.beacon_at_ms {
+            self.c.reports.beacon_at_ms = ms + self.c.conf.beacon_interval_ms.min(60_000);
+            let clean = self.pgs.values().filter(|p| p.leads).map(|p| p.info.last_epoch_clean);
+            out.mon(&OsdBeacon {
+                osd: self.c.id.whoami,
+                epoch: self.c.map.epoch,
+                min_last_epoch_clean: clean.min().unwrap_or(self.c.map.epoch),
+            });
+        }
+    }
+
+    fn send_boot(&self, out: &mut Outbox) {
+        let id = &self.c.id;
+        out.mon(&OsdBoot {
+            osd: id.whoami,
+            uuid: id.uuid,
+            epoch: self.c.map.epoch,
+            boot_epoch: self.c.map.up_from(id.whoami),
+            client: id.client.clone(),
+            cluster: id.cluster.clone(),
+            hb_front: id.hb_front.clone(),
+            hb_back: id.hb_back.clone(),
+            metadata: id.metadata.clone(),
+            features: id.features,
+            device_bytes: id.device_bytes,
+            device_class: id.device_class.clone(),
+            location: id.location.clone(),
+        });
+    }
+
+    /// Before a PG serves, the map must admit that it may have.
+    pub(crate) fn report_up_thru(&mut self, now: Now, out: &mut Outbox) {
+        let want = self.c.want_up_thru;
+        if !self.c.booted || self.c.map.info(self.c.id.whoami).up_thru >= want {
+            return;
+        }
+        let ms = now.mono_ms();
+        let (said, at) = self.c.reports.alive;
+        if said >= want && ms < at + ALIVE_MS {
+            return;
+        }
+        self.c.reports.alive = (want, ms);
+        let (osd, epoch) = (self.c.id.whoami, self.c.map.epoch);
+        out.mon(&OsdAlive { osd, epoch, want_up_thru: want });
+    }
+
+    fn send_stats(&mut self, now: Now, ms: u64, out: &mut Outbox) {
+        let all = ms >= self.c.reports.fresh_at_ms;
+        if all {
+            self.c.reports.fresh_at_ms = ms + FRESH_MS;
+        }
+        let (mut primary, mut replica, mut stray) = (0, 0, 0);
+        let mut m = PgStats {
+            osd: self.c.id.whoami,
+            epoch: self.c.map.epoch,
+            removed: std::mem::take(&mut self.c.reports.removed),
+            ..PgStats::default()
+        };
+        let (me, epoch) = (self.c.id.whoami, self.c.map.epoch);
+        for (id, pg) in &mut self.pgs {
+            if !pg.leads {
+                let counter = if pg.info.acting.contains(&me) { &mut replica } else { &mut stray };
+                *counter += 1;
+                continue;
+            }
+            primary += 1;
+            if all || pg.stats_dirty {
+                pg.stats_dirty = false;
+                m.pgs.insert(*id, pg.stat(me, epoch, now).to_bytes());
+            }
+        }
+        let perf = &mut self.c.perf;
+        perf.numpg = self.pgs.len() as u64;
+        (perf.numpg_primary, perf.numpg_replica, perf.numpg_stray) = (primary, replica, stray);
+        self.c.reports.seq += 1;
+        let mut stat = OsdStat::new(statfs(&self.c.store.space()));
+        stat.hb_peers = self.c.heartbeats.peers().collect();
+        stat.up_from = self.c.map.up_from(me);
+        stat.seq = u64::from(stat.up_from.0) << 32 | self.c.reports.seq;
+        stat.num_pgs = self.pgs.len() as u32;
+        m.osd_stat = stat.to_bytes();
+        out.mon(&m);
+    }
+}
+
+/// Space in the form of the statistics.
+pub(crate) fn statfs(s: &Space) -> StoreStatfs {
+    StoreStatfs {
+        total: s.total,
+        available: s.available,
+        internally_reserved: 0,
+        allocated: s.data as i64,
+        data_stored: s.stored as i64,
+        omap_allocated: s.omap as i64,
+        internal_metadata: s.internal as i64,
+        ..StoreStatfs::default()
+    }
+}
+
+impl Pg {
+    /// The PG's state as the peer names it.
+    pub(crate) fn reported_state(&self) -> PgState {
+        let mut s = PgState::default();
+        let mut on = |bit| s.set(bit, true);
+        let members = self.info.acting.len();
+        if members < self.pool.size {
+            on(PgState::UNDERSIZED);
+        }
+        match self.state {
+            State::Active => {
+                if self.is_serving() {
+                    on(PgState::ACTIVE);
+                } else {
+                    on(PgState::PEERED);
+                }
+                let lacking = self.peers.values().any(|p| p.activated && !p.missing.is_empty());
+                if members < self.pool.size || !self.missing.is_empty() || lacking {
+                    on(PgState::DEGRADED);
+                }
+                if self.info.acting != self.info.up {
+                    on(PgState::REMAPPED);
+                }
+                if !self.missing.is_empty() || lacking {
+                    on(PgState::RECOVERING);
+                }
+                if self.is_clean() {
+                    on(PgState::CLEAN);
+                }
+            }
+            State::GetInfo if !self.blocked_by.is_empty() => on(PgState::DOWN),
+            _ if self.info.history_les == Epoch(0) && self.log.head().version == 0 => {
+                on(PgState::CREATING);
+                on(PgState::PEERING);
+            }
+            _ => on(PgState::PEERING),
+        }
+        s
+    }
+
+    /// What the monitors show of the PG.
+    pub(crate) fn stat(&mut self, me: types::OsdId, epoch: Epoch, now: Now) -> PgStat {
+        self.reported_seq += 1;
+        let state = self.reported_state();
+        let t = now.wall_ns;
+        let st = &mut self.stamps;
+        for (bit, stamp) in [(PgState::ACTIVE, &mut st.active), (PgState::CLEAN, &mut st.clean)] {
+            if state.has(bit) {
+                *stamp = t;
+            }
+        }
+        st.unstale = t;
+        if state.has(PgState::ACTIVE) || state.has(PgState::PEERED) {
+            st.peered = t;
+        }
+        if !state.has(PgState::DEGRADED) {
+            st.undegraded = t;
+        }
+        if !state.has(PgState::UNDERSIZED) {
+            st.fullsized = t;
+        }
+        let c = self.counts();
+        let copies = self.pool.size as i64;
+        let missing = self.missing.len() as i64;
+        let peers_missing: i64 = self.peers.values().map(|p| p.missing.len() as i64).sum();
+        let absent = copies - self.info.acting.len().min(self.pool.size) as i64;
+        let sum = ObjectStatSum {
+            num_bytes: c.bytes,
+            num_objects: c.objects,
+            num_object_copies: c.objects * copies,
+            num_objects_missing_on_primary: missing,
+            num_objects_missing: missing,
+            num_objects_degraded: missing + peers_missing + c.objects * absent,
+            num_objects_unfound: self.unfound() as i64,
+            num_rd: self.reads as i64,
+            num_rd_kb: (self.read_bytes >> 10) as i64,
+            num_wr: c.writes,
+            num_wr_kb: c.write_bytes >> 10,
+            num_objects_recovered: self.recovered.0 as i64,
+            num_bytes_recovered: self.recovered.1 as i64,
+            num_objects_dirty: c.objects,
+            num_objects_omap: c.omap_objects,
+            ..ObjectStatSum::default()
+        };
+        let at = UTime::from_nanos;
+        let shard = |osd| PgShard { osd, shard: ShardId::NONE };
+        let whole = self
+            .peers
+            .iter()
+            .filter(|(o, p)| self.info.acting.contains(o) && p.activated && p.missing.is_empty());
+        let mut avail: Vec<PgShard> = whole.map(|(o, _)| shard(*o)).collect();
+        if self.missing.is_empty() && self.state == State::Active {
+            avail.push(shard(me));
+        }
+        avail.sort();
+        PgStat {
+            version: self.log.head(),
+            reported_seq: self.reported_seq,
+            reported_epoch: epoch,
+            state,
+            log_start: self.log.tail,
+            ondisk_log_start: self.log.tail,
+            created: self.info.created,
+            last_epoch_clean: self.info.last_epoch_clean,
+            stats: ObjectStatCollection { sum, ..ObjectStatCollection::default() },
+            log_size: self.log.entries.len() as i64,
+            ondisk_log_size: self.log.entries.len() as i64,
+            log_dups_size: self.log.old_len() as i64,
+            up: self.info.up.clone(),
+            acting: self.info.acting.clone(),
+            up_primary: self.up_primary,
+            acting_primary: self.info.primary,
+            blocked_by: self.blocked_by.clone(),
+            mapping_epoch: self.info.same_interval_since,
+            last_fresh: at(t),
+            last_change: at(self.stamps.change),
+            last_active: at(self.stamps.active),
+            last_clean: at(self.stamps.clean),
+            last_unstale: at(self.stamps.unstale),
+            last_undegraded: at(self.stamps.undegraded),
+            last_fullsized: at(self.stamps.fullsized),
+            last_peered: at(self.stamps.peered),
+            last_became_active: at(self.stamps.became_active),
+            last_became_peered: at(self.stamps.became_peered),
+            avail_no_missing: avail,
+            ..PgStat::default()
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Who is connected, and what they asked.
+
+use std::collections::HashMap;
+
+use env::ConnId;
+use messages::{MOsdOp, op, req_flag};
+use types::{EntityAddr, EntityId, EntityName, Epoch, Features, HObject, ReqId};
+
+use crate::caps::Caps;
+
+/// A connection of a client or daemon.
+#[derive(Debug)]
+pub struct Session {
+    /// Who, by number.
+    pub who: EntityId,
+    /// Who, by the name of the key.
+    pub name: EntityName,
+    /// From where.
+    pub addr: EntityAddr,
+    /// What it understands.
+    pub features: Features,
+    /// What it may do.
+    pub caps: Caps,
+    /// The newest map it is known to have; 0 when unknown.
+    pub epoch: Epoch,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub struct Sessions {
+    /// By connection.
+    pub by_conn: HashMap<ConnId, Session>,
+}
+
+/// A request in hand.
+#[derive(Clone, Debug)]
+pub struct ClientOp {
+    /// The order in which requests came.
+    pub seq: u64,
+    /// Where the answer goes.
+    pub conn: ConnId,
+    /// Who asks.
+    pub who: EntityId,
+    /// From where.
+    pub addr: EntityAddr,
+    /// What the client understands.
+    pub features: Features,
+    /// The client's number for it.
+    pub tid: u64,
+    /// The request.
+    pub msg: MOsdOp,
+    /// The object; its bytes are the message's.
+    pub oid: HObject,
+    /// What recognises its resend.
+    pub reqid: ReqId,
+    /// When it came, monotonic ns.
+    pub came_ns: u64,
+    /// When it came, wall ns.
+    pub came_wall_ns: u64,
+}
+
+impl ClientOp {
+    /// Whether one of its operations may change the object.
+    #[must_use]
+    pub fn may_write(&self) -> bool {
+        self.msg.ops.iter().any(messages::OsdOp::is_write)
+    }
+
+    /// Whether it asks about the PG instead of an object.
+    #[must_use]
+    pub fn is_pg_op(&self) -> bool {
+        self.msg.flags & req_flag::PGOP != 0
+            || self.msg.ops.first().is_some_and(|o| o.code & 0x0f00 == op::TYPE_PG)
+    }
+
+    /// As it was when it came; what was executed on it is void.
+    #[must_use]
+    pub fn afresh(self: Box<Self>) -> Box<Self> {
+        self
+    }
+
+    /// Whether resource limits do not count.
+    #[must_use]
+    pub fn is_full_forced(&self) -> bool {
+        self.msg.flags & req_flag::FULL_FORCE != 0
+    }
+}

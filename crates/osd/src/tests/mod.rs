@@ -1,0 +1,1 @@
+//! Several OSDs wired in memory.
