@@ -18,6 +18,28 @@
 //! - At most one batch is being committed; what comes meanwhile gathers in the next. All
 //!   OSD map changes of a batch become one epoch.
 //!
+//! # Driving it
+//! ```text
+//! let s = quorum::start(path).await?;              // on a tokio runtime, one thread
+//! let mut mon = Monitor::new(config, &s.state, now, rng, auth_rng)?;
+//! while let Ok(e) = s.events.try_recv() { mon.on_quorum(now, e)?; }   // the old log
+//! mon.lead(now, s.quorum.term());
+//! // new connections: mon.auth().connection() is the ServerAuth of each
+//! loop {
+//!     // connection opened / message / closed: mon.on_opened, on_message, on_closed
+//!     // s.events.recv():                       mon.on_quorum
+//!     // ten times a second:                    mon.on_tick
+//!     // admin socket:                          mon.on_admin_command
+//!     for output in mon.poll() {                // after each of them
+//!         // Send, Close: to the messenger; Propose: s.quorum.propose(token, data);
+//!         // Snapshot: s.quorum.offer_snapshot(index, state); Local: the admin socket
+//!     }
+//! }
+//! ```
+//! Proposals must reach the log in the order they come out. The manager's role is the same
+//! value: connections that came to its addresses are opened with `at_mgr` set, under ids
+//! that no other connection has, and those addresses are named in [`MonConfig`].
+//!
 //! Source: the peer's `mon/`; layouts in `docs/protocols/`.
 
 pub mod commands;

@@ -305,6 +305,7 @@ impl Monitor {
         self.now = now;
         let session = Session::new(conn, peer);
         if session.info.name.kind == EntityKind::OSD
+            && !session.at_mgr
             && let Ok(id) = session.info.name.id.parse()
         {
             self.osd.conns.insert(types::OsdId(id), conn);

@@ -255,9 +255,6 @@ impl Monitor {
         if first <= oldest {
             self.send_full_osdmap(conn, oldest);
             next = Epoch(oldest.0 + 1);
-            if !all {
-                return;
-            }
         }
         while next <= last {
             let mut msg = self.osdmap_msg();

@@ -74,8 +74,9 @@ pub struct Started {
     pub node: u64,
     /// The state before the first event.
     pub state: Bytes,
-    /// What is committed from there on; must be read, or everything waits.
-    pub events: mpsc::Receiver<Event>,
+    /// What is committed from there on. All of the old log is in it already; it holds no
+    /// more than the log does.
+    pub events: mpsc::UnboundedReceiver<Event>,
 }
 
 /// Opens the log at `path` and takes part. Must be called on a tokio runtime (one thread
@@ -88,7 +89,7 @@ pub async fn start(path: &Path) -> Result<Started, QuorumError> {
     let store = store::Store::open(path)?;
     let node = store.node()?;
     let (_, state) = store.state()?;
-    let (tx, events) = mpsc::channel(4096);
+    let (tx, events) = mpsc::unbounded_channel();
     let machine = raft::Machine::new(store.clone(), tx)?;
     let config = openraft::Config {
         cluster_name: "mon".to_owned(),
@@ -101,6 +102,7 @@ pub async fn start(path: &Path) -> Result<Started, QuorumError> {
         ..openraft::Config::default()
     };
     let config = Arc::new(config.validate().map_err(|e| failed(&e))?);
+    let (_, last) = store.log_ends()?;
     let raft = Raft::new(node, config, raft::Alone, raft::Log(store), machine.clone())
         .await
         .map_err(|e| failed(&e))?;
@@ -112,6 +114,10 @@ pub async fn start(path: &Path) -> Result<Started, QuorumError> {
     }
     raft.wait(Some(Duration::from_secs(30)))
         .current_leader(node, "a quorum of one leads itself")
+        .await
+        .map_err(|e| failed(&e))?;
+    raft.wait(Some(Duration::from_secs(60)))
+        .applied_index_at_least(last.map(|id| id.index), "the old log is read again")
         .await
         .map_err(|e| failed(&e))?;
     Ok(Started { quorum: Quorum { node, raft, machine }, node, state, events })
@@ -168,7 +174,7 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(f)
     }
 
-    async fn next(events: &mut mpsc::Receiver<Event>) -> Event {
+    async fn next(events: &mut mpsc::UnboundedReceiver<Event>) -> Event {
         tokio::time::timeout(Duration::from_secs(10), events.recv()).await.unwrap().unwrap()
     }
 

@@ -137,11 +137,14 @@ struct Applied {
 pub(super) struct Machine {
     store: Store,
     applied: Arc<Mutex<Applied>>,
-    events: mpsc::Sender<Event>,
+    events: mpsc::UnboundedSender<Event>,
 }
 
 impl Machine {
-    pub(super) fn new(store: Store, events: mpsc::Sender<Event>) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        store: Store,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Result<Self, StoreError> {
         let mut applied = Applied::default();
         if let (Some(meta), _) = store.state()? {
             applied.last = meta.last_log_id;
@@ -196,7 +199,7 @@ impl RaftStateMachine<Config> for Machine {
                 EntryPayload::Normal(p) => {
                     let data = Bytes::from(p.data);
                     let event = Event::Committed { index, origin: p.origin, token: p.token, data };
-                    self.events.send(event).await.map_err(|_| gone())?;
+                    self.events.send(event).map_err(|_| gone())?;
                 }
                 EntryPayload::Membership(m) => {
                     self.applied().membership = StoredMembership::new(Some(entry.log_id), m);
@@ -229,7 +232,7 @@ impl RaftStateMachine<Config> for Machine {
             applied.offered = None;
         }
         let index = meta.last_log_id.map_or(0, |id| id.index);
-        self.events.send(Event::Restored { index, state: *snapshot }).await.map_err(|_| gone())
+        self.events.send(Event::Restored { index, state: *snapshot }).map_err(|_| gone())
     }
 
     async fn get_current_snapshot(&mut self) -> Stored<Option<Snapshot<Config>>> {
