@@ -6,12 +6,13 @@
 //! - writes what [`Connection::slices`] shows and reports it by [`Connection::advance`].
 //!
 //! What outlives a TCP connection is its [`Session`]: sequence numbers and messages the
-//! peer has not acknowledged. [`Registry`] decides which session a peer that comes back
-//! gets. `msgr` sees [`messages::Envelope`]s and no message type.
+//! peer has not acknowledged. [`judge_ident`] and [`judge_resume`] decide which session a peer
+//! that comes back gets. `msgr` sees [`messages::Envelope`]s and no message type.
 //!
 //! Invariants:
-//! - a peer's bytes never cause a panic, and never memory beyond the limits of [`Limits`];
-//! - before the peer has proved its identity it can have at most 64 KiB stored;
+//! - a peer's bytes never cause a panic, nor memory beyond one frame within limits
+//!   and the policy's byte budget;
+//! - before the peer has proved its identity less than half a MiB is kept of it;
 //! - on a lossless session every message is delivered once and in order, over any number
 //!   of broken connections;
 //! - payload is not copied in crc mode: received long segments are read into their own

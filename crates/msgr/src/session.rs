@@ -193,7 +193,7 @@ impl Session {
 
     /// The peer has everything up to `seq`.
     pub(crate) fn on_ack(&mut self, seq: u64) {
-        while !self.sent.is_empty() && self.out_seq - self.sent.len() as u64 + 1 <= seq {
+        while !self.sent.is_empty() && self.out_seq - (self.sent.len() as u64) < seq {
             let env = self.sent.pop_front().expect("not empty");
             self.bytes -= env.size();
         }

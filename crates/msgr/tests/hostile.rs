@@ -185,7 +185,7 @@ proptest! {
             let count = 1 + rng.u64() % 5;
             let mut frame = vec![(rng.u64() % 23) as u8, count as u8];
             for _ in 0..4 {
-                let len = if rng.u64() % 4 == 0 { rng.u64() as u32 } else { rng.u64() as u32 % 60 };
+                let len = if rng.u64().is_multiple_of(4) { rng.u64() as u32 } else { rng.u64() as u32 % 60 };
                 frame.extend_from_slice(&len.to_le_bytes());
                 frame.extend_from_slice(&[8, 0]);
             }

@@ -326,9 +326,9 @@ fn peers_dial_each_other() {
                 assert_eq!(tids(&sides[i].2, conns[i]), (0..30).collect::<Vec<_>>());
             }
             until("one connection each", || sides.iter().all(|s| s.0.connections() == 1)).await;
-            for i in 0..2 {
+            for (_, _, log) in &sides {
                 let opened = |e: &&NetEvent| matches!(e, NetEvent::Opened { .. });
-                assert_eq!(sides[i].2.borrow().iter().filter(opened).count(), 1);
+                assert_eq!(log.borrow().iter().filter(opened).count(), 1);
             }
         }
     });

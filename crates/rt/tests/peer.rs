@@ -19,8 +19,13 @@ use auth::{
     AuthorizerClientAuth, ClientAuthSettings, CryptoKey, KeyKind, KeyServer, Keyring, MonAuth,
     MonAuthSettings, MonClientAuth, SharedRandom, SharedTickets, TicketPolicy, Tickets,
 };
+use bytes::BufMut;
 use denc::{Denc, Features};
-use messages::{Envelope, Message, MonGetMap, MonMapMsg, MonSubscribe, OsdMapMsg, Subscription};
+use env::Random;
+use messages::{
+    Envelope, MdsMapMsg, Message, MonGetMap, MonMapMsg, MonSubscribe, OsdMapMsg, Subscription,
+};
+use msgr::{Connection, Dial, Event, Session};
 use rt::{ConMode, Config, Limits, Local, Messenger, NetEvent, OsRandom, Policy, run_local};
 use types::{AddrVec, EntityAddr, EntityKind, EntityName, UTime};
 
@@ -233,4 +238,126 @@ fn stock_clients_take_us_for_a_monitor() {
             let _ = std::fs::remove_dir_all(&dir);
         }
     });
+}
+
+/// One blocking TCP connection to a metadata server: up to `until`, which sees each event.
+fn mds_connection(
+    conn: &mut Connection,
+    to: std::net::SocketAddr,
+    mut until: impl FnMut(&mut Connection, Event) -> bool,
+) {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut raw = [0; 4096];
+    loop {
+        while conn.prepare().unwrap() {
+            let mut slices = [std::io::IoSlice::new(&[]); 16];
+            let n = conn.slices(&mut slices);
+            let n = stream.write_vectored(&slices[..n]).unwrap();
+            conn.advance(n);
+        }
+        let n = stream.read(&mut raw).unwrap();
+        assert!(n > 0, "the metadata server hung up");
+        conn.read_buf().put_slice(&raw[..n]);
+        while let Some(event) = conn.poll(rt::now()).unwrap() {
+            if until(conn, event) {
+                return;
+            }
+        }
+    }
+}
+
+/// A session with a metadata server goes on over a second TCP connection.
+#[test]
+fn stock_mds_resumes_our_session() {
+    let Some((mon, tickets)) = stock_cluster() else { return };
+    let settings = ClientAuthSettings::cephx(false);
+    let map = Rc::new(RefCell::new(None));
+    let (found, held, asked) = (map.clone(), tickets.clone(), settings.clone());
+    test(async move {
+        let m = client();
+        let got = inbox(&m);
+        let auth = move || -> Box<dyn auth::ClientAuth> {
+            Box::new(MonClientAuth::new(asked.clone(), held.clone(), 0x37, random()))
+        };
+        let conn = m.connect(mon, EntityKind::MON, Policy::lossy_client(), Box::new(auth));
+        let what = [("mdsmap".to_owned(), Subscription { start: 0, flags: 1 })];
+        let ask = MonSubscribe { what: what.into(), hostname: String::new() };
+        m.send(conn, ask.envelope(Features::PACIFIC_WORD));
+        let env = until("the map", || first(&got, MdsMapMsg::KIND)).await;
+        let map = maps::MdsMap::from_shared(&MdsMapMsg::decode(&env).unwrap().map).unwrap();
+        *found.borrow_mut() = map.mds_info.values().find(|info| info.rank == 0).cloned();
+    });
+    let Some(mds) = map.take() else {
+        eprintln!("skipped: the stock cluster has no active metadata server");
+        return;
+    };
+    let addr = mds.addrs.msgr2().unwrap();
+    let local = Local {
+        kind: EntityKind::CLIENT,
+        num: tickets.lock().unwrap().global_id as i64,
+        addrs: AddrVec::default(),
+        nonce: rt::now().wall_ns as u32,
+        features: Features::PACIFIC_WORD,
+    };
+    let dial = |global_seq, session: Option<Session>| {
+        let dial = Dial {
+            addr,
+            addrs: mds.addrs.clone(),
+            kind: EntityKind::MDS,
+            policy: Policy::lossless_client(),
+            global_seq,
+            cookie: OsRandom.u64(),
+        };
+        let auth =
+            AuthorizerClientAuth::new(settings.clone(), tickets.clone(), EntityKind::MDS, random());
+        let local = Arc::new(local.clone());
+        Connection::dial(local, dial, Box::new(auth), session, addr.sock.unwrap())
+    };
+    // CLIENT_SESSION "request open" in its oldest form; whatever the answer is, it is one.
+    let open = Envelope {
+        kind: 22,
+        version: 1,
+        compat: 1,
+        front: vec![0; 28].into(),
+        ..Default::default()
+    };
+    let mut first = dial(1, None);
+    first.send(open.clone()).unwrap();
+    mds_connection(&mut first, addr.sock.unwrap(), |_, event| match event {
+        Event::Ready { resumed } => {
+            assert!(!resumed);
+            false
+        }
+        Event::Message { env, .. } => {
+            eprintln!("answer: message {}", env.kind);
+            true
+        }
+        _ => false,
+    });
+    assert!(!first.peer().lossy);
+    // What the answer acknowledged is not sent again; what is sent now is.
+    let mut session = first.into_session();
+    assert_eq!(session.bytes(), 0);
+    session.send(open).unwrap();
+    let mut second = dial(2, Some(session));
+    let mut ready = false;
+    mds_connection(&mut second, addr.sock.unwrap(), |conn, event| {
+        match event {
+            Event::Ready { resumed } => {
+                assert!(resumed, "the metadata server knows the session");
+                ready = true;
+                conn.keepalive(UTime { sec: 3, nsec: 4 }).unwrap();
+            }
+            Event::KeepaliveAck(stamp) => {
+                assert_eq!(stamp, UTime { sec: 3, nsec: 4 });
+                return true;
+            }
+            Event::RemoteReset => panic!("the session was lost"),
+            _ => {}
+        }
+        false
+    });
+    assert!(ready);
 }
