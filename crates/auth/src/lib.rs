@@ -21,7 +21,7 @@ mod testutil;
 
 pub use caps::{
     CapError, ClassCall, MdsAccess, MdsCap, MdsMay, MgrAccess, MgrCap, MonAccess, MonCap,
-    MonRequest, OsdAccess, OsdCap, PoolApps, Rights,
+    OsdAccess, OsdCap, PoolApps, Rights,
 };
 pub use client::{
     AuthorizerClientAuth, ClientAuthSettings, MonClientAuth, SharedTickets, Tickets, service_mask,

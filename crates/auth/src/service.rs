@@ -222,6 +222,7 @@ impl ServiceAuth {
 
     fn refuse(&mut self, result: i32, why: &str) -> ServerStep {
         self.refusal = Some(format!("{}: {why}", self.peer));
+        self.mode = 0; // only another AUTH_REQUEST may follow
         ServerStep::Refuse {
             result,
             allowed_methods: self.settings.methods.clone(),

@@ -16,7 +16,7 @@ use types::EntityAddr;
 
 pub use mds::{MdsAccess, MdsCap, MdsCapAuth, MdsGrant, MdsMatch, MdsMay};
 pub use mgr::{MgrAccess, MgrCap, MgrGrant};
-pub use mon::{MonAccess, MonCap, MonGrant, MonRequest};
+pub use mon::{MonAccess, MonCap, MonGrant};
 pub use osd::{ClassCall, OsdAccess, OsdCap, OsdGrant, PoolApps};
 
 /// Why a capability's text is refused; prints what the peer's monitor answers.

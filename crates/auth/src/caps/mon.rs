@@ -67,27 +67,6 @@ pub struct MonAccess<'a> {
     pub wants: Rights,
 }
 
-/// [`MonAccess`] with the rights as three questions, as command tables have them.
-#[derive(Clone, Copy, Debug)]
-pub struct MonRequest<'a> {
-    /// Who.
-    pub name: &'a EntityName,
-    /// From where.
-    pub addr: EntityAddr,
-    /// The service that owns the matter.
-    pub service: &'a str,
-    /// A command's prefix; empty for messages.
-    pub command: &'a str,
-    /// Its arguments as text.
-    pub args: &'a BTreeMap<String, String>,
-    /// Whether it reads.
-    pub read: bool,
-    /// Whether it writes.
-    pub write: bool,
-    /// Whether it executes.
-    pub exec: bool,
-}
-
 impl MonGrant {
     fn rights(allow: Rights) -> Self {
         Self { allow, ..Self::default() }
@@ -324,19 +303,6 @@ impl MonCap {
         self.grants.iter().filter(|g| holds_at(g.network.as_ref(), a.addr)).any(|g| {
             allowed = allowed.with(g.allowed(a));
             g.is_allow_all() || allowed.has(a.wants)
-        })
-    }
-
-    /// As [`MonCap::is_capable`].
-    #[must_use]
-    pub fn allows(&self, a: &MonRequest<'_>) -> bool {
-        self.is_capable(&MonAccess {
-            name: a.name,
-            addr: &a.addr,
-            service: a.service,
-            command: a.command,
-            args: a.args,
-            wants: Rights::asked(a.read, a.write, a.exec),
         })
     }
 
