@@ -15,8 +15,9 @@ use crate::buf::AlignedBuf;
 use crate::log::{HEADER, Place, Ring};
 use crate::{Seq, StoreError, Waker};
 
-/// Records of one group stay below this, except for one that is larger alone.
-const GROUP_BYTES: usize = 2 << 20;
+/// Records of one group stay below this, or a sixteenth of the ring, except for one that is
+/// larger alone.
+const GROUP_BYTES: u64 = 2 << 20;
 /// Data of one group stays about below this, so that small transactions behind large ones
 /// need not wait for all of them.
 const GROUP_DATA: u64 = 16 << 20;
@@ -59,6 +60,7 @@ struct Queue {
 pub(crate) struct Committer {
     disk: Arc<dyn Disk>,
     ring: Ring,
+    group_bytes: u64,
     queue: Mutex<Queue>,
     work: Condvar,
     done: Condvar,
@@ -91,6 +93,7 @@ impl Committer {
         Self {
             disk,
             ring,
+            group_bytes: GROUP_BYTES.min(ring.len / 16),
             queue: Mutex::new(queue),
             work: Condvar::new(),
             done: Condvar::new(),
@@ -149,13 +152,13 @@ impl Committer {
     pub fn has_room(&self, len: u64) -> bool {
         let q = self.lock();
         let largest = q.groups.iter().map(|g| g.buf.len() as u64).max().unwrap_or(0);
-        let skip = largest.max(GROUP_BYTES as u64).max(len) + 8192;
+        let skip = largest.max(self.group_bytes).max(len) + 8192;
         Self::ring_used(&q) + Self::bound(len) + 2 * skip <= self.ring.len
     }
 
     /// Whether the ring could take it were it empty.
     pub fn can_ever_take(&self, len: u64) -> bool {
-        Self::bound(len) + 2 * ((GROUP_BYTES as u64).max(len) + 8192) <= self.ring.len / 2
+        Self::bound(len) + 2 * (self.group_bytes.max(len) + 8192) <= self.ring.len / 2
     }
 
     /// Queues the record that `encode` appends, and data for the extents it names.
@@ -167,7 +170,10 @@ impl Committer {
     ) {
         let mut q = self.lock();
         let open = q.groups.back().is_some_and(|g| {
-            g.count > 0 && g.buf.len() < GROUP_BYTES && g.data_bytes < GROUP_DATA && g.last != 0
+            g.count > 0
+                && (g.buf.len() as u64) < self.group_bytes
+                && g.data_bytes < GROUP_DATA
+                && g.last != 0
         });
         let sealed = q.mark.is_some_and(|(s, _)| q.groups.back().is_some_and(|g| g.last == s));
         if !open || sealed {
@@ -237,7 +243,7 @@ impl Committer {
             q.mark = Some((seq, Some(q.finished.1)));
         }
         self.durable.store(g.last, Ordering::Release);
-        if q.spare.len() < 3 && g.buf.len() <= 2 * GROUP_BYTES {
+        if q.spare.len() < 3 && g.buf.len() as u64 <= 2 * GROUP_BYTES {
             g.buf.clear();
             q.spare.push(g.buf);
         }

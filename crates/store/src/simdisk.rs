@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use env::{Disk, Random};
@@ -23,7 +23,7 @@ const PAGE: u64 = 4096;
 #[derive(Default)]
 struct Inner {
     /// What reads see; absent pages are zeros.
-    pages: BTreeMap<u64, Box<[u8]>>,
+    pages: BTreeMap<u64, Arc<Vec<u8>>>,
     events: Vec<DiskEvent>,
     record: bool,
     /// Calls until one fails; none when 0.
@@ -38,8 +38,8 @@ impl Inner {
             let at = off + done as u64;
             let (page, skip) = (at / PAGE, (at % PAGE) as usize);
             let n = (data.len() - done).min(PAGE as usize - skip);
-            let page = self.pages.entry(page).or_insert_with(|| vec![0; PAGE as usize].into());
-            page[skip..skip + n].copy_from_slice(&data[done..done + n]);
+            let page = self.pages.entry(page).or_insert_with(|| Arc::new(vec![0; PAGE as usize]));
+            Arc::make_mut(page)[skip..skip + n].copy_from_slice(&data[done..done + n]);
             done += n;
         }
     }
@@ -91,8 +91,9 @@ impl SimDisk {
     /// Flips one bit.
     pub fn flip(&self, off: u64, bit: u8) {
         let mut inner = self.lock();
-        let page = inner.pages.entry(off / PAGE).or_insert_with(|| vec![0; PAGE as usize].into());
-        page[(off % PAGE) as usize] ^= 1 << (bit % 8);
+        let page =
+            inner.pages.entry(off / PAGE).or_insert_with(|| Arc::new(vec![0; PAGE as usize]));
+        Arc::make_mut(page)[(off % PAGE) as usize] ^= 1 << (bit % 8);
     }
 
     /// Offsets of pages that were ever written.

@@ -1,7 +1,6 @@
 //! The store as its owner sees it.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
@@ -12,21 +11,19 @@ use bytes::Bytes;
 use env::Disk;
 use types::{HObject, OsdId, PoolId, Uuid};
 
-use crate::alloc::{Alloc, Area, Bitmap};
+use crate::alloc::{Alloc, Bitmap};
 use crate::buf::AlignedBuf;
-use crate::cache::Cache;
 use crate::checkpoint::{self, Job, Outcome};
 use crate::commit::Committer;
 use crate::file::FileDisk;
 use crate::keys;
-use crate::log::{Found, Place, Reader, Ring};
+use crate::log::{Place, Ring};
 use crate::onode::BLOCK;
 use crate::space::{Runs, Space};
-use crate::state::{Caches, Entry, Frozen, Map, State, read_blocks};
+use crate::state::{Entry, Frozen, State};
 use crate::superblock::{LOG_OFF, Manifest, Superblock};
-use crate::table::Table;
-use crate::transaction::{Op, Placed, Released};
-use crate::{Coll, StoreError, Transaction, record};
+use crate::transaction::{Op, Released};
+use crate::{StoreError, Transaction, open, record};
 
 /// Counts submitted transactions; durable up to here means all of them up to here.
 pub type Seq = u64;
@@ -158,37 +155,31 @@ struct Threads {
 
 /// An open store; see the crate's page.
 pub struct Store {
-    state: State,
-    commit: Arc<Committer>,
-    superblock: Superblock,
-    seq: Seq,
-    next_table: u64,
-    checkpoint_bytes: u64,
+    pub(crate) state: State,
+    pub(crate) commit: Arc<Committer>,
+    pub(crate) superblock: Superblock,
+    pub(crate) seq: Seq,
+    pub(crate) opened_at: Seq,
+    pub(crate) next_table: u64,
+    pub(crate) checkpoint_bytes: u64,
     /// Bytes of records since the last freeze.
-    since_freeze: u64,
+    pub(crate) since_freeze: u64,
     /// Freed blocks that must rest: until the log says that who freed them is durable, and
     /// while a checkpoint is under way.
-    resting: VecDeque<(Seq, u64, u64)>,
-    resting_blocks: u64,
-    callbacks: VecDeque<(Seq, Box<dyn FnOnce() + Send>)>,
-    threads: Option<Threads>,
+    pub(crate) resting: VecDeque<(Seq, u64, u64)>,
+    pub(crate) resting_blocks: u64,
+    pub(crate) callbacks: VecDeque<(Seq, Box<dyn FnOnce() + Send>)>,
+    pub(crate) threads: Option<Threads>,
     /// A checkpoint that waits for its owner to run it, where there are no threads.
-    job: Option<Job>,
-    outcomes: Receiver<Result<Outcome>>,
-    outcome_sender: Sender<Result<Outcome>>,
+    pub(crate) job: Option<Job>,
+    pub(crate) outcomes: Receiver<Result<Outcome>>,
+    pub(crate) outcome_sender: Sender<Result<Outcome>>,
     /// Space for the large data of the transaction in hand.
-    prepared: VecDeque<(u64, u64)>,
-    stopped: bool,
+    pub(crate) prepared: VecDeque<(u64, u64)>,
+    pub(crate) stopped: bool,
 }
 
 type Result<T> = std::result::Result<T, StoreError>;
-
-/// Data from here on goes to extents at once.
-const LARGE: u64 = 64 << 10;
-/// Pieces below this are copied, so that a few bytes do not keep a large buffer alive.
-const SMALL: usize = 512;
-/// Largest object, in bytes.
-const OBJECT_MAX: u64 = 1 << 40;
 
 impl Store {
     /// Makes an empty store in the file (created, sparse) or device `path`.
@@ -270,7 +261,7 @@ impl Store {
             return Err(StoreError::Format(format!("the store belongs to osd.{osd}")));
         }
         let manifest = Manifest::read(&*disk, &superblock)?;
-        let mut state = load(&disk, &superblock, &manifest, &options)?;
+        let mut state = open::load(&disk, &superblock, &manifest, &options)?;
         superblock.generation += 1;
         superblock.mount += 1;
         let ring = Ring {
@@ -280,7 +271,7 @@ impl Store {
             mount: superblock.mount,
         };
         let start = Place { group: manifest.log_group, pos: manifest.log_pos };
-        let (seq, head) = replay(&mut state, ring, start, manifest.seq)?;
+        let (seq, head) = open::replay(&mut state, ring, start, manifest.seq)?;
         // From here on the log holds groups of this mount; it also makes durable what the
         // last run had written and not flushed.
         superblock.write(&*disk)?;
@@ -307,6 +298,7 @@ impl Store {
             commit,
             superblock,
             seq,
+            opened_at: seq,
             next_table: manifest.next_table,
             checkpoint_bytes,
             since_freeze: head.pos - start.pos,
@@ -428,7 +420,7 @@ impl Store {
     }
 
     /// A transaction of the store's own: no checks.
-    fn submit_own(&mut self, op: Op) -> Result<()> {
+    pub(crate) fn submit_own(&mut self, op: Op) -> Result<()> {
         let txn = Transaction { targets: Vec::new(), ops: vec![op] };
         let seq = self.seq + 1;
         self.state.apply(seq, &txn, false)?;
@@ -436,304 +428,7 @@ impl Store {
         Ok(())
     }
 
-    /// What can be refused is refused here, before anything is changed.
-    fn validate(&self, txn: &Transaction) -> Result<()> {
-        let mut made: Vec<Coll> = Vec::new();
-        let mut touched: Vec<u32> = Vec::new();
-        let has = |made: &[Coll], c: Coll| {
-            if made.contains(&c) || self.state.colls.contains_key(&c) {
-                return Ok(());
-            }
-            Err(StoreError::NoCollection(c))
-        };
-        for op in &txn.ops {
-            match op {
-                Op::CreateCollection(c) => made.push(*c),
-                Op::RemoveCollection(_) | Op::Release(..) | Op::Extents(..) => {}
-                Op::Split(a, b, _) | Op::Merge(a, b) => {
-                    has(&made, *a)?;
-                    has(&made, *b)?;
-                }
-                Op::CollSet(c, ..) | Op::CollRm(c, ..) | Op::CollRmRange(c, ..) => has(&made, *c)?,
-                Op::Clone(s, d) | Op::Rename(s, d) | Op::CloneRange { src: s, dst: d, .. } => {
-                    let ((cs, os), (cd, _)) =
-                        (&txn.targets[*s as usize], &txn.targets[*d as usize]);
-                    has(&made, *cs)?;
-                    has(&made, *cd)?;
-                    if !touched.contains(s) {
-                        if made.contains(cs) {
-                            return Err(StoreError::NoObject(format!("{cs} {os}")));
-                        }
-                        let o = self.state.object(*cs, os)?;
-                        if let Op::CloneRange { src_off, len, dst_off, .. } = op {
-                            range(*dst_off, *len)?;
-                            // What will be copied must be readable.
-                            let name = || os.to_string();
-                            self.state.read_data(&o, &name, *src_off, *len)?;
-                        }
-                    }
-                    touched.push(*d);
-                }
-                Op::Touch(t)
-                | Op::Remove(t)
-                | Op::SetAttrs(t, _)
-                | Op::RmAttr(t, _)
-                | Op::RmAttrs(t)
-                | Op::OmapSet(t, _)
-                | Op::OmapRmKeys(t, _)
-                | Op::OmapRmRange(t, ..)
-                | Op::OmapClear(t)
-                | Op::OmapSetHeader(t, _)
-                | Op::Write(t, ..)
-                | Op::Zero(t, ..)
-                | Op::Truncate(t, _) => {
-                    let (c, o) = &txn.targets[*t as usize];
-                    has(&made, *c)?;
-                    match op {
-                        Op::Write(_, off, data) => range(*off, data.len() as u64)?,
-                        Op::Zero(_, off, len) => range(*off, *len)?,
-                        Op::Truncate(_, size) => range(*size, 0)?,
-                        _ => {}
-                    }
-                    // Its onode is read here, where that may fail.
-                    if !touched.contains(t) && self.state.colls.contains_key(c) {
-                        self.state.onode(&keys::onode(self.state.coll(*c)?, o))?;
-                    }
-                    touched.push(*t);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Refuses what does not fit, and waits while the log or the queue is full.
-    fn make_room(&mut self, txn: &Transaction) -> Result<()> {
-        let (mut need, mut record, mut grows) = (0, 256, false);
-        let (mut clones, mut blocks) = (false, 0);
-        for (_, o) in &txn.targets {
-            record += 64 + (o.nspace.len() + o.key.len() + o.name.len()) as u64;
-        }
-        let sum = |pairs: &[(Bytes, Bytes)]| -> u64 {
-            pairs.iter().map(|(k, v)| (k.len() + v.len() + 8) as u64).sum()
-        };
-        for op in &txn.ops {
-            let bytes = match op {
-                Op::Write(_, _, data) => {
-                    grows = true;
-                    need += (data.len() as u64).next_multiple_of(BLOCK) + BLOCK;
-                    if data.len() as u64 >= LARGE {
-                        blocks += data.len() as u64 / BLOCK;
-                    }
-                    data.len() as u64
-                }
-                Op::SetAttrs(_, pairs) => sum(pairs),
-                Op::OmapSet(_, pairs) => {
-                    grows = true;
-                    need += 2 * sum(pairs);
-                    sum(pairs)
-                }
-                Op::OmapSetHeader(_, v) => v.len() as u64,
-                Op::CollSet(_, k, v) => (k.len() + v.len()) as u64,
-                Op::OmapRmKeys(_, keys) => keys.iter().map(|k| k.len() as u64 + 4).sum(),
-                Op::CloneRange { len, .. } => {
-                    grows = true;
-                    need += len + 2 * BLOCK;
-                    blocks += len / BLOCK;
-                    *len
-                }
-                Op::Clone(..) => {
-                    clones = true;
-                    0
-                }
-                _ => 0,
-            };
-            record += 64 + bytes;
-        }
-        if grows {
-            let available = self.state.available(self.resting_blocks);
-            if need > available {
-                return Err(StoreError::NoSpace { need, available });
-            }
-        }
-        if !self.commit.can_ever_take(record) {
-            return Err(StoreError::Invalid("the transaction is larger than the log takes"));
-        }
-        if clones && self.clones_unsettled(txn)? {
-            self.finish_checkpoint()?;
-        }
-        while self.commit.is_behind() || !self.commit.has_room(record) {
-            if !self.commit.has_room(record) && self.state.frozen.is_none() {
-                self.freeze()?;
-            }
-            self.wait_a_little()?;
-        }
-        self.prepare(blocks)
-    }
-
-    /// Whether an object to be cloned has small data that the checkpoint under way is
-    /// moving: its clone would share blocks which the moved object no longer has.
-    fn clones_unsettled(&self, txn: &Transaction) -> Result<bool> {
-        let Some(frozen) = &self.state.frozen else { return Ok(false) };
-        for op in &txn.ops {
-            let Op::Clone(s, _) = op else { continue };
-            let (c, o) = &txn.targets[*s as usize];
-            let Ok(id) = self.state.coll(*c) else { continue };
-            let key = keys::onode(id, o);
-            if let Some(o) = self.state.onode(&key)? {
-                let moving = match frozen.map.get(&key) {
-                    Some(Entry::Onode(f)) => f.id == o.id && !f.pieces.is_empty(),
-                    _ => false,
-                };
-                if moving || self.state.renamed.contains_key(&o.id) {
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
-    }
-
-    /// Applies each change as the log will have it: large data is given its place. Returns
-    /// the data to write.
-    fn apply(&mut self, seq: Seq, txn: &mut Transaction) -> Result<Vec<(u64, Bytes)>> {
-        let mut data = Vec::new();
-        if txn.ops.iter().any(|op| match op {
-            Op::Write(_, _, d) => d.len() as u64 >= LARGE,
-            Op::CloneRange { .. } => true,
-            _ => false,
-        }) {
-            // Whether a range can be shared depends on the changes before it.
-            for op in std::mem::take(&mut txn.ops) {
-                let from = txn.ops.len();
-                self.lower(seq, txn, op, &mut data)?;
-                let part =
-                    Transaction { targets: txn.targets.clone(), ops: txn.ops[from..].to_vec() };
-                self.state.apply(seq, &part, false)?;
-            }
-        } else {
-            self.state.apply(seq, txn, false)?;
-        }
-        Ok(data)
-    }
-
-    fn lower(
-        &mut self,
-        seq: Seq,
-        txn: &mut Transaction,
-        op: Op,
-        data: &mut Vec<(u64, Bytes)>,
-    ) -> Result<()> {
-        match op {
-            Op::Write(t, off, bytes) => self.lower_write(seq, txn, t, off, bytes, data)?,
-            Op::CloneRange { src, dst, src_off, len, dst_off } => {
-                let (c, o) = &txn.targets[src as usize];
-                let (dc, d) = &txn.targets[dst as usize];
-                let from = self.state.object(*c, o)?;
-                let end = (src_off + len).min(from.size).max(src_off);
-                let len = end - src_off;
-                let to_size = match self.state.onode(&keys::onode(self.state.coll(*dc)?, d))? {
-                    Some(to) => to.size,
-                    None => 0,
-                };
-                let whole_end = len % BLOCK == 0 || (end == from.size && dst_off + len >= to_size);
-                let blocks_end = end.next_multiple_of(BLOCK);
-                let shareable = src_off % BLOCK == 0
-                    && dst_off % BLOCK == 0
-                    && whole_end
-                    && from.pieces_in(src_off, blocks_end).next().is_none();
-                if shareable {
-                    txn.ops.push(Op::CloneRange { src, dst, src_off, len, dst_off });
-                } else {
-                    let name = || o.to_string();
-                    let bytes = self.state.read_data(&from, &name, src_off, len)?;
-                    self.lower_write(seq, txn, dst, dst_off, bytes, data)?;
-                }
-            }
-            op => txn.ops.push(op),
-        }
-        Ok(())
-    }
-
-    /// Whole blocks of large data go to extents, its ends ride in the log.
-    fn lower_write(
-        &mut self,
-        seq: Seq,
-        txn: &mut Transaction,
-        t: u32,
-        off: u64,
-        bytes: Bytes,
-        data: &mut Vec<(u64, Bytes)>,
-    ) -> Result<()> {
-        let end = off + bytes.len() as u64;
-        let (first, last) = (off.div_ceil(BLOCK), end / BLOCK);
-        if last < first || (last - first) * BLOCK < LARGE {
-            let bytes = if bytes.len() < SMALL { Bytes::copy_from_slice(&bytes) } else { bytes };
-            txn.ops.push(Op::Write(t, off, bytes));
-            return Ok(());
-        }
-        let cut = |from: u64, to: u64| bytes.slice((from - off) as usize..(to - off) as usize);
-        if off < first * BLOCK {
-            txn.ops.push(Op::Write(t, off, cut(off, first * BLOCK)));
-        }
-        let middle = cut(first * BLOCK, last * BLOCK);
-        let runs = self.prepared(last - first);
-        let crcs = middle.chunks_exact(BLOCK as usize).map(|b| stdx::crc32c(!0, b)).collect();
-        let mut at = 0;
-        for (start, len) in &runs {
-            let bytes = (len * BLOCK) as usize;
-            let part = middle.slice(at..at + bytes);
-            self.state.flight.insert(*start, (part.clone(), seq));
-            data.push((start * BLOCK, part));
-            at += bytes;
-        }
-        let placed = Placed { at: first, size: last * BLOCK, runs, crcs };
-        txn.ops.push(Op::Extents(t, Box::new(placed)));
-        if last * BLOCK < end {
-            txn.ops.push(Op::Write(t, last * BLOCK, cut(last * BLOCK, end)));
-        }
-        Ok(())
-    }
-
-    /// Sets space for `blocks` blocks of data aside; where only resting blocks are left,
-    /// waits for them.
-    fn prepare(&mut self, blocks: u64) -> Result<()> {
-        if blocks == 0 {
-            return Ok(());
-        }
-        loop {
-            match self.state.space.alloc(blocks, Area::Data) {
-                Err(StoreError::NoSpace { .. }) if !self.resting.is_empty() => {
-                    self.finish_checkpoint()?;
-                    // The next group says that the ones before are durable.
-                    self.sync()?;
-                    self.submit_own(Op::Release(0, Vec::new()))?;
-                    self.sync()?;
-                    self.settle_resting();
-                }
-                Err(e) => return Err(e),
-                Ok(runs) => {
-                    self.prepared = runs.into();
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// Takes from what [`Store::prepare`] set aside.
-    fn prepared(&mut self, mut blocks: u64) -> Vec<(u64, u64)> {
-        let mut out = Vec::new();
-        while blocks > 0 {
-            let (start, len) = self.prepared.pop_front().expect("enough was set aside");
-            let n = len.min(blocks);
-            if n < len {
-                self.prepared.push_front((start + n, len - n));
-            }
-            out.push((start, n));
-            blocks -= n;
-        }
-        out
-    }
-
-    fn queue(&mut self, seq: Seq, txn: &Transaction, data: Vec<(u64, Bytes)>) {
+    pub(crate) fn queue(&mut self, seq: Seq, txn: &Transaction, data: Vec<(u64, Bytes)>) {
         self.seq = self.seq.max(seq);
         for (start, blocks) in self.state.freed.drain(..) {
             self.resting.push_back((seq, start, blocks));
@@ -762,6 +457,12 @@ impl Store {
     #[must_use]
     pub fn submitted(&self) -> Seq {
         self.seq
+    }
+
+    /// The last transaction that was found when the store was opened.
+    #[must_use]
+    pub fn opened_at(&self) -> Seq {
+        self.opened_at
     }
 
     /// Runs the callbacks of what has become durable, in order, and does the owner's part
@@ -815,7 +516,7 @@ impl Store {
         self.freeze()
     }
 
-    fn wait_a_little(&mut self) -> Result<()> {
+    pub(crate) fn wait_a_little(&mut self) -> Result<()> {
         match &self.threads {
             None => {
                 let _ = self.commit.step() || self.step_checkpoint();
@@ -854,7 +555,7 @@ impl Store {
         Ok(())
     }
 
-    fn settle_resting(&mut self) {
+    pub(crate) fn settle_resting(&mut self) {
         if self.state.frozen.is_some() || self.resting.is_empty() {
             return;
         }
@@ -878,7 +579,7 @@ impl Store {
     }
 
     /// Begins a checkpoint of everything submitted.
-    fn freeze(&mut self) -> Result<()> {
+    pub(crate) fn freeze(&mut self) -> Result<()> {
         if self.state.frozen.is_some() {
             return Ok(());
         }
@@ -918,7 +619,7 @@ impl Store {
     }
 
     /// Waits for the checkpoint under way, if one is, and takes it over.
-    fn finish_checkpoint(&mut self) -> Result<()> {
+    pub(crate) fn finish_checkpoint(&mut self) -> Result<()> {
         while self.state.frozen.is_some() {
             self.wait_a_little()?;
         }
@@ -994,273 +695,6 @@ impl Store {
         }
         Ok(())
     }
-
-    /// All collections, in order.
-    #[must_use]
-    pub fn list_collections(&self) -> Vec<Coll> {
-        self.state.colls.keys().copied().collect()
-    }
-
-    /// Whether the collection exists.
-    #[must_use]
-    pub fn collection_exists(&self, c: impl Into<Coll>) -> bool {
-        self.state.colls.contains_key(&c.into())
-    }
-
-    /// Whether the object exists; not so when its collection does not.
-    ///
-    /// # Errors
-    /// [`StoreError::Corrupt`], [`StoreError::Io`]; so all reads below.
-    pub fn exists(&self, c: impl Into<Coll>, o: &HObject) -> Result<bool> {
-        match self.state.coll(c.into()) {
-            Ok(id) => Ok(self.state.onode(&keys::onode(id, o))?.is_some()),
-            Err(_) => Ok(false),
-        }
-    }
-
-    /// Size and space.
-    ///
-    /// # Errors
-    /// [`StoreError::NoObject`], [`StoreError::NoCollection`]; so all reads of objects.
-    pub fn stat(&self, c: impl Into<Coll>, o: &HObject) -> Result<Stat> {
-        let o = self.state.object(c.into(), o)?;
-        Ok(Stat { size: o.size, allocated: o.allocated() })
-    }
-
-    /// Data from `off`, at most `len` bytes, less where the object ends. Holes are zeros.
-    ///
-    /// # Errors
-    /// As [`Store::stat`].
-    pub fn read(&self, c: impl Into<Coll>, o: &HObject, off: u64, len: u64) -> Result<Bytes> {
-        let c = c.into();
-        let onode = self.state.object(c, o)?;
-        self.state.read_data(&onode, &|| format!("{c} {o}"), off, len)
-    }
-
-    /// The parts of `off..off + len` that hold data, as `(offset, length)`, ascending and
-    /// apart; what is between them reads as zeros.
-    ///
-    /// # Errors
-    /// As [`Store::stat`].
-    pub fn fiemap(
-        &self,
-        c: impl Into<Coll>,
-        o: &HObject,
-        off: u64,
-        len: u64,
-    ) -> Result<Vec<(u64, u64)>> {
-        let o = self.state.object(c.into(), o)?;
-        let end = off.saturating_add(len).min(o.size);
-        Ok(if off < end { o.data_ranges(off, end) } else { Vec::new() })
-    }
-
-    /// One attribute.
-    ///
-    /// # Errors
-    /// As [`Store::stat`].
-    pub fn get_attr(&self, c: impl Into<Coll>, o: &HObject, name: &[u8]) -> Result<Option<Bytes>> {
-        Ok(self.state.object(c.into(), o)?.attr(name).cloned())
-    }
-
-    /// All attributes.
-    ///
-    /// # Errors
-    /// As [`Store::stat`].
-    pub fn get_attrs(&self, c: impl Into<Coll>, o: &HObject) -> Result<BTreeMap<Bytes, Bytes>> {
-        Ok(self.state.object(c.into(), o)?.attrs.iter().cloned().collect())
-    }
-
-    /// The omap header; empty when never set.
-    ///
-    /// # Errors
-    /// As [`Store::stat`].
-    pub fn omap_get_header(&self, c: impl Into<Coll>, o: &HObject) -> Result<Bytes> {
-        let id = self.state.object(c.into(), o)?.omap;
-        if id == 0 {
-            return Ok(Bytes::new());
-        }
-        Ok(self.state.get(&keys::omap_header(id))?.unwrap_or_default())
-    }
-
-    /// Omap pairs in key order from `start`, at most `max`.
-    ///
-    /// # Errors
-    /// As [`Store::stat`].
-    pub fn omap_iter(
-        &self,
-        c: impl Into<Coll>,
-        o: &HObject,
-        start: Bound<&[u8]>,
-        max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>> {
-        let mut out = Vec::new();
-        if max > 0 {
-            self.omap_walk(c, o, start, &mut |k, v| {
-                out.push((Bytes::copy_from_slice(k), v.clone()));
-                out.len() < max
-            })?;
-        }
-        Ok(out)
-    }
-
-    /// Calls `f` with each omap pair from `start` on, in key order, until it says `false`.
-    ///
-    /// # Errors
-    /// As [`Store::stat`].
-    pub fn omap_walk(
-        &self,
-        c: impl Into<Coll>,
-        o: &HObject,
-        start: Bound<&[u8]>,
-        f: &mut dyn FnMut(&[u8], &Bytes) -> bool,
-    ) -> Result<()> {
-        let id = self.state.object(c.into(), o)?.omap;
-        if id == 0 {
-            return Ok(());
-        }
-        let from = start.map(|k| keys::omap(id, k));
-        let from = match &from {
-            Bound::Included(k) => Bound::Included(&**k),
-            Bound::Excluded(k) => Bound::Excluded(&**k),
-            Bound::Unbounded => Bound::Included(&*keys::omap(id, b"")),
-        };
-        self.state.scan(from, &keys::omap_end(id), &mut |k, v| {
-            v.is_none_or(|v| f(&k[keys::OMAP_PREFIX..], v))
-        })
-    }
-
-    /// Those of `keys` that exist, with their values.
-    ///
-    /// # Errors
-    /// As [`Store::stat`].
-    pub fn omap_get_keys(
-        &self,
-        c: impl Into<Coll>,
-        o: &HObject,
-        keys: &[Bytes],
-    ) -> Result<BTreeMap<Bytes, Bytes>> {
-        let id = self.state.object(c.into(), o)?.omap;
-        let mut out = BTreeMap::new();
-        for key in keys {
-            if id != 0
-                && let Some(v) = self.state.get(&keys::omap(id, key))?
-            {
-                out.insert(key.clone(), v);
-            }
-        }
-        Ok(out)
-    }
-
-    /// Objects in order from `from` (itself included), at most `max`.
-    ///
-    /// # Errors
-    /// [`StoreError::NoCollection`].
-    pub fn list(&self, c: impl Into<Coll>, from: &HObject, max: usize) -> Result<Listing> {
-        let id = self.state.coll(c.into())?;
-        let (start, end) = (keys::onode(id, from), keys::coll_end(keys::ONODE, id));
-        let (mut objects, mut next) = (Vec::new(), HObject::max());
-        let mut broken = false;
-        self.state.scan(Bound::Included(&start), &end, &mut |k, _| {
-            let Some(o) = keys::parse_onode(k) else {
-                broken = true;
-                return false;
-            };
-            if objects.len() == max {
-                next = o;
-                return false;
-            }
-            objects.push(o);
-            true
-        })?;
-        if broken {
-            return Err(StoreError::Format("a key of an object is malformed".into()));
-        }
-        Ok(Listing { objects, next })
-    }
-
-    /// One key of the collection.
-    ///
-    /// # Errors
-    /// [`StoreError::NoCollection`].
-    pub fn coll_get(&self, c: impl Into<Coll>, key: &[u8]) -> Result<Option<Bytes>> {
-        self.state.get(&keys::coll_key(self.state.coll(c.into())?, key))
-    }
-
-    /// Pairs of the collection in key order from `start`, at most `max`.
-    ///
-    /// # Errors
-    /// [`StoreError::NoCollection`].
-    pub fn coll_iter(
-        &self,
-        c: impl Into<Coll>,
-        start: Bound<&[u8]>,
-        max: usize,
-    ) -> Result<Vec<(Bytes, Bytes)>> {
-        let mut out = Vec::new();
-        if max > 0 {
-            self.coll_walk(c, start, Bound::Unbounded, &mut |k, v| {
-                out.push((Bytes::copy_from_slice(k), v.clone()));
-                out.len() < max
-            })?;
-        }
-        Ok(out)
-    }
-
-    /// Calls `f` with each pair of the collection from `start` to `end`, in key order, until
-    /// it says `false`.
-    ///
-    /// # Errors
-    /// [`StoreError::NoCollection`].
-    pub fn coll_walk(
-        &self,
-        c: impl Into<Coll>,
-        start: Bound<&[u8]>,
-        end: Bound<&[u8]>,
-        f: &mut dyn FnMut(&[u8], &Bytes) -> bool,
-    ) -> Result<()> {
-        let id = self.state.coll(c.into())?;
-        let from = start.map(|k| keys::coll_key(id, k));
-        let from = match &from {
-            Bound::Included(k) => Bound::Included(&**k),
-            Bound::Excluded(k) => Bound::Excluded(&**k),
-            Bound::Unbounded => Bound::Included(&*keys::coll_key(id, b"")),
-        };
-        let end = match end {
-            Bound::Excluded(k) => keys::coll_key(id, k),
-            // The next key in order is the same with a zero byte behind it.
-            Bound::Included(k) => [&*keys::coll_key(id, k), &[0]].concat().into(),
-            Bound::Unbounded => keys::coll_end(keys::COLL_KEY, id),
-        };
-        self.state.scan(from, &end, &mut |k, v| v.is_none_or(|v| f(&k[keys::COLL_PREFIX..], v)))
-    }
-
-    /// What is used and what is left.
-    #[must_use]
-    pub fn statfs(&self) -> StatFs {
-        let state = &self.state;
-        let alloc = state.space.alloc.lock().expect("no holder of this lock panics");
-        let total = alloc.used.blocks() * BLOCK;
-        let free = (alloc.free() + self.resting_blocks) * BLOCK;
-        drop(alloc);
-        let tables: u64 = state.tables.iter().map(|t| t.bytes()).sum();
-        let omap = state.tables.iter().map(|t| t.meta.omap_bytes).sum();
-        let available = state.available(self.resting_blocks);
-        let (mut stored, mut allocated) = (0, 0);
-        for pool in state.pools.values() {
-            stored += pool.stored;
-            allocated += pool.allocated;
-        }
-        StatFs {
-            total,
-            used: total - free,
-            available,
-            stored,
-            allocated,
-            omap,
-            internal: LOG_OFF + self.superblock.log_len + tables,
-            pools: state.pools.clone(),
-        }
-    }
 }
 
 impl Drop for Store {
@@ -1269,15 +703,8 @@ impl Drop for Store {
     }
 }
 
-/// Smallest log that works: two groups in the making and one in the ring.
-const LOG_MIN: u64 = 16 << 20;
-
-fn range(off: u64, len: u64) -> Result<()> {
-    match off.checked_add(len) {
-        Some(end) if end <= OBJECT_MAX => Ok(()),
-        _ => Err(StoreError::Invalid("an object is 1 TiB at most")),
-    }
-}
+/// Smallest log that works: a record of less than large data takes a part of it only.
+const LOG_MIN: u64 = 1 << 20;
 
 fn start_threads(
     space: &Space,
@@ -1305,130 +732,4 @@ fn start_threads(
         })
         .map_err(StoreError::io(what))?;
     Ok(Threads { io, checkpointer, jobs })
-}
-
-/// The state of the last checkpoint.
-fn load(
-    disk: &Arc<dyn Disk>,
-    superblock: &Superblock,
-    manifest: &Manifest,
-    options: &OpenOptions,
-) -> Result<State> {
-    let mut used = Bitmap::from_bytes(superblock.size / BLOCK, &manifest.used)
-        .ok_or_else(|| StoreError::Format("the map of used blocks has a wrong size".into()))?;
-    for (start, len) in &superblock.manifest.0 {
-        if !used.set(*start, *len) {
-            return Err(StoreError::Format("the manifest lies on used blocks".into()));
-        }
-    }
-    let mut tables = Vec::new();
-    for meta in &manifest.tables {
-        tables.push(Arc::new(Table::open(&**disk, meta.clone())?));
-    }
-    let alloc = Arc::new(Mutex::new(Alloc::new(used)));
-    let mut state = State {
-        space: Space { disk: disk.clone(), alloc },
-        active: Map::new(),
-        active_bytes: 0,
-        active_blocks: 0,
-        frozen: None,
-        frozen_bytes: 0,
-        frozen_blocks: 0,
-        tables: Arc::new(tables),
-        colls: BTreeMap::new(),
-        next_id: manifest.next_id,
-        next_coll: manifest.next_coll,
-        pools: BTreeMap::new(),
-        renamed: HashMap::new(),
-        flight: BTreeMap::new(),
-        freed: Vec::new(),
-        caches: RefCell::new(Caches {
-            onodes: Cache::new(options.onode_cache_bytes),
-            blocks: Cache::new(options.table_cache_bytes),
-        }),
-    };
-    for (pool, (objects, (stored, allocated))) in &manifest.pools {
-        let stats =
-            PoolStats { objects: *objects, stored: *stored, allocated: *allocated, omap: 0 };
-        state.pools.insert(PoolId(*pool), stats);
-    }
-    let mut colls = BTreeMap::new();
-    state.scan(Bound::Included(&[keys::COLL]), &[keys::COLL + 1], &mut |k, v| {
-        let id = v.and_then(|v| v.get(..4)).map(|raw| raw.try_into().expect("four bytes"));
-        if let (Some(c), Some(id)) = (keys::parse_coll(k), id) {
-            colls.insert(c, u32::from_le_bytes(id));
-        }
-        true
-    })?;
-    state.colls = colls;
-    Ok(state)
-}
-
-/// Applies the log from `start`. Returns the last transaction and where the log goes on.
-fn replay(state: &mut State, ring: Ring, start: Place, mut seq: Seq) -> Result<(Seq, Place)> {
-    let disk = state.space.disk.clone();
-    let mut log = Reader::new(&*disk, ring, start);
-    let mut place = start;
-    // Groups that no later one has called durable yet.
-    let mut unproven: VecDeque<Found> = VecDeque::new();
-    loop {
-        let next = log.next()?;
-        let proven = next.as_ref().map_or(0, |f| f.proven);
-        while let Some(group) = unproven.front() {
-            if group.group > proven {
-                if next.is_some() {
-                    break;
-                }
-                if !data_is_whole(state, group)? {
-                    tracing::warn!(
-                        group = group.group,
-                        "the last group of the log was cut off and does not count"
-                    );
-                    return Ok((seq, place));
-                }
-            }
-            let group = unproven.pop_front().expect("there is a front");
-            if group.first != seq + 1 {
-                return Err(StoreError::Format(format!(
-                    "the log goes on with transaction {} after {seq}",
-                    group.first
-                )));
-            }
-            for raw in &group.records {
-                seq += 1;
-                state.apply(seq, &record::decode(raw)?, true)?;
-                let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
-                for (start, blocks) in state.freed.drain(..) {
-                    alloc.release(start, blocks);
-                }
-            }
-            place = Place { group: group.group + 1, pos: group.end };
-        }
-        match next {
-            Some(group) => unproven.push_back(group),
-            None => return Ok((seq, place)),
-        }
-    }
-}
-
-/// Whether the data that a group's records name is on the device.
-fn data_is_whole(state: &State, group: &Found) -> Result<bool> {
-    for raw in &group.records {
-        for op in &record::decode(raw)?.ops {
-            let Op::Extents(_, p) = op else { continue };
-            let mut crcs = p.crcs.as_slice();
-            for (start, len) in &p.runs {
-                let (mine, rest) = crcs.split_at(*len as usize);
-                crcs = rest;
-                let mut buf = vec![0; mine.len() * BLOCK as usize];
-                let name = || "the log's last group".to_owned();
-                match read_blocks(&*state.space.disk, *start, mine, &mut buf, &name, 0) {
-                    Ok(()) => {}
-                    Err(StoreError::Corrupt { .. }) => return Ok(false),
-                    Err(e) => return Err(e),
-                }
-            }
-        }
-    }
-    Ok(true)
 }

@@ -1,0 +1,130 @@
+//! Checking that everything the store says of itself is true.
+
+use std::collections::HashMap;
+
+use types::PoolId;
+
+use crate::alloc::Bitmap;
+use crate::keys;
+use crate::onode::BLOCK;
+use crate::{PoolStats, Store, StoreError};
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FsckReport {
+    /// Objects seen.
+    pub objects: u64,
+    /// Bytes of data read and verified.
+    pub verified: u64,
+    /// What is wrong, in words; empty when nothing is.
+    pub errors: Vec<String>,
+}
+
+impl Store {
+    /// Compares space, reference counts and statistics with what objects and tables say;
+    /// `deep` also reads and verifies all data. Waits for a checkpoint under way.
+    ///
+    /// # Errors
+    /// When metadata cannot be read; errors of data are in the report.
+    pub fn fsck(&mut self, deep: bool) -> Result<FsckReport, StoreError> {
+        self.finish_checkpoint()?;
+        let mut report = FsckReport::default();
+        let state = &self.state;
+        let used = state.space.alloc.lock().expect("no holder of this lock panics").used.clone();
+        let mut seen = Bitmap::new(used.blocks());
+        let mut errors = Vec::new();
+        let mut take = |errors: &mut Vec<String>, start: u64, len: u64, what: &str| {
+            if start.checked_add(len).is_none_or(|end| end > used.blocks()) {
+                errors.push(format!("{what}: blocks {start}+{len} lie beyond the device"));
+            } else if !seen.set(start, len) {
+                errors.push(format!("{what}: blocks {start}+{len} are used twice"));
+            }
+        };
+        take(&mut errors, 0, self.superblock.first_block(), "superblock and log");
+        for (start, len) in &self.superblock.manifest.0 {
+            take(&mut errors, *start, *len, "manifest");
+        }
+        for table in state.tables.iter() {
+            for (start, len) in &table.meta.runs.0 {
+                take(&mut errors, *start, *len, "table");
+            }
+        }
+        for (_, start, len) in &self.resting {
+            take(&mut errors, *start, *len, "resting space");
+        }
+        let mut shared: HashMap<u64, u32> = HashMap::new();
+        let mut pools: HashMap<PoolId, PoolStats> = HashMap::new();
+        for key in state.keys_in(&[keys::ONODE], &[keys::ONODE + 1])? {
+            let (Some(name), Some(o)) = (keys::parse_onode(&key), state.onode(&key)?) else {
+                errors.push("a key of an object is malformed".into());
+                continue;
+            };
+            report.objects += 1;
+            let stats = pools.entry(name.pool).or_default();
+            stats.objects += 1;
+            stats.stored += o.size;
+            stats.allocated += o.allocated();
+            for e in &o.extents {
+                if e.shared {
+                    for block in e.phys..e.phys + e.blocks() {
+                        *shared.entry(block).or_default() += 1;
+                    }
+                } else {
+                    take(&mut errors, e.phys, e.blocks(), &name.to_string());
+                }
+            }
+            if o.extents.windows(2).any(|w| w[0].end() > w[1].at)
+                || o.pieces.windows(2).any(|w| w[0].end() > w[1].off)
+            {
+                errors.push(format!("{name}: parts overlap"));
+            }
+            if o.extents.last().is_some_and(|e| e.end() > o.size.div_ceil(BLOCK)) {
+                errors.push(format!("{name}: has data beyond its end"));
+            }
+            if deep {
+                match state.read_data(&o, &|| name.to_string(), 0, o.size) {
+                    Ok(data) => report.verified += data.len() as u64,
+                    Err(e) => errors.push(e.to_string()),
+                }
+            }
+        }
+        for block in shared.keys() {
+            take(&mut errors, *block, 1, "shared data");
+        }
+        let mut counted: HashMap<u64, u32> = HashMap::new();
+        for key in state.keys_in(&[keys::SHARED], &[keys::SHARED + 1])? {
+            let group = keys::number(&key).unwrap_or_default();
+            let raw = state.get(&key)?.unwrap_or_default();
+            for (i, raw) in raw.chunks_exact(4).enumerate() {
+                let n = u32::from_le_bytes(raw.try_into().expect("four bytes"));
+                if n > 0 {
+                    counted.insert(group * 64 + i as u64, n);
+                }
+            }
+        }
+        for (block, n) in &counted {
+            let real = shared.get(block).copied().unwrap_or(0);
+            if real != *n {
+                errors.push(format!("block {block} is counted {n} times, used {real} times"));
+            }
+        }
+        for block in shared.keys().filter(|b| !counted.contains_key(b)) {
+            errors.push(format!("block {block} is shared and not counted"));
+        }
+        if seen != used {
+            let (a, b) = (seen.free_count(), used.free_count());
+            errors.push(format!("{a} blocks are free, the map of used blocks says {b}"));
+        }
+        for (pool, said) in &state.pools {
+            let real = pools.remove(pool).unwrap_or_default();
+            if real != *said {
+                errors.push(format!("pool {pool} has {real:?}, the statistics say {said:?}"));
+            }
+        }
+        if !pools.is_empty() {
+            errors.push("a pool has no statistics".into());
+        }
+        report.errors = errors;
+        Ok(report)
+    }
+}

@@ -1,0 +1,153 @@
+//! Opening: the last checkpoint, and the log after it.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex};
+
+use env::Disk;
+use types::PoolId;
+
+use crate::alloc::{Alloc, Bitmap};
+use crate::cache::Cache;
+use crate::log::{Found, Place, Reader, Ring};
+use crate::onode::BLOCK;
+use crate::space::Space;
+use crate::state::{Caches, Map, State, read_blocks};
+use crate::superblock::{Manifest, Superblock};
+use crate::table::Table;
+use crate::transaction::Op;
+use crate::{OpenOptions, PoolStats, Seq, StoreError, keys, record};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// The state of the last checkpoint.
+pub(crate) fn load(
+    disk: &Arc<dyn Disk>,
+    superblock: &Superblock,
+    manifest: &Manifest,
+    options: &OpenOptions,
+) -> Result<State> {
+    let mut used = Bitmap::from_bytes(superblock.size / BLOCK, &manifest.used)
+        .ok_or_else(|| StoreError::Format("the map of used blocks has a wrong size".into()))?;
+    for (start, len) in &superblock.manifest.0 {
+        if !used.set(*start, *len) {
+            return Err(StoreError::Format("the manifest lies on used blocks".into()));
+        }
+    }
+    let mut tables = Vec::new();
+    for meta in &manifest.tables {
+        tables.push(Arc::new(Table::open(&**disk, meta.clone())?));
+    }
+    let alloc = Arc::new(Mutex::new(Alloc::new(used)));
+    let mut state = State {
+        space: Space { disk: disk.clone(), alloc },
+        active: Map::new(),
+        active_bytes: 0,
+        active_blocks: 0,
+        frozen: None,
+        frozen_bytes: 0,
+        frozen_blocks: 0,
+        tables: Arc::new(tables),
+        colls: BTreeMap::new(),
+        next_id: manifest.next_id,
+        next_coll: manifest.next_coll,
+        pools: BTreeMap::new(),
+        renamed: HashMap::new(),
+        flight: BTreeMap::new(),
+        freed: Vec::new(),
+        caches: RefCell::new(Caches {
+            onodes: Cache::new(options.onode_cache_bytes),
+            blocks: Cache::new(options.table_cache_bytes),
+        }),
+    };
+    for (pool, (objects, (stored, allocated))) in &manifest.pools {
+        let stats =
+            PoolStats { objects: *objects, stored: *stored, allocated: *allocated, omap: 0 };
+        state.pools.insert(PoolId(*pool), stats);
+    }
+    let mut colls = BTreeMap::new();
+    state.scan(Bound::Included(&[keys::COLL]), &[keys::COLL + 1], &mut |k, v| {
+        let id = v.and_then(|v| v.get(..4)).map(|raw| raw.try_into().expect("four bytes"));
+        if let (Some(c), Some(id)) = (keys::parse_coll(k), id) {
+            colls.insert(c, u32::from_le_bytes(id));
+        }
+        true
+    })?;
+    state.colls = colls;
+    Ok(state)
+}
+
+/// Applies the log from `start`. Returns the last transaction and where the log goes on.
+pub(crate) fn replay(
+    state: &mut State,
+    ring: Ring,
+    start: Place,
+    mut seq: Seq,
+) -> Result<(Seq, Place)> {
+    let disk = state.space.disk.clone();
+    let mut log = Reader::new(&*disk, ring, start);
+    let mut place = start;
+    // Groups that no later one has called durable yet.
+    let mut unproven: VecDeque<Found> = VecDeque::new();
+    loop {
+        let next = log.next()?;
+        let proven = next.as_ref().map_or(0, |f| f.proven);
+        while let Some(group) = unproven.front() {
+            if group.group > proven {
+                if next.is_some() {
+                    break;
+                }
+                if !data_is_whole(state, group)? {
+                    tracing::warn!(
+                        group = group.group,
+                        "the last group of the log was cut off and does not count"
+                    );
+                    return Ok((seq, place));
+                }
+            }
+            let group = unproven.pop_front().expect("there is a front");
+            if group.first != seq + 1 {
+                return Err(StoreError::Format(format!(
+                    "the log goes on with transaction {} after {seq}",
+                    group.first
+                )));
+            }
+            for raw in &group.records {
+                seq += 1;
+                state.apply(seq, &record::decode(raw)?, true)?;
+                let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
+                for (start, blocks) in state.freed.drain(..) {
+                    alloc.release(start, blocks);
+                }
+            }
+            place = Place { group: group.group + 1, pos: group.end };
+        }
+        match next {
+            Some(group) => unproven.push_back(group),
+            None => return Ok((seq, place)),
+        }
+    }
+}
+
+/// Whether the data that a group's records name is on the device.
+fn data_is_whole(state: &State, group: &Found) -> Result<bool> {
+    for raw in &group.records {
+        for op in &record::decode(raw)?.ops {
+            let Op::Extents(_, p) = op else { continue };
+            let mut crcs = p.crcs.as_slice();
+            for (start, len) in &p.runs {
+                let (mine, rest) = crcs.split_at(*len as usize);
+                crcs = rest;
+                let mut buf = vec![0; mine.len() * BLOCK as usize];
+                let name = || "the log's last group".to_owned();
+                match read_blocks(&*state.space.disk, *start, mine, &mut buf, &name, 0) {
+                    Ok(()) => {}
+                    Err(StoreError::Corrupt { .. }) => return Ok(false),
+                    Err(e) => return Err(e),
+                }
+            }
+        }
+    }
+    Ok(true)
+}

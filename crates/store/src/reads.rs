@@ -1,0 +1,283 @@
+//! Reading from an open store.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use bytes::Bytes;
+use types::HObject;
+
+use crate::keys;
+use crate::onode::BLOCK;
+use crate::superblock::LOG_OFF;
+use crate::{Coll, Listing, Stat, StatFs, Store, StoreError};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+impl Store {
+    /// All collections, in order.
+    #[must_use]
+    pub fn list_collections(&self) -> Vec<Coll> {
+        self.state.colls.keys().copied().collect()
+    }
+
+    /// Whether the collection exists.
+    #[must_use]
+    pub fn collection_exists(&self, c: impl Into<Coll>) -> bool {
+        self.state.colls.contains_key(&c.into())
+    }
+
+    /// Whether the object exists; not so when its collection does not.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`], [`StoreError::Io`]; so all reads below.
+    pub fn exists(&self, c: impl Into<Coll>, o: &HObject) -> Result<bool> {
+        match self.state.coll(c.into()) {
+            Ok(id) => Ok(self.state.onode(&keys::onode(id, o))?.is_some()),
+            Err(_) => Ok(false),
+        }
+    }
+
+    /// Size and space.
+    ///
+    /// # Errors
+    /// [`StoreError::NoObject`], [`StoreError::NoCollection`]; so all reads of objects.
+    pub fn stat(&self, c: impl Into<Coll>, o: &HObject) -> Result<Stat> {
+        let o = self.state.object(c.into(), o)?;
+        Ok(Stat { size: o.size, allocated: o.allocated() })
+    }
+
+    /// Data from `off`, at most `len` bytes, less where the object ends. Holes are zeros.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn read(&self, c: impl Into<Coll>, o: &HObject, off: u64, len: u64) -> Result<Bytes> {
+        let c = c.into();
+        let onode = self.state.object(c, o)?;
+        self.state.read_data(&onode, &|| format!("{c} {o}"), off, len)
+    }
+
+    /// The parts of `off..off + len` that hold data, as `(offset, length)`, ascending and
+    /// apart; what is between them reads as zeros.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn fiemap(
+        &self,
+        c: impl Into<Coll>,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Vec<(u64, u64)>> {
+        let o = self.state.object(c.into(), o)?;
+        let end = off.saturating_add(len).min(o.size);
+        Ok(if off < end { o.data_ranges(off, end) } else { Vec::new() })
+    }
+
+    /// One attribute.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn get_attr(&self, c: impl Into<Coll>, o: &HObject, name: &[u8]) -> Result<Option<Bytes>> {
+        Ok(self.state.object(c.into(), o)?.attr(name).cloned())
+    }
+
+    /// All attributes.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn get_attrs(&self, c: impl Into<Coll>, o: &HObject) -> Result<BTreeMap<Bytes, Bytes>> {
+        Ok(self.state.object(c.into(), o)?.attrs.iter().cloned().collect())
+    }
+
+    /// The omap header; empty when never set.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn omap_get_header(&self, c: impl Into<Coll>, o: &HObject) -> Result<Bytes> {
+        let id = self.state.object(c.into(), o)?.omap;
+        if id == 0 {
+            return Ok(Bytes::new());
+        }
+        Ok(self.state.get(&keys::omap_header(id))?.unwrap_or_default())
+    }
+
+    /// Omap pairs in key order from `start`, at most `max`.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn omap_iter(
+        &self,
+        c: impl Into<Coll>,
+        o: &HObject,
+        start: Bound<&[u8]>,
+        max: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>> {
+        let mut out = Vec::new();
+        if max > 0 {
+            self.omap_walk(c, o, start, &mut |k, v| {
+                out.push((Bytes::copy_from_slice(k), v.clone()));
+                out.len() < max
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Calls `f` with each omap pair from `start` on, in key order, until it says `false`.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn omap_walk(
+        &self,
+        c: impl Into<Coll>,
+        o: &HObject,
+        start: Bound<&[u8]>,
+        f: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) -> Result<()> {
+        let id = self.state.object(c.into(), o)?.omap;
+        if id == 0 {
+            return Ok(());
+        }
+        let from = start.map(|k| keys::omap(id, k));
+        let from = match &from {
+            Bound::Included(k) => Bound::Included(&**k),
+            Bound::Excluded(k) => Bound::Excluded(&**k),
+            Bound::Unbounded => Bound::Included(&*keys::omap(id, b"")),
+        };
+        self.state.scan(from, &keys::omap_end(id), &mut |k, v| {
+            v.is_none_or(|v| f(&k[keys::OMAP_PREFIX..], v))
+        })
+    }
+
+    /// Those of `keys` that exist, with their values.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn omap_get_keys(
+        &self,
+        c: impl Into<Coll>,
+        o: &HObject,
+        keys: &[Bytes],
+    ) -> Result<BTreeMap<Bytes, Bytes>> {
+        let id = self.state.object(c.into(), o)?.omap;
+        let mut out = BTreeMap::new();
+        for key in keys {
+            if id != 0
+                && let Some(v) = self.state.get(&keys::omap(id, key))?
+            {
+                out.insert(key.clone(), v);
+            }
+        }
+        Ok(out)
+    }
+
+    /// Objects in order from `from` (itself included), at most `max`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoCollection`].
+    pub fn list(&self, c: impl Into<Coll>, from: &HObject, max: usize) -> Result<Listing> {
+        let id = self.state.coll(c.into())?;
+        let (start, end) = (keys::onode(id, from), keys::coll_end(keys::ONODE, id));
+        let (mut objects, mut next) = (Vec::new(), HObject::max());
+        let mut broken = false;
+        self.state.scan(Bound::Included(&start), &end, &mut |k, _| {
+            let Some(o) = keys::parse_onode(k) else {
+                broken = true;
+                return false;
+            };
+            if objects.len() == max {
+                next = o;
+                return false;
+            }
+            objects.push(o);
+            true
+        })?;
+        if broken {
+            return Err(StoreError::Format("a key of an object is malformed".into()));
+        }
+        Ok(Listing { objects, next })
+    }
+
+    /// One key of the collection.
+    ///
+    /// # Errors
+    /// [`StoreError::NoCollection`].
+    pub fn coll_get(&self, c: impl Into<Coll>, key: &[u8]) -> Result<Option<Bytes>> {
+        self.state.get(&keys::coll_key(self.state.coll(c.into())?, key))
+    }
+
+    /// Pairs of the collection in key order from `start`, at most `max`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoCollection`].
+    pub fn coll_iter(
+        &self,
+        c: impl Into<Coll>,
+        start: Bound<&[u8]>,
+        max: usize,
+    ) -> Result<Vec<(Bytes, Bytes)>> {
+        let mut out = Vec::new();
+        if max > 0 {
+            self.coll_walk(c, start, Bound::Unbounded, &mut |k, v| {
+                out.push((Bytes::copy_from_slice(k), v.clone()));
+                out.len() < max
+            })?;
+        }
+        Ok(out)
+    }
+
+    /// Calls `f` with each pair of the collection from `start` to `end`, in key order, until
+    /// it says `false`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoCollection`].
+    pub fn coll_walk(
+        &self,
+        c: impl Into<Coll>,
+        start: Bound<&[u8]>,
+        end: Bound<&[u8]>,
+        f: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) -> Result<()> {
+        let id = self.state.coll(c.into())?;
+        let from = start.map(|k| keys::coll_key(id, k));
+        let from = match &from {
+            Bound::Included(k) => Bound::Included(&**k),
+            Bound::Excluded(k) => Bound::Excluded(&**k),
+            Bound::Unbounded => Bound::Included(&*keys::coll_key(id, b"")),
+        };
+        let end = match end {
+            Bound::Excluded(k) => keys::coll_key(id, k),
+            // The next key in order is the same with a zero byte behind it.
+            Bound::Included(k) => [&*keys::coll_key(id, k), &[0]].concat().into(),
+            Bound::Unbounded => keys::coll_end(keys::COLL_KEY, id),
+        };
+        self.state.scan(from, &end, &mut |k, v| v.is_none_or(|v| f(&k[keys::COLL_PREFIX..], v)))
+    }
+
+    /// What is used and what is left.
+    #[must_use]
+    pub fn statfs(&self) -> StatFs {
+        let state = &self.state;
+        let alloc = state.space.alloc.lock().expect("no holder of this lock panics");
+        let total = alloc.used.blocks() * BLOCK;
+        let free = (alloc.free() + self.resting_blocks) * BLOCK;
+        drop(alloc);
+        let tables: u64 = state.tables.iter().map(|t| t.bytes()).sum();
+        let omap = state.tables.iter().map(|t| t.meta.omap_bytes).sum();
+        let available = state.available(self.resting_blocks);
+        let (mut stored, mut allocated) = (0, 0);
+        for pool in state.pools.values() {
+            stored += pool.stored;
+            allocated += pool.allocated;
+        }
+        StatFs {
+            total,
+            used: total - free,
+            available,
+            stored,
+            allocated,
+            omap,
+            internal: LOG_OFF + self.superblock.log_len + tables,
+            pools: state.pools.clone(),
+        }
+    }
+}

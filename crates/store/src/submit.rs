@@ -1,0 +1,332 @@
+//! Taking a transaction: refuse, make room, and give large data its place.
+
+use bytes::Bytes;
+
+use crate::alloc::Area;
+use crate::keys;
+use crate::onode::BLOCK;
+use crate::state::Entry;
+use crate::transaction::{Op, Placed};
+use crate::{Coll, Seq, Store, StoreError, Transaction};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Data from here on goes to extents at once.
+const LARGE: u64 = 64 << 10;
+/// Pieces below this are copied, so that a few bytes do not keep a large buffer alive.
+const SMALL: usize = 512;
+/// Largest object, in bytes.
+const OBJECT_MAX: u64 = 1 << 40;
+
+fn range(off: u64, len: u64) -> Result<()> {
+    match off.checked_add(len) {
+        Some(end) if end <= OBJECT_MAX => Ok(()),
+        _ => Err(StoreError::Invalid("an object is 1 TiB at most")),
+    }
+}
+
+/// Bytes of the log that data of this length takes, at most.
+fn in_log(len: u64) -> u64 {
+    // Two ends of less than a block, and a checksum and perhaps a run for each block.
+    if len < LARGE + 2 * BLOCK { len } else { 2 * BLOCK + len / BLOCK * 20 }
+}
+
+impl Store {
+    /// What can be refused is refused here, before anything is changed.
+    pub(crate) fn validate(&self, txn: &Transaction) -> Result<()> {
+        let mut made: Vec<Coll> = Vec::new();
+        let mut touched: Vec<u32> = Vec::new();
+        let has = |made: &[Coll], c: Coll| {
+            if made.contains(&c) || self.state.colls.contains_key(&c) {
+                return Ok(());
+            }
+            Err(StoreError::NoCollection(c))
+        };
+        for op in &txn.ops {
+            match op {
+                Op::CreateCollection(c) if self.state.colls.contains_key(c) => {}
+                Op::CreateCollection(c) => made.push(*c),
+                Op::RemoveCollection(_) | Op::Release(..) | Op::Extents(..) => {}
+                Op::Split(a, b, _) | Op::Merge(a, b) => {
+                    has(&made, *a)?;
+                    has(&made, *b)?;
+                }
+                Op::CollSet(c, ..) | Op::CollRm(c, ..) | Op::CollRmRange(c, ..) => has(&made, *c)?,
+                Op::Clone(s, d) | Op::Rename(s, d) | Op::CloneRange { src: s, dst: d, .. } => {
+                    let ((cs, os), (cd, _)) =
+                        (&txn.targets[*s as usize], &txn.targets[*d as usize]);
+                    has(&made, *cs)?;
+                    has(&made, *cd)?;
+                    if !touched.contains(s) {
+                        if made.contains(cs) {
+                            return Err(StoreError::NoObject(format!("{cs} {os}")));
+                        }
+                        let o = self.state.object(*cs, os)?;
+                        if let Op::CloneRange { src_off, len, dst_off, .. } = op {
+                            range(*dst_off, *len)?;
+                            // What will be copied must be readable.
+                            let name = || os.to_string();
+                            self.state.read_data(&o, &name, *src_off, *len)?;
+                        }
+                    }
+                    touched.push(*d);
+                }
+                Op::Touch(t)
+                | Op::Remove(t)
+                | Op::SetAttrs(t, _)
+                | Op::RmAttr(t, _)
+                | Op::RmAttrs(t)
+                | Op::OmapSet(t, _)
+                | Op::OmapRmKeys(t, _)
+                | Op::OmapRmRange(t, ..)
+                | Op::OmapClear(t)
+                | Op::OmapSetHeader(t, _)
+                | Op::Write(t, ..)
+                | Op::Zero(t, ..)
+                | Op::Truncate(t, _) => {
+                    let (c, o) = &txn.targets[*t as usize];
+                    has(&made, *c)?;
+                    match op {
+                        Op::Write(_, off, data) => range(*off, data.len() as u64)?,
+                        Op::Zero(_, off, len) => range(*off, *len)?,
+                        Op::Truncate(_, size) => range(*size, 0)?,
+                        _ => {}
+                    }
+                    // Its onode is read here, where that may fail.
+                    if !touched.contains(t) && self.state.colls.contains_key(c) {
+                        self.state.onode(&keys::onode(self.state.coll(*c)?, o))?;
+                    }
+                    touched.push(*t);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses what does not fit, and waits while the log or the queue is full.
+    pub(crate) fn make_room(&mut self, txn: &Transaction) -> Result<()> {
+        let (mut need, mut record, mut grows) = (0, 256, false);
+        let (mut clones, mut blocks) = (false, 0);
+        for (_, o) in &txn.targets {
+            record += 64 + (o.nspace.len() + o.key.len() + o.name.len()) as u64;
+        }
+        let sum = |pairs: &[(Bytes, Bytes)]| -> u64 {
+            pairs.iter().map(|(k, v)| (k.len() + v.len() + 8) as u64).sum()
+        };
+        for op in &txn.ops {
+            let bytes = match op {
+                Op::Write(_, _, data) => {
+                    grows = true;
+                    need += (data.len() as u64).next_multiple_of(BLOCK) + BLOCK;
+                    if data.len() as u64 >= LARGE {
+                        blocks += data.len() as u64 / BLOCK;
+                    }
+                    in_log(data.len() as u64)
+                }
+                Op::SetAttrs(_, pairs) => sum(pairs),
+                Op::OmapSet(_, pairs) => {
+                    grows = true;
+                    need += 2 * sum(pairs);
+                    sum(pairs)
+                }
+                Op::OmapSetHeader(_, v) => v.len() as u64,
+                Op::CollSet(_, k, v) => (k.len() + v.len()) as u64,
+                Op::OmapRmKeys(_, keys) => keys.iter().map(|k| k.len() as u64 + 4).sum(),
+                Op::CloneRange { len, .. } => {
+                    grows = true;
+                    need += len + 2 * BLOCK;
+                    blocks += len / BLOCK;
+                    in_log(*len)
+                }
+                Op::Clone(..) => {
+                    clones = true;
+                    0
+                }
+                _ => 0,
+            };
+            record += 64 + bytes;
+        }
+        if grows {
+            let available = self.state.available(self.resting_blocks);
+            if need > available {
+                return Err(StoreError::NoSpace { need, available });
+            }
+        }
+        if !self.commit.can_ever_take(record) {
+            return Err(StoreError::Invalid("the transaction is larger than the log takes"));
+        }
+        if clones && self.clones_unsettled(txn)? {
+            self.finish_checkpoint()?;
+        }
+        while self.commit.is_behind() || !self.commit.has_room(record) {
+            if !self.commit.has_room(record) && self.state.frozen.is_none() {
+                self.freeze()?;
+            }
+            self.wait_a_little()?;
+        }
+        self.prepare(blocks)
+    }
+
+    /// Whether an object to be cloned has small data that the checkpoint under way is
+    /// moving: its clone would share blocks which the moved object no longer has.
+    fn clones_unsettled(&self, txn: &Transaction) -> Result<bool> {
+        let Some(frozen) = &self.state.frozen else { return Ok(false) };
+        for op in &txn.ops {
+            let Op::Clone(s, _) = op else { continue };
+            let (c, o) = &txn.targets[*s as usize];
+            let Ok(id) = self.state.coll(*c) else { continue };
+            let key = keys::onode(id, o);
+            if let Some(o) = self.state.onode(&key)? {
+                let moving = match frozen.map.get(&key) {
+                    Some(Entry::Onode(f)) => f.id == o.id && !f.pieces.is_empty(),
+                    _ => false,
+                };
+                if moving || self.state.renamed.contains_key(&o.id) {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Applies each change as the log will have it: large data is given its place. Returns
+    /// the data to write.
+    pub(crate) fn apply(&mut self, seq: Seq, txn: &mut Transaction) -> Result<Vec<(u64, Bytes)>> {
+        let mut data = Vec::new();
+        if txn.ops.iter().any(|op| match op {
+            Op::Write(_, _, d) => d.len() as u64 >= LARGE,
+            Op::CloneRange { .. } => true,
+            _ => false,
+        }) {
+            // Whether a range can be shared depends on the changes before it.
+            for op in std::mem::take(&mut txn.ops) {
+                let from = txn.ops.len();
+                self.lower(seq, txn, op, &mut data)?;
+                let part =
+                    Transaction { targets: txn.targets.clone(), ops: txn.ops[from..].to_vec() };
+                self.state.apply(seq, &part, false)?;
+            }
+        } else {
+            self.state.apply(seq, txn, false)?;
+        }
+        Ok(data)
+    }
+
+    fn lower(
+        &mut self,
+        seq: Seq,
+        txn: &mut Transaction,
+        op: Op,
+        data: &mut Vec<(u64, Bytes)>,
+    ) -> Result<()> {
+        match op {
+            Op::Write(t, off, bytes) => self.lower_write(seq, txn, t, off, bytes, data)?,
+            Op::CloneRange { src, dst, src_off, len, dst_off } => {
+                let (c, o) = &txn.targets[src as usize];
+                let (dc, d) = &txn.targets[dst as usize];
+                let from = self.state.object(*c, o)?;
+                let end = (src_off + len).min(from.size).max(src_off);
+                let len = end - src_off;
+                let to_size = match self.state.onode(&keys::onode(self.state.coll(*dc)?, d))? {
+                    Some(to) => to.size,
+                    None => 0,
+                };
+                let whole_end = len % BLOCK == 0 || (end == from.size && dst_off + len >= to_size);
+                let blocks_end = end.next_multiple_of(BLOCK);
+                let shareable = src_off % BLOCK == 0
+                    && dst_off % BLOCK == 0
+                    && whole_end
+                    && from.pieces_in(src_off, blocks_end).next().is_none();
+                if shareable {
+                    txn.ops.push(Op::CloneRange { src, dst, src_off, len, dst_off });
+                } else {
+                    let name = || o.to_string();
+                    let bytes = self.state.read_data(&from, &name, src_off, len)?;
+                    self.lower_write(seq, txn, dst, dst_off, bytes, data)?;
+                }
+            }
+            op => txn.ops.push(op),
+        }
+        Ok(())
+    }
+
+    /// Whole blocks of large data go to extents, its ends ride in the log.
+    fn lower_write(
+        &mut self,
+        seq: Seq,
+        txn: &mut Transaction,
+        t: u32,
+        off: u64,
+        bytes: Bytes,
+        data: &mut Vec<(u64, Bytes)>,
+    ) -> Result<()> {
+        let end = off + bytes.len() as u64;
+        let (first, last) = (off.div_ceil(BLOCK), end / BLOCK);
+        if last < first || (last - first) * BLOCK < LARGE {
+            let bytes = if bytes.len() < SMALL { Bytes::copy_from_slice(&bytes) } else { bytes };
+            txn.ops.push(Op::Write(t, off, bytes));
+            return Ok(());
+        }
+        let cut = |from: u64, to: u64| bytes.slice((from - off) as usize..(to - off) as usize);
+        if off < first * BLOCK {
+            txn.ops.push(Op::Write(t, off, cut(off, first * BLOCK)));
+        }
+        let middle = cut(first * BLOCK, last * BLOCK);
+        let runs = self.prepared(last - first);
+        let crcs = middle.chunks_exact(BLOCK as usize).map(|b| stdx::crc32c(!0, b)).collect();
+        let mut at = 0;
+        for (start, len) in &runs {
+            let bytes = (len * BLOCK) as usize;
+            let part = middle.slice(at..at + bytes);
+            self.state.flight.insert(*start, (part.clone(), seq));
+            data.push((start * BLOCK, part));
+            at += bytes;
+        }
+        let placed = Placed { at: first, size: last * BLOCK, runs, crcs };
+        txn.ops.push(Op::Extents(t, Box::new(placed)));
+        if last * BLOCK < end {
+            txn.ops.push(Op::Write(t, last * BLOCK, cut(last * BLOCK, end)));
+        }
+        Ok(())
+    }
+
+    /// Sets space for `blocks` blocks of data aside; where only resting blocks are left,
+    /// waits for them.
+    fn prepare(&mut self, blocks: u64) -> Result<()> {
+        if blocks == 0 {
+            return Ok(());
+        }
+        loop {
+            match self.state.space.alloc(blocks, Area::Data) {
+                Err(StoreError::NoSpace { .. }) if !self.resting.is_empty() => {
+                    self.finish_checkpoint()?;
+                    // The next group says that the ones before are durable.
+                    self.sync()?;
+                    self.submit_own(Op::Release(0, Vec::new()))?;
+                    self.sync()?;
+                    self.settle_resting();
+                }
+                Err(e) => return Err(e),
+                Ok(runs) => {
+                    self.prepared = runs.into();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Takes from what [`Store::prepare`] set aside.
+    fn prepared(&mut self, mut blocks: u64) -> Vec<(u64, u64)> {
+        let mut out = Vec::new();
+        while blocks > 0 {
+            let (start, len) = self.prepared.pop_front().expect("enough was set aside");
+            let n = len.min(blocks);
+            if n < len {
+                self.prepared.push_front((start + n, len - n));
+            }
+            out.push((start, n));
+            blocks -= n;
+        }
+        out
+    }
+}
