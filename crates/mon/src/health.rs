@@ -299,12 +299,12 @@ fn check_pgs(
         (0i64, 0i64, 0i64, 0i64, 0i64, 0i64);
     for (pg, stat) in &pgmap.pgs {
         let sum = &stat.stats.sum;
-        lost += sum.num_objects_degraded;
-        spare += sum.num_objects_misplaced;
-        copies += sum.num_object_copies;
-        unfound += sum.num_objects_unfound;
-        objects += sum.num_objects;
-        scrub += sum.num_scrub_errors;
+        lost = lost.saturating_add(sum.num_objects_degraded);
+        spare = spare.saturating_add(sum.num_objects_misplaced);
+        copies = copies.saturating_add(sum.num_object_copies);
+        unfound = unfound.saturating_add(sum.num_objects_unfound);
+        objects = objects.saturating_add(sum.num_objects);
+        scrub = scrub.saturating_add(sum.num_scrub_errors);
         let has = |bit| stat.state.has(bit);
         let waited = |since: Option<&u64>| since.map(|t| options.now_ms.saturating_sub(*t));
         let inactive_ms = waited(pgmap.inactive_since.get(pg));

@@ -189,7 +189,7 @@ impl PgMap {
                 }
                 continue;
             }
-            let per = |new: i64, old: i64| (new - old).max(0) as f64 / secs;
+            let per = |new: i64, old: i64| new.saturating_sub(old).max(0) as f64 / secs;
             let old = entry.1;
             let rates = Rates {
                 rd_bytes: per(sum.num_rd_kb, old.num_rd_kb) * 1024.0,
@@ -215,7 +215,8 @@ impl PgMap {
             total = total.saturating_add(stat.statfs.total);
             avail = avail.saturating_add(stat.statfs.available);
         }
-        let num_objects: i64 = self.pools.values().map(|p| p.stats.sum.num_objects).sum();
+        let objects = self.pools.values().map(|p| p.stats.sum.num_objects);
+        let num_objects = objects.fold(0i64, i64::saturating_add);
         Usage {
             kb: total >> 10,
             kb_used: total.saturating_sub(avail) >> 10,
@@ -255,7 +256,7 @@ impl PgMap {
         let used = sum.num_bytes.max(0) as u64;
         let avail = self.max_avail(map, pool);
         Usage {
-            kb: (used + avail) >> 10,
+            kb: used.saturating_add(avail) >> 10,
             kb_used: used >> 10,
             kb_avail: avail >> 10,
             num_objects: sum.num_objects.max(0) as u64,
@@ -305,10 +306,13 @@ fn add(pool: &mut PoolStat, stat: &PgStat, sign: i64) {
     } else {
         pool.stats.sum.sub(&stat.stats.sum);
     }
-    pool.log_size += sign * stat.log_size as i64;
-    pool.ondisk_log_size += sign * stat.ondisk_log_size as i64;
-    pool.up += sign as i32 * stat.up.len() as i32;
-    pool.acting += sign as i32 * stat.acting.len() as i32;
+    // Reports are not trusted to be small.
+    let add = |to: &mut i64, n: i64| *to = to.wrapping_add(n.wrapping_mul(sign));
+    add(&mut pool.log_size, stat.log_size);
+    add(&mut pool.ondisk_log_size, stat.ondisk_log_size);
+    let add = |to: &mut i32, n: usize| *to = to.wrapping_add((n as i32).wrapping_mul(sign as i32));
+    add(&mut pool.up, stat.up.len());
+    add(&mut pool.acting, stat.acting.len());
 }
 
 impl Rates {

@@ -131,7 +131,7 @@ impl Quorum {
     pub async fn propose(&self, token: u64, data: Bytes) -> Result<(), QuorumError> {
         let proposal = raft::Proposal { origin: self.node, token, data: data.into() };
         let sent = self.raft.client_write_ff(proposal).await;
-        sent.map(drop).map_err(|e| QuorumError::Raft(e.to_string()))
+        sent.map_err(|e| QuorumError::Raft(e.to_string()))
     }
 
     /// Offers the state right after entry `index`, so that older entries can be dropped.

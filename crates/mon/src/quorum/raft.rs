@@ -11,8 +11,10 @@ use openraft::error::{
     Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
 };
 use openraft::network::{RPCOption, RaftNetwork, RaftNetworkFactory};
+use openraft::raft::responder::Responder;
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, ClientWriteResult, SnapshotResponse, VoteRequest,
+    VoteResponse,
 };
 use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
 use openraft::{
@@ -48,7 +50,26 @@ openraft::declare_raft_types!(
         NodeId = u64,
         Node = BasicNode,
         SnapshotData = Bytes,
+        Responder = Unasked,
 );
+
+/// Nobody waits for single proposals: what is committed comes as an event. Only a refusal
+/// (this monitor does not lead) is worth a line.
+pub struct Unasked;
+
+impl Responder<Config> for Unasked {
+    type Receiver = ();
+
+    fn from_app_data(data: Proposal) -> (Proposal, Self, ()) {
+        (data, Self, ())
+    }
+
+    fn send(self, result: ClientWriteResult<Config>) {
+        if let Err(e) = result {
+            tracing::warn!("a proposal was refused: {e}");
+        }
+    }
+}
 
 type Stored<T> = Result<T, StorageError<u64>>;
 
