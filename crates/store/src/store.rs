@@ -147,7 +147,7 @@ pub struct StatFs {
     pub pools: BTreeMap<PoolId, PoolStats>,
 }
 
-struct Threads {
+pub(crate) struct Threads {
     io: JoinHandle<()>,
     checkpointer: JoinHandle<()>,
     jobs: SyncSender<Job>,
