@@ -49,3 +49,59 @@ pub use stats::{
     Pow2Hist, ScrubSchedule, StorePerf, StoreStatfs,
 };
 pub use wire::SnapIntervals;
+
+/// What fuzz targets call: bytes of any kind, read as each type.
+pub mod fuzz {
+    use denc::{Denc, Features};
+
+    fn one<T: Denc>(bytes: &[u8]) {
+        if let Ok(value) = T::from_bytes(bytes) {
+            // What was read can be written, for new and old readers.
+            let _ = value.to_bytes_for(Features::ALL);
+            let _ = value.to_bytes_for(Features::PACIFIC_WORD);
+        }
+    }
+
+    /// Reads `bytes` as every map and statistic; the first byte chooses which.
+    pub fn decode(bytes: &[u8]) {
+        const KINDS: &[fn(&[u8])] = &[
+            one::<crate::OsdMap>,
+            one::<crate::Incremental>,
+            one::<crate::PgPool>,
+            one::<crate::MonMap>,
+            one::<crate::MgrMap>,
+            one::<crate::FsMap>,
+            one::<crate::ServiceMap>,
+            one::<crate::LogEntry>,
+            one::<crate::LogSummary>,
+            one::<crate::PgStat>,
+            one::<crate::OsdStat>,
+            one::<crate::PgInfo>,
+            one::<crate::PgMap>,
+            one::<crate::PgMapDigest>,
+            one::<crate::PgLogEntry>,
+            one::<crate::SnapSet>,
+            one::<crate::HealthChecks>,
+        ];
+        if let Some((kind, rest)) = bytes.split_first() {
+            KINDS[usize::from(*kind) % KINDS.len()](rest);
+        }
+    }
+
+    /// Reads `bytes` as an OSD map whatever crc they hold, and maps all its PGs; then as a
+    /// delta, and applies it to an empty map.
+    pub fn place(bytes: &[u8]) {
+        if let Ok(map) = crate::OsdMap::decode_unchecked(&mut denc::Reader::new(bytes)) {
+            for (id, pool) in map.pools.iter() {
+                for ps in 0..pool.pg_num.min(64) {
+                    let _ = map.pg_to_up_acting(types::PgId { pool: *id, ps });
+                }
+            }
+        }
+        if let Ok(mut inc) = crate::Incremental::decode_unchecked(&mut denc::Reader::new(bytes)) {
+            let mut map = crate::OsdMap { fsid: inc.fsid, ..crate::OsdMap::default() };
+            inc.epoch = types::Epoch(1);
+            let _ = map.apply_incremental(&inc);
+        }
+    }
+}

@@ -46,7 +46,7 @@ fn live_pacific_maps() {
 /// first map each leads to the map whose crc it names, and the last to the stored map.
 #[test]
 fn live_chains() {
-    for release in ["20.2.4"] {
+    for release in ["16.2.15", "18.2.7", "20.2.4"] {
         let dir = vectors().join(format!("osdmap-chain-{release}"));
         let deltas = Bytes::from(fs::read(dir.join("deltas.bin")).expect("deltas"));
         let first = Bytes::from(fs::read(dir.join("first-full.bin")).expect("the first map"));

@@ -280,6 +280,10 @@ pub struct PgMapping {
     pools: BTreeMap<PoolId, Vec<PgSets>>,
 }
 
+/// Most PGs of one pool that a [`PgMapping`] keeps, so that a broken map cannot take all
+/// memory; far beyond any pool.
+const PGS_MAX: u32 = 1 << 20;
+
 impl PgMapping {
     /// Maps all PGs.
     #[must_use]
@@ -359,7 +363,13 @@ fn pg_num_matters(pg: PgId, old: u32, new: u32) -> bool {
     }
     // Split: some new PG folds onto it in the old count. Merge: the other way round.
     let (few, many) = (old.min(new), old.max(new));
-    pg.ps >= few || (few..many).any(|ps| stable_mod(ps, few) == pg.ps)
+    if pg.ps >= few {
+        return true;
+    }
+    // Whatever folds onto it agrees with it in all bits but the highest of `few - 1`.
+    let step = few.max(2).next_power_of_two() / 2;
+    let first = few + (pg.ps.wrapping_sub(few) & (step - 1));
+    (first..many).step_by(step as usize).any(|ps| stable_mod(ps, few) == pg.ps)
 }
 
 #[cfg(test)]
@@ -402,5 +412,13 @@ mod tests {
         let touched: Vec<_> = (0..6).filter(|ps| pg_num_matters(PgId::new(1, *ps), 5, 6)).collect();
         assert_eq!(touched, [1, 5]);
         assert!(!pg_num_matters(PgId::new(1, 0), 5, 5));
+        for few in 1..40 {
+            for many in few + 1..80 {
+                for ps in 0..few {
+                    let splits = (few..many).any(|child| stable_mod(child, few) == ps);
+                    assert_eq!(pg_num_matters(PgId::new(1, ps), few, many), splits);
+                }
+            }
+        }
     }
 }
