@@ -267,7 +267,20 @@ impl Monitor {
             self.config.name, self.config.name, self.rank
         );
         self.log(LogPriority::INFO, line);
+        let map = &self.state.monmap;
+        let mons: Vec<String> =
+            map.iter().map(|(_, m)| format!("{}={}", m.name, m.addrs)).collect();
+        let line = format!(
+            "monmap e{}: {} mons at {{{}}}",
+            map.epoch,
+            map.mons.len(),
+            mons.join(",")
+        );
+        self.log(LogPriority::DEBUG, line);
+        self.log(LogPriority::DEBUG, self.osdmap_line());
         self.start_services();
+        let status = self.volatile.health.status(&self.state).name();
+        self.log(LogPriority::INFO, format!("overall {status}"));
     }
 
     /// Every change of the log, in order.
@@ -468,7 +481,15 @@ impl Monitor {
             self.answer_waiting();
             self.push_osdmap();
             self.pgmap_follows();
+            self.log(LogPriority::DEBUG, self.osdmap_line());
         }
+    }
+
+    /// `osdmap e5: 3 total, 3 up, 3 in`
+    fn osdmap_line(&self) -> String {
+        let map = &self.state.osdmap;
+        let (known, up, r#in) = map.osd_counts();
+        format!("osdmap e{}: {known} total, {up} up, {} in", map.epoch, r#in)
     }
 
     /// The leader's first acts.
