@@ -17,8 +17,8 @@ const ANSWER_BYTES_MAX: u32 = 64 << 20;
 /// # Errors
 /// When nobody listens there, or the answer does not come within `timeout`.
 pub fn ask(socket: &Path, command: &str, timeout: Duration) -> Result<String> {
-    let mut stream =
-        UnixStream::connect(socket).with_context(|| format!("no daemon answers at {}", socket.display()))?;
+    let mut stream = UnixStream::connect(socket)
+        .with_context(|| format!("no daemon answers at {}", socket.display()))?;
     stream.set_read_timeout(Some(timeout))?;
     stream.set_write_timeout(Some(timeout))?;
     stream.write_all(command.as_bytes())?;

@@ -12,7 +12,6 @@ use clap::{Args, Subcommand};
 use rados::{Cluster, IoCtx, key_in};
 use types::EntityName;
 
-
 /// Bytes per operation of `put` and `get`.
 const CHUNK: usize = 4 << 20;
 /// Chunks of one `get` or `put` in flight.
@@ -138,7 +137,10 @@ async fn connect(how: &Connect) -> Result<Cluster> {
     let name: EntityName = how.name.parse().map_err(anyhow::Error::msg)?;
     let mut config = match &how.keyring {
         None => rados::Config::from_conf(&how.conf, &name)?,
-        Some(path) => rados::Config { key: key_in(path, &name)?, ..rados::Config::from_conf(&how.conf, &name)? },
+        Some(path) => rados::Config {
+            key: key_in(path, &name)?,
+            ..rados::Config::from_conf(&how.conf, &name)?
+        },
     };
     config.secure |= how.secure;
     Ok(Cluster::connect(config).await?)
@@ -149,7 +151,8 @@ pub fn ceph(how: &Connect, words: &[String], format: Option<&str>) -> Result<Exi
     rt::run_local(async {
         let cluster = connect(how).await?;
         let described = cluster.mon(r#"{"prefix":"get_command_descriptions"}"#).await?;
-        let mut command = crate::words::match_words(&described, words).map_err(anyhow::Error::msg)?;
+        let mut command =
+            crate::words::match_words(&described, words).map_err(anyhow::Error::msg)?;
         if let Some(format) = format {
             command.insert("format".to_owned(), format.into());
         }
@@ -171,12 +174,18 @@ pub fn ceph(how: &Connect, words: &[String], format: Option<&str>) -> Result<Exi
 }
 
 /// `argonaut rados VERB`.
-pub fn rados(how: &Connect, pool: Option<&str>, nspace: &str, verb: &RadosVerb) -> Result<ExitCode> {
+pub fn rados(
+    how: &Connect,
+    pool: Option<&str>,
+    nspace: &str,
+    verb: &RadosVerb,
+) -> Result<ExitCode> {
     rt::run_local(async {
         let cluster = connect(how).await?;
         if let RadosVerb::Lspools = verb {
-            for (id, _) in &cluster.map().pools {
-                println!("{}", cluster.map().pool_name(*id).unwrap_or("?"));
+            let map = cluster.map();
+            for id in map.pools.keys() {
+                println!("{}", map.pool_name(*id).unwrap_or("?"));
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -229,7 +238,8 @@ async fn run(io: &IoCtx, verb: &RadosVerb) -> Result<()> {
             }
         }
         RadosVerb::Setomapval { object, key, value } => {
-            let pair = (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
+            let pair =
+                (Bytes::copy_from_slice(key.as_bytes()), Bytes::copy_from_slice(value.as_bytes()));
             io.set_omap(object.as_bytes(), [pair].into()).await?;
         }
         RadosVerb::Listomapvals { object } => {
@@ -245,7 +255,9 @@ async fn run(io: &IoCtx, verb: &RadosVerb) -> Result<()> {
                 }
             }
         }
-        RadosVerb::Bench { seconds, threads, bytes } => bench(io, *seconds, *threads, *bytes).await?,
+        RadosVerb::Bench { seconds, threads, bytes } => {
+            bench(io, *seconds, *threads, *bytes).await?
+        }
     }
     Ok(())
 }
@@ -342,7 +354,9 @@ async fn bench(io: &IoCtx, seconds: u64, threads: usize, bytes: u64) -> Result<(
     let took = (rt::now().mono_ns - start.mono_ns) as f64 / 1e9;
     let (mut latencies, names) = done.take();
     latencies.sort_unstable();
-    let at = |part: f64| latencies.get((latencies.len() as f64 * part) as usize).map_or(0.0, |ns| *ns as f64 / 1e6);
+    let at = |part: f64| {
+        latencies.get((latencies.len() as f64 * part) as usize).map_or(0.0, |ns| *ns as f64 / 1e6)
+    };
     let count = latencies.len() as f64;
     println!("operations   {count}");
     println!("per second   {:.0}", count / took);

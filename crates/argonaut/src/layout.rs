@@ -117,8 +117,9 @@ impl Layout {
     #[must_use]
     pub fn conf_text(&self, fsid: &str, wanted: &Wanted) -> String {
         let dir = self.dir.display();
-        let mon_host: Vec<String> =
-            (0..wanted.mons).map(|i| format!("v2:127.0.0.1:{}", u32::from(wanted.port) + i)).collect();
+        let mon_host: Vec<String> = (0..wanted.mons)
+            .map(|i| format!("v2:127.0.0.1:{}", u32::from(wanted.port) + i))
+            .collect();
         let members: Vec<String> = (0..wanted.mons).map(mon_id).collect();
         let (mon_host, members) = (mon_host.join(","), members.join(","));
         let (size, bytes) = (wanted.size, wanted.osd_bytes);

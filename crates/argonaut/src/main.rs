@@ -17,7 +17,12 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(name = "argonaut", version, about = "A storage cluster that Ceph's own clients use", propagate_version = true)]
+#[command(
+    name = "argonaut",
+    version,
+    about = "A storage cluster that Ceph's own clients use",
+    propagate_version = true
+)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -149,14 +154,22 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Status(dir) => up::status(&dir.dir)?,
         Verb::Logs { dir, daemon, follow } => up::logs(&dir.dir, daemon.as_deref(), follow)?,
         Verb::Rm(dir) => up::remove(&dir.dir)?,
-        Verb::Mon(daemon) => mon_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?,
-        Verb::Osd(daemon) => osd_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?,
+        Verb::Mon(daemon) => {
+            mon_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?
+        }
+        Verb::Osd(daemon) => {
+            osd_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?
+        }
         Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
-        Verb::Ceph { connect, format, words } => return client::ceph(&connect, &words, format.as_deref()),
+        Verb::Ceph { connect, format, words } => {
+            return client::ceph(&connect, &words, format.as_deref());
+        }
         Verb::Rados { connect, pool, namespace, verb } => {
             return client::rados(&connect, pool.as_deref(), &namespace, &verb);
         }
-        Verb::Crushtool { args } => { let _ = args; }
+        Verb::Crushtool { args } => {
+            let _ = args;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -47,7 +47,12 @@ fn monmap(fsid: Uuid, members: &[(String, EntityAddr)]) -> MonMap {
 ///
 /// # Errors
 /// When files cannot be written.
-pub fn mkfs_cluster(layout: &Layout, fsid: Uuid, wanted: &Wanted, chance: &mut dyn Random) -> Result<()> {
+pub fn mkfs_cluster(
+    layout: &Layout,
+    fsid: Uuid,
+    wanted: &Wanted,
+    chance: &mut dyn Random,
+) -> Result<()> {
     let admin = EntityName::new(EntityKind::CLIENT, "admin");
     let mon = EntityName::new(EntityKind::MON, "");
     let mut mkfs = Mkfs { fsid, now: wall(), chooseleaf_kind: 0, ..Mkfs::default() };
@@ -58,7 +63,9 @@ pub fn mkfs_cluster(layout: &Layout, fsid: Uuid, wanted: &Wanted, chance: &mut d
         })
         .collect();
     mkfs.monmap = monmap(fsid, &members);
-    for name in [&mon, &admin] {
+    let osds: Vec<EntityName> =
+        (0..wanted.osds).map(|i| EntityName::new(EntityKind::OSD, i.to_string())).collect();
+    for name in [&mon, &admin].into_iter().chain(&osds) {
         mkfs.add_key(name.clone(), CryptoKey::generate(KeyKind::AES, wall(), chance));
     }
     let keyring_of = |name: &EntityName| {
@@ -67,6 +74,11 @@ pub fn mkfs_cluster(layout: &Layout, fsid: Uuid, wanted: &Wanted, chance: &mut d
         Keyring { entities }.to_string()
     };
     write_secret(&layout.dir.join("keyring"), &keyring_of(&admin))?;
+    for name in &osds {
+        let data = layout.data(&name.to_string());
+        fs::create_dir_all(&data)?;
+        write_secret(&data.join("keyring"), &keyring_of(name))?;
+    }
     for (rank, (id, _)) in members.iter().enumerate() {
         let data = layout.data(&format!("mon.{id}"));
         fs::create_dir_all(&data)?;
@@ -104,12 +116,21 @@ fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<(
     let names: Vec<&str> = names.split([',', ' ']).filter(|n| !n.is_empty()).collect();
     let addrs = mon_addrs(config)?;
     if names.len() != addrs.len() || !names.contains(&id) {
-        bail!("mon_initial_members ({names:?}) and mon_host ({addrs:?}) must name the same monitors, mon.{id} among them");
+        bail!(
+            "mon_initial_members ({names:?}) and mon_host ({addrs:?}) must name the same monitors, mon.{id} among them"
+        );
     }
     let members: Vec<_> = names.iter().map(|n| (*n).to_owned()).zip(addrs).collect();
     let rank = names.iter().position(|n| *n == id).unwrap_or(0);
     let chooseleaf_kind = config.u64("osd_crush_chooseleaf_type") as u16;
-    let mkfs = Mkfs { fsid, now: wall(), monmap: monmap(fsid, &members), keyring, chooseleaf_kind, ..Mkfs::default() };
+    let mkfs = Mkfs {
+        fsid,
+        now: wall(),
+        monmap: monmap(fsid, &members),
+        keyring,
+        chooseleaf_kind,
+        ..Mkfs::default()
+    };
     fs::create_dir_all(data).with_context(|| data.display().to_string())?;
     quorum::create(&data.join("store"), rank as u64, &mkfs.to_state_bytes())?;
     write_secret(&data.join("keyring"), &text)?;
@@ -140,7 +161,11 @@ struct Daemon {
 
 impl Daemon {
     fn of(&self, conn: ConnId) -> (&Messenger, ConnId) {
-        if conn.0 & AT_MGR != 0 { (&self.mgr, ConnId(conn.0 & !AT_MGR)) } else { (&self.messenger, conn) }
+        if conn.0 & AT_MGR != 0 {
+            (&self.mgr, ConnId(conn.0 & !AT_MGR))
+        } else {
+            (&self.messenger, conn)
+        }
     }
 
     fn on_event(&self, event: NetEvent, at_mgr: bool) {
@@ -231,7 +256,13 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let mgr_keys = MonLink::new_keys();
     let door = MonLink::door(EntityKind::MGR, mgr_keys.clone(), auth_none);
     let mgr = Messenger::new(rt::Config {
-        local: rt::Local { kind: EntityKind::MGR, num: 1, addrs: AddrVec::default(), nonce: std::process::id(), features: FEATURES },
+        local: rt::Local {
+            kind: EntityKind::MGR,
+            num: 1,
+            addrs: AddrVec::default(),
+            nonce: std::process::id(),
+            features: FEATURES,
+        },
         policy: Box::new(|_| Policy::stateless_server()),
         auth: Box::new(move |_, _| door()),
         limits: rt::Limits::default(),
@@ -342,4 +373,3 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         }
     }
 }
-

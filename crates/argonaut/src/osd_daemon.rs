@@ -1,9 +1,570 @@
-//! `argonaut osd`.
-use std::path::Path;
-use anyhow::Result;
-use env::Random;
+//! `argonaut osd`: the OSD role with sockets, clock, store, monitor session and admin
+//! socket.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use conf::{ConfFile, Config, Source};
+use env::{ConnId, Random};
+use messages::{
+    ConfigMsg, Envelope, LogEntry, LogMsg, LogPriority, Message, MonMapMsg, OsdMapMsg, Paxos,
+};
+use osd::{Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
+use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
+use rt::{Messenger, NetEvent, OsRandom, Policy};
+use store::{MkfsOptions, OpenOptions, Store};
+use tokio::sync::Notify;
+use types::{
+    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Features, OsdId, UTime,
+    Uuid,
+};
+
+use crate::asok::{self, Asked};
+use crate::daemon;
 use crate::layout::Layout;
-/// x
-pub fn mkfs_local(_l: &Layout, _c: &conf::ConfFile, _i: u32, _r: &mut dyn Random) -> Result<()> { Ok(()) }
-/// x
-pub fn main(_conf: &Path, _id: &str, _mkfs: bool, _keyring: Option<&Path>) -> Result<()> { Ok(()) }
+use crate::mon_daemon::{FEATURES, local_text, write_secret};
+use crate::up::write_durably;
+
+/// Connections of other daemons to the cluster address are told apart by this bit.
+const CLUSTER: u64 = 1 << 63;
+/// How long an OSD that did not take a connection is left alone.
+const BACKOFF_MS: u64 = 200;
+/// How long stopping may take.
+const STOP_MAX: Duration = Duration::from_secs(5);
+
+/// Makes one OSD's store and key. `uuid` is its incarnation.
+fn mkfs(data: &Path, fsid: Uuid, osd: i32, uuid: Uuid, config: &Config) -> Result<()> {
+    fs::create_dir_all(data).with_context(|| data.display().to_string())?;
+    let block = data.join("block");
+    // A file that was left half-made; a device or link an operator put there stays.
+    if block.is_file() && !block.is_symlink() {
+        fs::remove_file(&block)?;
+    }
+    let options = MkfsOptions {
+        fsid,
+        osd: OsdId(osd),
+        osd_uuid: uuid,
+        size: config.u64("osd_device_bytes"),
+        log_bytes: config.u64("osd_journal_size"),
+    };
+    Store::mkfs(&block, &options).with_context(|| block.display().to_string())?;
+    Ok(())
+}
+
+/// For `argonaut up`: makes an OSD's store. Its key comes from the monitors.
+///
+/// # Errors
+/// When the store cannot be made.
+pub fn mkfs_local(
+    layout: &Layout,
+    conf: &ConfFile,
+    index: u32,
+    chance: &mut dyn Random,
+) -> Result<()> {
+    let id = index.to_string();
+    let config = Config::new(conf, "osd", &id, "", 0);
+    let data = layout.data(&format!("osd.{id}"));
+    let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
+    let mut raw = [0; 16];
+    chance.fill(&mut raw);
+    mkfs(&data, fsid, index as i32, Uuid::from_random(raw), &config)?;
+    write_durably(&data.join("ready"), b"")
+}
+
+/// Runs one OSD until it is told to stop, or makes its data.
+///
+/// # Errors
+/// When the options, the data or the addresses do not allow it.
+pub fn main(conf: &Path, id: &str, mkfs_only: bool, keyring: Option<&Path>) -> Result<()> {
+    daemon::start_log();
+    let config = daemon::options(conf, "osd", id)?;
+    let number: i32 = id.parse().ok().filter(|n| *n >= 0).context("an OSD's id is a number")?;
+    if mkfs_only {
+        let data = PathBuf::from(config.get("osd_data"));
+        let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
+        let uuid = match config.get("osd_uuid").as_str() {
+            "" => {
+                let mut raw = [0; 16];
+                OsRandom.fill(&mut raw);
+                Uuid::from_random(raw)
+            }
+            text => text.parse().map_err(|why| anyhow::anyhow!("osd_uuid: {why}"))?,
+        };
+        mkfs(&data, fsid, number, uuid, &config)?;
+        if let Some(path) = keyring {
+            write_secret(&data.join("keyring"), &fs::read_to_string(path)?)?;
+        }
+        return write_durably(&data.join("ready"), b"");
+    }
+    rt::run_local(run(config, number))?
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Line {
+    /// Replication and peering.
+    Peer(OsdId),
+    /// Heartbeats: front or back.
+    Beat(OsdId, bool),
+}
+
+struct Dialled {
+    conn: ConnId,
+    to: AddrVec,
+    opened: bool,
+}
+
+/// Connections this OSD makes to others.
+#[derive(Default)]
+struct Lines {
+    by_line: HashMap<Line, Dialled>,
+    by_conn: HashMap<ConnId, Line>,
+    /// OSDs that took no connection, and until when they are left alone, in ms.
+    backoff: HashMap<OsdId, u64>,
+}
+
+struct Daemon {
+    id: i32,
+    fsid: Uuid,
+    osd: RefCell<Osd>,
+    public: Messenger,
+    cluster: Messenger,
+    link: RefCell<MonLink>,
+    lines: RefCell<Lines>,
+    log_seq: std::cell::Cell<u64>,
+    config: RefCell<Config>,
+    asked: RefCell<HashMap<u64, tokio::sync::oneshot::Sender<Vec<u8>>>>,
+    out: RefCell<Outbox>,
+}
+
+impl Daemon {
+    /// Calls the role and does what it wants.
+    fn with<T>(&self, call: impl FnOnce(&mut Osd, &mut Outbox) -> T) -> T {
+        let mut out = self.out.take();
+        let value = call(&mut self.osd.borrow_mut(), &mut out);
+        for effect in out.effects.drain(..) {
+            self.carry_out(effect);
+        }
+        *self.out.borrow_mut() = out; // keeps its memory
+        value
+    }
+
+    fn carry_out(&self, effect: Effect) {
+        match effect {
+            Effect::Conn(conn, env) => {
+                if conn.0 & CLUSTER != 0 {
+                    self.cluster.send(ConnId(conn.0 & !CLUSTER), env);
+                } else {
+                    self.public.send(conn, env);
+                }
+            }
+            Effect::Osd(osd, env) => self.send_line(Line::Peer(osd), env),
+            Effect::Heartbeat { osd, back, envelope } => {
+                self.send_line(Line::Beat(osd, back), envelope)
+            }
+            Effect::Mon(env) => self.link.borrow_mut().send(env),
+            Effect::SubscribeMaps(from) => {
+                let events = self
+                    .link
+                    .borrow_mut()
+                    .with(|c, out| c.subscribe("osdmap", u64::from(from.0), false, out));
+                debug_assert!(events.is_empty(), "subscribing answers later");
+            }
+            Effect::Close(conn) => {
+                if conn.0 & CLUSTER != 0 {
+                    self.cluster.close(ConnId(conn.0 & !CLUSTER));
+                } else {
+                    self.public.close(conn);
+                }
+            }
+            Effect::Admin { id, r, rs, output } => {
+                if let Some(answer) = self.asked.borrow_mut().remove(&id) {
+                    answer.send(local_text(r, &rs, output)).ok();
+                }
+            }
+            Effect::ClusterLog { error, text } => {
+                self.cluster_log(if error { LogPriority::ERROR } else { LogPriority::WARN }, text);
+            }
+        }
+    }
+
+    fn cluster_log(&self, prio: LogPriority, msg: String) {
+        self.log_seq.set(self.log_seq.get() + 1);
+        let entry = LogEntry {
+            name: EntityName::new(EntityKind::OSD, self.id.to_string()),
+            rank: EntityId::new(EntityKind::OSD, i64::from(self.id)),
+            addrs: self.public.local().addrs.clone(),
+            stamp: UTime::from_nanos(rt::now().wall_ns),
+            seq: self.log_seq.get(),
+            prio,
+            msg,
+            channel: "cluster".to_owned(),
+        };
+        tracing::warn!("{}", entry.msg);
+        let log = LogMsg { paxos: Paxos::default(), fsid: self.fsid, entries: vec![entry] };
+        self.link.borrow_mut().send(log.envelope(Features::ALL));
+    }
+
+    /// The connection of a line to its address in the newest map; `None` while the OSD is
+    /// down or left alone.
+    fn line(&self, line: Line) -> Option<ConnId> {
+        let (Line::Peer(osd) | Line::Beat(osd, _)) = line;
+        let to = {
+            let role = self.osd.borrow();
+            let map = role.map();
+            if !map.is_up(osd) {
+                return None;
+            }
+            match line {
+                Line::Peer(_) => map.osd_cluster_addrs(osd)?.clone(),
+                Line::Beat(_, back) => {
+                    let (b, f) = map.osd_hb_addrs(osd)?;
+                    if back { b.clone() } else { f.clone() }
+                }
+            }
+        };
+        let mut lines = self.lines.borrow_mut();
+        if let Some(dialled) = lines.by_line.get(&line) {
+            if dialled.to == to {
+                return Some(dialled.conn);
+            }
+            let old = dialled.conn;
+            lines.by_line.remove(&line);
+            lines.by_conn.remove(&old);
+            self.cluster.close(old);
+        }
+        if lines.backoff.get(&osd).is_some_and(|until| rt::now().mono_ms() < *until) {
+            return None;
+        }
+        let redial = self.link.borrow().redial(EntityKind::OSD);
+        let policy = Policy::lossy_client().with_budget(256 << 20);
+        let conn = self.cluster.connect(to.clone(), EntityKind::OSD, policy, redial);
+        lines.by_line.insert(line, Dialled { conn, to, opened: false });
+        lines.by_conn.insert(conn, line);
+        Some(conn)
+    }
+
+    fn send_line(&self, line: Line, env: Envelope) {
+        if let Some(conn) = self.line(line) {
+            self.cluster.send(conn, env);
+        }
+    }
+
+    /// An event of a connection that this OSD made; whether it was one.
+    fn on_line(&self, event: &NetEvent) -> bool {
+        let (NetEvent::Opened { conn, .. }
+        | NetEvent::Message { conn, .. }
+        | NetEvent::Closed { conn, .. }
+        | NetEvent::Alive { conn, .. }) = event;
+        let Some(line) = self.lines.borrow().by_conn.get(conn).copied() else { return false };
+        let (Line::Peer(osd) | Line::Beat(osd, _)) = line;
+        match event {
+            NetEvent::Opened { .. } => {
+                let mut lines = self.lines.borrow_mut();
+                lines.backoff.remove(&osd);
+                if let Some(dialled) = lines.by_line.get_mut(&line) {
+                    dialled.opened = true;
+                }
+                return false; // the role hears of it too: answers come over it
+            }
+            NetEvent::Closed { why, .. } => {
+                tracing::debug!("to osd.{osd}: {why}");
+                let opened = {
+                    let mut lines = self.lines.borrow_mut();
+                    lines.by_conn.remove(conn);
+                    lines.by_line.remove(&line).is_some_and(|d| d.opened)
+                };
+                if let Line::Peer(_) = line {
+                    if opened {
+                        self.with(|osd_role, out| osd_role.on_osd_reset(rt::now(), osd, out));
+                    } else {
+                        if *why == rt::CloseWhy::Io(std::io::ErrorKind::ConnectionRefused) {
+                            self.with(|role, out| role.on_refused(rt::now(), osd, out));
+                        }
+                        // What was sent is sent again once the pause is over.
+                        let until = rt::now().mono_ms() + BACKOFF_MS;
+                        self.lines.borrow_mut().backoff.insert(osd, until);
+                    }
+                }
+                return false;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    fn on_event(&self, event: NetEvent, at_cluster: bool) {
+        if at_cluster {
+            self.on_line(&event);
+        }
+        let shift = |conn: ConnId| if at_cluster { ConnId(conn.0 | CLUSTER) } else { conn };
+        let now = rt::now();
+        match event {
+            NetEvent::Opened { conn, peer } => {
+                let daemon = peer.id.kind == EntityKind::OSD || peer.outgoing;
+                let info = PeerInfo {
+                    who: peer.id,
+                    name: peer.identity.name.clone(),
+                    addr: peer.addrs.front(),
+                    features: peer.features,
+                    caps: peer.identity.caps.clone(),
+                    allow_all: peer.identity.allow_all || daemon,
+                };
+                self.osd.borrow_mut().on_open(shift(conn), info);
+            }
+            NetEvent::Message { conn, env, .. } => {
+                self.with(|osd, out| osd.on_message(now, shift(conn), env, out));
+            }
+            NetEvent::Closed { conn, .. } => self.osd.borrow_mut().on_closed(shift(conn)),
+            NetEvent::Alive { .. } => {}
+        }
+    }
+
+    fn on_mon_events(&self, events: Vec<monc::Event>) {
+        for event in events {
+            match event {
+                monc::Event::Opened => self.with(|osd, out| osd.on_mon_session(rt::now(), out)),
+                monc::Event::Message(env) => match env.kind {
+                    ConfigMsg::KIND => self.on_settings(&env),
+                    MonMapMsg::KIND => self.on_monmap(&env),
+                    _ => {
+                        self.with(|osd, out| osd.on_mon_message(rt::now(), &env, out));
+                        if env.kind == OsdMapMsg::KIND {
+                            let have = self.osd.borrow().map().epoch;
+                            let events = self
+                                .link
+                                .borrow_mut()
+                                .with(|c, _| c.got("osdmap", u64::from(have.0)));
+                            debug_assert!(events.is_empty(), "noting a version sends nothing");
+                        }
+                    }
+                },
+                monc::Event::Answer { envelope, .. } => {
+                    self.with(|osd, out| osd.on_mon_message(rt::now(), &envelope, out));
+                }
+                monc::Event::RenewalFailed(err) => tracing::warn!("tickets: {err}"),
+                monc::Event::Command { .. } | monc::Event::Version { .. } => {}
+            }
+        }
+    }
+
+    /// New values from the monitors' database.
+    fn on_settings(&self, env: &Envelope) {
+        let Ok(message) = ConfigMsg::decode(env) else { return };
+        let mut config = self.config.borrow_mut();
+        let unknown = config.set_mon_layer(message.config);
+        if !unknown.is_empty() {
+            tracing::info!("settings without meaning here: {}", unknown.join(", "));
+        }
+        self.osd.borrow_mut().on_config(config.clone());
+    }
+
+    fn on_monmap(&self, env: &Envelope) {
+        let Ok(message) = MonMapMsg::decode(env) else { return };
+        if let Ok(map) = maps::MonMap::from_bytes(&message.monmap) {
+            let addrs: Vec<EntityAddr> =
+                map.mons.values().filter_map(|m| m.addrs.msgr2()).collect();
+            let events = self.link.borrow_mut().with(|c, _| c.set_mons(addrs, map.epoch));
+            debug_assert!(events.is_empty(), "addresses are used when needed");
+        }
+    }
+
+    /// What became durable; whether the store still works.
+    fn on_store(&self) -> Result<()> {
+        self.with(|osd, out| osd.poll_store(rt::now(), out)).context("the store")
+    }
+
+    fn tick(&self) {
+        let now = rt::now();
+        let events = self.link.borrow_mut().on_tick(now);
+        self.on_mon_events(events);
+        let over: Vec<OsdId> = {
+            let mut lines = self.lines.borrow_mut();
+            lines
+                .backoff
+                .extract_if(|_, until| *until <= now.mono_ms())
+                .map(|(osd, _)| osd)
+                .collect()
+        };
+        for osd in over {
+            self.with(|role, out| role.on_osd_reset(now, osd, out));
+        }
+        self.with(|osd, out| osd.on_tick(now, out));
+    }
+}
+
+/// An address from the options; loopback by default.
+fn address(config: &Config, option: &str) -> Result<std::net::IpAddr> {
+    match config.get(option).as_str() {
+        "" => Ok([127, 0, 0, 1].into()),
+        text => text.parse().with_context(|| format!("{option} = {text}: an IP address")),
+    }
+}
+
+async fn run(mut config: Config, id: i32) -> Result<()> {
+    let name = EntityName::new(EntityKind::OSD, id.to_string());
+    let data = PathBuf::from(config.get("osd_data"));
+    let fsid: Uuid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
+    let block = data.join("block");
+    if !block.exists() {
+        bail!("{} holds no OSD: argonaut osd --mkfs -i {id} makes one", data.display());
+    }
+    let written = Arc::new(Notify::new());
+    let waker = written.clone();
+    let open = OpenOptions {
+        fsid: Some(fsid),
+        osd: Some(OsdId(id)),
+        waker: Box::new(move || waker.notify_one()),
+        ..OpenOptions::default()
+    };
+    let store = Store::open(&block, open).with_context(|| block.display().to_string())?;
+    let uuid = store.identity().2;
+    let device_bytes = store.statfs().total;
+
+    let keys = MonLink::new_keys();
+    let auth_none = config.get("auth_service_required") == "none";
+    let messenger = |policy: fn(EntityKind) -> Policy| {
+        let door = MonLink::door(EntityKind::OSD, keys.clone(), auth_none);
+        Messenger::new(rt::Config {
+            local: rt::Local {
+                kind: EntityKind::OSD,
+                num: i64::from(id),
+                addrs: AddrVec::default(),
+                nonce: std::process::id(),
+                features: FEATURES,
+            },
+            policy: Box::new(policy),
+            auth: Box::new(move |_, _| door()),
+            limits: rt::Limits::default(),
+        })
+    };
+    let public = messenger(|_| Policy::stateless_server());
+    let cluster = messenger(|_| Policy::stateless_server().with_budget(256 << 20));
+    let nonce = std::process::id();
+    let bind = |messenger: &Messenger, ip| -> Result<AddrVec> {
+        let at = messenger.bind_range(ip, 6800..=7568).context("no free port from 6800 to 7568")?;
+        let addrs = AddrVec(vec![EntityAddr::msgr2(at, nonce)]);
+        messenger.set_local(|local| local.addrs = addrs.clone());
+        Ok(addrs)
+    };
+    let client_addrs = bind(&public, address(&config, "public_addr")?)?;
+    let cluster_addrs = bind(&cluster, address(&config, "cluster_addr")?)?;
+
+    let mut metadata = daemon::metadata();
+    metadata.extend([
+        ("osd_data".to_owned(), data.display().to_string()),
+        ("osd_objectstore".to_owned(), "argonaut".to_owned()),
+        ("front_addr".to_owned(), client_addrs.to_string()),
+        ("back_addr".to_owned(), cluster_addrs.to_string()),
+        ("hb_front_addr".to_owned(), cluster_addrs.to_string()),
+        ("hb_back_addr".to_owned(), cluster_addrs.to_string()),
+    ]);
+    let location = config.get("crush_location");
+    let location = location.split_whitespace().filter_map(|w| w.split_once('='));
+    let identity = Identity {
+        whoami: OsdId(id),
+        fsid,
+        uuid,
+        client: client_addrs.clone(),
+        cluster: cluster_addrs.clone(),
+        hb_front: cluster_addrs.clone(),
+        hb_back: cluster_addrs,
+        metadata,
+        features: FEATURES.0,
+        device_bytes,
+        device_class: String::new(),
+        location: location.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
+    };
+    let key = configured_key(&config, &name)?;
+    let link = MonLink::new(
+        public.clone(),
+        LinkConfig {
+            name,
+            key,
+            mons: mon_addrs(&config)?,
+            fsid,
+            hostname: daemon::hostname(),
+            services: vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR],
+            methods: vec![auth::handshake::method::CEPHX, auth::handshake::method::NONE],
+            secure: config.get("ms_cluster_mode").starts_with("secure"),
+        },
+        Some(keys),
+    );
+    config.set(Source::CommandLine, "host", &daemon::hostname()).map_err(anyhow::Error::msg)?;
+    let osd = Osd::new(identity, config.clone(), Box::new(StoreBacking::new(store)))
+        .map_err(anyhow::Error::msg)?;
+    let daemon = Rc::new(Daemon {
+        id,
+        fsid,
+        osd: RefCell::new(osd),
+        public: public.clone(),
+        cluster: cluster.clone(),
+        link: RefCell::new(link),
+        lines: RefCell::default(),
+        log_seq: std::cell::Cell::new(0),
+        config: RefCell::new(config.clone()),
+        asked: RefCell::default(),
+        out: RefCell::default(),
+    });
+    for (messenger, at_cluster) in [(&public, false), (&cluster, true)] {
+        let to = Rc::downgrade(&daemon);
+        messenger.set_handler(move |event| {
+            let Some(daemon) = to.upgrade() else { return };
+            let (NetEvent::Opened { conn, .. }
+            | NetEvent::Message { conn, .. }
+            | NetEvent::Closed { conn, .. }
+            | NetEvent::Alive { conn, .. }) = &event;
+            if !at_cluster && daemon.link.borrow().owns(*conn) {
+                let events = daemon.link.borrow_mut().on_event(rt::now(), event);
+                return daemon.on_mon_events(events);
+            }
+            daemon.on_event(event, at_cluster);
+        });
+    }
+    let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
+    asok::listen(Path::new(&config.get("admin_socket")), ask)?;
+    daemon::write_pid(&config)?;
+    let events = daemon.link.borrow_mut().start(rt::now());
+    daemon.on_mon_events(events);
+    for what in ["config", "monmap"] {
+        let events = daemon.link.borrow_mut().with(|c, out| c.subscribe(what, 0, false, out));
+        daemon.on_mon_events(events);
+    }
+    daemon.with(|osd, out| osd.on_start(rt::now(), out));
+    daemon.on_store()?;
+    tracing::info!("osd.{id} serves at {client_addrs}");
+
+    let mut tick = tokio::time::interval(Duration::from_millis(100));
+    let mut stop = std::pin::pin!(rt::stop_signal());
+    let mut stopping: Option<tokio::time::Instant> = None;
+    let mut next_ask = 0u64;
+    loop {
+        tokio::select! {
+            biased;
+            () = written.notified() => daemon.on_store()?,
+            _ = tick.tick() => {
+                daemon.tick();
+                let gone = || !daemon.osd.borrow().map().is_up(OsdId(id));
+                if stopping.is_some_and(|until| gone() || tokio::time::Instant::now() > until) {
+                    tracing::info!("osd.{id} ends");
+                    return Ok(());
+                }
+            }
+            Some(one) = asked.recv() => {
+                next_ask += 1;
+                daemon.asked.borrow_mut().insert(next_ask, one.answer);
+                daemon.with(|osd, out| osd.on_admin(rt::now(), next_ask, &one.command, out));
+            }
+            signal = &mut stop, if stopping.is_none() => {
+                tracing::info!("osd.{id} stops: {:?}", signal?);
+                daemon.with(|osd, out| osd.on_stop(rt::now(), out));
+                stopping = Some(tokio::time::Instant::now() + STOP_MAX);
+            }
+        }
+    }
+}

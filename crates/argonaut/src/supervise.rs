@@ -54,7 +54,11 @@ pub fn start(layout: &Layout, daemon: &str) -> Result<Child> {
 /// # Errors
 /// When it cannot be created.
 pub fn append(path: &Path) -> Result<File> {
-    OpenOptions::new().create(true).append(true).open(path).with_context(|| path.display().to_string())
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .with_context(|| path.display().to_string())
 }
 
 struct Kept {
@@ -93,7 +97,11 @@ pub fn run(layout: &Layout) -> Result<()> {
             };
             let gone = kept.swap_remove(at);
             let pause = if now - gone.since > STEADY { PAUSE_MIN } else { gone.pause };
-            eprintln!("{} ended with {status}; starting it again in {} ms", gone.name, pause.as_millis());
+            eprintln!(
+                "{} ended with {status}; starting it again in {} ms",
+                gone.name,
+                pause.as_millis()
+            );
             waiting.push((now + pause, gone.name, (pause * 2).min(PAUSE_MAX)));
         }
         for (_, name, pause) in waiting.extract_if(.., |(when, _, _)| *when <= now) {
@@ -120,7 +128,11 @@ fn stop_all(kept: Vec<Kept>) -> Result<()> {
                 let start = Instant::now();
                 while matches!(one.child.try_wait(), Ok(None)) {
                     if start.elapsed() > STOP_MAX {
-                        eprintln!("{} did not stop within {} s: killing it", one.name, STOP_MAX.as_secs());
+                        eprintln!(
+                            "{} did not stop within {} s: killing it",
+                            one.name,
+                            STOP_MAX.as_secs()
+                        );
                         one.child.kill().ok();
                     }
                     thread::sleep(Duration::from_millis(10));

@@ -80,7 +80,10 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
             println!("{health}: {what} in {} up after {took:.1} s", layout.dir.display());
         }
         Err(err) => {
-            eprintln!("the daemons go on; their logs: argonaut logs --dir {}", layout.dir.display());
+            eprintln!(
+                "the daemons go on; their logs: argonaut logs --dir {}",
+                layout.dir.display()
+            );
             return Err(err);
         }
     }
@@ -122,8 +125,11 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
     }
     let mut chance = rt::OsRandom;
     if !layout.exists() {
-        let stray = fs::read_dir(&layout.dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
-        let known = |name: &String| matches!(name.as_str(), "run" | "log" | "keyring") || name.contains('.');
+        let stray =
+            fs::read_dir(&layout.dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
+        let known = |name: &String| {
+            matches!(name.as_str(), "run" | "log" | "keyring") || name.contains('.')
+        };
         if let Some(name) = stray.into_iter().find(|name| !known(name)) {
             bail!("{} holds '{name}' and no cluster: choose another --dir", layout.dir.display());
         }
@@ -168,9 +174,9 @@ pub fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
 fn free_port(wanted: u16, count: u32) -> Result<u16> {
     let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     let mut candidates = (wanted..=u16::MAX - count as u16).step_by(100).take(100);
-    candidates
-        .find(|first| (0..count as u16).all(|i| free(first + i)))
-        .with_context(|| format!("no free port for the monitors from {wanted} on: give one with --port"))
+    candidates.find(|first| (0..count as u16).all(|i| free(first + i))).with_context(|| {
+        format!("no free port for the monitors from {wanted} on: give one with --port")
+    })
 }
 
 /// Waits until the cluster has all its OSDs up and is healthy.
@@ -181,6 +187,7 @@ fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<
     let socket = layout.asok(daemons.first().context("there is no monitor")?);
     let mut last = String::from("no monitor answers");
     while start.elapsed() < HEALTHY_MAX {
+        fetch_keys(layout, &daemons, &socket);
         let command = r#"{"prefix":"status","format":"json"}"#;
         if let Ok(text) = asok::ask(&socket, command, Duration::from_secs(2)) {
             let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
@@ -195,6 +202,27 @@ fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<
         std::thread::sleep(Duration::from_millis(30));
     }
     bail!("not healthy after {} s: {last}", HEALTHY_MAX.as_secs())
+}
+
+/// OSDs that were added to a running cluster get their keys from its monitor.
+fn fetch_keys(layout: &Layout, daemons: &[String], socket: &Path) {
+    for name in daemons {
+        let path = layout.data(name).join("keyring");
+        if path.exists() {
+            continue;
+        }
+        let caps = ["mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *"];
+        let command =
+            serde_json::json!({"prefix": "auth get-or-create", "entity": name, "caps": caps});
+        match asok::ask(socket, &command.to_string(), Duration::from_secs(5)) {
+            Ok(keyring) if keyring.contains("key = ") => {
+                if let Err(err) = mon_daemon::write_secret(&path, &keyring) {
+                    eprintln!("{}: {err:#}", path.display());
+                }
+            }
+            _ => return, // the monitor is not ready yet: asked again soon
+        }
+    }
 }
 
 /// Stops the cluster; its data stays.
@@ -215,7 +243,9 @@ pub fn down(dir: &Path) -> Result<()> {
     // The supervisor stops its daemons in order; without one they are told here.
     match running.iter().find(|(name, _)| name == "supervise") {
         Some((_, pid)) => supervise::signal(*pid, rustix::process::Signal::TERM),
-        None => running.iter().for_each(|(_, pid)| supervise::signal(*pid, rustix::process::Signal::TERM)),
+        None => running
+            .iter()
+            .for_each(|(_, pid)| supervise::signal(*pid, rustix::process::Signal::TERM)),
     }
     let start = Instant::now();
     while running.iter().any(|(name, pid)| layout.running(name) == Some(*pid)) {
@@ -231,7 +261,11 @@ pub fn down(dir: &Path) -> Result<()> {
 fn existing(dir: &Path) -> Result<Layout> {
     let layout = Layout::new(dir)?;
     if !layout.exists() {
-        bail!("{} holds no cluster: argonaut up --dir {} makes one", layout.dir.display(), dir.display());
+        bail!(
+            "{} holds no cluster: argonaut up --dir {} makes one",
+            layout.dir.display(),
+            dir.display()
+        );
     }
     Ok(layout)
 }

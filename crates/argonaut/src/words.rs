@@ -11,14 +11,15 @@ use serde_json::{Map, Value};
 /// # Errors
 /// A sentence for the user: no command begins so, or which argument does not fit.
 pub fn match_words(descriptions: &[u8], words: &[String]) -> Result<Map<String, Value>, String> {
-    let all: Map<String, Value> =
-        serde_json::from_slice(descriptions).map_err(|err| format!("the descriptions cannot be read: {err}"))?;
+    let all: Map<String, Value> = serde_json::from_slice(descriptions)
+        .map_err(|err| format!("the descriptions cannot be read: {err}"))?;
     let mut best: Option<(usize, Map<String, Value>)> = None;
     let mut complaint: Option<(usize, String)> = None;
     for description in all.values() {
         let Some(sig) = description["sig"].as_array() else { continue };
         let literals: Vec<&str> = sig.iter().map_while(Value::as_str).collect();
-        let begins = literals.len() <= words.len() && literals.iter().zip(words).all(|(l, w)| l == w);
+        let begins =
+            literals.len() <= words.len() && literals.iter().zip(words).all(|(l, w)| l == w);
         if !begins || literals.is_empty() {
             continue;
         }
@@ -142,12 +143,17 @@ mod tests {
     #[test]
     fn binds_words() {
         let same = |line: &str, want: &str| {
-            let (got, want): (Value, Value) =
-                (serde_json::from_str(&json(line).unwrap()).unwrap(), serde_json::from_str(want).unwrap());
+            let (got, want): (Value, Value) = (
+                serde_json::from_str(&json(line).unwrap()).unwrap(),
+                serde_json::from_str(want).unwrap(),
+            );
             assert_eq!(got, want);
         };
         same("osd pool create x 8", r#"{"prefix":"osd pool create","pool":"x","pg_num":8}"#);
-        same("osd pool create x erasure", r#"{"prefix":"osd pool create","pool":"x","pool_type":"erasure"}"#);
+        same(
+            "osd pool create x erasure",
+            r#"{"prefix":"osd pool create","pool":"x","pool_type":"erasure"}"#,
+        );
         same("osd pool create x --size=3", r#"{"prefix":"osd pool create","pool":"x","size":3}"#);
         same("osd out 1 2", r#"{"prefix":"osd out","ids":["1","2"]}"#);
         assert!(json("osd pool create").unwrap_err().contains("pool is missing"));

@@ -235,7 +235,7 @@ impl MonClient {
         self.state = State::Open;
         self.heard_ms = now.mono_ms();
         self.probe = None;
-        self.renew_at_ms = now.mono_ms() + RENEW_MS;
+        self.renew_at_ms = now.mono_ms();
         out.push(Out::Send(MonGetMap {}.envelope(Features::ALL)));
         let all: Vec<String> = self.subs.keys().cloned().collect();
         self.send_subs(&all, out);

@@ -4,16 +4,18 @@
 use std::sync::{Arc, Mutex, RwLock};
 
 use auth::{
-    AuthError, AuthorizerClientAuth, ClientAuth, ClientAuthSettings, CryptoKey, MonClientAuth,
-    RotatingKeys, ServiceAuth, ServiceAuthSettings, SharedRandom, SharedRotatingKeys,
-    SharedTickets, Tickets, service_mask,
+    AuthorizerClientAuth, ClientAuth, ClientAuthSettings, CryptoKey, MonClientAuth, RotatingKeys,
+    ServiceAuth, ServiceAuthSettings, SharedRandom, SharedRotatingKeys, SharedTickets, Tickets,
+    service_mask,
 };
-use bytes::Bytes;
 use env::{ConnId, Now};
 use messages::Envelope;
-use monc::{Event, MonClient, Out, Renewal};
+use monc::{Event, MonClient, Out, ServiceKeys, TicketRenewal};
 use rt::{Messenger, NetEvent, OsRandom, Policy, Redial};
 use types::{EntityAddr, EntityKind, EntityName, Uuid};
+
+/// `auth_service_ticket_ttl`, by default.
+const TICKET_TTL_SECS: u32 = 3600;
 
 /// Who connects, and how.
 #[derive(Clone, Debug)]
@@ -36,44 +38,14 @@ pub struct LinkConfig {
     pub secure: bool,
 }
 
-/// What keeps a process's tickets and, in a daemon, its service's keys fresh.
-struct Keeper {
-    tickets: SharedTickets,
-    /// A daemon's own; `None` in clients.
-    keys: Option<SharedRotatingKeys>,
-    wanted: u32,
-}
-
-impl Renewal for Keeper {
-    fn request(&mut self, now: Now) -> Option<Bytes> {
-        if let Some(keys) = &self.keys {
-            let keys = keys.read().expect("no panic while held");
-            if keys.is_empty() || keys.needs_renewal(now, 3600) {
-                return Some(Tickets::rotating_request());
-            }
-        }
-        let tickets = self.tickets.lock().expect("no panic while held");
-        tickets.renewal(now, self.wanted, &mut OsRandom).ok().flatten()
-    }
-
-    fn answer(&mut self, now: Now, result: i32, payload: &[u8]) -> Result<(), AuthError> {
-        if result < 0 {
-            return Err(AuthError::Refused { result, allowed_methods: Vec::new() });
-        }
-        let secrets = self.tickets.lock().expect("no panic while held").on_reply(now, payload)?;
-        if let (Some(secrets), Some(keys)) = (secrets, &self.keys) {
-            keys.write().expect("no panic while held").secrets = secrets;
-        }
-        Ok(())
-    }
-}
-
 /// See the module's page.
 pub struct MonLink {
     messenger: Messenger,
     config: LinkConfig,
     client: MonClient,
-    keeper: Keeper,
+    keeper: TicketRenewal,
+    tickets: SharedTickets,
+    wanted: u32,
     random: SharedRandom,
     conn: Option<ConnId>,
 }
@@ -94,9 +66,11 @@ impl MonLink {
             &mut OsRandom,
         );
         let tickets = Tickets::new(config.name.clone(), config.key.clone()).shared();
-        let keeper = Keeper { tickets, keys: own_keys, wanted: service_mask(&config.services) };
         let random: SharedRandom = Arc::new(Mutex::new(OsRandom));
-        Self { messenger, config, client, keeper, random, conn: None }
+        let wanted = service_mask(&config.services);
+        let own_keys = own_keys.map(|keys| ServiceKeys { keys, ticket_ttl_secs: TICKET_TTL_SECS });
+        let keeper = TicketRenewal::new(tickets.clone(), wanted, own_keys, random.clone());
+        Self { messenger, config, client, keeper, tickets, wanted, random, conn: None }
     }
 
     /// A daemon's keys, empty until the monitors give them.
@@ -128,7 +102,7 @@ impl MonLink {
     /// The id that the monitors gave this process; 0 before.
     #[must_use]
     pub fn global_id(&self) -> u64 {
-        self.keeper.tickets.lock().expect("no panic while held").global_id
+        self.tickets.lock().expect("no panic while held").global_id
     }
 
     /// Shows this process's ticket to daemons of a kind.
@@ -138,7 +112,7 @@ impl MonLink {
             methods: self.config.methods.clone(),
             ..ClientAuthSettings::cephx(self.config.secure)
         };
-        let (tickets, random) = (self.keeper.tickets.clone(), self.random.clone());
+        let (tickets, random) = (self.tickets.clone(), self.random.clone());
         Box::new(move || -> Box<dyn ClientAuth> {
             let (tickets, random) = (tickets.clone(), random.clone());
             Box::new(AuthorizerClientAuth::new(settings.clone(), tickets, service, random))
@@ -167,7 +141,11 @@ impl MonLink {
     pub fn on_event(&mut self, now: Now, event: NetEvent) -> Vec<Event> {
         let mut out = Vec::new();
         match event {
-            NetEvent::Opened { .. } => self.client.on_opened(now, &mut out),
+            NetEvent::Opened { .. } => {
+                self.client.on_opened(now, &mut out);
+                // A daemon's keys are needed before anybody can connect to it.
+                self.client.on_tick(now, &mut self.keeper, &mut out);
+            }
             NetEvent::Message { env, .. } => {
                 self.client.on_message(now, env, &mut self.keeper, &mut out);
             }
@@ -204,8 +182,8 @@ impl MonLink {
                         methods: self.config.methods.clone(),
                         ..ClientAuthSettings::cephx(true)
                     };
-                    let (tickets, random) = (self.keeper.tickets.clone(), self.random.clone());
-                    let wanted = self.keeper.wanted;
+                    let (tickets, random) = (self.tickets.clone(), self.random.clone());
+                    let wanted = self.wanted;
                     let redial: Redial = Box::new(move || -> Box<dyn ClientAuth> {
                         let (tickets, random) = (tickets.clone(), random.clone());
                         Box::new(MonClientAuth::new(settings.clone(), tickets, wanted, random))
