@@ -375,6 +375,7 @@ impl Monitor {
         let stamp = self.wall();
         let now = self.now.mono_ms();
         self.volatile.pgmap.report(stamp, now, &self.state.osdmap, msg.osd, osd_stat, pgs);
+        self.health_stale = true;
         let ack = PgStatsAck { pgs: msg.pgs.keys().copied().collect() };
         if let Some(session) = self.sessions.get(&conn) {
             // Statistics are the leader's own: nobody waits for a commit.
