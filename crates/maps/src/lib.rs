@@ -16,6 +16,7 @@ mod log;
 mod mds;
 mod mgr;
 mod mon;
+mod object_info;
 mod osdmap;
 mod pglog;
 mod pool;
@@ -32,6 +33,7 @@ pub use mds::{
 };
 pub use mgr::{MgrMap, MgrStandby, ModuleInfo, ModuleOption, Service, ServiceDaemon, ServiceMap};
 pub use mon::{MonFeatures, MonInfo, MonMap, MonMapAuth};
+pub use object_info::{ObjectInfo, ObjectManifest, WatchInfo};
 pub use osdmap::{
     ApplyError, CrushPart, Incremental, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo,
     PgMapping, PgSets, SIGNIFICANT_FEATURES, SIGNIFICANT_FEATURES_PACIFIC, SealedEpoch, Stretch,
@@ -81,6 +83,7 @@ pub mod fuzz {
             one::<crate::PgMapDigest>,
             one::<crate::PgLogEntry>,
             one::<crate::SnapSet>,
+            one::<crate::ObjectInfo>,
             one::<crate::HealthChecks>,
         ];
         if let Some((kind, rest)) = bytes.split_first() {

@@ -126,6 +126,9 @@ fn rows() -> Vec<Row> {
         "SnapContext": SnapContext;
         "SnapSet": SnapSet;
         "SnapInfo": SnapInfo;
+        "object_info_t": ObjectInfo;
+        "object_manifest_t": ObjectManifest;
+        "watch_info_t": WatchInfo;
         "health_check_t": HealthCheck;
         "health_check_map_t": HealthChecks;
     };
@@ -157,6 +160,10 @@ const NOT_EXACT: &[(&str, &str)] = &[(
     "303e0d4679afb7b809fd924c7825eecd",
     "made by the peer's generator, which gives the CRUSH map more than the features of OSD maps",
 )];
+
+/// Types whose newest form no daemon asks of another: it needs a feature (latencies in ns)
+/// that none advertises.
+const NEWER_WITH_ALL: &[&str] = &["osd_stat_t", "objectstore_perf_stat_t", "PGMap", "PGMapDigest"];
 
 /// The peer writes some maps of a digest in the order of its hash tables: what comes out
 /// must have the same length and mean the same.
@@ -217,6 +224,12 @@ fn reads_and_writes_every_object() {
                         read += 1;
                         if again == bytes {
                             same += 1;
+                            if major == "20"
+                                && !NEWER_WITH_ALL.contains(&row.name)
+                                && (row.recode)(&bytes, Features::ALL) != Ok(again)
+                            {
+                                complain("another form with every feature".to_owned());
+                            }
                         } else if exception.is_none()
                             && !NOT_EXACT.iter().any(|x| x.0 == name(&file))
                         {

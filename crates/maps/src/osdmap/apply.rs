@@ -378,3 +378,127 @@ impl OsdMap {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PgPool, PoolKind, SIGNIFICANT_FEATURES};
+    use types::{EntityAddr, PgId, PoolId};
+
+    const FSID: Uuid = Uuid([3; 16]);
+
+    fn next(map: &OsdMap, change: impl FnOnce(&mut Incremental)) -> OsdMap {
+        let mut inc = Incremental::new(FSID, Epoch(map.epoch.0 + 1));
+        inc.modified = UTime { sec: map.epoch.0 + 100, nsec: 0 };
+        change(&mut inc);
+        let sealed = inc.seal(map, SIGNIFICANT_FEATURES).expect("the delta fits");
+        // What is stored says the same as what was computed.
+        let (stored, crc) =
+            OsdMap::decode_with_crc(&mut denc::Reader::new(&sealed.full)).expect("readable");
+        assert_eq!((&stored, crc), (&sealed.map, sealed.crc));
+        let read = Incremental::from_shared(&sealed.incremental).expect("readable");
+        assert_eq!(read.full_crc, sealed.crc);
+        assert_eq!(read, inc);
+        sealed.map
+    }
+
+    fn addr(port: u16) -> AddrVec {
+        let addr: EntityAddr = format!("v2:10.0.0.1:{port}/1").parse().expect("an address");
+        addr.into()
+    }
+
+    /// An OSD is made, boots, goes down, comes back, and is purged.
+    #[test]
+    fn an_osds_life() {
+        let osd = OsdId(1);
+        let map = OsdMap::new(FSID, Epoch(1), UTime::ZERO, 18);
+        let map = next(&map, |inc| {
+            inc.new_max_osd = Some(2);
+            inc.new_state.insert(osd, OsdState::EXISTS.0 | OsdState::NEW.0);
+            inc.new_uuid.insert(osd, Uuid([9; 16]));
+        });
+        assert!(map.exists(osd) && !map.is_up(osd) && !map.exists(OsdId(0)));
+        let map = next(&map, |inc| {
+            inc.new_up_client.insert(osd, addr(6800));
+            inc.new_hb_back_up.insert(osd, addr(6801));
+            inc.new_hb_front_up.insert(osd, addr(6802));
+            inc.new_up_cluster.insert(osd, addr(6803));
+            inc.new_weight.insert(osd, WEIGHT_ONE);
+        });
+        assert!(map.is_up(osd) && map.is_in(osd) && !map.state(osd).has(OsdState::NEW));
+        assert_eq!((map.up_from(osd), map.osd_addrs(osd)), (Epoch(3), Some(&addr(6800))));
+        let up = map.clone();
+        let map = next(&map, |inc| {
+            inc.new_state.insert(osd, 0); // nothing named: up is flipped
+        });
+        assert!(map.is_down(osd) && map.exists(osd) && up.is_up(osd), "clones stay as they are");
+        assert_eq!(map.info(osd).down_at, Epoch(4));
+        assert_eq!(map.xinfo(osd).down_stamp.sec, 103);
+        let map = next(&map, |inc| {
+            inc.new_state.insert(osd, OsdState::EXISTS.0);
+        });
+        assert!(!map.exists(osd) && map.uuid(osd).is_zero());
+        assert_eq!(map.osd_addrs(osd), Some(&AddrVec::default()));
+        assert_eq!(map.info(osd), OsdInfo::default());
+    }
+
+    /// Pools, snapshots that are removed and trimmed, temporary sets, shut-out clients.
+    #[test]
+    fn pools_and_lists() {
+        let pool = PoolId(5);
+        let map = OsdMap::new(FSID, Epoch(7), UTime::ZERO, 18);
+        let client: EntityAddr = "any:10.0.0.9:0/77".parse().expect("an address");
+        let pg = PgId { pool, ps: 3 };
+        let map = next(&map, |inc| {
+            inc.new_pool_max = Some(5);
+            inc.new_pools.insert(pool, PgPool::new(PoolKind::REPLICATED, 3, 2, 0, 8));
+            inc.new_pool_names.insert(pool, "p".into());
+            inc.new_removed_snaps.insert(pool, [(4, 3)].into_iter().collect());
+            inc.new_pg_temp.insert(pg, vec![OsdId(1)]);
+            inc.new_blocklist.insert(client, UTime { sec: 50, nsec: 0 });
+        });
+        assert_eq!(map.pool_by_name("p"), Some(pool));
+        assert_eq!(map.pool(pool).map(|p| p.last_change), Some(Epoch(8)));
+        assert_eq!(map.removed_snaps_queue[&pool].size(), 3);
+        let v1 = "v1:10.0.0.9:0/77".parse().expect("an address");
+        assert!(map.blocklisted_until(&v1).is_some(), "whatever the protocol");
+        let other = "v2:10.0.0.9:0/78".parse().expect("an address");
+        assert_eq!(map.blocklisted_until(&other), None);
+        let map = next(&map, |inc| {
+            inc.new_purged_snaps.insert(pool, [(4, 3)].into_iter().collect());
+            inc.new_pg_temp.insert(pg, vec![]);
+            inc.old_blocklist.push(client);
+            inc.pool_mut(&map, pool).expect("there").size = 2;
+        });
+        assert!(map.removed_snaps_queue.is_empty() && map.pg_temp.is_empty());
+        assert!(map.blocklist.is_empty() && map.new_removed_snaps.is_empty());
+        assert_eq!(map.pool(pool).map(|p| p.size), Some(2));
+        let map = next(&map, |inc| {
+            inc.old_pools.insert(pool);
+        });
+        assert!(map.pools.is_empty() && map.pool_names.is_empty());
+    }
+
+    /// What does not fit is refused, and changes nothing.
+    #[test]
+    fn refuses_misfits() {
+        let before = OsdMap::new(FSID, Epoch(4), UTime::ZERO, 18);
+        let mut map = before.clone();
+        let inc = |fsid, epoch| Incremental::new(fsid, Epoch(epoch));
+        let wrong = map.apply_incremental(&inc(Uuid([1; 16]), 5));
+        assert!(matches!(wrong, Err(ApplyError::WrongCluster { .. })));
+        for epoch in [3, 4, 6] {
+            let wrong = map.apply_incremental(&inc(FSID, epoch));
+            assert!(matches!(wrong, Err(ApplyError::WrongEpoch { .. })), "{epoch}");
+        }
+        let mut far = inc(FSID, 5);
+        far.new_weight.insert(OsdId(0), 1);
+        assert_eq!(map.apply_incremental(&far), Err(ApplyError::NoRoom(OsdId(0))));
+        far.new_max_osd = Some(i32::MAX);
+        assert!(map.apply_incremental(&far).is_err());
+        let mut bad = inc(FSID, 5);
+        bad.crush = denc::Bytes::from_static(b"no CRUSH map");
+        assert!(matches!(map.apply_incremental(&bad), Err(ApplyError::Decode(_))));
+        assert_eq!(map, before);
+    }
+}

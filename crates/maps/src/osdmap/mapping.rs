@@ -291,8 +291,9 @@ impl PgMapping {
         let mut work = Work::default();
         let mut pools = BTreeMap::new();
         for (id, pool) in map.pools.iter() {
-            let pgs =
-                (0..pool.pg_num).map(|ps| map.pg_sets(PgId { pool: *id, ps }, &mut work)).collect();
+            let pgs = (0..pool.pg_num.min(PGS_MAX))
+                .map(|ps| map.pg_sets(PgId { pool: *id, ps }, &mut work))
+                .collect();
             pools.insert(*id, pgs);
         }
         Self { pools }
