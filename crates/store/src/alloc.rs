@@ -192,8 +192,15 @@ impl Alloc {
 
     /// Gives blocks back.
     pub fn release(&mut self, start: u64, len: u64) {
-        let was_used = self.used.clear(start, len);
-        assert!(was_used, "blocks {start}+{len} are freed once");
+        assert!(self.give_back(start, len), "blocks {start}+{len} are freed once");
+    }
+
+    /// As [`Alloc::release`]; `false`, with nothing to rely on left, where they were free.
+    pub fn give_back(&mut self, start: u64, len: u64) -> bool {
+        if start.checked_add(len).is_none_or(|end| end > self.used.blocks()) {
+            return false;
+        }
         self.free += len;
+        self.used.clear(start, len)
     }
 }

@@ -47,6 +47,8 @@ struct Queue {
     head: Place,
     /// Where the oldest record still needed starts.
     tail: u64,
+    /// The superblock's.
+    generation: u64,
     /// The last finished transaction, and the place behind its group.
     finished: (Seq, Place),
     /// The last transaction before the checkpoint that is being made, once finished its place.
@@ -74,7 +76,7 @@ impl Committer {
     pub fn new(
         disk: Arc<dyn Disk>,
         ring: Ring,
-        tail: u64,
+        (tail, generation): (u64, u64),
         head: Place,
         last: Seq,
         waker: Waker,
@@ -84,6 +86,7 @@ impl Committer {
             bytes: 0,
             head,
             tail,
+            generation,
             finished: (last, head),
             mark: None,
             spare: Vec::new(),
@@ -215,11 +218,12 @@ impl Committer {
         let len = (g.buf.len() as u64).next_multiple_of(4096);
         let pos = self.ring.fit(q.head.pos, len);
         let group = q.head.group;
+        let known = (group.saturating_sub(1), q.generation);
         assert!(pos + len - q.tail <= self.ring.len, "records still needed are not overwritten");
         q.head = Place { group: group + 1, pos: pos + len };
         drop(q);
 
-        self.ring.seal(&mut g.buf, group, g.first, g.count, group.saturating_sub(1));
+        self.ring.seal(&mut g.buf, group, g.first, g.count, known);
         let mut writes: Vec<(u64, &[u8])> =
             g.data.iter().map(|(off, d)| (*off, d.as_ref())).collect();
         writes.push((self.ring.device(pos), &g.buf));
@@ -307,10 +311,10 @@ impl Committer {
         self.lock().mark.and_then(|(_, place)| place)
     }
 
-    /// What lies before `tail` is no longer needed.
-    pub fn set_tail(&self, tail: u64) {
+    /// A checkpoint is durable: what lies before `tail` is no longer needed.
+    pub fn set_tail(&self, tail: u64, generation: u64) {
         let mut q = self.lock();
-        q.tail = tail;
+        (q.tail, q.generation) = (tail, generation);
         q.mark = None;
         self.done.notify_all();
     }

@@ -15,7 +15,7 @@
 //! | 40 | u64 | the last group known durable when this one was written |
 //! | 48 | u32 | records |
 //! | 52 | u32 | bytes of all records, with their lengths |
-//! | 56 | u64 | 0 |
+//! | 56 | u64 | generation of the superblock when this was written: an older one is no start |
 //!
 //! Replay takes groups while number, salt, mount and checksum fit. A group after the last
 //! proven one may have been cut off: its record can be whole while the data it points to
@@ -59,8 +59,16 @@ impl Ring {
         self.off + pos % self.len
     }
 
-    /// Fills in the header of a group whose records are in `buf` from [`HEADER`] on, and pads.
-    pub fn seal(&self, buf: &mut AlignedBuf, group: u64, first: Seq, count: u32, proven: u64) {
+    /// Fills in the header of a group whose records are in `buf` from [`HEADER`] on, and
+    /// pads. `known` is the last durable group and the superblock's generation.
+    pub fn seal(
+        &self,
+        buf: &mut AlignedBuf,
+        group: u64,
+        first: Seq,
+        count: u32,
+        known: (u64, u64),
+    ) {
         let len = (buf.len() - HEADER) as u32;
         let mut h = [0; HEADER];
         h[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -68,7 +76,8 @@ impl Ring {
         h[16..24].copy_from_slice(&self.mount.to_le_bytes());
         h[24..32].copy_from_slice(&group.to_le_bytes());
         h[32..40].copy_from_slice(&first.to_le_bytes());
-        h[40..48].copy_from_slice(&proven.to_le_bytes());
+        h[40..48].copy_from_slice(&known.0.to_le_bytes());
+        h[56..64].copy_from_slice(&known.1.to_le_bytes());
         h[48..52].copy_from_slice(&count.to_le_bytes());
         h[52..56].copy_from_slice(&len.to_le_bytes());
         buf[..HEADER].copy_from_slice(&h);
@@ -84,6 +93,7 @@ pub(crate) struct Found {
     pub first: Seq,
     pub proven: u64,
     pub mount: u64,
+    pub generation: u64,
     pub records: Vec<Bytes>,
     /// Position behind it.
     pub end: u64,
@@ -146,6 +156,7 @@ fn read_at(
         first: u64_at(&raw, 32),
         proven: u64_at(&raw, 40),
         mount: u64_at(&raw, 16),
+        generation: u64_at(&raw, 56),
         records,
         end: pos + (total as u64).next_multiple_of(BLOCK),
     }))
@@ -162,6 +173,32 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     pub fn new(disk: &'a dyn Disk, ring: Ring, at: Place) -> Self {
         Self { disk, ring, at, mount: 0 }
+    }
+
+    /// Whether a group behind the log's end says that the one missing here was durable: then
+    /// it has not been cut off, it is damaged. Looks as far as groups commonly reach.
+    pub fn lost(&self) -> Result<Option<u64>, StoreError> {
+        const FAR: u64 = 8 << 20;
+        let Place { group, pos } = self.at;
+        let here = pos % self.ring.len;
+        let parts = [(here, FAR.min(self.ring.len - here)), (0, FAR.min(here))];
+        for (from, len) in parts {
+            let mut buf = vec![0; len as usize];
+            let device = self.ring.off + from;
+            self.disk.read(device, &mut buf).map_err(StoreError::io("reading the log"))?;
+            for (i, head) in buf.chunks_exact(BLOCK as usize).enumerate() {
+                let number = u64_at(head, 24);
+                let later = u32_at(head, 0) == MAGIC
+                    && u64_at(head, 8) == self.ring.salt
+                    && number > group
+                    && u64_at(head, 40) >= group;
+                let at = from + i as u64 * BLOCK;
+                if later && read_at(self.disk, &self.ring, at, number, self.mount)?.is_some() {
+                    return Ok(Some(self.ring.device(pos)));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The next group, or `None` at the log's end.

@@ -78,10 +78,12 @@ pub(crate) fn load(
     Ok(state)
 }
 
-/// Applies the log from `start`. Returns the last transaction and where the log goes on.
+/// Applies the log from `start`; `generation` is that of the superblock which named the
+/// checkpoint. Returns the last transaction and where the log goes on.
 pub(crate) fn replay(
     state: &mut State,
     ring: Ring,
+    generation: u64,
     start: Place,
     mut seq: Seq,
 ) -> Result<(Seq, Place)> {
@@ -107,6 +109,11 @@ pub(crate) fn replay(
                 }
             }
             let group = unproven.pop_front().expect("there is a front");
+            if group.generation > generation {
+                // Space of this checkpoint may have been used again since.
+                let what = "superblock: the log knows a newer one".to_owned();
+                return Err(StoreError::Corrupt { what, offset: 0, device: 0 });
+            }
             if group.first != seq + 1 {
                 return Err(StoreError::Format(format!(
                     "the log goes on with transaction {} after {seq}",
@@ -118,14 +125,23 @@ pub(crate) fn replay(
                 state.apply(seq, &record::decode(raw)?, true)?;
                 let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
                 for (start, blocks) in state.freed.drain(..) {
-                    alloc.release(start, blocks);
+                    if !alloc.give_back(start, blocks) {
+                        return Err(StoreError::Format(format!(
+                            "transaction {seq} of the log frees blocks {start}+{blocks}, \
+                             which are free"
+                        )));
+                    }
                 }
             }
             place = Place { group: group.group + 1, pos: group.end };
         }
         match next {
             Some(group) => unproven.push_back(group),
-            None => return Ok((seq, place)),
+            None => {
+                let Some(device) = log.lost()? else { return Ok((seq, place)) };
+                let what = format!("group {} of the log", place.group);
+                return Err(StoreError::Corrupt { what, offset: 0, device });
+            }
         }
     }
 }

@@ -262,6 +262,7 @@ impl Store {
         }
         let manifest = Manifest::read(&*disk, &superblock)?;
         let mut state = open::load(&disk, &superblock, &manifest, &options)?;
+        let generation = superblock.generation;
         superblock.generation += 1;
         superblock.mount += 1;
         let ring = Ring {
@@ -271,7 +272,7 @@ impl Store {
             mount: superblock.mount,
         };
         let start = Place { group: manifest.log_group, pos: manifest.log_pos };
-        let (seq, head) = open::replay(&mut state, ring, start, manifest.seq)?;
+        let (seq, head) = open::replay(&mut state, ring, generation, start, manifest.seq)?;
         // From here on the log holds groups of this mount; it also makes durable what the
         // last run had written and not flushed.
         superblock.write(&*disk)?;
@@ -279,7 +280,7 @@ impl Store {
         let commit = Arc::new(Committer::new(
             disk.clone(),
             ring,
-            manifest.log_pos,
+            (manifest.log_pos, superblock.generation),
             head,
             seq,
             options.waker,
@@ -685,7 +686,7 @@ impl Store {
             alloc.release(start, len);
         }
         drop(alloc);
-        self.commit.set_tail(done.place.pos);
+        self.commit.set_tail(done.place.pos, self.superblock.generation);
         for (start, blocks) in self.state.freed.drain(..) {
             self.resting.push_back((self.seq, start, blocks));
             self.resting_blocks += blocks;

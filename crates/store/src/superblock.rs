@@ -1,7 +1,8 @@
 //! The two superblocks and the manifest they point to.
 //!
-//! A superblock is one block at 0 and one at 64 KiB, written in turns; the valid one with
-//! the higher generation counts. It names the manifest, which describes one checkpoint.
+//! A superblock is one block at 0 and the same at 64 KiB, written one after the other; of
+//! valid ones the higher generation counts. It names the manifest, which describes one
+//! checkpoint. No space of the checkpoint before is used again until both are written.
 
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
@@ -92,8 +93,10 @@ impl Superblock {
         buf.pad();
         let crc = stdx::crc32c(!0, &buf[16..]);
         buf[12..16].copy_from_slice(&crc.to_le_bytes());
-        let place = PLACES[(self.generation % 2) as usize];
-        disk.commit(&[(place, &buf)]).map_err(StoreError::io("writing the superblock"))
+        for place in PLACES {
+            disk.commit(&[(place, &buf)]).map_err(StoreError::io("writing the superblock"))?;
+        }
+        Ok(())
     }
 
     /// Whether something is there that only we could have written.

@@ -1,0 +1,213 @@
+//! Bad disks: flipped bits, failing writes, no space.
+
+mod common;
+
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{Dice, Model, Scale, difference, seeds};
+use store::{Coll, MkfsOptions, OpenOptions, SimDisk, Store, StoreError, Transaction};
+use types::{HObject, PoolId, Uuid};
+
+fn mkfs(disk: &Arc<SimDisk>) {
+    let options = MkfsOptions {
+        fsid: Uuid([1; 16]),
+        osd_uuid: Uuid([2; 16]),
+        log_bytes: 1 << 20,
+        ..MkfsOptions::default()
+    };
+    Store::mkfs_on(disk.clone(), &options).unwrap();
+}
+
+fn open(disk: &Arc<SimDisk>) -> Result<Store, StoreError> {
+    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    Store::open_on(disk.clone(), options)
+}
+
+fn object(n: u64) -> HObject {
+    let name = Bytes::from(format!("o{n}"));
+    HObject::head(PoolId(1), Bytes::new(), Bytes::new(), name)
+}
+
+/// Everything that can be read is right; the rest is an error. Returns the errors.
+fn right_or_refused(store: &Store, model: &Model) -> Result<u64, String> {
+    let mut errors = 0;
+    let mut check = |what: &str, ok: Result<bool, StoreError>| match ok {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(format!("{what}: wrong")),
+        Err(StoreError::Corrupt { .. } | StoreError::Format(_)) => {
+            errors += 1;
+            Ok(())
+        }
+        Err(e) => Err(format!("{what}: {e}")),
+    };
+    if !store.list_collections().iter().eq(model.colls.keys()) {
+        return Err("collections differ".into());
+    }
+    for (c, coll) in &model.colls {
+        let c = *c;
+        let names = store.list(c, &HObject::min(), 1000);
+        check("list", names.map(|l| l.objects.iter().eq(coll.objects.keys())))?;
+        let keys = store.coll_iter(c, Bound::Unbounded, 1000);
+        check("keys", keys.map(|k| k.iter().map(|(k, v)| (k, v)).eq(&coll.keys)))?;
+        for (o, x) in &coll.objects {
+            check("read", store.read(c, o, 0, u64::MAX).map(|d| d == x.data))?;
+            check("attrs", store.get_attrs(c, o).map(|a| a == x.attrs))?;
+            let omap = store.omap_iter(c, o, Bound::Unbounded, 1000);
+            check("omap", omap.map(|m| m.iter().map(|(k, v)| (k, v)).eq(&x.omap)))?;
+        }
+    }
+    Ok(errors)
+}
+
+/// One flipped bit anywhere: the store refuses to open, or each read is right or refused.
+#[test]
+fn flipped_bits_are_found() {
+    for seed in seeds(2) {
+        let mut dice = Dice::new(seed ^ 0xb17);
+        let disk = Arc::new(SimDisk::new(48 << 20, false));
+        mkfs(&disk);
+        let (mut store, mut model) = (open(&disk).unwrap(), Model::default());
+        for step in 0..80 {
+            store.submit(model.random(&mut dice, Scale { objects: 8, size: 1 << 18 })).unwrap();
+            if step == 40 {
+                store.checkpoint().unwrap();
+            }
+            store.step();
+        }
+        store.sync().unwrap();
+        // A last group, so that all before it are known to have been durable.
+        store.submit(Transaction::new()).unwrap();
+        store.sync().unwrap();
+        drop(store);
+        let (mut refused, mut found, mut harmless) = (0, 0, 0);
+        let last = disk.written();
+        for page in last {
+            let bad = Arc::new(disk.copy(false));
+            let at = page + dice.below(4096);
+            bad.flip(at, dice.below(8) as u8);
+            let what = format!("seed {seed}, flip in {at:#x}");
+            let judged = catch_unwind(AssertUnwindSafe(|| match open(&bad) {
+                Err(StoreError::Corrupt { .. } | StoreError::Format(_)) => refused += 1,
+                Err(e) => panic!("{what}: {e}"),
+                Ok(store) => match right_or_refused(&store, &model) {
+                    Ok(0) => harmless += 1,
+                    Ok(_) => found += 1,
+                    // The last group is empty, and may be missing.
+                    Err(e) => panic!("{what}: {e}"),
+                },
+            }));
+            judged.unwrap_or_else(|_| panic!("{what}: see above"));
+        }
+        println!("seed {seed}: {refused} refused, {found} found, {harmless} harmless");
+        assert!(refused > 0 && found > 0);
+    }
+}
+
+/// The Nth write or flush fails: the store says so and stops; opened on the repaired disk it
+/// holds what was acknowledged.
+#[test]
+fn failing_writes_stop_the_store() {
+    for seed in seeds(60) {
+        let mut dice = Dice::new(seed ^ 0xfa11);
+        let disk = Arc::new(SimDisk::new(48 << 20, false));
+        mkfs(&disk);
+        let (mut store, mut model) = (open(&disk).unwrap(), Model::default());
+        let mut models = std::collections::BTreeMap::from([(0, model.clone())]);
+        disk.fail_in(1 + dice.below(120));
+        let mut failed = false;
+        for _ in 0..200 {
+            let result = match dice.below(8) {
+                0 => store.begin_checkpoint(),
+                1 => {
+                    store.step_checkpoint();
+                    Ok(())
+                }
+                2 | 3 => {
+                    store.step();
+                    Ok(())
+                }
+                4 => store.complete().map(drop),
+                _ => {
+                    let txn = model.random(&mut dice, Scale { objects: 8, size: 1 << 17 });
+                    store.submit(txn).map(|seq| drop(models.insert(seq, model.clone())))
+                }
+            };
+            if let Err(e) = result {
+                assert!(matches!(e, StoreError::Stopped(_)), "seed {seed}: {e}");
+                failed = true;
+                break;
+            }
+        }
+        let acked = store.durable();
+        drop(store);
+        disk.fail_in(0);
+        let store = open(&disk).unwrap();
+        assert!(store.opened_at() >= acked, "seed {seed}, failed {failed}");
+        let (_, model) = models.range(..=store.opened_at()).next_back().unwrap();
+        assert_eq!(difference(&store, model), None, "seed {seed}");
+    }
+}
+
+/// A full store refuses what grows, applies nothing of it, still removes, and then has room.
+#[test]
+fn full_is_refused_and_never_fatal() {
+    for seed in seeds(6) {
+        let mut dice = Dice::new(seed ^ 0xf0_11);
+        let disk = Arc::new(SimDisk::new((24 + dice.below(24)) << 20, false));
+        mkfs(&disk);
+        let mut store = open(&disk).unwrap();
+        let c = Coll::Meta;
+        let mut txn = Transaction::new();
+        txn.create_collection(c);
+        store.submit(txn).unwrap();
+        let mut held = std::collections::BTreeMap::new();
+        let (mut full, mut removed) = (0, 0);
+        for step in 0..3000u64 {
+            let (n, mut txn) = (dice.below(4000), Transaction::new());
+            let len = match dice.below(3) {
+                0 => dice.below(300),
+                1 => dice.below(20_000),
+                _ => dice.below(400_000),
+            };
+            let data = Bytes::from(vec![step as u8; len as usize]);
+            if full > 0 && dice.below(3) == 0 {
+                if let Some(n) = held.keys().nth(dice.below(held.len() as u64) as usize).copied() {
+                    held.remove(&n);
+                    txn.remove(c, &object(n)).coll_set(c, "log", Bytes::from_static(b"removed"));
+                    store.submit(txn).unwrap_or_else(|e| panic!("seed {seed}: remove: {e}"));
+                    removed += 1;
+                }
+            } else {
+                txn.write_full(c, &object(n), data.clone());
+                txn.omap_set(c, &object(n), [(Bytes::from("k"), data.slice(..data.len().min(99)))]);
+                match store.submit(txn) {
+                    Ok(_) => drop(held.insert(n, data)),
+                    Err(StoreError::NoSpace { .. }) => full += 1,
+                    Err(e) => panic!("seed {seed}, step {step}: {e}"),
+                }
+            }
+            match dice.below(6) {
+                0 => drop(store.step()),
+                1 => drop(store.complete().unwrap()),
+                2 if dice.below(10) == 0 => store.begin_checkpoint().unwrap(),
+                _ => {}
+            }
+        }
+        assert!(full > 10 && removed > 10, "seed {seed}: it got full");
+        let stats = store.statfs();
+        let bytes: u64 = held.values().map(|d| d.len() as u64).sum();
+        assert_eq!(stats.stored, bytes, "seed {seed}");
+        assert!(stats.used <= stats.total && stats.available < stats.total - stats.used);
+        assert!(bytes > stats.total / 4, "seed {seed}: {bytes} of {} were usable", stats.total);
+        for (n, data) in &held {
+            assert_eq!(store.read(c, &object(*n), 0, u64::MAX).unwrap(), data, "seed {seed}");
+        }
+        assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new(), "seed {seed}");
+        store.close().unwrap();
+        let mut store = open(&disk).unwrap();
+        assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new(), "seed {seed}");
+    }
+}
