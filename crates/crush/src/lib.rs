@@ -19,8 +19,11 @@
 
 mod builder;
 mod class;
+pub mod crushtool;
+pub mod dump;
 mod edit;
 mod error;
+mod features;
 mod hash;
 mod ln;
 mod ln_table;
@@ -31,7 +34,9 @@ mod names;
 mod query;
 mod rules;
 mod simple;
+pub mod text;
 mod tunables;
+mod walk;
 mod weight;
 mod wire;
 
@@ -49,6 +54,7 @@ pub use query::{Location, is_valid_name, parse_location};
 pub use rules::Spread;
 pub use simple::DEFAULT_TYPES;
 pub use tunables::{Profile, Tunables};
+pub use walk::TreeNode;
 pub use weight::fixed_weight;
 
 /// What fuzzers call: bytes from anywhere, never a panic.
@@ -61,6 +67,16 @@ pub mod fuzz {
         if let Ok(map) = CrushMap::from_bytes(bytes) {
             let again = CrushMap::from_bytes(&map.to_bytes()).expect("what was written is read");
             assert_eq!(map, again, "a round trip changes nothing");
+        }
+    }
+
+    /// Compiles a map's text and, when it is one, encodes, decodes and decompiles it.
+    pub fn compile(bytes: &[u8]) {
+        let Ok(input) = std::str::from_utf8(bytes) else { return };
+        if let Ok(compiled) = crate::text::compile("fuzz", input) {
+            let bytes = compiled.map.to_bytes();
+            let map = CrushMap::from_bytes(&bytes).expect("what was written is read");
+            let _ = crate::text::decompile(&map);
         }
     }
 }

@@ -73,12 +73,6 @@ impl NameMap {
             };
         }
     }
-
-    /// Forgets all names.
-    pub(crate) fn clear(&mut self) {
-        self.by_id.clear();
-        self.by_name.clear();
-    }
 }
 
 impl FromIterator<(i32, String)> for NameMap {
