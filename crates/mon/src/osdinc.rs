@@ -156,3 +156,81 @@ impl OpenOsd {
         Ok((self.inc, sealed))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::{Random, Seeded};
+    use maps::{PgPool, PoolKind, WEIGHT_ONE};
+    use types::{EntityAddr, Epoch, PoolId, Uuid};
+
+    fn random_change(rng: &mut Seeded, map: &OsdMap, epoch: Epoch) -> Incremental {
+        let mut inc = Incremental::new(map.fsid, epoch);
+        let osd = OsdId((rng.u64() % 4) as i32);
+        let pool = PoolId((rng.u64() % 3) as i64 + 1);
+        let addr = EntityAddr { nonce: (rng.u64() % 3) as u32, ..EntityAddr::default() };
+        for _ in 0..=rng.u64() % 3 {
+            match rng.u64() % 9 {
+                0 => drop(inc.new_state.insert(osd, OsdState::UP.0)),
+                1 => drop(inc.new_up_client.insert(osd, addr.into())),
+                2 => drop(inc.new_weight.insert(osd, (rng.u64() % 2) as u32 * WEIGHT_ONE)),
+                3 => {
+                    let p = PgPool::new(PoolKind::REPLICATED, 3, 2, 0, (rng.u64() % 8) as u32 + 1);
+                    inc.new_pools.insert(pool, p);
+                    inc.new_pool_names.insert(pool, format!("p{pool}"));
+                }
+                4 if map.pools.contains_key(&pool) => drop(inc.old_pools.insert(pool)),
+                5 => drop(inc.new_blocklist.insert(addr, UTime { sec: 9, nsec: 0 })),
+                6 => inc.old_blocklist.push(addr),
+                7 => drop(inc.new_pg_temp.insert(PgId::new(pool.0, 0), vec![osd])),
+                _ => drop(inc.new_primary_affinity.insert(osd, (rng.u64() % 5) as u32)),
+            }
+        }
+        inc
+    }
+
+    /// Changes that join mean the same as one after the other; those that would not, do
+    /// not join and leave no trace.
+    #[test]
+    fn joined_is_one_after_the_other() {
+        let mut rng = Seeded(11);
+        let mut joined = 0;
+        for _ in 0..3000 {
+            let mut base = OsdMap::new(Uuid::default(), Epoch(1), UTime::ZERO, 18);
+            base.set_max_osd(4);
+            let mut first = random_change(&mut rng, &base, Epoch(2));
+            first.new_up_client.insert(OsdId(3), Default::default());
+            let open = OpenOsd::new(base.clone(), first);
+            let Ok(middle) = open.result() else { continue };
+            let second = random_change(&mut rng, &middle, Epoch(2));
+            let mut both = open.clone();
+            if !both.join(&second) {
+                assert_eq!(both.inc, open.inc);
+                continue;
+            }
+            joined += 1;
+            let mut apart = middle.clone();
+            apart
+                .apply_incremental(&Incremental { epoch: Epoch(3), ..second.clone() })
+                .expect("it applies alone");
+            let together = both.result().expect("and with the other");
+            assert_eq!(together.osd_state, apart.osd_state);
+            assert_eq!(together.osd_weight, apart.osd_weight);
+            // Applying writes the epoch into pools.
+            let shape = |m: &OsdMap| -> Vec<(PoolId, u32)> {
+                m.pools.iter().map(|(id, p)| (*id, p.pg_num)).collect()
+            };
+            assert_eq!(shape(&together), shape(&apart));
+            assert_eq!(together.pool_names, apart.pool_names);
+            assert_eq!(together.blocklist, apart.blocklist);
+            assert_eq!(together.pg_temp, apart.pg_temp);
+            assert_eq!(together.primary_affinity, apart.primary_affinity);
+            assert_eq!(together.client_addrs, apart.client_addrs);
+            let (inc, sealed) = both.finish(UTime { sec: 5, nsec: 0 }).expect("it can be sealed");
+            let mut again = base.clone();
+            again.apply_incremental(&inc).expect("everybody can follow");
+            assert_eq!(again, sealed.map);
+        }
+        assert!(joined > 500, "{joined}");
+    }
+}

@@ -232,5 +232,8 @@ mod tests {
             assert_eq!(&data[..], b"after");
             s.quorum.stop().await;
         });
+        let (purged, last) = store::Store::open(&path).unwrap().log_ends().unwrap();
+        let (purged, last) = (purged.expect("old entries are gone").index, last.unwrap().index);
+        assert!(purged >= 64 && last > 200, "{purged} {last}");
     }
 }
