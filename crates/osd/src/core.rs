@@ -531,6 +531,16 @@ impl Osd {
                         });
                     }
                 }
+                Ticket::Flushed(id, interval) => {
+                    let interval = *interval;
+                    if self.c.booted {
+                        self.to_pg(now, *id, out, |pg, cx| {
+                            if pg.interval() == interval && !pg.flushed {
+                                pg.on_flushed(cx);
+                            }
+                        });
+                    }
+                }
                 Ticket::Activated(id, interval) => {
                     let interval = *interval;
                     self.to_pg(now, *id, out, |pg, cx| {

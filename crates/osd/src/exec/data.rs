@@ -62,12 +62,16 @@ impl Exec<'_> {
         Ok(buf.freeze())
     }
 
-    pub(super) fn read(&mut self, op: &mut OsdOp) -> OpResult<i32> {
+    /// The object's size as the reader of `op` sees it: a truncation that it knows of and
+    /// the object does not ends it earlier.
+    fn size_for(&self, op: &OsdOp) -> u64 {
         let info = &self.state.info;
-        let mut size = info.size;
-        if op.truncate_seq() > info.truncate_seq && op.truncate_size() < size {
-            size = op.truncate_size();
-        }
+        let newer = op.truncate_seq() > info.truncate_seq;
+        if newer { info.size.min(op.truncate_size()) } else { info.size }
+    }
+
+    pub(super) fn read(&mut self, op: &mut OsdOp) -> OpResult<i32> {
+        let size = self.size_for(op);
         let (off, mut len) = (op.off(), op.len());
         if len == 0 {
             len = size;
@@ -82,10 +86,8 @@ impl Exec<'_> {
     }
 
     pub(super) fn sparse_read(&mut self, op: &mut OsdOp) -> OpResult<i32> {
-        if op.truncate_seq() != 0 {
-            return Err(Errno::INVAL);
-        }
-        let data = self.bytes_at(op.off(), op.len())?;
+        let left = self.size_for(op).saturating_sub(op.off());
+        let data = self.bytes_at(op.off(), op.len().min(left))?;
         let mut w = Writer::with_capacity(Features::ALL, data.len() + 32);
         w.u32(u32::from(!data.is_empty()));
         if !data.is_empty() {

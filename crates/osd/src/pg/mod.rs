@@ -55,6 +55,8 @@ pub use watch::Watches;
 pub enum Ticket {
     /// Log entries up to this version.
     Log(PgId, Epoch, EVersion),
+    /// Everything that was under way when this interval began.
+    Flushed(PgId, Epoch),
     /// The copy's activation in this interval.
     Activated(PgId, Epoch),
     /// A recovered object.
@@ -255,6 +257,11 @@ pub struct Pg {
     pub(crate) pending_reset: Option<peering::PendingReset>,
     /// Down OSDs that peering cannot do without.
     pub(crate) blocked_by: Vec<OsdId>,
+    /// What was under way when the interval began is durable. Before, nobody is told of the
+    /// log: what a crash may take back must not become what others lack.
+    pub(crate) flushed: bool,
+    /// Questions that wait for that.
+    pub(crate) early: Vec<(OsdId, messages::OsdPeer)>,
     /// The own activation is durable.
     pub(crate) self_activated: bool,
     /// When what was asked for last is asked for again, monotonic ms.
@@ -328,6 +335,8 @@ impl Pg {
             auth: None,
             pending_reset: None,
             blocked_by: Vec::new(),
+            flushed: false,
+            early: Vec::new(),
             self_activated: false,
             retry_at_ms: 0,
             obcs: HashMap::new(),
@@ -560,17 +569,32 @@ impl Pg {
         self.pending_reset = None;
         self.blocked_by.clear();
         self.self_activated = false;
+        self.flushed = false;
+        self.early.clear();
         self.state = State::Inactive;
         self.leads = serve && self.info.primary == cx.me;
         self.stats_dirty = true;
         self.stamps.change = cx.now.wall_ns;
         let mut ops = vec![StoreOp::Create(self.coll)];
         self.save_info(&mut ops);
-        cx.submit(ops, Ticket::None);
+        cx.submit(ops, Ticket::Flushed(self.id, self.interval()));
         if self.leads {
             self.enter_get_info(cx);
-        } else if serve {
+        }
+        self.retry_at_ms = cx.now.mono_ms() + 1_000;
+    }
+
+    /// What was under way when the interval began is durable.
+    pub(crate) fn on_flushed(&mut self, cx: &mut Cx<'_>) {
+        self.flushed = true;
+        self.committed = self.committed.max(self.log.head());
+        if self.leads {
+            self.advance_peering(cx);
+        } else {
             self.notify_primary(cx);
+        }
+        for (from, m) in std::mem::take(&mut self.early) {
+            self.on_peer(from, m, cx);
         }
     }
 

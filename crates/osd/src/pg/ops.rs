@@ -119,9 +119,7 @@ impl Pg {
             return;
         }
         let writes = op.may_write();
-        if writes && self.answer_dup(&op, cx).is_none() {
-            return;
-        }
+        // An answer, even a repeated one, is given when all acting copies have the object.
         if self.missing.contains_key(&op.oid) || (writes && self.is_degraded(&op.oid)) {
             let oid = op.oid.detached();
             self.blocked.entry(oid.clone()).or_default().push_back(op);
@@ -130,6 +128,9 @@ impl Pg {
         }
         if let Some(waiting) = self.blocked.get_mut(&op.oid) {
             waiting.push_back(op); // behind those that came before
+            return;
+        }
+        if writes && self.answer_dup(&op, cx).is_none() {
             return;
         }
         if !self.obcs.contains_key(&op.oid) {

@@ -25,7 +25,7 @@ impl Pg {
     pub(crate) fn notify_primary(&mut self, cx: &mut Cx<'_>) {
         self.retry_at_ms = cx.now.mono_ms() + 5 * RETRY_MS;
         let to = self.info.primary;
-        if to == OsdId::NONE || to == cx.me || !cx.map.is_up(to) {
+        if !self.flushed || to == OsdId::NONE || to == cx.me || !cx.map.is_up(to) {
             return;
         }
         self.refresh_info();
@@ -80,7 +80,7 @@ impl Pg {
         if self.state == State::GetInfo {
             let (ask, blocked_by) = self.plan_queries(cx);
             self.blocked_by = blocked_by;
-            let mut open = !self.blocked_by.is_empty();
+            let mut open = !self.blocked_by.is_empty() || !self.flushed;
             for o in ask {
                 let known = self.peers.contains_key(&o);
                 let peer = self.peers.entry(o).or_default();

@@ -96,6 +96,12 @@ impl Pg {
 
     /// Everything but writes. `m.epoch` is not above the newest map here.
     pub(crate) fn on_peer(&mut self, from: OsdId, m: OsdPeer, cx: &mut Cx<'_>) {
+        if !self.flushed && matches!(m.body, PeerMsg::Query | PeerMsg::GetLog(_)) {
+            if !self.early.iter().any(|(o, e)| *o == from && *e == m) {
+                self.early.push((from, m));
+            }
+            return;
+        }
         match m.body {
             PeerMsg::Query => {
                 self.refresh_info();

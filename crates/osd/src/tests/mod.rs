@@ -1,1 +1,8 @@
-//! Several OSDs wired in memory.
+//! Several OSDs wired in memory: stores that lose what was not flushed, connections that
+//! break, processes that end at any moment.
+
+mod cluster;
+mod golden;
+mod mem;
+mod ops;
+mod survive;

@@ -1,0 +1,617 @@
+//! The cluster under test: OSDs, a monitor that makes maps, a client, and the wires.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::Bytes;
+use env::{ConnId, Now, Random, Seeded};
+use maps::{CrushPart, Incremental, OsdMap, PgPool, PoolKind};
+use messages::{
+    Envelope, MOsdOp, MOsdOpReply, Message, OsdAlive, OsdBoot, OsdFailure, OsdMapMsg, OsdOp,
+    req_flag,
+};
+use types::{
+    AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, ObjectLocator,
+    OsdId, PgId, PoolId, ReqId, SnapId, SpgId, UTime, Uuid,
+};
+
+use super::mem::MemStore;
+use crate::{Effect, Identity, Osd, Outbox, PeerInfo};
+
+const FSID: Uuid = Uuid([7; 16]);
+/// The client's connections are numbered from here, by OSD.
+const CLIENT: u64 = 1 << 32;
+
+/// A wire in one direction between two OSDs, for one life of both.
+#[derive(Default)]
+struct Wire {
+    queue: VecDeque<Envelope>,
+}
+
+pub struct Node {
+    pub osd: Option<Osd>,
+    pub store: MemStore,
+    nonce: u32,
+    /// Counts the client's connections, so that no id is used twice.
+    life: u64,
+}
+
+/// A request that was sent and not answered.
+pub struct Asked {
+    pub msg: MOsdOp,
+    pub tid: u64,
+    /// The OSD it was sent to, and since when that was up.
+    sent: Option<(OsdId, Epoch)>,
+}
+
+pub struct Cluster {
+    pub nodes: Vec<Node>,
+    pub map: OsdMap,
+    steps: BTreeMap<Epoch, Bytes>,
+    full: BTreeMap<Epoch, Bytes>,
+    maps: BTreeMap<Epoch, OsdMap>,
+    pub now: Now,
+    pub rnd: Seeded,
+    wires: BTreeMap<(usize, usize), Wire>,
+    /// Counts connections of each two OSDs.
+    lives: BTreeMap<(usize, usize), u64>,
+    to_client: Vec<VecDeque<Envelope>>,
+    from_client: Vec<VecDeque<Envelope>>,
+    pub asked: VecDeque<Asked>,
+    pub answers: BTreeMap<u64, MOsdOpReply>,
+    tid: u64,
+    client_epoch: Epoch,
+    to_mon: VecDeque<(usize, Envelope)>,
+    /// From which epoch each OSD wants maps.
+    wants: Vec<Epoch>,
+    pub effects_seen: Vec<Effect>,
+}
+
+fn addr(osd: usize, nonce: u32) -> AddrVec {
+    let sock = format!("127.0.0.1:{}", 6800 + osd).parse().expect("an address");
+    AddrVec(vec![EntityAddr::msgr2(sock, nonce)])
+}
+
+impl Cluster {
+    pub fn new(osds: usize, seed: u64) -> Self {
+        let weights: Vec<(i32, u32)> = (0..osds as i32).map(|o| (o, 0x1_0000)).collect();
+        let crush = crush::CrushMap::build_simple("host", &weights, true).unwrap();
+        let mut map = OsdMap::new(FSID, Epoch(1), UTime::ZERO, 20);
+        map.crush = CrushPart::new(crush);
+        map.set_max_osd(osds as i32);
+        let full = map.to_full();
+        let mut c = Self {
+            nodes: Vec::new(),
+            full: BTreeMap::from([(Epoch(1), full)]),
+            maps: BTreeMap::from([(Epoch(1), map.clone())]),
+            map,
+            steps: BTreeMap::new(),
+            now: Now { mono_ns: 1_000_000_000, wall_ns: 1_700_000_000_000_000_000 },
+            rnd: Seeded(seed),
+            wires: BTreeMap::new(),
+            lives: BTreeMap::new(),
+            to_client: vec![VecDeque::new(); osds],
+            from_client: vec![VecDeque::new(); osds],
+            asked: VecDeque::new(),
+            answers: BTreeMap::new(),
+            tid: 0,
+            client_epoch: Epoch(0),
+            to_mon: VecDeque::new(),
+            wants: vec![Epoch(1); osds],
+            effects_seen: Vec::new(),
+        };
+        for i in 0..osds {
+            let node = Node { osd: None, store: MemStore::default(), nonce: 0, life: 0 };
+            c.nodes.push(node);
+            c.start(i);
+        }
+        c
+    }
+
+    /// Every OSD up, and a pool.
+    pub fn ready(osds: usize, size: u8, pg_num: u32, seed: u64) -> Self {
+        let mut c = Self::new(osds, seed);
+        c.settle();
+        assert_eq!(c.map.osd_counts().1, osds, "all are up");
+        c.make_pool(size, pg_num);
+        c.settle();
+        c
+    }
+
+    pub fn make_pool(&mut self, size: u8, pg_num: u32) -> PoolId {
+        let id = PoolId(i64::from(self.map.pool_max) + 1);
+        let mut inc = self.inc();
+        let mut pool = PgPool::new(PoolKind::REPLICATED, size, size / 2 + 1, 0, pg_num);
+        pool.last_change = inc.epoch;
+        inc.new_pools.insert(id, pool);
+        inc.new_pool_names.insert(id, format!("pool{id}"));
+        inc.new_pool_max = Some(id.0);
+        self.publish(inc);
+        id
+    }
+
+    pub fn inc(&self) -> Incremental {
+        Incremental::new(FSID, Epoch(self.map.epoch.0 + 1))
+    }
+
+    pub fn publish(&mut self, mut inc: Incremental) {
+        let sealed = inc.seal(&self.map, Features::TENTACLE_WORD).unwrap();
+        self.steps.insert(sealed.map.epoch, sealed.incremental);
+        self.full.insert(sealed.map.epoch, sealed.full);
+        self.maps.insert(sealed.map.epoch, sealed.map.clone());
+        self.map = sealed.map;
+    }
+
+    pub fn random(&mut self, n: usize) -> usize {
+        (self.rnd.u64() % n.max(1) as u64) as usize
+    }
+
+    pub fn start(&mut self, i: usize) {
+        let nonce = self.rnd.u64() as u32;
+        self.nodes[i].nonce = nonce;
+        let id = Identity {
+            whoami: OsdId(i as i32),
+            fsid: FSID,
+            uuid: Uuid([i as u8 + 1; 16]),
+            client: addr(i, nonce),
+            cluster: addr(i + 100, nonce),
+            hb_front: addr(i + 200, nonce),
+            hb_back: addr(i + 300, nonce),
+            ..Identity::default()
+        };
+        let options = conf::Config::new(&conf::ConfFile::default(), "osd", "0", "host", 1);
+        let store = Box::new(self.nodes[i].store.clone());
+        self.nodes[i].osd = Some(Osd::new(id, options, store).unwrap());
+        for j in 0..self.nodes.len() {
+            if j != i && self.nodes[j].osd.is_some() {
+                self.connect(i, j);
+            }
+        }
+        self.connect_client(i);
+        self.event(i, |osd, now, out| osd.on_start(now, out));
+    }
+
+    /// `kill -9`: of what the store has queued, some was flushed.
+    pub fn kill(&mut self, i: usize) {
+        self.nodes[i].osd = None;
+        let queued = self.nodes[i].store.lock().queued();
+        let kept = self.random(queued + 1);
+        self.nodes[i].store.lock().crash(kept);
+        for j in 0..self.nodes.len() {
+            self.wires.remove(&(i, j));
+            self.wires.remove(&(j, i));
+            if j != i && self.nodes[j].osd.is_some() {
+                let conn = self.conn(j, i);
+                if let Some(osd) = &mut self.nodes[j].osd {
+                    osd.on_closed(conn);
+                }
+            }
+        }
+        self.nodes[i].life += 1;
+        self.to_client[i].clear();
+        self.from_client[i].clear();
+        self.client_reset(i);
+    }
+
+    fn conn(&self, at: usize, peer: usize) -> ConnId {
+        let life = self.lives.get(&(at.min(peer), at.max(peer))).copied().unwrap_or(0);
+        ConnId(life << 8 | peer as u64 + 1)
+    }
+
+    fn connect(&mut self, a: usize, b: usize) {
+        *self.lives.entry((a.min(b), a.max(b))).or_default() += 1;
+        for (at, peer) in [(a, b), (b, a)] {
+            self.wires.insert((at, peer), Wire::default());
+            let conn = self.conn(at, peer);
+            let who = EntityId::new(EntityKind::OSD, peer as i64);
+            let info = PeerInfo {
+                who,
+                name: EntityName::new(EntityKind::OSD, peer.to_string()),
+                addr: EntityAddr::default(),
+                features: Features::ALL,
+                caps: String::new(),
+                allow_all: true,
+            };
+            if let Some(osd) = &mut self.nodes[at].osd {
+                osd.on_open(conn, info);
+            }
+        }
+    }
+
+    fn client_conn(&self, i: usize) -> ConnId {
+        ConnId(CLIENT + (self.nodes[i].life << 8) + i as u64)
+    }
+
+    fn connect_client(&mut self, i: usize) {
+        let conn = self.client_conn(i);
+        let info = PeerInfo {
+            who: EntityId::new(EntityKind::CLIENT, 4100),
+            name: EntityName::new(EntityKind::CLIENT, "admin"),
+            addr: EntityAddr::default(),
+            features: Features::TENTACLE_WORD,
+            caps: "allow *".into(),
+            allow_all: false,
+        };
+        if let Some(osd) = &mut self.nodes[i].osd {
+            osd.on_open(conn, info);
+        }
+    }
+
+    fn client_reset(&mut self, i: usize) {
+        for a in &mut self.asked {
+            if a.sent.is_some_and(|s| s.0 == OsdId(i as i32)) {
+                a.sent = None;
+                a.msg.retry_attempt += 1;
+            }
+        }
+    }
+
+    /// The connection of two OSDs breaks; what is on it is lost.
+    pub fn break_wire(&mut self, a: usize, b: usize) {
+        if self.nodes[a].osd.is_none() || self.nodes[b].osd.is_none() {
+            return;
+        }
+        for (at, peer) in [(a, b), (b, a)] {
+            let conn = self.conn(at, peer);
+            self.nodes[at].osd.as_mut().unwrap().on_closed(conn);
+        }
+        self.connect(a, b);
+        self.event(a, |osd, now, out| osd.on_osd_reset(now, OsdId(b as i32), out));
+        self.event(b, |osd, now, out| osd.on_osd_reset(now, OsdId(a as i32), out));
+    }
+
+    /// The client's connection to an OSD breaks.
+    pub fn break_client(&mut self, i: usize) {
+        if self.nodes[i].osd.is_some() {
+            let conn = self.client_conn(i);
+            self.nodes[i].osd.as_mut().unwrap().on_closed(conn);
+            self.nodes[i].life += 1;
+            self.to_client[i].clear();
+            self.from_client[i].clear();
+            self.client_reset(i);
+            self.connect_client(i);
+        }
+    }
+
+    fn event(&mut self, i: usize, f: impl FnOnce(&mut Osd, Now, &mut Outbox)) {
+        let mut out = Outbox::new();
+        let now = self.now;
+        if let Some(osd) = &mut self.nodes[i].osd {
+            f(osd, now, &mut out);
+        }
+        for effect in out.effects {
+            self.effect(i, effect);
+        }
+    }
+
+    fn effect(&mut self, i: usize, effect: Effect) {
+        match effect {
+            Effect::Osd(to, e) | Effect::Heartbeat { osd: to, envelope: e, .. } => {
+                if let Some(w) = self.wires.get_mut(&(i, to.0 as usize)) {
+                    w.queue.push_back(e);
+                }
+            }
+            Effect::Conn(conn, e) => {
+                if conn.0 >= CLIENT && conn == self.client_conn(i) {
+                    self.to_client[i].push_back(e);
+                } else if let Some(peer) =
+                    (0..self.nodes.len()).find(|p| self.conn(i, *p) == conn && *p != i)
+                    && let Some(w) = self.wires.get_mut(&(i, peer))
+                {
+                    w.queue.push_back(e);
+                }
+            }
+            Effect::Mon(e) => self.to_mon.push_back((i, e)),
+            Effect::SubscribeMaps(from) => self.wants[i] = from,
+            other => self.effects_seen.push(other),
+        }
+    }
+
+    /// The monitor handles what it was sent, as one new map.
+    pub fn mon_step(&mut self) {
+        let mut inc = self.inc();
+        for (_, e) in std::mem::take(&mut self.to_mon) {
+            match e.kind {
+                OsdBoot::KIND => {
+                    let m = OsdBoot::decode(&e).unwrap();
+                    let i = m.osd.0 as usize;
+                    let alive =
+                        self.nodes[i].osd.is_some() && m.client == addr(i, self.nodes[i].nonce);
+                    if !alive
+                        || self.map.osd_addrs(m.osd) == Some(&m.client) && self.map.is_up(m.osd)
+                    {
+                        continue;
+                    }
+                    if self.map.is_up(m.osd) {
+                        // A new process: the old one is down first.
+                        inc.new_state.insert(m.osd, 2);
+                        continue;
+                    }
+                    inc.new_up_client.insert(m.osd, m.client);
+                    inc.new_up_cluster.insert(m.osd, m.cluster);
+                    inc.new_hb_back_up.insert(m.osd, m.hb_back);
+                    inc.new_hb_front_up.insert(m.osd, m.hb_front);
+                    inc.new_weight.insert(m.osd, 0x1_0000);
+                    inc.new_uuid.insert(m.osd, m.uuid);
+                }
+                OsdAlive::KIND => {
+                    let m = OsdAlive::decode(&e).unwrap();
+                    if self.map.is_up(m.osd) && self.map.info(m.osd).up_thru < m.want_up_thru {
+                        inc.new_up_thru.insert(m.osd, inc.epoch);
+                    }
+                }
+                OsdFailure::KIND => {
+                    let m = OsdFailure::decode(&e).unwrap();
+                    if !m.alive && self.map.is_up(m.target) {
+                        inc.new_state.insert(m.target, 2);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (osd, _) in inc.new_state.clone() {
+            inc.new_up_thru.remove(&osd);
+        }
+        if !inc.is_empty() {
+            self.publish(inc);
+        }
+    }
+
+    /// Marks an OSD down.
+    pub fn mark_down(&mut self, i: usize) {
+        if self.map.is_up(OsdId(i as i32)) {
+            let mut inc = self.inc();
+            inc.new_state.insert(OsdId(i as i32), 2);
+            self.publish(inc);
+        }
+    }
+
+    fn maps_for(&self, from: Epoch) -> Option<Envelope> {
+        if from > self.map.epoch {
+            return None;
+        }
+        let mut m = OsdMapMsg {
+            fsid: FSID,
+            oldest: Epoch(1),
+            newest: self.map.epoch,
+            ..OsdMapMsg::default()
+        };
+        for e in (from.0..=self.map.epoch.0).map(Epoch).take(40) {
+            match self.steps.get(&e) {
+                Some(raw) => m.incrementals.insert(e, raw.clone()),
+                None => m.fulls.insert(e, self.full[&e].clone()),
+            };
+        }
+        Some(m.envelope(Features::TENTACLE_WORD))
+    }
+
+    pub fn send_maps(&mut self, i: usize) {
+        if let Some(e) = self.maps_for(self.wants[i]) {
+            self.wants[i] = Epoch(self.map.epoch.0 + 1);
+            self.event(i, |osd, now, out| osd.on_mon_message(now, &e, out));
+        }
+    }
+
+    /// One request; its tid.
+    pub fn ask(&mut self, pool: PoolId, name: &str, ops: Vec<OsdOp>) -> u64 {
+        self.ask_with(pool, name, ops, 0)
+    }
+
+    pub fn ask_with(&mut self, pool: PoolId, name: &str, ops: Vec<OsdOp>, flags: u32) -> u64 {
+        self.tid += 1;
+        let oid = Bytes::copy_from_slice(name.as_bytes());
+        let hash = HObject::hash_of(b"", &oid);
+        let msg = MOsdOp {
+            pg: SpgId::default(),
+            hash,
+            epoch: Epoch(0),
+            flags: req_flag::ACK | req_flag::ONDISK | flags,
+            reqid: ReqId::default(),
+            client_inc: 0,
+            mtime: UTime { sec: 1_700_000_000, nsec: 0 },
+            locator: ObjectLocator { pool, ..ObjectLocator::default() },
+            oid,
+            ops,
+            snapid: SnapId::HEAD,
+            snap_seq: SnapId(0),
+            snaps: vec![],
+            retry_attempt: 0,
+            features: Features::TENTACLE_WORD.0,
+        };
+        self.asked.push_back(Asked { msg, tid: self.tid, sent: None });
+        self.tid
+    }
+
+    fn target(map: &OsdMap, m: &MOsdOp) -> (PgId, Option<(OsdId, Epoch)>) {
+        let pool = m.locator.pool;
+        // A listing names the PG itself.
+        let pg = if m.oid.is_empty() {
+            PgId { pool, ps: m.locator.hash as u32 }
+        } else {
+            map.raw_pg_to_pg(PgId { pool, ps: m.hash }).unwrap_or_default()
+        };
+        (pg, map.pg_to_up_acting(pg).acting_primary.map(|o| (o, map.up_from(o))))
+    }
+
+    /// The client looks at every new map and sends, in order, what goes elsewhere now.
+    pub fn client_step(&mut self) {
+        while self.client_epoch < self.map.epoch {
+            self.client_epoch.0 += 1;
+            let map = &self.maps[&self.client_epoch];
+            for a in self.asked.iter_mut().filter(|a| a.sent.is_some()) {
+                if Self::target(map, &a.msg).1 != a.sent {
+                    a.sent = None;
+                    a.msg.retry_attempt += 1;
+                }
+            }
+        }
+        for a in self.asked.iter_mut().filter(|a| a.sent.is_none()) {
+            let (pg, primary) = Self::target(&self.map, &a.msg);
+            a.sent = primary;
+            if let Some((to, _)) = primary {
+                a.msg.pg.pg = pg;
+                a.msg.epoch = self.client_epoch;
+                let e = a.msg.envelope(Features::TENTACLE_WORD).with_tid(a.tid);
+                self.from_client[to.0 as usize].push_back(e);
+            }
+        }
+    }
+
+    fn client_gets(&mut self, e: &Envelope) {
+        if e.kind != MOsdOpReply::KIND {
+            return;
+        }
+        let reply = MOsdOpReply::decode(e).unwrap();
+        let Some(at) = self.asked.iter().position(|a| a.tid == e.tid) else { return };
+        if self.asked[at].msg.retry_attempt == reply.retry_attempt {
+            self.asked.remove(at);
+            self.answers.insert(e.tid, reply);
+        }
+    }
+
+    /// One thing happens: a message arrives, a store flushes, a map is made. `false` when
+    /// there is nothing left.
+    pub fn step(&mut self) -> bool {
+        let mut could: Vec<(u8, usize, usize)> = Vec::new();
+        for (&(a, b), w) in &self.wires {
+            if !w.queue.is_empty() && self.nodes[b].osd.is_some() {
+                could.push((0, a, b));
+            }
+        }
+        for i in 0..self.nodes.len() {
+            if self.nodes[i].osd.is_none() {
+                continue;
+            }
+            if self.nodes[i].store.lock().queued() > 0 {
+                could.push((1, i, 0));
+            }
+            if self.wants[i] <= self.map.epoch {
+                could.push((2, i, 0));
+            }
+            if !self.from_client[i].is_empty() {
+                could.push((3, i, 0));
+            }
+            if !self.to_client[i].is_empty() {
+                could.push((4, i, 0));
+            }
+        }
+        if !self.to_mon.is_empty() {
+            could.push((5, 0, 0));
+        }
+        if could.is_empty() {
+            return false;
+        }
+        let pick = self.random(could.len());
+        self.now.mono_ns += 50_000;
+        self.now.wall_ns += 50_000;
+        match could[pick] {
+            (0, a, b) => {
+                let e = self.wires.get_mut(&(a, b)).unwrap().queue.pop_front().unwrap();
+                let conn = self.conn(b, a);
+                self.event(b, |osd, now, out| osd.on_message(now, conn, e, out));
+            }
+            (1, i, _) => {
+                let n = 1 + self.random(4);
+                self.nodes[i].store.lock().flush(n);
+                self.event(i, |osd, now, out| osd.poll_store(now, out).unwrap());
+            }
+            (2, i, _) => self.send_maps(i),
+            (3, i, _) => {
+                let e = self.from_client[i].pop_front().unwrap();
+                let conn = self.client_conn(i);
+                self.event(i, |osd, now, out| osd.on_message(now, conn, e, out));
+            }
+            (4, i, _) => {
+                let e = self.to_client[i].pop_front().unwrap();
+                self.client_gets(&e);
+            }
+            _ => self.mon_step(),
+        }
+        true
+    }
+
+    pub fn tick(&mut self, ms: u64) {
+        self.now.mono_ns += ms * 1_000_000;
+        self.now.wall_ns += ms * 1_000_000;
+        for i in 0..self.nodes.len() {
+            self.event(i, |osd, now, out| osd.on_tick(now, out));
+        }
+        self.client_step();
+    }
+
+    /// Goes on until nothing happens any more and nothing is asked.
+    pub fn settle(&mut self) {
+        for round in 0..400 {
+            self.client_step();
+            let mut steps = 0;
+            while self.step() {
+                steps += 1;
+                assert!(steps < 2_000_000, "the wires never become quiet");
+            }
+            self.tick(500);
+            if round > 12 && self.asked.is_empty() && self.is_quiet() {
+                return;
+            }
+        }
+        let open: Vec<_> = self.asked.iter().map(|a| (a.tid, a.sent)).collect();
+        let states: Vec<String> = self
+            .nodes
+            .iter()
+            .flat_map(|n| n.osd.iter())
+            .flat_map(|o| o.pgs.values())
+            .filter(|p| p.leads)
+            .map(|p| {
+                format!(
+                    "{} {:?} acting {:?} missing {} blocked {:?} peers {:?}",
+                    p.id,
+                    p.state,
+                    p.info.acting,
+                    p.missing.len(),
+                    p.blocked_by,
+                    p.peers
+                        .iter()
+                        .map(|(o, x)| (o.0, x.answered, x.activated, x.missing.len()))
+                        .collect::<Vec<_>>()
+                )
+            })
+            .collect();
+        panic!("not settled: asked {open:?}\n{}", states.join("\n"));
+    }
+
+    /// Every PG with a primary is active and, with all OSDs up, clean.
+    fn is_quiet(&self) -> bool {
+        let all = self.nodes.iter().all(|n| n.osd.is_some());
+        self.nodes.iter().flat_map(|n| n.osd.iter()).all(|o| {
+            o.is_up() && o.pgs.values().all(|p| !p.leads || if all { p.is_clean() } else { true })
+        })
+    }
+
+    /// Asks and waits.
+    pub fn run(&mut self, pool: PoolId, name: &str, ops: Vec<OsdOp>) -> MOsdOpReply {
+        self.run_with(pool, name, ops, 0)
+    }
+
+    pub fn run_with(&mut self, pool: PoolId, name: &str, ops: Vec<OsdOp>, f: u32) -> MOsdOpReply {
+        let tid = self.ask_with(pool, name, ops, f);
+        for _ in 0..2_000 {
+            self.client_step();
+            while self.step() {
+                if let Some(reply) = self.answers.remove(&tid) {
+                    return reply;
+                }
+            }
+            self.tick(200);
+        }
+        panic!("no answer about {name}");
+    }
+}
+
+trait ToFull {
+    fn to_full(&self) -> Bytes;
+}
+
+impl ToFull for OsdMap {
+    fn to_full(&self) -> Bytes {
+        use denc::Denc;
+        self.to_bytes_for(Features::TENTACLE_WORD)
+    }
+}

@@ -1,0 +1,1 @@
+//! The op table through a whole cluster.
