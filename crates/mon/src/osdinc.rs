@@ -41,9 +41,10 @@ impl OpenOsd {
     /// epoch would not mean the same as one after the other.
     pub(crate) fn join(&mut self, b: &Incremental) -> bool {
         let a = &mut self.inc;
-        // An OSD's ups and downs are told apart by epochs.
+        // An OSD's ups and downs are told apart by epochs, and a weight changes states too.
         let touched = |i: &Incremental| -> BTreeSet<OsdId> {
-            i.new_state.keys().chain(i.new_up_client.keys()).copied().collect()
+            let states = i.new_state.keys().chain(i.new_up_client.keys());
+            states.chain(i.new_weight.keys()).copied().collect()
         };
         let conflict = !a.fullmap.is_empty()
             || !b.fullmap.is_empty()

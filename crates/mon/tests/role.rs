@@ -12,7 +12,7 @@ use auth::{
 use bytes::Bytes;
 use denc::{Denc, Features};
 use env::{ConnId, Now, Random, Seeded};
-use maps::{Incremental, MonInfo, MonMap, OsdMap, PgStat, PgState};
+use maps::{Incremental, MonInfo, MonMap, OsdMap, OsdState, PgStat, PgState};
 use messages::*;
 use mon::{Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
 use types::{
@@ -454,6 +454,7 @@ fn osds_go_down_and_out() {
     a.boot(0, 8);
     a.settle();
     assert!(a.map().is_in(OsdId(0)) && a.map().is_up(OsdId(0)));
+    assert_eq!(a.map().state(OsdId(0)), OsdState(OsdState::EXISTS.0 | OsdState::UP.0));
 }
 
 /// Statistics of PGs become sums and health; a full quota becomes a flag.

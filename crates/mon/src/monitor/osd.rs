@@ -139,11 +139,7 @@ impl Monitor {
             inc.new_max_osd = Some(osd.0 + 1);
         }
         let state = map.state(osd);
-        let mut flip = 0;
         let is_new = !map.exists(osd) || state.has(OsdState::NEW);
-        if state.has(OsdState::NEW) {
-            flip |= OsdState::NEW.0;
-        }
         let mut xinfo = map.xinfo(osd);
         xinfo.features = msg.features;
         let noin = map.has_flag(maps::OsdMapFlags::NOIN) || state.has(OsdState::NOIN);
@@ -157,12 +153,7 @@ impl Monitor {
             inc.new_weight.insert(osd, weight);
             xinfo.old_weight = 0;
         }
-        if state.has(OsdState::AUTOOUT) && inc.new_weight.contains_key(&osd) {
-            flip |= OsdState::AUTOOUT.0;
-        }
-        if flip != 0 {
-            inc.new_state.insert(osd, flip);
-        }
+        // A weight takes the marks of new and of automatically out OSDs away.
         inc.new_up_client.insert(osd, msg.client.clone());
         inc.new_up_cluster.insert(osd, msg.cluster.clone());
         inc.new_hb_back_up.insert(osd, msg.hb_back.clone());
