@@ -281,8 +281,7 @@ impl Run<'_> {
         onode.merge_extents();
         assert!(onode.pieces.is_empty(), "every piece went to a block");
         let onode = Arc::new(onode);
-        let pool = keys::parse_onode(key).map_or(0, |o| o.pool.0);
-        self.job.pools.entry(pool).or_default().2 += new_blocks * BLOCK;
+        self.job.pools.entry(keys::pool(key)).or_default().2 += new_blocks * BLOCK;
         let moved = Moved { key: key.clone(), id: o.id, blocks: settled, onode: onode.clone() };
         self.moved.push(moved);
         Ok(onode)

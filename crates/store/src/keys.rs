@@ -191,6 +191,13 @@ pub(crate) fn parse_onode(k: &[u8]) -> Option<HObject> {
     Some(HObject { pool: PoolId(pool), hash, nspace, key, name, snap, max: false })
 }
 
+/// The pool of the object in a key made by [`onode`].
+pub(crate) fn pool(key: &[u8]) -> i64 {
+    let raw = key.get(COLL_PREFIX + 1..COLL_PREFIX + 9);
+    let raw = raw.map_or([0; 8], |raw| raw.try_into().expect("eight bytes"));
+    (u64::from_be_bytes(raw) ^ 1 << 63) as i64
+}
+
 /// An object's key with another collection.
 pub(crate) fn moved(key: &[u8], coll: u32) -> Key {
     let mut k = in_coll(ONODE, coll, key.len());

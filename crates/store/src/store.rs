@@ -13,7 +13,7 @@ use types::{HObject, OsdId, PoolId, Uuid};
 
 use crate::alloc::{Alloc, Bitmap};
 use crate::buf::AlignedBuf;
-use crate::checkpoint::{self, Job, Outcome};
+use crate::checkpoint::{self, Job, Moved, Outcome};
 use crate::commit::Committer;
 use crate::file::FileDisk;
 use crate::keys;
@@ -147,10 +147,17 @@ pub struct StatFs {
     pub pools: BTreeMap<PoolId, PoolStats>,
 }
 
+/// What the checkpointer is given.
+pub(crate) enum Work {
+    Checkpoint(Box<Job>),
+    /// Memory of a finished checkpoint, to be given back off the owner's path.
+    Drop(Arc<Frozen>, Vec<Moved>),
+}
+
 pub(crate) struct Threads {
     io: JoinHandle<()>,
     checkpointer: JoinHandle<()>,
-    jobs: SyncSender<Job>,
+    jobs: SyncSender<Work>,
 }
 
 /// An open store; see the crate's page.
@@ -610,7 +617,7 @@ impl Store {
         match &self.threads {
             Some(threads) => threads
                 .jobs
-                .send(job)
+                .send(Work::Checkpoint(Box::new(job)))
                 .map_err(|_| StoreError::Stopped("the checkpointer is gone".into())),
             None => {
                 self.job = Some(job);
@@ -637,9 +644,9 @@ impl Store {
         self.superblock = done.superblock;
         self.next_table = done.next_table;
         let mut releases = Vec::new();
-        for m in done.moved {
+        for m in &done.moved {
             let key = state.renamed.get(&m.id).unwrap_or(&m.key).clone();
-            let pool = keys::parse_onode(&key).map_or(PoolId(0), |o| o.pool);
+            let pool = PoolId(keys::pool(&key));
             let mut freed = Vec::new();
             let (flags, grown) = match state.active.get_mut(&key) {
                 Some(Entry::Onode(o)) if o.id == m.id => {
@@ -668,7 +675,7 @@ impl Store {
                         }
                     }
                     let bytes = m.onode.footprint();
-                    state.caches.borrow_mut().onodes.put(key, m.onode, bytes);
+                    state.caches.borrow_mut().onodes.put(key, m.onode.clone(), bytes);
                     (vec![true; m.blocks.len()], (m.blocks.len() as u64 - bases) * BLOCK)
                 }
             };
@@ -690,6 +697,10 @@ impl Store {
         for (start, blocks) in self.state.freed.drain(..) {
             self.resting.push_back((self.seq, start, blocks));
             self.resting_blocks += blocks;
+        }
+        if let Some(threads) = &self.threads {
+            // A checkpointer that is gone is noticed by whoever waits for it.
+            let _ = threads.jobs.try_send(Work::Drop(frozen, done.moved));
         }
         if !releases.is_empty() {
             self.submit_own(Op::Release(done.seq, releases))?;
@@ -713,7 +724,7 @@ fn start_threads(
     outcomes: &Sender<Result<Outcome>>,
 ) -> Result<Threads> {
     let what = "starting a thread";
-    let (jobs, received) = sync_channel::<Job>(1);
+    let (jobs, received) = sync_channel::<Work>(2);
     let for_io = commit.clone();
     let io = std::thread::Builder::new()
         .name("store-log".into())
@@ -723,8 +734,15 @@ fn start_threads(
     let checkpointer = std::thread::Builder::new()
         .name("store-ckpt".into())
         .spawn(move || {
-            for job in received {
-                let outcome = checkpoint::run(&space, &commit, job);
+            for work in received {
+                let job = match work {
+                    Work::Checkpoint(job) => job,
+                    Work::Drop(frozen, moved) => {
+                        drop((frozen, moved));
+                        continue;
+                    }
+                };
+                let outcome = checkpoint::run(&space, &commit, *job);
                 if outcomes.send(outcome).is_err() {
                     return;
                 }
