@@ -1,6 +1,5 @@
 //! `--build`: layers of buckets over a row of devices.
 
-
 use super::args::Options;
 use super::{Exit, Io};
 use crate::model::{BucketAlg, CrushMap};

@@ -114,10 +114,8 @@ fn tunables(t: &Tunables, out: &mut String) -> fmt::Result {
     if t.allowed_bucket_algs != old.allowed_bucket_algs {
         writeln!(out, "tunable allowed_bucket_algs {}", t.allowed_bucket_algs)?;
     }
-    if t.msr_descents != old.msr_descents {
+    if t.need_msr() {
         writeln!(out, "tunable msr_descents {}", t.msr_descents as i32)?;
-    }
-    if t.msr_collision_tries != old.msr_collision_tries {
         writeln!(out, "tunable msr_collision_tries {}", t.msr_collision_tries as i32)?;
     }
     Ok(())
