@@ -1,0 +1,316 @@
+//! `auth ...`: entities, their keys and caps.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use ::auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
+use bytes::Bytes;
+use cli::Formatter;
+use types::{EntityKind, EntityName};
+
+use super::{EINVAL, ENOENT, Fail, Run, fail, ok, out, propose};
+use crate::{AuthChange, CommandCtx, Mutation, Outcome, Reply};
+
+pub(super) fn has(prefix: &str) -> bool {
+    prefix.starts_with("auth ")
+}
+
+pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
+    match prefix.strip_prefix("auth ").unwrap_or_default() {
+        "ls" | "list" => ls(ctx),
+        "get" => get(ctx),
+        "get-key" | "print-key" | "print_key" => get_key(ctx),
+        "export" => export(ctx),
+        "import" => import(ctx),
+        "add" => add(ctx),
+        "get-or-create" => get_or_create(ctx, false),
+        "get-or-create-key" => get_or_create(ctx, true),
+        "caps" => set_caps(ctx),
+        "rm" | "del" => remove(ctx),
+        "rotate" => rotate(ctx),
+        "wipe-rotating-service-keys" => wipe(ctx),
+        _ => Err(fail(EINVAL, "command not known")),
+    }
+}
+
+fn keyring_text(name: &EntityName, entity: &EntityAuth) -> String {
+    Keyring { entities: [(name.clone(), entity.clone())].into() }.to_string()
+}
+
+fn dump(f: &mut Formatter, name: &EntityName, entity: &EntityAuth) {
+    f.object("auth_entities", |f| {
+        f.display("entity", name);
+        f.string("key", entity.key.to_base64());
+        if !entity.pending_key.is_none() {
+            f.string("pending_key", entity.pending_key.to_base64());
+        }
+        f.object("caps", |f| {
+            for (service, caps) in &entity.caps {
+                f.string(service, caps);
+            }
+        });
+    });
+}
+
+/// One entity as a keyring, or as a list of one in other formats.
+fn one(ctx: &CommandCtx<'_>, name: &EntityName, entity: &EntityAuth) -> Bytes {
+    match ctx.formatter() {
+        None => keyring_text(name, entity).into(),
+        Some(mut f) => {
+            f.array("auth", |f| dump(f, name, entity));
+            f.finish().into()
+        }
+    }
+}
+
+fn ls(ctx: &mut CommandCtx<'_>) -> Run {
+    // The monitors' own key is not shown, as with the peer.
+    let all = ctx.state.auth.entities.iter();
+    let entities = all.filter(|(name, _)| name.kind != EntityKind::MON);
+    let Some(mut f) = ctx.formatter() else {
+        let mut text = String::new();
+        for (name, entity) in entities {
+            let _ = writeln!(text, "{name}\n\tkey: {}", entity.key.to_base64());
+            for (service, caps) in &entity.caps {
+                let _ = writeln!(text, "\tcaps: [{service}] {caps}");
+            }
+        }
+        return out(text);
+    };
+    f.object("auth", |f| {
+        f.array("auth_dump", |f| {
+            for (name, entity) in entities {
+                dump(f, name, entity);
+            }
+        });
+    });
+    out(f.finish())
+}
+
+fn entity_arg(ctx: &CommandCtx<'_>, wrong: &str) -> Result<EntityName, Fail> {
+    let text = ctx.cmd.str_or_empty("entity")?;
+    text.parse().map_err(|_| fail(EINVAL, wrong.replace("{}", text)))
+}
+
+fn get(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = entity_arg(ctx, "invalid entity_auth {}")?;
+    match ctx.state.auth.get(&name) {
+        Some(entity) => out(one(ctx, &name, entity)),
+        None => Err(fail(ENOENT, format!("failed to find {name} in keyring"))),
+    }
+}
+
+fn key_reply(ctx: &CommandCtx<'_>, key: &CryptoKey) -> Reply {
+    match ctx.formatter() {
+        None => Reply::out(key.to_base64()),
+        Some(mut f) => {
+            f.object("auth", |f| f.string("key", key.to_base64()));
+            Reply::out(f.finish())
+        }
+    }
+}
+
+fn get_key(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = entity_arg(ctx, "invalid entity_auth {}")?;
+    match ctx.state.auth.get(&name) {
+        Some(entity) => Ok(Outcome::Reply(key_reply(ctx, &entity.key))),
+        None => Err(fail(ENOENT, format!("don't have {name}"))),
+    }
+}
+
+fn export(ctx: &mut CommandCtx<'_>) -> Run {
+    if ctx.cmd.has("entity") {
+        let name = entity_arg(ctx, "invalid entity_auth {}")?;
+        return match ctx.state.auth.get(&name) {
+            Some(entity) => out(one(ctx, &name, entity)),
+            None => Err(fail(ENOENT, format!("no key for {name}"))),
+        };
+    }
+    let Some(mut f) = ctx.formatter() else {
+        return out(ctx.state.auth.keyring().to_string());
+    };
+    f.array("auth", |f| {
+        for (name, entity) in &ctx.state.auth.entities {
+            dump(f, name, entity);
+        }
+    });
+    out(f.finish())
+}
+
+fn read_keyring(ctx: &CommandCtx<'_>) -> Result<Keyring, Fail> {
+    let wrong = |why: String| fail(EINVAL, format!("error decoding keyring {why}"));
+    let text = std::str::from_utf8(ctx.inbuf).map_err(|e| wrong(e.to_string()))?;
+    Keyring::parse(text).map_err(|e| wrong(e.to_string()))
+}
+
+fn import(ctx: &mut CommandCtx<'_>) -> Run {
+    if ctx.inbuf.is_empty() {
+        return Err(fail(EINVAL, "auth import: no data supplied"));
+    }
+    let keyring = read_keyring(ctx)?;
+    for entity in keyring.entities.values() {
+        check_caps(&entity.caps)?;
+    }
+    let sets = keyring.entities.into_iter().map(|(name, entity)| {
+        Mutation::Auth(AuthChange::Set { name, key: entity.key, caps: entity.caps })
+    });
+    propose(Mutation::Batch(sets.collect()), "imported keyring")
+}
+
+fn check_caps(caps: &BTreeMap<String, String>) -> Result<(), Fail> {
+    for (service, text) in caps {
+        ::auth::caps::check(service, text).map_err(|e| fail(EINVAL, e.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Reads `mon 'allow r' osd 'allow *'`.
+fn caps_arg(ctx: &CommandCtx<'_>) -> Result<BTreeMap<String, String>, Fail> {
+    let words = ctx.cmd.list("caps")?;
+    if words.len() % 2 != 0 {
+        return Err(fail(EINVAL, "bad capabilities request; odd number of arguments"));
+    }
+    let caps: BTreeMap<String, String> =
+        words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    check_caps(&caps)?;
+    Ok(caps)
+}
+
+/// The kind of a new key: asked for, or what the monitor map prefers.
+fn key_kind(ctx: &CommandCtx<'_>) -> Result<KeyKind, Fail> {
+    let preferred = || {
+        let kind = ctx.state.monmap.auth.as_ref().map_or(1, |a| a.preferred_cipher);
+        u16::try_from(kind).map(KeyKind).ok().filter(|k| k.secret_len() > 0).unwrap_or(KeyKind::AES)
+    };
+    let asked = ctx.cmd.str_or_empty("key_type")?;
+    match asked {
+        "" | "preferred" => Ok(preferred()),
+        name => KeyKind::from_name(name)
+            .filter(|k| k.secret_len() > 0)
+            .ok_or_else(|| fail(EINVAL, format!("invalid key type: {name}"))),
+    }
+}
+
+fn new_key(ctx: &mut CommandCtx<'_>) -> Result<CryptoKey, Fail> {
+    let kind = key_kind(ctx)?;
+    let now = ctx.wall();
+    Ok(CryptoKey::generate(kind, now, ctx.rng))
+}
+
+fn set(name: &EntityName, entity: EntityAuth) -> Mutation {
+    Mutation::Auth(AuthChange::Set { name: name.clone(), key: entity.key, caps: entity.caps })
+}
+
+fn add(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = entity_arg(ctx, "bad entity name")?;
+    let mut caps = caps_arg(ctx)?;
+    let mut key = None;
+    if !ctx.inbuf.is_empty() {
+        let keyring = read_keyring(ctx)?;
+        let Some(given) = keyring.entities.get(&name) else {
+            return Err(fail(EINVAL, format!("key for {name} not found in provided keyring")));
+        };
+        if !given.caps.is_empty() && !caps.is_empty() && given.caps != caps {
+            return Err(fail(EINVAL, "caps cannot be specified both in keyring and in command"));
+        }
+        if caps.is_empty() {
+            caps = given.caps.clone();
+            check_caps(&caps)?;
+        }
+        key = Some(given.key.clone());
+    }
+    if let Some(there) = ctx.state.auth.get(&name) {
+        let same_key = key.as_ref().is_none_or(|k| *k == there.key);
+        if !same_key {
+            return Err(fail(17, format!("entity {name} exists but key does not match")));
+        }
+        if there.caps != caps {
+            return Err(fail(EINVAL, format!("entity {name} exists but caps do not match")));
+        }
+        return ok("");
+    }
+    let key = match key {
+        Some(key) => key,
+        None => new_key(ctx)?,
+    };
+    let entity = EntityAuth { key, caps, ..EntityAuth::default() };
+    propose(set(&name, entity), format!("added key for {name}"))
+}
+
+fn get_or_create(ctx: &mut CommandCtx<'_>, key_only: bool) -> Run {
+    let name = entity_arg(ctx, "bad entity name")?;
+    let caps = caps_arg(ctx)?;
+    let reply = |ctx: &CommandCtx<'_>, entity: &EntityAuth| {
+        if key_only {
+            return key_reply(ctx, &entity.key);
+        }
+        match ctx.formatter() {
+            // Key alone: what goes in a client's keyring file.
+            None => Reply::out(keyring_text(
+                &name,
+                &EntityAuth { caps: BTreeMap::new(), ..entity.clone() },
+            )),
+            Some(_) => Reply::out(one(ctx, &name, entity)),
+        }
+    };
+    if let Some(there) = ctx.state.auth.get(&name) {
+        for (service, text) in &caps {
+            if there.caps.get(service) != Some(text) {
+                return Err(fail(
+                    EINVAL,
+                    format!("key for {name} exists but cap {service} does not match"),
+                ));
+            }
+        }
+        return Ok(Outcome::Reply(reply(ctx, there)));
+    }
+    let entity = EntityAuth { key: new_key(ctx)?, caps, ..EntityAuth::default() };
+    let then = reply(ctx, &entity);
+    Ok(Outcome::Propose { mutation: set(&name, entity), then })
+}
+
+fn set_caps(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = entity_arg(ctx, "bad entity name")?;
+    let Some(there) = ctx.state.auth.get(&name) else {
+        return Err(fail(ENOENT, format!("couldn't find entry {name}")));
+    };
+    let entity = EntityAuth { caps: caps_arg(ctx)?, ..there.clone() };
+    let text = one(ctx, &name, &entity);
+    let then = Reply { r: 0, rs: format!("updated caps for {name}"), out: text };
+    Ok(Outcome::Propose { mutation: set(&name, entity), then })
+}
+
+fn remove(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = entity_arg(ctx, "bad entity name")?;
+    if ctx.state.auth.get(&name).is_none() {
+        return ok("");
+    }
+    if name.kind == EntityKind::MON {
+        return Err(fail(EINVAL, format!("the monitors need the key of {name}")));
+    }
+    propose(Mutation::Auth(AuthChange::Remove(name)), "")
+}
+
+fn rotate(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = entity_arg(ctx, "bad entity name")?;
+    let Some(there) = ctx.state.auth.get(&name).cloned() else {
+        return Err(fail(ENOENT, "entity does not exist"));
+    };
+    let entity = EntityAuth { key: new_key(ctx)?, ..there };
+    let then = Reply::out(one(ctx, &name, &entity));
+    Ok(Outcome::Propose { mutation: set(&name, entity), then })
+}
+
+fn wipe(ctx: &mut CommandCtx<'_>) -> Run {
+    let mut policy = ::auth::TicketPolicy::default();
+    if let Some(auth) = &ctx.state.monmap.auth
+        && let Ok(kind) = u16::try_from(auth.service_cipher)
+        && KeyKind(kind).secret_len() > 0
+    {
+        policy.service_cipher = KeyKind(kind);
+    }
+    let now = ctx.wall();
+    let secrets = ctx.state.auth.plan_wipe(now, &policy, ctx.rng);
+    let rotate = Mutation::Auth(AuthChange::Rotate { at: now, secrets });
+    propose(rotate, "wiped rotating service keys!")
+}

@@ -1,0 +1,666 @@
+//! What the peer's manager and its modules answer, file systems' maps, and the answer to
+//! commands nobody knows.
+
+use std::collections::BTreeMap;
+
+use cli::{Align, Formatter, TextTable};
+use maps::{CompatSet, FeatureSet, FsMap, MgrMap, ModuleInfo};
+
+use super::{
+    EINVAL, ENOENT, EOPNOTSUPP, EPERM, Fail, Run, dump_addrvec, fail, legacy_text, mons, ok, out,
+    out_rs, release_name,
+};
+use crate::{CommandCtx, Mutation};
+
+/// Features of file system clients, by number.
+const FS_FEATURES: [&str; 24] = [
+    "reserved", "reserved", "reserved", "reserved", "reserved", "jewel", "kraken", "luminous",
+    "mimic", "reply_encoding", "reclaim_client", "lazy_caps_wanted", "multi_reconnect",
+    "deleg_ino", "metric_collect", "alternate_name", "notify_session_state", "op_getvxattr",
+    "32bits_retry_fwd", "new_snaprealm_info", "has_owner_uidgid", "client_mds_auth_caps",
+    "charmap", "blockdiff",
+];
+
+/// Modules of the peer's manager that cannot be turned off there.
+const ALWAYS_ON: [&str; 10] = [
+    "balancer", "crash", "devicehealth", "orchestrator", "pg_autoscaler", "progress",
+    "rbd_support", "status", "telemetry", "volumes",
+];
+
+pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
+    match prefix {
+        "mgr stat" => mgr_stat(ctx),
+        "mgr dump" => mgr_dump(ctx),
+        "mgr services" => mgr_services(ctx),
+        "mgr metadata" => mgr_metadata(ctx),
+        "mgr count-metadata" => {
+            let property = ctx.cmd.str_or_empty("property")?.to_owned();
+            mons::count(ctx, &property, mgr_own(ctx).into_iter())
+        }
+        "mgr versions" => mons::count(ctx, "ceph_version", mgr_own(ctx).into_iter()),
+        "mgr module ls" => module_ls(ctx),
+        "mgr module enable" => module_enable(ctx),
+        "mgr module disable" => module_disable(ctx),
+        "fs ls" => fs_ls(ctx),
+        "fs dump" => fs_dump(ctx),
+        "fs get" => fs_get(ctx),
+        "fs status" => fs_status(ctx),
+        "fs feature ls" => fs_features(ctx),
+        "fs volume ls" => fs_volumes(ctx),
+        "mds stat" => mds_stat(ctx),
+        "mds metadata" => mds_metadata(ctx),
+        "mds versions" => mons::count(ctx, "ceph_version", std::iter::empty()),
+        "mds count-metadata" => {
+            let property = ctx.cmd.str_or_empty("property")?.to_owned();
+            mons::count(ctx, &property, std::iter::empty())
+        }
+        "service dump" => service_dump(ctx),
+        "service status" => service_status(ctx),
+        "device ls" => device_ls(ctx),
+        "injectargs" => super::tell::inject(ctx),
+        _ => module(ctx, prefix),
+    }
+}
+
+/// Commands of modules, by their first word.
+fn module(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
+    match prefix {
+        "balancer status" => balancer_status(),
+        "balancer ls" => out("[]\n"),
+        "balancer off" => ok(""),
+        "balancer mode" if ctx.cmd.str_or_empty("mode")? == "none" => ok(""),
+        p if p.starts_with("balancer ") => Err(fail(
+            EOPNOTSUPP,
+            "this cluster does not balance by itself; use 'ceph osd pg-upmap-items'",
+        )),
+        "crash ls" | "crash ls-new" => match ctx.cmd.format() {
+            "json" | "json-pretty" => out("[]\n"),
+            _ => ok(""),
+        },
+        "crash stat" => out("0 crashes recorded\n"),
+        "crash rm" | "crash prune" | "crash archive-all" => ok(""),
+        "crash archive" => {
+            let id = ctx.cmd.str_or_empty("id")?;
+            Err(fail(EINVAL, format!("crash info: {id} not found")))
+        }
+        "progress" => ok("Nothing in progress"),
+        "progress json" => out("{\n    \"completed\": [],\n    \"events\": []\n}\n"),
+        "progress clear" => ok(""),
+        "telemetry status" => out(TELEMETRY_STATUS),
+        "telemetry off" => out("Telemetry is currently not enabled, nothing to turn off.\n"),
+        p if p == "orch" || p.starts_with("orch ") => {
+            Err(fail(ENOENT, "No orchestrator configured (try `ceph orch set backend`)"))
+        }
+        _ => Err(fail(EINVAL, "command not known")),
+    }
+}
+
+/// Nothing is ever sent; in the peer's form, which is the same in every format.
+const TELEMETRY_STATUS: &str = "{
+    \"channel_basic\": false,
+    \"channel_crash\": false,
+    \"channel_device\": false,
+    \"channel_ident\": false,
+    \"channel_perf\": false,
+    \"contact\": null,
+    \"description\": null,
+    \"enabled\": false,
+    \"last_upload\": null,
+    \"leaderboard\": false,
+    \"organization\": null,
+    \"proxy\": null
+}
+";
+
+/// The balancer does not run; in the peer's form, which is the same in every format.
+fn balancer_status() -> Run {
+    out("{
+    \"active\": false,
+    \"last_optimize_duration\": \"\",
+    \"last_optimize_started\": \"\",
+    \"mode\": \"none\",
+    \"no_optimization_needed\": false,
+    \"optimize_result\": \"\",
+    \"plans\": []
+}
+")
+}
+
+/// What the active manager says of itself: it is the monitor of that name.
+fn mgr_own<'a>(ctx: &CommandCtx<'a>) -> Option<&'a BTreeMap<String, String>> {
+    let map = &ctx.state.mgrmap;
+    if map.available { ctx.state.mon_metadata.get(&map.active_name) } else { None }
+}
+
+fn mgr_stat(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.mgrmap;
+    let mut f = ctx.formatter_or_pretty();
+    f.object("stat", |f| {
+        f.int("epoch", map.epoch.0);
+        f.bool("available", map.available);
+        f.string("active_name", &map.active_name);
+        f.len("num_standby", map.standbys.len());
+    });
+    out(f.finish())
+}
+
+fn mgr_dump(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.mgrmap;
+    let epoch = ctx.cmd.int("epoch")?.unwrap_or(0);
+    if epoch != 0 && epoch != i64::from(map.epoch.0) {
+        return Err(fail(ENOENT, format!("there is no map for epoch {epoch}")));
+    }
+    let mut f = ctx.formatter_or_pretty();
+    f.object("mgrmap", |f| dump_mgrmap(f, map));
+    out(f.finish())
+}
+
+fn dump_names<'a>(f: &mut Formatter, list: &str, names: impl Iterator<Item = &'a String>) {
+    f.array(list, |f| {
+        for name in names {
+            f.string("module", name);
+        }
+    });
+}
+
+fn dump_module(f: &mut Formatter, module: &ModuleInfo) {
+    f.object("module", |f| {
+        f.string("name", &module.name);
+        f.bool("can_run", module.can_run);
+        f.string("error_string", &module.error);
+        f.object("module_options", |f| {
+            for (name, option) in &module.options {
+                f.object(name, |f| {
+                    f.string("name", &option.name);
+                    f.string("type", option_kind(option.kind));
+                    f.string("level", option_level(option.level));
+                    f.int("flags", option.flags);
+                    f.string("default_value", &option.default_value);
+                    f.string("min", &option.min);
+                    f.string("max", &option.max);
+                    for (list, item, values) in [
+                        ("enum_allowed", "value", &option.enum_allowed),
+                        ("tags", "tag", &option.tags),
+                        ("see_also", "option", &option.see_also),
+                    ] {
+                        if list == "tags" {
+                            f.string("desc", &option.desc);
+                            f.string("long_desc", &option.long_desc);
+                        }
+                        f.array(list, |f| {
+                            for value in values {
+                                f.string(item, value);
+                            }
+                        });
+                    }
+                });
+            }
+        });
+    });
+}
+
+fn option_kind(kind: u8) -> &'static str {
+    const KINDS: [&str; 11] = [
+        "uint", "int", "str", "float", "bool", "addr", "addrvec", "uuid", "size", "secs", "millisecs",
+    ];
+    KINDS.get(usize::from(kind)).copied().unwrap_or("unknown")
+}
+
+fn option_level(level: u8) -> &'static str {
+    ["basic", "advanced", "dev"].get(usize::from(level)).copied().unwrap_or("unknown")
+}
+
+fn dump_mgrmap(f: &mut Formatter, map: &MgrMap) {
+    f.int("epoch", map.epoch.0);
+    f.int("flags", map.flags);
+    f.int("active_gid", map.active_gid);
+    f.string("active_name", &map.active_name);
+    dump_addrvec(f, "active_addrs", &map.active_addrs);
+    f.string("active_addr", legacy_text(&map.active_addrs.legacy()));
+    f.display("active_change", map.active_change);
+    f.int("active_mgr_features", map.active_mgr_features);
+    f.bool("available", map.available);
+    f.array("standbys", |f| {
+        for standby in map.standbys.values() {
+            f.object("standby", |f| {
+                f.int("gid", standby.gid);
+                f.string("name", &standby.name);
+                f.int("mgr_features", standby.features);
+                f.array("available_modules", |f| {
+                    for module in &standby.modules {
+                        dump_module(f, module);
+                    }
+                });
+            });
+        }
+    });
+    dump_names(f, "modules", map.modules.iter());
+    f.array("available_modules", |f| {
+        for module in &map.available_modules {
+            dump_module(f, module);
+        }
+    });
+    f.object("services", |f| {
+        for (name, url) in &map.services {
+            f.string(name, url);
+        }
+    });
+    f.object("always_on_modules", |f| {
+        for (release, modules) in &map.always_on_modules {
+            let release = u8::try_from(*release).map_or("unknown", release_name);
+            dump_names(f, release, modules.iter());
+        }
+    });
+    f.object("force_disabled_modules", |f| {
+        for name in &map.force_disabled_modules {
+            f.string("module", name);
+        }
+    });
+    f.int("last_failure_osd_epoch", map.last_failure_osd_epoch.0);
+    f.array("active_clients", |f| {
+        for (name, addrs) in map.clients_names.iter().zip(&map.clients_addrs) {
+            f.object("client", |f| {
+                f.string("name", name);
+                f.array("addrvec", |f| {
+                    for addr in &addrs.0 {
+                        f.object("addr", |f| {
+                            f.string("type", super::addr_kind(addr));
+                            f.string("addr", super::sock_text(addr));
+                            f.int("nonce", addr.nonce);
+                        });
+                    }
+                });
+            });
+        }
+    });
+}
+
+fn mgr_services(ctx: &mut CommandCtx<'_>) -> Run {
+    let mut f = ctx.formatter_or_pretty();
+    f.object("services", |f| {
+        for (name, url) in &ctx.state.mgrmap.services {
+            f.string(name, url);
+        }
+    });
+    out(f.finish())
+}
+
+fn mgr_metadata(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.mgrmap;
+    let own = mgr_own(ctx);
+    let dump = |f: &mut Formatter, own: &BTreeMap<String, String>| {
+        f.string("name", &map.active_name);
+        let addr = map.active_addrs.front();
+        f.string("addr", addr.sock.map(|s| s.ip().to_string()).unwrap_or_default());
+        f.display("addrs", &map.active_addrs);
+        for (key, value) in own.iter().filter(|(key, _)| *key != "addr" && *key != "addrs") {
+            f.string(key, value);
+        }
+    };
+    let mut f = ctx.formatter_or_pretty();
+    if let Some(who) = ctx.cmd.str("who")? {
+        let own = own
+            .filter(|_| who == map.active_name)
+            .ok_or_else(|| fail(ENOENT, format!("no metadata for mgr.{who}")))?;
+        f.object("mgr_metadata", |f| dump(f, own));
+        return out(f.finish_line());
+    }
+    f.array("mgr_metadata", |f| {
+        if let Some(own) = own {
+            f.object("mgr", |f| dump(f, own));
+        }
+    });
+    out(f.finish_line())
+}
+
+/// Modules that are always on in this release.
+fn always_on(map: &MgrMap) -> Vec<&str> {
+    let newest = map.always_on_modules.last_key_value();
+    newest.map(|(_, all)| all.iter().map(String::as_str).collect()).unwrap_or_default()
+}
+
+fn module_ls(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.mgrmap;
+    let always = always_on(map);
+    let off = |m: &&ModuleInfo| {
+        !always.contains(&m.name.as_str()) && !map.modules.contains(&m.name)
+    };
+    let Some(mut f) = ctx.formatter() else {
+        let mut table = TextTable::with(&[
+            ("MODULE", Align::Left, Align::Left),
+            ("", Align::Left, Align::Left),
+        ]);
+        for name in &always {
+            table.row(vec![(*name).to_owned(), "on (always on)".to_owned()]);
+        }
+        for name in &map.modules {
+            table.row(vec![name.clone(), "on".to_owned()]);
+        }
+        for module in map.available_modules.iter().filter(off) {
+            table.row(vec![module.name.clone(), "-".to_owned()]);
+        }
+        return out(table.render());
+    };
+    f.object("modules", |f| {
+        f.array("always_on_modules", |f| {
+            for name in &always {
+                f.string("module", name);
+            }
+        });
+        dump_names(f, "force_disabled_modules", map.force_disabled_modules.iter());
+        dump_names(f, "enabled_modules", map.modules.iter());
+        f.array("disabled_modules", |f| {
+            for module in map.available_modules.iter().filter(off) {
+                dump_module(f, module);
+            }
+        });
+    });
+    out(f.finish_line())
+}
+
+fn module_enable(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.mgrmap;
+    let name = ctx.cmd.str_or_empty("module")?;
+    if ALWAYS_ON.contains(&name) {
+        return ok(format!("module '{name}' is already enabled (always-on)"));
+    }
+    if map.modules.contains(name) {
+        return ok(format!("module '{name}' is already enabled"));
+    }
+    if map.available_modules.iter().any(|m| m.name == name && m.can_run) {
+        let mut map = map.clone();
+        map.modules.insert(name.to_owned());
+        return super::propose(Mutation::MgrMap(Box::new(map)), "");
+    }
+    if ctx.cmd.flag("force") {
+        return Err(fail(EOPNOTSUPP, format!("there is no module '{name}' in this release")));
+    }
+    Err(fail(
+        ENOENT,
+        format!(
+            "all mgr daemons do not support module '{name}', pass --force to force enablement"
+        ),
+    ))
+}
+
+fn module_disable(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.mgrmap;
+    let name = ctx.cmd.str_or_empty("module")?;
+    if ALWAYS_ON.contains(&name) {
+        return Err(fail(
+            EPERM,
+            format!("module '{name}' cannot be disabled (always-on), use 'ceph mgr module force disable' command to disable an always-on module"),
+        ));
+    }
+    if !map.modules.contains(name) {
+        return ok(format!("module '{name}' is already disabled"));
+    }
+    let mut map = map.clone();
+    map.modules.remove(name);
+    super::propose(Mutation::MgrMap(Box::new(map)), "")
+}
+
+fn dump_feature_set(f: &mut Formatter, name: &str, set: &FeatureSet) {
+    f.object(name, |f| {
+        for (number, name) in &set.names {
+            f.string(&format!("feature_{number}"), name);
+        }
+    });
+}
+
+fn dump_compat(f: &mut Formatter, name: &str, compat: &CompatSet) {
+    f.object(name, |f| {
+        dump_feature_set(f, "compat", &compat.compat);
+        dump_feature_set(f, "ro_compat", &compat.ro_compat);
+        dump_feature_set(f, "incompat", &compat.incompat);
+    });
+}
+
+fn compat_text(compat: &CompatSet) -> String {
+    let set = |set: &FeatureSet| {
+        let all: Vec<String> = set.names.iter().map(|(n, name)| format!("{n}={name}")).collect();
+        all.join(",")
+    };
+    format!(
+        "compat={{{}}},rocompat={{{}}},incompat={{{}}}",
+        set(&compat.compat),
+        set(&compat.ro_compat),
+        set(&compat.incompat)
+    )
+}
+
+fn dump_fsmap(f: &mut Formatter, map: &FsMap) {
+    f.int("epoch", map.epoch.0);
+    f.string("btime", super::status::fs_time(map.btime));
+    f.int("default_fscid", map.legacy_client_fscid);
+    dump_compat(f, "compat", &map.default_compat);
+    f.object("feature_flags", |f| {
+        f.bool("enable_multiple", map.enable_multiple);
+        f.bool("ever_enabled_multiple", map.ever_enabled_multiple);
+    });
+    f.array("standbys", |_| {});
+    f.array("filesystems", |_| {});
+}
+
+fn fs_epoch(ctx: &CommandCtx<'_>) -> Result<(), Fail> {
+    let epoch = ctx.cmd.int("epoch")?.unwrap_or(0);
+    if epoch != 0 && epoch != i64::from(ctx.state.fsmap.epoch.0) {
+        return Err(fail(ENOENT, format!("there is no map for epoch {epoch}")));
+    }
+    Ok(())
+}
+
+fn fs_dump(ctx: &mut CommandCtx<'_>) -> Run {
+    fs_epoch(ctx)?;
+    let map = &ctx.state.fsmap;
+    let rs = format!("dumped fsmap epoch {}", map.epoch);
+    if let Some(mut f) = ctx.formatter() {
+        f.object("fsmap", |f| dump_fsmap(f, map));
+        return out_rs(rs, f.finish_line());
+    }
+    out_rs(
+        rs,
+        format!(
+            "e{}\nbtime {}\nenable_multiple, ever_enabled_multiple: {},{}\ndefault compat: {}\nlegacy client fscid: {}\n \nNo filesystems configured\n",
+            map.epoch,
+            super::status::fs_time(map.btime),
+            u8::from(map.enable_multiple),
+            u8::from(map.ever_enabled_multiple),
+            compat_text(&map.default_compat),
+            map.legacy_client_fscid
+        ),
+    )
+}
+
+/// There is no file system yet: `fs new` is refused.
+fn fs_get(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.str_or_empty("fs_name")?;
+    Err(fail(ENOENT, format!("filesystem '{name}' not found")))
+}
+
+fn fs_ls(ctx: &mut CommandCtx<'_>) -> Run {
+    let Some(mut f) = ctx.formatter() else { return out("No filesystems enabled\n") };
+    f.array("filesystems", |_| {});
+    out(f.finish_line())
+}
+
+fn fs_status(ctx: &mut CommandCtx<'_>) -> Run {
+    if let Some(name) = ctx.cmd.str("fs")? {
+        return Err(fail(EINVAL, format!("Invalid filesystem: {name}")));
+    }
+    match ctx.cmd.format() {
+        "json" | "json-pretty" => out("{}\n"),
+        _ => ok(""),
+    }
+}
+
+fn fs_features(ctx: &mut CommandCtx<'_>) -> Run {
+    let Some(mut f) = ctx.formatter() else {
+        let lines = FS_FEATURES.iter().enumerate().map(|(i, name)| format!("{i} {name}\n"));
+        return out(lines.collect::<String>());
+    };
+    f.array("fs_features", |f| {
+        for (i, name) in FS_FEATURES.iter().enumerate() {
+            f.object("feature", |f| {
+                f.len("index", i);
+                f.string("name", name);
+            });
+        }
+    });
+    out(f.finish_line())
+}
+
+fn fs_volumes(_ctx: &mut CommandCtx<'_>) -> Run {
+    out("[]\n")
+}
+
+fn mds_stat(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.fsmap;
+    let Some(mut f) = ctx.formatter() else { return out("\n") };
+    f.object("mds_stat", |f| {
+        f.object("fsmap", |f| dump_fsmap(f, map));
+        f.int("mdsmap_first_committed", 1);
+        f.int("mdsmap_last_committed", map.epoch.0);
+    });
+    out(f.finish_line())
+}
+
+fn mds_metadata(ctx: &mut CommandCtx<'_>) -> Run {
+    if let Some(who) = ctx.cmd.str("who")? {
+        return Err(fail(EINVAL, format!("MDS named '{who}' does not exist, or is not up")));
+    }
+    let mut f = ctx.formatter_or_pretty();
+    f.array("mds_metadata", |_| {});
+    out(f.finish_line())
+}
+
+fn service_dump(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.servicemap;
+    let mut f = ctx.formatter_or_pretty();
+    let strings = |f: &mut Formatter, name: &str, all: &BTreeMap<String, String>| {
+        f.object(name, |f| {
+            for (key, value) in all {
+                f.string(key, value);
+            }
+        });
+    };
+    f.object("service_map", |f| {
+        f.int("epoch", map.epoch.0);
+        f.display("modified", map.modified);
+        f.object("services", |f| {
+            for (name, service) in &map.services {
+                f.object(name, |f| {
+                    f.object("daemons", |f| {
+                        f.string("summary", &service.summary);
+                        for (name, daemon) in &service.daemons {
+                            f.object(name, |f| {
+                                f.int("start_epoch", daemon.start_epoch.0);
+                                f.display("start_stamp", daemon.start_stamp);
+                                f.int("gid", daemon.gid);
+                                f.string("addr", legacy_text(&daemon.addr));
+                                strings(f, "metadata", &daemon.metadata);
+                                strings(f, "task_status", &daemon.task_status);
+                            });
+                        }
+                    });
+                });
+            }
+        });
+    });
+    out(f.finish())
+}
+
+fn service_status(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.servicemap;
+    let mut f = ctx.formatter_or_pretty();
+    f.object("service_status", |f| {
+        for (name, service) in &map.services {
+            f.object(name, |f| {
+                for (name, daemon) in &service.daemons {
+                    f.object(name, |f| {
+                        f.display("status_stamp", map.modified);
+                        f.display("last_beacon", map.modified);
+                        f.object("status", |f| {
+                            for (key, value) in &daemon.task_status {
+                                f.string(key, value);
+                            }
+                        });
+                    });
+                }
+            });
+        }
+    });
+    out(f.finish())
+}
+
+/// Where a storage device is and who uses it.
+#[derive(Default)]
+struct Device {
+    /// Host and name there.
+    at: Vec<(String, String)>,
+    daemons: Vec<String>,
+}
+
+/// Devices by id, out of what daemons said of themselves: `device_ids` is
+/// `sda=MODEL_SERIAL,sdb=...`.
+fn devices(ctx: &CommandCtx<'_>) -> BTreeMap<String, Device> {
+    let mut all: BTreeMap<String, Device> = BTreeMap::new();
+    let mons = ctx.state.mon_metadata.iter().map(|(name, m)| (format!("mon.{name}"), m));
+    let osds = ctx.state.osd_metadata.iter().map(|(osd, m)| (format!("osd.{}", osd.0), m));
+    for (daemon, own) in mons.chain(osds) {
+        let host = own.get("hostname").map_or("", String::as_str);
+        for pair in own.get("device_ids").map_or("", String::as_str).split(',') {
+            let Some((device, id)) = pair.split_once('=') else { continue };
+            if id.is_empty() {
+                continue;
+            }
+            let found = all.entry(id.to_owned()).or_default();
+            let at = (host.to_owned(), device.to_owned());
+            if !found.at.contains(&at) {
+                found.at.push(at);
+            }
+            found.daemons.push(daemon.clone());
+        }
+    }
+    all
+}
+
+fn device_ls(ctx: &mut CommandCtx<'_>) -> Run {
+    let all = devices(ctx);
+    let Some(mut f) = ctx.formatter() else {
+        let mut table = TextTable::with(&[
+            ("DEVICE", Align::Left, Align::Left),
+            ("HOST:DEV", Align::Left, Align::Left),
+            ("DAEMONS", Align::Left, Align::Left),
+            ("WEAR", Align::Right, Align::Right),
+            ("LIFE EXPECTANCY", Align::Left, Align::Left),
+        ]);
+        for (id, device) in &all {
+            let at: Vec<String> = device.at.iter().map(|(h, d)| format!("{h}:{d}")).collect();
+            table.row(vec![id.clone(), at.join(" "), device.daemons.join(" ")]);
+        }
+        return out(table.render());
+    };
+    f.array("devices", |f| {
+        for (id, device) in &all {
+            f.object("device", |f| {
+                f.string("devid", id);
+                f.array("location", |f| {
+                    for (host, name) in &device.at {
+                        f.object("attachment", |f| {
+                            f.string("host", host);
+                            f.string("dev", name);
+                            f.string("path", "");
+                        });
+                    }
+                });
+                f.array("daemons", |f| {
+                    for daemon in &device.daemons {
+                        f.string("daemon", daemon);
+                    }
+                });
+            });
+        }
+    });
+    out(f.finish())
+}

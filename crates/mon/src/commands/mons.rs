@@ -1,0 +1,641 @@
+//! Monitors: `mon ...`, `quorum_status`, versions, features, the cluster's id.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use cli::Formatter;
+use denc::Denc;
+use maps::{MonFeatures, MonMap};
+use types::{EntityKind, Features, UTime};
+
+use super::{EINVAL, ENOENT, Fail, Run, dump_addrvec, fail, legacy_text, ok, out, out_rs, release_name};
+use crate::CommandCtx;
+
+pub(super) fn has(prefix: &str) -> bool {
+    matches!(
+        prefix,
+        "fsid"
+            | "version"
+            | "versions"
+            | "features"
+            | "quorum_status"
+            | "mon_status"
+            | "mon dump"
+            | "mon stat"
+            | "mon getmap"
+            | "mon metadata"
+            | "mon count-metadata"
+            | "mon versions"
+            | "mon feature ls"
+            | "mon ok-to-stop"
+            | "mon ok-to-add-offline"
+            | "mon ok-to-rm"
+            | "time-sync-status"
+            | "node ls"
+            | "sessions"
+    )
+}
+
+pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
+    match prefix {
+        "fsid" => match ctx.formatter() {
+            None => out(format!("{}\n", ctx.state.fsid)),
+            Some(mut f) => {
+                f.object("fsid", |f| f.display("fsid", ctx.state.fsid));
+                out(f.finish())
+            }
+        },
+        "version" => match ctx.formatter() {
+            None => out(format!("{}\n", version(ctx))),
+            Some(mut f) => {
+                f.object("version", |f| f.string("version", version(ctx)));
+                out(f.finish_line())
+            }
+        },
+        "versions" => versions(ctx),
+        "features" => features(ctx),
+        "quorum_status" => quorum_status(ctx),
+        "mon_status" => mon_status(ctx),
+        "mon dump" => dump(ctx),
+        "mon stat" => stat(ctx),
+        "mon getmap" => {
+            check_epoch(ctx)?;
+            let map = &ctx.state.monmap;
+            out_rs(format!("got monmap epoch {}", map.epoch), map.to_bytes())
+        }
+        "mon metadata" => metadata(ctx),
+        "mon count-metadata" => {
+            let property = ctx.cmd.str_or_empty("property")?.to_owned();
+            count(ctx, &property, ctx.state.mon_metadata.values())
+        }
+        "mon versions" => count(ctx, "ceph_version", ctx.state.mon_metadata.values()),
+        "mon feature ls" => feature_ls(ctx),
+        "mon ok-to-stop" => ok_to_stop(ctx),
+        "mon ok-to-add-offline" => ok_to_add(ctx),
+        "mon ok-to-rm" => ok_to_rm(ctx),
+        "time-sync-status" => time_sync(ctx),
+        "node ls" => node_ls(ctx),
+        _ => sessions(ctx),
+    }
+}
+
+/// This monitor's version, as it says of itself.
+pub(super) fn version(ctx: &CommandCtx<'_>) -> String {
+    let own = ctx.state.mon_metadata.get(&ctx.volatile.quorum.name);
+    own.and_then(|m| m.get("ceph_version")).cloned().unwrap_or_else(|| {
+        format!("argonaut {}", env!("CARGO_PKG_VERSION"))
+    })
+}
+
+/// Names of the monitors that agree.
+pub(super) fn quorum_names(ctx: &CommandCtx<'_>) -> Vec<String> {
+    let map = &ctx.state.monmap;
+    let names = ctx.volatile.quorum.quorum.iter();
+    names.filter_map(|r| map.by_rank(*r as usize)).map(|m| m.name.clone()).collect()
+}
+
+/// Counts daemons by what they say of themselves.
+pub(super) fn count<'a>(
+    ctx: &CommandCtx<'_>,
+    property: &str,
+    all: impl Iterator<Item = &'a BTreeMap<String, String>>,
+) -> Run {
+    let mut f = ctx.formatter_or_pretty();
+    let counts = counts(property, all);
+    f.object(property, |f| {
+        for (value, n) in counts {
+            f.int(&value, n);
+        }
+    });
+    out(f.finish())
+}
+
+fn counts<'a>(
+    property: &str,
+    all: impl Iterator<Item = &'a BTreeMap<String, String>>,
+) -> BTreeMap<String, u32> {
+    let mut counts = BTreeMap::new();
+    for metadata in all {
+        let value = metadata.get(property).map_or("unknown", String::as_str);
+        *counts.entry(value.to_owned()).or_default() += 1;
+    }
+    counts
+}
+
+fn versions(ctx: &mut CommandCtx<'_>) -> Run {
+    let state = ctx.state;
+    let mut f = ctx.formatter_or_pretty();
+    let mons = counts("ceph_version", state.mon_metadata.values());
+    let osds = counts("ceph_version", state.osd_metadata.values());
+    let mut mgrs = BTreeMap::new();
+    if state.mgrmap.available {
+        let leader = state.mon_metadata.get(&state.mgrmap.active_name);
+        mgrs = counts("ceph_version", leader.into_iter());
+    }
+    let mut overall: BTreeMap<String, u32> = BTreeMap::new();
+    f.open_object("version");
+    for (name, group) in [("mon", &mons), ("mgr", &mgrs), ("osd", &osds)] {
+        f.object(name, |f| {
+            for (version, n) in group {
+                f.int(version, *n);
+                *overall.entry(version.clone()).or_default() += n;
+            }
+        });
+    }
+    f.object("overall", |f| {
+        for (version, n) in &overall {
+            f.int(version, *n);
+        }
+    });
+    f.close();
+    out(f.finish())
+}
+
+/// The release a peer's features show.
+pub(super) fn release_of(features: Features) -> u8 {
+    // As the peer: it has no word for what came after squid here.
+    for (bit, release) in [
+        (Features::SERVER_SQUID, 19),
+        (Features::SERVER_QUINCY, 18),
+        (Features::SERVER_REEF, 17),
+        (Features::SERVER_PACIFIC, 16),
+        (Features::SERVER_OCTOPUS, 15),
+        (Features::SERVER_NAUTILUS, 14),
+        (Features::SERVER_MIMIC, 13),
+        (Features::SERVER_LUMINOUS, 12),
+    ] {
+        // Bit 31 had another meaning until release 17: alone it shows nothing.
+        if bit != Features::SERVER_REEF && features.has(bit) {
+            return release;
+        }
+    }
+    10
+}
+
+fn dump_features(ctx: &CommandCtx<'_>, f: &mut Formatter, name: &str) {
+    f.object(name, |f| {
+        let kinds =
+            [EntityKind::MON, EntityKind::MDS, EntityKind::OSD, EntityKind::CLIENT, EntityKind::MGR];
+        for kind in kinds {
+            let own = kind == EntityKind::MON;
+            let mut groups: BTreeMap<u64, u32> = BTreeMap::new();
+            for group in ctx.volatile.groups.iter().filter(|g| g.kind == kind) {
+                *groups.entry(group.features.0).or_default() += group.count;
+            }
+            if own {
+                *groups.entry(Features::ALL.0).or_default() += 1;
+            }
+            if groups.is_empty() {
+                continue;
+            }
+            f.array(kind.name(), |f| {
+                for (features, count) in groups {
+                    f.object("group", |f| {
+                        f.string("features", format!("0x{features:x}"));
+                        f.string("release", release_name(release_of(Features(features))));
+                        f.int("num", count);
+                    });
+                }
+            });
+        }
+    });
+}
+
+fn features(ctx: &mut CommandCtx<'_>) -> Run {
+    let mut f = ctx.formatter_or_pretty();
+    dump_features(ctx, &mut f, "features");
+    out(f.finish())
+}
+
+fn feature_names(features: MonFeatures) -> Vec<&'static str> {
+    let names = MonFeatures::NAMES.iter();
+    names.filter(|(bit, _)| features.bits >> bit & 1 == 1).map(|(_, name)| *name).collect()
+}
+
+fn dump_feature_names(f: &mut Formatter, name: &str, features: MonFeatures) {
+    f.array(name, |f| {
+        for name in feature_names(features) {
+            f.string("bit_flag", name);
+        }
+    });
+}
+
+fn zulu(time: UTime) -> String {
+    time.to_string().replace("+0000", "Z")
+}
+
+fn cipher_name(kind: i32) -> &'static str {
+    u16::try_from(kind).map_or("unknown", |k| ::auth::KeyKind(k).name())
+}
+
+/// The fields of a monitor map.
+pub(super) fn dump_monmap(f: &mut Formatter, map: &MonMap) {
+    f.int("epoch", map.epoch.0);
+    if let Some(auth) = &map.auth {
+        f.int("auth_epoch", auth.epoch);
+        let cipher = |f: &mut Formatter, name: &str, kind: i32| {
+            f.object(name, |f| {
+                f.string("name", cipher_name(kind));
+                f.int("value", kind);
+            });
+        };
+        cipher(f, "auth_service_cipher", auth.service_cipher);
+        f.array("auth_allowed_ciphers", |f| {
+            for kind in &auth.allowed_ciphers {
+                cipher(f, "key_type", *kind);
+            }
+        });
+        cipher(f, "auth_preferred_cipher", auth.preferred_cipher);
+    }
+    f.display("fsid", map.fsid);
+    f.string("modified", zulu(map.last_changed));
+    f.string("created", zulu(map.created));
+    f.int("min_mon_release", map.min_mon_release);
+    f.string("min_mon_release_name", release_name(map.min_mon_release));
+    f.int("election_strategy", map.strategy);
+    let names: Vec<&str> = map.disallowed_leaders.iter().map(String::as_str).collect();
+    f.string("disallowed_leaders", names.join(","));
+    f.bool("stretch_mode", map.stretch_mode);
+    f.string("tiebreaker_mon", &map.tiebreaker);
+    let ranks: Vec<String> = map.removed_ranks.iter().map(u32::to_string).collect();
+    f.string("removed_ranks", ranks.join(","));
+    f.object("features", |f| {
+        dump_feature_names(f, "persistent", map.persistent_features);
+        dump_feature_names(f, "optional", map.optional_features);
+    });
+    f.array("mons", |f| {
+        for (rank, mon) in map.iter() {
+            f.object("mon", |f| {
+                f.len("rank", rank);
+                f.string("name", &mon.name);
+                dump_addrvec(f, "public_addrs", &mon.addrs);
+                let legacy = legacy_text(&mon.addrs.legacy());
+                f.string("addr", &legacy);
+                f.string("public_addr", &legacy);
+                f.int("priority", mon.priority);
+                f.int("weight", mon.weight);
+                if let Some(added) = mon.time_added {
+                    f.string("time_added", super::status::fs_time(added));
+                }
+                f.array("crush_location", |f| {
+                    for (kind, name) in &mon.crush_loc {
+                        f.object("loc", |f| {
+                            f.string("key", kind);
+                            f.string("value", name);
+                        });
+                    }
+                });
+            });
+        }
+    });
+}
+
+fn check_epoch(ctx: &CommandCtx<'_>) -> Result<(), Fail> {
+    let epoch = ctx.cmd.int("epoch")?.unwrap_or(0);
+    if epoch != 0 && epoch != i64::from(ctx.state.monmap.epoch.0) {
+        return Err(fail(ENOENT, format!("there is no map for epoch {epoch}")));
+    }
+    Ok(())
+}
+
+fn dump(ctx: &mut CommandCtx<'_>) -> Run {
+    check_epoch(ctx)?;
+    let map = &ctx.state.monmap;
+    let rs = format!("dumped monmap epoch {}", map.epoch);
+    if let Some(mut f) = ctx.formatter() {
+        f.object("monmap", |f| {
+            dump_monmap(f, map);
+            f.array("quorum", |f| {
+                for rank in &ctx.volatile.quorum.quorum {
+                    f.int("mon", *rank);
+                }
+            });
+        });
+        return out_rs(rs, f.finish_line());
+    }
+    let mut t = String::new();
+    let _ = writeln!(t, "epoch {}\nfsid {}", map.epoch, map.fsid);
+    let _ = writeln!(t, "last_changed {}\ncreated {}", map.last_changed, map.created);
+    let release = map.min_mon_release;
+    let _ = writeln!(t, "min_mon_release {release} ({})", release_name(release));
+    let _ = writeln!(t, "election_strategy: {}", map.strategy);
+    for (rank, mon) in map.iter() {
+        let _ = writeln!(t, "{rank}: {} mon.{}", addrs_text(&mon.addrs), mon.name);
+    }
+    if let Some(auth) = &map.auth {
+        let _ = writeln!(t, "auth_epoch {}", auth.epoch);
+        let _ = writeln!(t, "auth_service_cipher {}", cipher_name(auth.service_cipher));
+        let allowed: Vec<&str> = auth.allowed_ciphers.iter().map(|k| cipher_name(*k)).collect();
+        let _ = writeln!(t, "auth_allowed_ciphers {}", allowed.join(","));
+        let _ = writeln!(t, "auth_preferred_cipher {}", cipher_name(auth.preferred_cipher));
+    }
+    out_rs(rs, t)
+}
+
+fn addrs_text(addrs: &types::AddrVec) -> String {
+    let list: Vec<String> = addrs.0.iter().map(ToString::to_string).collect();
+    if list.len() == 1 { list.concat() } else { format!("[{}]", list.join(",")) }
+}
+
+fn leader_rank(ctx: &CommandCtx<'_>) -> usize {
+    ctx.state.monmap.rank_of(&ctx.volatile.quorum.leader).unwrap_or(0)
+}
+
+fn stat(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.monmap;
+    let quorum = &ctx.volatile.quorum;
+    if let Some(mut f) = ctx.formatter() {
+        f.object("monmap", |f| {
+            f.int("epoch", map.epoch.0);
+            f.string("min_mon_release_name", release_name(map.min_mon_release));
+            f.len("num_mons", map.mons.len());
+            f.string("leader", &quorum.leader);
+            f.array("quorum", |f| {
+                for rank in &quorum.quorum {
+                    f.object("mon", |f| {
+                        f.int("rank", *rank);
+                        f.string("name", map.by_rank(*rank as usize).map_or("", |m| &m.name));
+                    });
+                }
+            });
+        });
+        return out(f.finish_line());
+    }
+    let mons: Vec<String> =
+        map.mons.values().map(|m| format!("{}={}", m.name, addrs_text(&m.addrs))).collect();
+    let ranks: Vec<String> = quorum.quorum.iter().map(u32::to_string).collect();
+    let removed: Vec<String> = map.removed_ranks.iter().map(u32::to_string).collect();
+    let disallowed: Vec<&str> = map.disallowed_leaders.iter().map(String::as_str).collect();
+    out(format!(
+        "e{}: {} mons at {{{}}} removed_ranks: {{{}}} disallowed_leaders: {{{}}}, election epoch {}, leader {} {}, quorum {} {}",
+        map.epoch,
+        map.mons.len(),
+        mons.join(","),
+        removed.join(","),
+        disallowed.join(","),
+        quorum.election_epoch,
+        leader_rank(ctx),
+        quorum.leader,
+        ranks.join(","),
+        quorum_names(ctx).join(",")
+    ))
+}
+
+fn quorum_age_secs(ctx: &CommandCtx<'_>) -> u64 {
+    ctx.now.mono_ms().saturating_sub(ctx.volatile.quorum.since_mono_ms) / 1000
+}
+
+fn quorum_status(ctx: &mut CommandCtx<'_>) -> Run {
+    // The peer's plain form is json on one line.
+    let mut f = ctx.formatter().unwrap_or_else(Formatter::json);
+    let quorum = &ctx.volatile.quorum;
+    f.object("quorum_status", |f| {
+        f.int("election_epoch", quorum.election_epoch);
+        f.array("quorum", |f| {
+            for rank in &quorum.quorum {
+                f.int("mon", *rank);
+            }
+        });
+        f.array("quorum_names", |f| {
+            for name in quorum_names(ctx) {
+                f.string("mon", name);
+            }
+        });
+        f.string("quorum_leader_name", &quorum.leader);
+        f.int("quorum_age", quorum_age_secs(ctx));
+        f.object("features", |f| {
+            f.display("quorum_con", Features::ALL.0);
+            dump_feature_names(f, "quorum_mon", ctx.state.monmap.persistent_features);
+        });
+        f.object("monmap", |f| dump_monmap(f, &ctx.state.monmap));
+    });
+    out(f.finish_line())
+}
+
+pub(super) fn mon_status(ctx: &mut CommandCtx<'_>) -> Run {
+    let mut f = ctx.formatter_or_pretty();
+    let quorum = &ctx.volatile.quorum;
+    let map = &ctx.state.monmap;
+    f.object("mon_status", |f| {
+        f.string("name", &quorum.name);
+        f.int("rank", quorum.rank);
+        let state = if quorum.leader == quorum.name {
+            "leader"
+        } else if quorum.quorum.contains(&quorum.rank) {
+            "peon"
+        } else {
+            "probing"
+        };
+        f.string("state", state);
+        f.int("election_epoch", quorum.election_epoch);
+        f.int("uptime", ctx.now.mono_ms().saturating_sub(quorum.started_mono_ms));
+        f.array("quorum", |f| {
+            for rank in &quorum.quorum {
+                f.int("mon", *rank);
+            }
+        });
+        f.int("quorum_age", quorum_age_secs(ctx));
+        f.object("features", |f| {
+            f.display("required_con", 0);
+            dump_feature_names(f, "required_mon", map.persistent_features);
+            f.display("quorum_con", Features::ALL.0);
+            dump_feature_names(f, "quorum_mon", map.persistent_features);
+        });
+        f.array("outside_quorum", |f| {
+            for (rank, mon) in map.iter() {
+                if !quorum.quorum.contains(&(rank as u32)) {
+                    f.string("mon", &mon.name);
+                }
+            }
+        });
+        f.array("extra_probe_peers", |_| {});
+        f.array("sync_provider", |_| {});
+        f.object("monmap", |f| dump_monmap(f, map));
+        dump_features(ctx, f, "feature_map");
+        f.bool("stretch_mode", map.stretch_mode);
+    });
+    out(f.finish())
+}
+
+fn dump_own(f: &mut Formatter, map: &BTreeMap<String, String>) {
+    for (key, value) in map {
+        f.string(key, value);
+    }
+}
+
+fn metadata(ctx: &mut CommandCtx<'_>) -> Run {
+    let mut f = ctx.formatter_or_pretty();
+    let all = &ctx.state.mon_metadata;
+    if let Some(name) = ctx.cmd.str("id")? {
+        if !ctx.state.monmap.mons.contains_key(name) {
+            return Err(fail(ENOENT, format!("mon.{name} is not in the monitor map")));
+        }
+        let own = all.get(name).ok_or_else(|| fail(ENOENT, "no metadata yet"))?;
+        f.object("mon_metadata", |f| dump_own(f, own));
+        return out(f.finish_line());
+    }
+    f.array("mon_metadata", |f| {
+        for name in ctx.state.monmap.mons.keys() {
+            f.object("mon", |f| {
+                f.string("name", name);
+                if let Some(own) = all.get(name) {
+                    dump_own(f, own);
+                }
+            });
+        }
+    });
+    out(f.finish_line())
+}
+
+fn feature_ls(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = &ctx.state.monmap;
+    let known = map.persistent_features;
+    if let Some(mut f) = ctx.formatter() {
+        f.object("features", |f| {
+            f.object("all", |f| {
+                dump_feature_names(f, "supported", known);
+                dump_feature_names(f, "persistent", known);
+            });
+            f.object("monmap", |f| {
+                dump_feature_names(f, "persistent", map.persistent_features);
+                dump_feature_names(f, "optional", map.optional_features);
+                dump_feature_names(f, "required", map.persistent_features);
+            });
+        });
+        return out(f.finish_line());
+    }
+    let names = feature_names(known).join(",");
+    out(format!(
+        "all features\n\tsupported: [{names}]\n\tpersistent: [{names}]\non current monmap (epoch {})\n\tpersistent: [{names}]\n\trequired: [{names}]\n",
+        map.epoch
+    ))
+}
+
+fn ok_to_stop(ctx: &mut CommandCtx<'_>) -> Run {
+    let ids = ctx.cmd.list("ids")?;
+    if ids.is_empty() {
+        return Err(fail(EINVAL, "need one or more monitors to stop"));
+    }
+    let names = quorum_names(ctx);
+    let left = names.iter().filter(|n| !ids.contains(n)).count();
+    let need = ctx.state.monmap.quorum_min();
+    if left >= need {
+        return ok(format!(
+            "quorum should be preserved ({}) after stopping [{}]",
+            names.iter().filter(|n| !ids.contains(n)).cloned().collect::<Vec<_>>().join(","),
+            ids.join(",")
+        ));
+    }
+    Err(fail(16, format!("not enough monitors would be available ({left}) after stopping mons [{}]", ids.join(","))))
+}
+
+fn ok_to_add(ctx: &mut CommandCtx<'_>) -> Run {
+    let there = ctx.volatile.quorum.quorum.len();
+    let need = (ctx.state.monmap.mons.len() + 1) / 2 + 1;
+    if there >= need {
+        return ok("adding another monitor that is not yet available would not break quorum");
+    }
+    Err(fail(16, format!("adding a monitor may break quorum (until that monitor starts): {there} of {need} needed")))
+}
+
+fn ok_to_rm(ctx: &mut CommandCtx<'_>) -> Run {
+    let id = ctx.cmd.str_or_empty("id")?;
+    let map = &ctx.state.monmap;
+    if !map.mons.contains_key(id) {
+        return ok(format!("mon.{id} does not exist"));
+    }
+    if map.mons.len() == 1 {
+        return Err(fail(EINVAL, format!("removing mon.{id} would leave no monitor")));
+    }
+    let left = quorum_names(ctx).iter().filter(|n| *n != id).count();
+    let need = (map.mons.len() - 1) / 2 + 1;
+    if left >= need {
+        return ok(format!("safe to remove mon.{id}"));
+    }
+    Err(fail(16, format!("removing mon.{id} would break quorum")))
+}
+
+fn time_sync(ctx: &mut CommandCtx<'_>) -> Run {
+    let mut f = ctx.formatter_or_pretty();
+    f.object("time_sync", |f| {
+        f.object("timechecks", |f| {
+            f.int("epoch", ctx.volatile.quorum.election_epoch);
+            f.int("round", 0);
+            f.string("round_status", "finished");
+        });
+    });
+    out(f.finish())
+}
+
+fn node_ls(ctx: &mut CommandCtx<'_>) -> Run {
+    let mut f = ctx.formatter_or_pretty();
+    let asked = ctx.cmd.str("type")?.unwrap_or("all");
+    let host = |m: &BTreeMap<String, String>| m.get("hostname").cloned().unwrap_or_default();
+    let mut mons: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, meta) in &ctx.state.mon_metadata {
+        mons.entry(host(meta)).or_default().push(name.clone());
+    }
+    let mut osds: BTreeMap<String, Vec<i32>> = BTreeMap::new();
+    for (osd, meta) in &ctx.state.osd_metadata {
+        osds.entry(host(meta)).or_default().push(osd.0);
+    }
+    let mut mgrs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    if ctx.state.mgrmap.available {
+        let name = ctx.state.mgrmap.active_name.clone();
+        let at = ctx.state.mon_metadata.get(&name).map(host).unwrap_or_default();
+        mgrs.entry(at).or_default().push(name);
+    }
+    let names = |f: &mut Formatter, what: &str, hosts: &BTreeMap<String, Vec<String>>| {
+        f.object(what, |f| {
+            for (host, names) in hosts {
+                f.array(host, |f| {
+                    for name in names {
+                        f.string(what, name);
+                    }
+                });
+            }
+        });
+    };
+    let ids = |f: &mut Formatter| {
+        f.object("osd", |f| {
+            for (host, ids) in &osds {
+                f.array(host, |f| {
+                    for id in ids {
+                        f.int("osd", *id);
+                    }
+                });
+            }
+        });
+    };
+    match asked {
+        "all" => f.object("nodes", |f| {
+            names(f, "mon", &mons);
+            ids(f);
+            f.object("mds", |_| {});
+            names(f, "mgr", &mgrs);
+        }),
+        "mon" => names(&mut f, "mon", &mons),
+        "osd" => ids(&mut f),
+        "mds" => f.object("mds", |_| {}),
+        "mgr" => names(&mut f, "mgr", &mgrs),
+        _ => return Err(fail(EINVAL, format!("unknown type '{asked}'"))),
+    }
+    out(f.finish_line())
+}
+
+/// Who is connected, as far as this is known: types and features.
+fn sessions(ctx: &mut CommandCtx<'_>) -> Run {
+    let mut f = ctx.formatter_or_pretty();
+    f.array("sessions", |f| {
+        for group in &ctx.volatile.groups {
+            f.object("session", |f| {
+                f.string("con_type", group.kind.name());
+                f.int("con_features", group.features.0);
+                f.string("con_features_hex", format!("{:x}", group.features.0));
+                f.string("con_features_release", release_name(release_of(group.features)));
+                f.int("num", group.count);
+            });
+        }
+    });
+    out(f.finish())
+}
