@@ -54,6 +54,7 @@ fn payload(n: usize) -> Bytes {
 fn open(path: &Path) -> (Store, Receiver<()>) {
     let (sender, woken) = channel();
     let options = OpenOptions {
+        io_uring: std::env::var_os("PLAIN").is_none(),
         waker: Box::new(move || {
             let _ = sender.send(());
         }),
@@ -168,7 +169,10 @@ fn raw(dir: &Path, secs: f64) {
         }
         report.show(what, ops, ops << 22, Vec::new());
     }
-    for size in [8 << 10, 40 << 10] {
+    for (size, uring) in [(8 << 10, false), (40 << 10, false), (8 << 10, true), (40 << 10, true)] {
+        if uring {
+            disk.use_io_uring();
+        }
         let data = payload(size);
         let report = Report::start();
         let (mut ops, mut latencies) = (0, Vec::new());
@@ -178,7 +182,8 @@ fn raw(dir: &Path, secs: f64) {
             latencies.push(at.elapsed());
             ops += 1;
         }
-        let what = format!("raw append+flush {} KiB", size >> 10);
+        let what =
+            format!("raw append+flush {} KiB{}", size >> 10, if uring { ", uring" } else { "" });
         report.show(&what, ops, ops * size as u64, latencies);
     }
     drop(disk);

@@ -5,14 +5,17 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Mutex;
 
 use env::Disk;
 use rustix::fs::{Advice, FlockOperation, OFlags};
 
 use crate::StoreError;
 use crate::buf::{ALIGN, AlignedBuf};
+use crate::uring::Uring;
 
 /// Bytes copied at a time where the caller's memory is not aligned.
 const BOUNCE: usize = 1 << 20;
@@ -25,6 +28,8 @@ pub struct FileDisk {
     buffered: File,
     size: u64,
     aligned: bool,
+    /// For commits, where it is wanted and allowed.
+    uring: Mutex<Option<Uring>>,
 }
 
 impl FileDisk {
@@ -67,7 +72,19 @@ impl FileDisk {
         };
         let end = rustix::fs::seek(&direct, rustix::fs::SeekFrom::End(0));
         let size = end.map_err(|e| StoreError::io(what)(e.into()))?;
-        Ok(Self { direct, buffered, size: size / 4096 * 4096, aligned })
+        let uring = Mutex::new(None);
+        Ok(Self { direct, buffered, size: size / 4096 * 4096, aligned, uring })
+    }
+
+    /// Uses io_uring from now on, where the kernel allows it; whether it does.
+    pub fn use_io_uring(&self) -> bool {
+        let mut uring = self.uring.lock().expect("no holder of this lock panics");
+        *uring = Uring::new();
+        uring.is_some()
+    }
+
+    fn is_aligned(&self, data: &[u8]) -> bool {
+        !self.aligned || data.as_ptr().addr() % 512 == 0
     }
 
     fn write_bounced(&self, off: u64, data: &[u8]) -> io::Result<()> {
@@ -92,7 +109,7 @@ impl Disk for FileDisk {
 
     fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
         assert!(off % ALIGN as u64 == 0 && data.len() % ALIGN == 0, "writes are in blocks");
-        if self.aligned && data.as_ptr().addr() % 512 != 0 {
+        if !self.is_aligned(data) {
             return self.write_bounced(off, data);
         }
         self.direct.write_all_at(data, off)
@@ -100,6 +117,34 @@ impl Disk for FileDisk {
 
     fn flush(&self) -> io::Result<()> {
         self.direct.sync_data()
+    }
+
+    fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        let mut uring = self.uring.lock().expect("no holder of this lock panics");
+        // Memory that is not aligned is copied first, and its write done by the way.
+        let (aligned, rest): (Vec<_>, Vec<_>) =
+            writes.iter().copied().partition(|(_, data)| self.is_aligned(data));
+        for (off, data) in rest {
+            self.write(off, data)?;
+        }
+        if let Some(ring) = &mut *uring
+            && Uring::takes(aligned.len())
+        {
+            match ring.commit(self.direct.as_fd(), &aligned) {
+                Ok(true) => return Ok(()),
+                // Again, with the reason from the plain calls.
+                Ok(false) => {}
+                Err(e) => {
+                    tracing::warn!("io_uring is not used any more: {e}");
+                    *uring = None;
+                }
+            }
+        }
+        drop(uring);
+        for (off, data) in aligned {
+            self.write(off, data)?;
+        }
+        self.flush()
     }
 
     fn discard(&self, off: u64, len: u64) -> io::Result<()> {

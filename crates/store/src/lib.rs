@@ -39,6 +39,7 @@ mod submit;
 mod superblock;
 mod table;
 mod transaction;
+mod uring;
 
 pub use buf::AlignedBuf;
 pub use error::StoreError;

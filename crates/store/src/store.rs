@@ -250,6 +250,9 @@ impl Store {
     /// cluster's or OSD's, or in use; [`StoreError::Corrupt`]; [`StoreError::Io`].
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
         let disk = FileDisk::open(path)?;
+        if options.io_uring && !disk.use_io_uring() {
+            tracing::info!("io_uring is not allowed here; writing by plain calls");
+        }
         Self::open_on(Arc::new(disk), options)
     }
 
