@@ -247,7 +247,12 @@ fn decode_ops(r: &mut Reader<'_>, n: u32, data: &Bytes) -> Result<Vec<OsdOp>, De
         let (mut op, len) = OsdOp::decode_head(r)?;
         let end = at.checked_add(len).filter(|end| *end <= data.len());
         let Some(end) = end else {
-            return Err(DecodeError::Short { what: "op data", at, need: len, left: data.len() - at });
+            return Err(DecodeError::Short {
+                what: "op data",
+                at,
+                need: len,
+                left: data.len() - at,
+            });
         };
         if len > 0 {
             op.data = data.slice(at..end);

@@ -116,7 +116,12 @@ impl Mutation {
                 let end = at.checked_add(len).filter(|end| *end <= data.len());
                 let Some(end) = end else {
                     let left = data.len() - *at;
-                    return Err(DecodeError::Short { what: "write data", at: *at, need: len, left });
+                    return Err(DecodeError::Short {
+                        what: "write data",
+                        at: *at,
+                        need: len,
+                        left,
+                    });
                 };
                 let data = data.slice(*at..end);
                 *at = end;
