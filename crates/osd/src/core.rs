@@ -7,7 +7,7 @@ use env::{ConnId, Now};
 use maps::{OsdMap, PgMapping, PgSets};
 use messages::{
     Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, PgStatsAck, RepOp,
-    RepOpReply, op, req_flag,
+    RepOpReply, op,
 };
 use types::{
     AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, OsdId, PgId,
@@ -18,7 +18,7 @@ use crate::backing::{Coll, ObjectStore, StoreOp};
 use crate::caps::Caps;
 use crate::config::Config;
 use crate::errno::Errno;
-use crate::exec::check_name;
+use crate::exec::{call_refused, check_name};
 use crate::heartbeat::Heartbeats;
 use crate::maphist::{self, Superblock};
 use crate::outbox::{Effect, Outbox};
@@ -620,6 +620,9 @@ fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno>
     if let Err(e) = check_name(&o.oid) {
         return Some(e);
     }
+    if let Some(call) = m.ops.iter().find(|x| x.code == op::CALL) {
+        return Some(call_refused(call, &call.data));
+    }
     let writes = o.may_write();
     if writes && m.snapid != SnapId::HEAD {
         return Some(Errno::INVAL);
@@ -633,9 +636,6 @@ fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno>
     let payload: usize = m.ops.iter().map(|x| x.data.len()).sum();
     if writes && payload > conf.write_size_max {
         return Some(Errno::MSGSIZE);
-    }
-    if m.flags & req_flag::PARALLELEXEC != 0 && m.ops.iter().any(|x| x.code == op::CALL) {
-        return Some(Errno::INVAL);
     }
     None
 }

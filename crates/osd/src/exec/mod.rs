@@ -218,9 +218,12 @@ impl<'a> Exec<'a> {
     /// result of each. Returns the vector's result: that of the last op, or of the first
     /// that failed, after which nothing more was executed.
     pub fn run(&mut self, ops: &mut [OsdOp], rvals: &mut [i32]) -> i32 {
-        let mut result = 0;
+        let (mut result, mut failed) = (0, false);
         for (op, rval) in ops.iter_mut().zip(rvals.iter_mut()) {
             let input = std::mem::take(&mut op.data);
+            if failed {
+                continue; // not reached, and so without output
+            }
             result = match self.one(op, input) {
                 Ok(value) => value,
                 Err(e) => e.0,
@@ -230,7 +233,7 @@ impl<'a> Exec<'a> {
                 if op.flags & op_flag::FAILOK != 0 {
                     result = 0;
                 } else {
-                    break;
+                    failed = true;
                 }
             }
         }
@@ -466,7 +469,10 @@ fn is_omap_op(code: u16) -> bool {
 }
 
 /// No class is installed: EOPNOTSUPP for the ones that may be, EPERM for the rest.
-fn call_refused(op: &OsdOp, input: &Bytes) -> Errno {
+///
+/// Found out before anything is executed, so no operation of the request has a result.
+#[must_use]
+pub fn call_refused(op: &OsdOp, input: &Bytes) -> Errno {
     let (class_len, method_len) = (usize::from(op.raw[0]), usize::from(op.raw[1]));
     if class_len + method_len > input.len() {
         return Errno::INVAL;

@@ -268,6 +268,8 @@ pub struct Pg {
     pub(crate) retry_at_ms: u64,
     pub(crate) obcs: HashMap<HObject, Obc>,
     pub(crate) in_flight: VecDeque<InFlight>,
+    /// The oldest of them when it was looked at, and since when it is.
+    pub(crate) oldest_write: (Option<EVersion>, u64),
     /// Durable here up to here.
     pub(crate) committed: EVersion,
     /// Durable everywhere up to here.
@@ -341,6 +343,7 @@ impl Pg {
             retry_at_ms: 0,
             obcs: HashMap::new(),
             in_flight: VecDeque::new(),
+            oldest_write: (None, 0),
             committed: EVersion::ZERO,
             committed_by_all: EVersion::ZERO,
             waiting: VecDeque::new(),
@@ -612,11 +615,28 @@ impl Pg {
                 self.retry_peering(cx);
             }
             if self.state == State::Active {
+                self.tick_writes(cx);
                 self.kick_recovery(cx);
                 self.tick_watches(cx);
             }
         } else if !self.info.acting.contains(&cx.me) && cx.now.mono_ms() >= self.retry_at_ms {
             self.notify_primary(cx);
+        }
+    }
+
+    /// A write that no copy has answered for long is sent again, in case it was lost and
+    /// nobody noticed.
+    fn tick_writes(&mut self, cx: &mut Cx<'_>) {
+        const STUCK_MS: u64 = 10_000;
+        let now = cx.now.mono_ms();
+        let oldest = self.in_flight.front().map(|f| f.version);
+        if oldest.is_none() || self.oldest_write.0 != oldest {
+            self.oldest_write = (oldest, now);
+        } else if now >= self.oldest_write.1 + STUCK_MS {
+            self.oldest_write.1 = now;
+            for osd in self.others(cx.me).collect::<Vec<_>>() {
+                self.send_again(osd, cx);
+            }
         }
     }
 

@@ -550,9 +550,11 @@ impl Pg {
     /// A connection to that OSD was lost, and with it perhaps messages.
     pub(crate) fn on_osd_reset(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
         if !self.leads {
-            // What the primary has not heard it asks for again.
             if self.info.primary == osd {
                 self.retry_at_ms = 0;
+                if self.state == State::Active {
+                    self.acknowledge(cx); // its last answer may be lost
+                }
             }
             return;
         }
@@ -560,6 +562,12 @@ impl Pg {
             self.retry_peering(cx);
             return;
         }
+        self.send_again(osd, cx);
+        self.restart_recovery_of(osd, cx);
+    }
+
+    /// All writes that a copy has not acknowledged; it tells which it has.
+    pub(crate) fn send_again(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
         let Some(peer) = self.peers.get(&osd).filter(|p| p.activated) else { return };
         let committed = peer.committed;
         for f in self.in_flight.iter().filter(|f| f.version > committed) {
@@ -567,7 +575,6 @@ impl Pg {
                 cx.out.effects.push(crate::outbox::Effect::Osd(osd, envelope.clone()));
             }
         }
-        self.restart_recovery_of(osd, cx);
     }
 }
 

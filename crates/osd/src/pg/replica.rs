@@ -75,7 +75,7 @@ impl Pg {
         }
     }
 
-    fn acknowledge(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn acknowledge(&mut self, cx: &mut Cx<'_>) {
         let reply = RepOpReply {
             pg: self.id,
             epoch: cx.map.epoch,

@@ -585,6 +585,15 @@ impl Cluster {
         })
     }
 
+    /// Asks a PG for a listing.
+    pub fn list(&mut self, pool: PoolId, pg: u32, ops: Vec<OsdOp>) -> MOsdOpReply {
+        let tid = self.ask_with(pool, "", ops, req_flag::PGOP);
+        let a = self.asked.back_mut().expect("just asked");
+        a.msg.locator.hash = i64::from(pg);
+        a.msg.hash = pg;
+        self.wait(tid)
+    }
+
     /// Asks and waits.
     pub fn run(&mut self, pool: PoolId, name: &str, ops: Vec<OsdOp>) -> MOsdOpReply {
         self.run_with(pool, name, ops, 0)
@@ -592,6 +601,10 @@ impl Cluster {
 
     pub fn run_with(&mut self, pool: PoolId, name: &str, ops: Vec<OsdOp>, f: u32) -> MOsdOpReply {
         let tid = self.ask_with(pool, name, ops, f);
+        self.wait(tid)
+    }
+
+    fn wait(&mut self, tid: u64) -> MOsdOpReply {
         for _ in 0..2_000 {
             self.client_step();
             while self.step() {
@@ -601,7 +614,7 @@ impl Cluster {
             }
             self.tick(200);
         }
-        panic!("no answer about {name}");
+        panic!("no answer to {tid}");
     }
 }
 

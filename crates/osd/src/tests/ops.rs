@@ -1,1 +1,296 @@
-//! The op table through a whole cluster.
+//! The op table through a whole cluster, beyond what was recorded.
+
+use bytes::Bytes;
+use denc::{Denc, Reader, Writer};
+use messages::{MOsdOpReply, OsdOp, op, op_flag, req_flag};
+use types::{EVersion, Features, HObject, PoolId};
+
+use super::cluster::Cluster;
+
+const POOL: PoolId = PoolId(1);
+
+fn one() -> Cluster {
+    Cluster::ready(1, 1, 4, 1)
+}
+
+fn plain(code: u16) -> OsdOp {
+    OsdOp::new(code, Bytes::new())
+}
+
+fn write(off: u64, data: &'static [u8]) -> OsdOp {
+    OsdOp::extent(op::WRITE, off, data.len() as u64, Bytes::from_static(data))
+}
+
+fn full(data: &'static [u8]) -> OsdOp {
+    OsdOp::extent(op::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data))
+}
+
+fn read(off: u64, len: u64) -> OsdOp {
+    OsdOp::extent(op::READ, off, len, Bytes::new())
+}
+
+fn xattr(code: u16, name: &str, value: &str) -> OsdOp {
+    let mut o = OsdOp::new(code, Bytes::from([name, value].concat()));
+    o.put_u32(0, name.len() as u32);
+    o.put_u32(4, value.len() as u32);
+    o
+}
+
+fn encoded(code: u16, f: impl FnOnce(&mut Writer)) -> OsdOp {
+    let mut w = Writer::new(Features::ALL);
+    f(&mut w);
+    OsdOp::new(code, w.finish())
+}
+
+fn ok(reply: &MOsdOpReply) -> &Bytes {
+    assert_eq!(reply.result, 0);
+    &reply.ops[0].data
+}
+
+/// Reads end at the object's end; nothing and beyond-the-end read as nothing.
+#[test]
+fn reads_are_cut_at_the_end() {
+    let mut c = one();
+    c.run(POOL, "o", vec![full(b"0123456789")]);
+    for (off, len, want) in
+        [(0, 0, &b"0123456789"[..]), (3, 4, b"3456"), (8, 10, b"89"), (10, 5, b""), (99, 0, b"")]
+    {
+        let r = c.run(POOL, "o", vec![read(off, len)]);
+        assert_eq!(ok(&r), want, "{off}~{len}");
+        assert_eq!(r.ops[0].len(), want.len() as u64);
+        assert_eq!(r.user_version, 1);
+        assert_eq!(r.replay_version, EVersion::ZERO, "reads have no version of their own");
+    }
+    assert_eq!(c.run(POOL, "none", vec![read(0, 0)]).result, -2);
+    let r = c.run(POOL, "o", vec![plain(op::STAT)]);
+    let mut r = Reader::new(ok(&r));
+    assert_eq!((r.u64(), r.u32()), (Ok(10), Ok(1_700_000_000)));
+}
+
+/// A vector reads what it has written, and leaves nothing when it fails.
+#[test]
+fn vectors_are_atomic_and_see_themselves() {
+    let mut c = one();
+    c.run(POOL, "o", vec![full(b"before")]);
+    let vector = vec![
+        write(2, b"XX"),
+        xattr(op::SETXATTR, "a", "1"),
+        encoded(op::OMAPSETVALS, |w| {
+            vec![(Bytes::from_static(b"k"), Bytes::from_static(b"v"))].encode(w);
+        }),
+        read(0, 0),
+        xattr(op::GETXATTR, "a", ""),
+        encoded(op::OMAPGETVALSBYKEYS, |w| vec![Bytes::from_static(b"k")].encode(w)),
+    ];
+    let r = c.run_with(POOL, "o", vector.clone(), req_flag::RETURNVEC);
+    assert_eq!(r.result, 0);
+    assert_eq!(r.ops[3].data.as_ref(), b"beXXre");
+    assert_eq!(r.ops[4].data.as_ref(), b"1");
+    assert_eq!(r.ops[5].data.len(), 4 + 4 + 1 + 4 + 1);
+    let r = c.run(POOL, "o", vector);
+    assert!(r.ops.iter().all(|o| o.data.is_empty()), "writes bring nothing back unasked");
+
+    let failing = vec![full(b"gone"), plain(op::DELETE), plain(op::STAT)];
+    let r = c.run(POOL, "o", failing);
+    assert_eq!((r.result, r.rvals), (-2, vec![0, 0, -2]));
+    assert_eq!(ok(&c.run(POOL, "o", vec![read(0, 0)])), &b"beXXre"[..]);
+
+    // A failure that is allowed does not stop the vector.
+    let mut may_fail = xattr(op::CMPXATTR, "a", "2");
+    (may_fail.raw[8], may_fail.raw[9]) = (1, 1);
+    may_fail.flags = op_flag::FAILOK;
+    let r = c.run(POOL, "o", vec![may_fail.clone(), full(b"after")]);
+    assert_eq!((r.result, r.rvals), (0, vec![-125, 0]));
+    may_fail.flags = 0;
+    assert_eq!(c.run(POOL, "o", vec![may_fail, full(b"never")]).result, -125);
+    assert_eq!(ok(&c.run(POOL, "o", vec![read(0, 0)])), &b"after"[..]);
+}
+
+/// Only ops that create do so.
+#[test]
+fn what_creates_and_what_does_not() {
+    let mut c = one();
+    let mut excl = plain(op::CREATE);
+    excl.flags = op_flag::EXCL;
+    let set = encoded(op::OMAPSETVALS, |w| w.u32(0));
+    for (i, (o, result, exists)) in [
+        (write(0, b"x"), 0, true),
+        (OsdOp::extent(op::APPEND, 0, 1, Bytes::from_static(b"x")), 0, true),
+        (excl.clone(), 0, true),
+        (xattr(op::SETXATTR, "a", "b"), 0, true),
+        (set, 0, true),
+        (plain(op::SETALLOCHINT), 0, true),
+        (OsdOp::extent(op::TRUNCATE, 5, 0, Bytes::new()), 0, false),
+        (OsdOp::extent(op::ZERO, 0, 5, Bytes::new()), 0, false),
+        (plain(op::DELETE), -2, false),
+        (xattr(op::RMXATTR, "a", ""), -2, false),
+        (plain(op::OMAPCLEAR), -2, false),
+        (encoded(op::OMAPRMKEYS, |w| w.u32(0)), -2, false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("n{i}");
+        let what = o.code;
+        assert_eq!(c.run(POOL, &name, vec![o]).result, result, "{what:#x}");
+        let stat = c.run(POOL, &name, vec![plain(op::STAT)]).result;
+        assert_eq!(stat == 0, exists, "{what:#x}");
+    }
+    assert_eq!(c.run(POOL, "n0", vec![excl]).result, -17);
+    assert_eq!(c.run(POOL, "n0", vec![plain(op::DELETE)]).result, 0);
+    assert_eq!(c.run(POOL, "n0", vec![plain(op::STAT)]).result, -2);
+}
+
+/// Sizes and names have limits, and extents must be as long as their data.
+#[test]
+fn limits() {
+    let mut c = one();
+    assert_eq!(c.run(POOL, "o", vec![write(128 << 20, b"x")]).result, -27);
+    assert_eq!(c.run(POOL, "o", vec![write((128 << 20) - 1, b"x")]).result, 0);
+    let short = OsdOp::extent(op::WRITE, 0, 5, Bytes::from_static(b"x"));
+    assert_eq!(c.run(POOL, "o", vec![short]).result, -22);
+    let long = "n".repeat(2049);
+    assert_eq!(c.run(POOL, &long, vec![write(0, b"x")]).result, -36);
+    assert_eq!(c.run(POOL, &long[..2048], vec![write(0, b"x")]).result, 0);
+    let name = "a".repeat(101);
+    assert_eq!(c.run(POOL, "o", vec![xattr(op::SETXATTR, &name, "v")]).result, -36);
+    let huge = OsdOp::extent(op::TRUNCATE, 1 << 40, 0, Bytes::new());
+    assert_eq!(c.run(POOL, "o", vec![huge]).result, -27);
+    let same = |len: u64, n: u64| {
+        let mut o = OsdOp::new(op::WRITESAME, Bytes::from_static(b"ab"));
+        o.put_u64(8, len);
+        o.put_u64(16, n);
+        o
+    };
+    assert_eq!(c.run(POOL, "w", vec![same(7, 2)]).result, -22);
+    assert_eq!(c.run(POOL, "w", vec![same(6, 2)]).result, 0);
+    assert_eq!(ok(&c.run(POOL, "w", vec![read(0, 0)])), &b"ababab"[..]);
+}
+
+/// Writes and truncations of a file, told in any order, end the same.
+#[test]
+fn truncations_order_writes() {
+    let mut c = one();
+    let at = |mut o: OsdOp, seq: u32, size: u64| {
+        o.put_u64(16, size);
+        o.put_u32(24, seq);
+        o
+    };
+    c.run(POOL, "f", vec![at(write(0, b"0123456789"), 2, 100)]);
+    // A write from after a truncation to 4 arrives before the truncation.
+    c.run(POOL, "f", vec![at(write(6, b"new"), 3, 4)]);
+    assert_eq!(ok(&c.run(POOL, "f", vec![read(0, 0)])), &b"0123\0\0new"[..]);
+    // The truncation itself comes late, and one write from before it still later.
+    c.run(POOL, "f", vec![at(OsdOp::extent(op::TRUNCATE, 4, 0, Bytes::new()), 3, 4)]);
+    c.run(POOL, "f", vec![at(write(7, b"old!"), 2, 100)]);
+    assert_eq!(ok(&c.run(POOL, "f", vec![read(0, 0)])), &b"0123\0\0nol"[..]);
+    // A reader who knows of a newer truncation sees no more than it left.
+    let r = c.run(POOL, "f", vec![at(read(0, 0), 9, 2)]);
+    assert_eq!(ok(&r), &b"01"[..]);
+}
+
+/// Omap pages end where asked and say whether there is more.
+#[test]
+fn omap_pages() {
+    let mut c = one();
+    let pairs: Vec<(Bytes, Bytes)> =
+        (0..30).map(|i| (format!("k{i:02}").into(), format!("{i}").into())).collect();
+    c.run(POOL, "o", vec![encoded(op::OMAPSETVALS, |w| pairs.encode(w))]);
+    let page = |after: &'static str, max: u64, prefix: &'static str| {
+        encoded(op::OMAPGETVALS, |w| {
+            w.str(after);
+            w.u64(max);
+            w.str(prefix);
+        })
+    };
+    let mut check = |o: OsdOp, want: std::ops::Range<usize>, more: bool| {
+        let r = c.run(POOL, "o", vec![o]);
+        let mut out = Reader::shared(ok(&r));
+        let got: Vec<(Bytes, Bytes)> = Denc::decode(&mut out).unwrap();
+        assert_eq!(got, pairs[want]);
+        assert_eq!(out.bool(), Ok(more));
+    };
+    check(page("", 10, ""), 0..10, true);
+    check(page("k09", 10, ""), 10..20, true);
+    check(page("k19", 100, ""), 20..30, false);
+    check(page("", 100, "k1"), 10..20, false);
+    check(page("k14", 100, "k1"), 15..20, false);
+    check(page("", 30, ""), 0..30, false);
+    c.run(POOL, "o", vec![encoded(op::OMAPSETHEADER, |w| w.raw(b"head"))]);
+    assert_eq!(ok(&c.run(POOL, "o", vec![plain(op::OMAPGETHEADER)])), &b"head"[..]);
+    c.run(POOL, "o", vec![plain(op::OMAPCLEAR)]);
+    assert_eq!(ok(&c.run(POOL, "o", vec![plain(op::OMAPGETHEADER)])), &b""[..]);
+}
+
+/// Comparisons of attributes: texts by bytes, numbers by value, the operand first.
+#[test]
+fn attributes_compare() {
+    let mut c = one();
+    c.run(POOL, "o", vec![xattr(op::SETXATTR, "n", "12"), xattr(op::SETXATTR, "s", "m")]);
+    let text = |v: &str, how: u8| {
+        let mut o = xattr(op::CMPXATTR, "s", v);
+        (o.raw[8], o.raw[9]) = (how, 1);
+        o
+    };
+    let number = |v: u64, how: u8| {
+        let mut o = OsdOp::new(op::CMPXATTR, [b"n".as_slice(), &v.to_le_bytes()].concat().into());
+        o.put_u32(0, 1);
+        o.put_u32(4, 8);
+        (o.raw[8], o.raw[9]) = (how, 2);
+        o
+    };
+    for (o, holds) in [
+        (text("m", 1), true),
+        (text("n", 3), true),
+        (text("a", 3), false),
+        (text("m", 2), false),
+        (number(12, 1), true),
+        (number(100, 3), true),
+        (number(9, 5), true),
+        (number(13, 6), false),
+    ] {
+        let r = c.run(POOL, "o", vec![o]);
+        assert_eq!(r.result, if holds { 1 } else { -125 });
+    }
+    let all = c.run(POOL, "o", vec![plain(op::GETXATTRS)]);
+    let all: Vec<(Bytes, Bytes)> = Denc::from_bytes(ok(&all)).unwrap();
+    assert_eq!(all.len(), 2, "the OSD's own attribute is not a user's");
+}
+
+/// All objects are listed once, in pages, PG by PG, as a client walks them.
+#[test]
+fn listings() {
+    let mut c = Cluster::ready(3, 2, 8, 3);
+    for i in 0..50 {
+        c.run(POOL, &format!("obj{i}"), vec![plain(op::CREATE)]);
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    let mut cursor = HObject::min();
+    let mut pages = 0;
+    loop {
+        let pg = types::stable_mod(cursor.hash, 8);
+        let mut ask = encoded(op::PGNLS, |w| cursor.encode(w));
+        ask.put_u64(0, 3);
+        let r = c.list(POOL, pg, vec![ask]);
+        let mut out = Reader::new(&r.ops[0].data);
+        let next = out
+            .framed("list", 1, |out, _| {
+                let next = HObject::decode(out)?;
+                for (ns, name, key) in out.seq(|r| Ok((r.blob()?, r.blob()?, r.blob()?)))? {
+                    assert!(ns.is_empty() && key.is_empty());
+                    assert!(seen.insert(name), "listed twice");
+                }
+                Ok(next)
+            })
+            .unwrap();
+        pages += 1;
+        assert!(r.result == 0 || r.result == 1);
+        assert_eq!(r.result == 1, types::stable_mod(next.hash, 8) != pg || next.max);
+        if next.max {
+            break;
+        }
+        cursor = next;
+    }
+    assert_eq!(seen.len(), 50);
+    assert!(pages > 16);
+}
