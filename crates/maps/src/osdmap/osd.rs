@@ -1,5 +1,7 @@
 //! One OSD's part of the map.
 
+use std::fmt;
+
 use types::{DecodeError, Denc, Epoch, Features, Reader, UTime, Writer};
 
 /// State bits of an OSD; the peer's `CEPH_OSD_*`.
@@ -49,6 +51,15 @@ impl OsdState {
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+}
+
+/// `exists,up`: the names of the bits, as `ceph osd dump` has them.
+impl fmt::Display for OsdState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> =
+            Self::NAMES.iter().filter(|(bit, _)| self.has(*bit)).map(|(_, name)| *name).collect();
+        f.write_str(&names.join(","))
     }
 }
 
