@@ -105,7 +105,8 @@ pub(crate) enum Area {
     Packed,
 }
 
-/// Gives out free blocks, going around the device so that freed space rests before reuse.
+/// Gives out free blocks from the areas' starts on, so that a sparse file stays small and
+/// what the file system has found space for is used again.
 #[derive(Debug)]
 pub(crate) struct Alloc {
     pub used: Bitmap,
@@ -114,14 +115,23 @@ pub(crate) struct Alloc {
 }
 
 /// Free runs looked at before a shorter one than wanted is taken.
-const TRIES: usize = 64;
+const TRIES: usize = 512;
+/// A run from here on is taken though more is wanted: 1 MiB is as good as contiguous.
+const LONG: u64 = 256;
 
 impl Alloc {
     pub fn new(used: Bitmap) -> Self {
         let free = used.free_count();
+        let mut alloc = Self { used, free, cursors: [0; 2] };
+        alloc.restart();
+        alloc
+    }
+
+    /// Looks for free space from the start again: now and then, so that holes are found,
+    /// and not each time, so that the search stays short.
+    pub fn restart(&mut self) {
         // Packed space starts in the device's last quarter.
-        let cursors = [0, used.blocks() / 4 * 3];
-        Self { used, free, cursors }
+        self.cursors = [0, self.used.blocks() / 4 * 3];
     }
 
     /// Free blocks.
@@ -160,7 +170,7 @@ impl Alloc {
                     if len > best.1 {
                         best = (start, len);
                     }
-                    if len >= want {
+                    if len >= want.min(LONG) {
                         break;
                     }
                     at = start + len;

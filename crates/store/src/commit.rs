@@ -56,6 +56,8 @@ struct Queue {
     spare: Vec<AlignedBuf>,
     busy: bool,
     stop: bool,
+    /// Part of the ring that is being written for the first time, by its preparer.
+    preparing: Option<(u64, u64)>,
 }
 
 /// Shared by the owner, the I/O thread and the checkpointer.
@@ -92,6 +94,7 @@ impl Committer {
             spare: Vec::new(),
             busy: false,
             stop: false,
+            preparing: None,
         };
         Self {
             disk,
@@ -217,6 +220,9 @@ impl Committer {
         q.busy = true;
         let len = (g.buf.len() as u64).next_multiple_of(4096);
         let pos = self.ring.fit(q.head.pos, len);
+        while q.preparing.is_some_and(|(from, to)| pos < to && from < pos + len) {
+            q = self.done.wait(q).expect("no holder of this lock panics");
+        }
         let group = q.head.group;
         let known = (group.saturating_sub(1), q.generation);
         assert!(pos + len - q.tail <= self.ring.len, "records still needed are not overwritten");
@@ -277,6 +283,41 @@ impl Committer {
     pub fn stop(&self) {
         self.lock().stop = true;
         self.work.notify_all();
+    }
+
+    /// Writes the part of the ring behind the log once, with zeros, so that no append waits
+    /// for the file system to find it space. Only on the log's first time around; gives way
+    /// to appends. Whether all of the ring has been written.
+    ///
+    /// # Errors
+    /// The device's.
+    pub fn prepare_ring(&self) -> std::io::Result<bool> {
+        const PART: u64 = 1 << 20;
+        const AHEAD: u64 = 4 << 20;
+        let zeros = AlignedBuf::zeroed(PART as usize);
+        let mut next = 0;
+        loop {
+            let mut q = self.lock();
+            if q.stop {
+                return Ok(false);
+            }
+            let from = match q.head.pos {
+                0 if next == 0 => 0,
+                pos => next.max((pos + AHEAD).next_multiple_of(4096)),
+            };
+            if from >= self.ring.len {
+                return Ok(true);
+            }
+            let to = (from + PART).min(self.ring.len);
+            q.preparing = Some((from, to));
+            drop(q);
+            let result = self.disk.write(self.ring.off + from, &zeros[..(to - from) as usize]);
+            self.lock().preparing = None;
+            self.done.notify_all();
+            result?;
+            next = to;
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
     }
 
     /// Sleeps until another group is finished, or a while.

@@ -156,6 +156,8 @@ pub(crate) enum Work {
 
 pub(crate) struct Threads {
     io: JoinHandle<()>,
+    /// Says in the end whether the log is all written.
+    preparer: Option<JoinHandle<bool>>,
     checkpointer: JoinHandle<()>,
     jobs: SyncSender<Work>,
 }
@@ -228,6 +230,7 @@ impl Store {
             log_len,
             salt,
             mount: 0,
+            log_ready: false,
             manifest: Runs::default(),
             manifest_len: 0,
             manifest_crc: 0,
@@ -302,7 +305,7 @@ impl Store {
         let (outcome_sender, outcomes) = channel();
         let threads = options
             .threads
-            .then(|| start_threads(&state.space, &commit, &outcome_sender))
+            .then(|| start_threads(&state.space, &commit, &outcome_sender, superblock.log_ready))
             .transpose()?;
         let mut store = Self {
             state,
@@ -368,9 +371,12 @@ impl Store {
     }
 
     fn stop(&mut self) {
-        if let Some(Threads { io, checkpointer, jobs }) = self.threads.take() {
+        if let Some(Threads { io, preparer, checkpointer, jobs }) = self.threads.take() {
             drop(jobs);
             self.commit.stop();
+            if preparer.is_some_and(|p| p.join().is_err()) {
+                tracing::error!("the preparer of the log panicked");
+            }
             for thread in [io, checkpointer] {
                 if thread.join().is_err() {
                     tracing::error!("a thread of the store panicked");
@@ -602,6 +608,11 @@ impl Store {
         for (_, start, blocks) in &self.resting {
             used.clear(*start, *blocks);
         }
+        if let Some(threads) = &mut self.threads
+            && let Some(preparer) = threads.preparer.take_if(|p| p.is_finished())
+        {
+            self.superblock.log_ready = preparer.join().unwrap_or(false);
+        }
         state.frozen = Some(frozen.clone());
         state.frozen_bytes = std::mem::take(&mut state.active_bytes);
         state.frozen_blocks = std::mem::take(&mut state.active_blocks);
@@ -725,10 +736,11 @@ fn start_threads(
     space: &Space,
     commit: &Arc<Committer>,
     outcomes: &Sender<Result<Outcome>>,
+    log_ready: bool,
 ) -> Result<Threads> {
     let what = "starting a thread";
     let (jobs, received) = sync_channel::<Work>(2);
-    let for_io = commit.clone();
+    let (for_io, for_preparer) = (commit.clone(), commit.clone());
     let io = std::thread::Builder::new()
         .name("store-log".into())
         .spawn(move || for_io.run())
@@ -753,5 +765,18 @@ fn start_threads(
             }
         })
         .map_err(StoreError::io(what))?;
-    Ok(Threads { io, checkpointer, jobs })
+    let preparer = if log_ready {
+        None
+    } else {
+        let prepare = move || match for_preparer.prepare_ring() {
+            Ok(all) => all,
+            Err(e) => {
+                tracing::warn!("the log could not be prepared, and is only slower for it: {e}");
+                false
+            }
+        };
+        let thread = std::thread::Builder::new().name("store-prepare".into());
+        Some(thread.spawn(prepare).map_err(StoreError::io(what))?)
+    };
+    Ok(Threads { io, preparer, checkpointer, jobs })
 }

@@ -34,6 +34,8 @@ pub(crate) struct Superblock {
     pub salt: u64,
     /// Counts openings.
     pub mount: u64,
+    /// Whether every block of the log has been written.
+    pub log_ready: bool,
     pub manifest: Runs,
     pub manifest_len: u64,
     pub manifest_crc: u32,
@@ -50,6 +52,7 @@ impl Denc for Superblock {
             w.u64(self.log_len);
             w.u64(self.salt);
             w.u64(self.mount);
+            w.bool(self.log_ready);
             self.manifest.encode(w);
             w.u64(self.manifest_len);
             w.u32(self.manifest_crc);
@@ -66,6 +69,7 @@ impl Denc for Superblock {
                 log_len: r.u64()?,
                 salt: r.u64()?,
                 mount: r.u64()?,
+                log_ready: r.bool()?,
                 manifest: Denc::decode(r)?,
                 manifest_len: r.u64()?,
                 manifest_crc: r.u32()?,
