@@ -28,6 +28,7 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         "caps" => set_caps(ctx),
         "rm" | "del" => remove(ctx),
         "rotate" => rotate(ctx),
+        "dump-keys" => dump_keys(ctx),
         "wipe-rotating-service-keys" => wipe(ctx),
         _ => Err(fail(EINVAL, "command not known")),
     }
@@ -63,10 +64,13 @@ fn one(ctx: &CommandCtx<'_>, name: &EntityName, entity: &EntityAuth) -> Bytes {
     }
 }
 
+/// All entities but the monitors: their key is not shown, as with the peer.
+fn shown<'a>(ctx: &CommandCtx<'a>) -> impl Iterator<Item = (&'a EntityName, &'a EntityAuth)> {
+    ctx.state.auth.entities.iter().filter(|(name, _)| name.kind != EntityKind::MON)
+}
+
 fn ls(ctx: &mut CommandCtx<'_>) -> Run {
-    // The monitors' own key is not shown, as with the peer.
-    let all = ctx.state.auth.entities.iter();
-    let entities = all.filter(|(name, _)| name.kind != EntityKind::MON);
+    let entities = shown(ctx);
     let Some(mut f) = ctx.formatter() else {
         let mut text = String::new();
         for (name, entity) in entities {
@@ -126,11 +130,13 @@ fn export(ctx: &mut CommandCtx<'_>) -> Run {
             None => Err(fail(ENOENT, format!("no key for {name}"))),
         };
     }
+    let shown = shown(ctx);
     let Some(mut f) = ctx.formatter() else {
-        return out(ctx.state.auth.keyring().to_string());
+        let entities = shown.map(|(name, entity)| (name.clone(), entity.clone())).collect();
+        return out(Keyring { entities }.to_string());
     };
     f.array("auth", |f| {
-        for (name, entity) in &ctx.state.auth.entities {
+        for (name, entity) in shown {
             dump(f, name, entity);
         }
     });
@@ -154,7 +160,7 @@ fn import(ctx: &mut CommandCtx<'_>) -> Run {
     let sets = keyring.entities.into_iter().map(|(name, entity)| {
         Mutation::Auth(AuthChange::Set { name, key: entity.key, caps: entity.caps })
     });
-    propose(Mutation::Batch(sets.collect()), "imported keyring")
+    propose(Mutation::Batch(sets.collect()), "")
 }
 
 fn check_caps(caps: &BTreeMap<String, String>) -> Result<(), Fail> {
@@ -222,7 +228,7 @@ fn add(ctx: &mut CommandCtx<'_>) -> Run {
     if let Some(there) = ctx.state.auth.get(&name) {
         let same_key = key.as_ref().is_none_or(|k| *k == there.key);
         if !same_key {
-            return Err(fail(17, format!("entity {name} exists but key does not match")));
+            return Err(fail(EINVAL, format!("entity {name} exists but key does not match")));
         }
         if there.caps != caps {
             return Err(fail(EINVAL, format!("entity {name} exists but caps do not match")));
@@ -241,6 +247,9 @@ fn get_or_create(ctx: &mut CommandCtx<'_>, key_only: bool) -> Run {
     let name = entity_arg(ctx, "bad entity name")?;
     let caps = caps_arg(ctx)?;
     let reply = |ctx: &CommandCtx<'_>, entity: &EntityAuth| {
+        if key_only && ctx.formatter().is_none() {
+            return Reply::out(format!("{}\n", entity.key.to_base64()));
+        }
         if key_only {
             return key_reply(ctx, &entity.key);
         }
@@ -313,4 +322,77 @@ fn wipe(ctx: &mut CommandCtx<'_>) -> Run {
     let secrets = ctx.state.auth.plan_wipe(now, &policy, ctx.rng);
     let rotate = Mutation::Auth(AuthChange::Rotate { at: now, secrets });
     propose(rotate, "wiped rotating service keys!")
+}
+
+fn dump_kind(f: &mut Formatter, name: &str, key: &CryptoKey) {
+    f.object(name, |f| {
+        f.int("type", key.kind.0);
+        f.display("type_str", key.kind);
+        f.display("created", key.created);
+    });
+}
+
+fn dump_name(f: &mut Formatter, kind: EntityKind, id: &str) {
+    f.object("entity", |f| {
+        f.int("type", kind.0);
+        f.string("type_str", kind.name());
+        f.string("id", id);
+    });
+}
+
+/// Everything about keys but the secrets.
+fn dump_keys(ctx: &mut CommandCtx<'_>) -> Run {
+    let Some(mut f) = ctx.formatter() else {
+        return Err(fail(
+            EINVAL,
+            format!("format type \"{}\" not supported by this command; try json", ctx.cmd.format()),
+        ));
+    };
+    let keys = &ctx.state.auth;
+    f.open_object("keys");
+    f.open_object("data");
+    f.int("version", keys.version);
+    f.int("rotating_version", keys.rotating_version);
+    f.array("secrets", |f| {
+        for (name, entity) in shown(ctx) {
+            f.object("secret", |f| {
+                dump_name(f, name.kind, &name.id);
+                f.object("auth", |f| {
+                    dump_kind(f, "key", &entity.key);
+                    dump_kind(f, "pending_key", &entity.pending_key);
+                    f.array("caps", |f| {
+                        for (service, caps) in &entity.caps {
+                            f.object("cap", |f| {
+                                f.string("service_name", service);
+                                f.string("access_spec", caps);
+                            });
+                        }
+                    });
+                });
+            });
+        }
+    });
+    f.array("rotating_secrets", |f| {
+        for (service, set) in &keys.rotating {
+            f.object("rotating_secret", |f| {
+                let kind = u8::try_from(*service).map_or(EntityKind::ANY, EntityKind);
+                dump_name(f, kind, "*");
+                f.object("secrets", |f| {
+                    f.int("max_ver", set.max_ver);
+                    f.array("keys", |f| {
+                        for (id, secret) in &set.secrets {
+                            f.object("secret", |f| {
+                                f.int("id", *id);
+                                f.object("expiring_key", |f| {
+                                    dump_kind(f, "key", &secret.key);
+                                    f.display("expiration", secret.expiration);
+                                });
+                            });
+                        }
+                    });
+                });
+            });
+        }
+    });
+    out(f.finish_line())
 }

@@ -23,14 +23,41 @@ const NOT_CENTRAL: &[&str] =
 
 /// Options of clients, which this binary does not know one by one.
 const CLIENT_PREFIXES: &[&str] = &[
-    "rbd_", "rgw_", "client_", "rados_", "objecter_", "fuse_", "journaler_", "debug_", "ms_",
-    "mds_", "librados_", "cephfs_", "immutable_object_cache_", "auth_", "log_", "mgr_",
+    "rbd_",
+    "rgw_",
+    "client_",
+    "rados_",
+    "objecter_",
+    "fuse_",
+    "journaler_",
+    "debug_",
+    "ms_",
+    "mds_",
+    "librados_",
+    "cephfs_",
+    "immutable_object_cache_",
+    "auth_",
+    "log_",
+    "mgr_",
 ];
 
 /// Modules of the peer's manager that have settings in scripts.
 const MGR_MODULES: &[&str] = &[
-    "balancer", "crash", "dashboard", "devicehealth", "iostat", "orchestrator", "pg_autoscaler",
-    "progress", "prometheus", "rbd_support", "restful", "status", "telemetry", "volumes", "cephadm",
+    "balancer",
+    "crash",
+    "dashboard",
+    "devicehealth",
+    "iostat",
+    "orchestrator",
+    "pg_autoscaler",
+    "progress",
+    "prometheus",
+    "rbd_support",
+    "restful",
+    "status",
+    "telemetry",
+    "volumes",
+    "cephadm",
 ];
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
@@ -130,8 +157,7 @@ fn set(ctx: &mut CommandCtx<'_>) -> Run {
     let who = ctx.cmd.str_or_empty("who")?.to_owned();
     let name = normalize(ctx.cmd.str_or_empty("name")?);
     let value = ctx.cmd.str_or_empty("value")?;
-    let value =
-        if ctx.cmd.flag("force") { value.to_owned() } else { check(&name, value)? };
+    let value = if ctx.cmd.flag("force") { value.to_owned() } else { check(&name, value)? };
     target(&who)?;
     let now = ctx.state.config.sections.get(&who).and_then(|s| s.get(&name));
     if now == Some(&value) {
@@ -445,9 +471,7 @@ fn show(ctx: &mut CommandCtx<'_>, defaults: bool) -> Run {
     let who = ctx.cmd.str_or_empty("who")?;
     let entity = entity_of(who)?;
     let there = match entity.kind {
-        EntityKind::OSD => {
-            entity.id.parse().is_ok_and(|id| ctx.osdmap().exists(types::OsdId(id)))
-        }
+        EntityKind::OSD => entity.id.parse().is_ok_and(|id| ctx.osdmap().exists(types::OsdId(id))),
         EntityKind::MON => ctx.state.monmap.mons.contains_key(&entity.id),
         EntityKind::MGR => ctx.state.mgrmap.active_name == entity.id,
         _ => false,
@@ -566,7 +590,12 @@ pub(super) fn key_value(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
                 None => ctx.inbuf.clone(),
             };
             if value.len() > VALUE_BYTES_MAX {
-                return Err(fail(EFBIG, format!("error: entry size limited to {VALUE_BYTES_MAX} bytes. Use 'mon config key max entry size' to manually adjust")));
+                return Err(fail(
+                    EFBIG,
+                    format!(
+                        "error: entry size limited to {VALUE_BYTES_MAX} bytes. Use 'mon config key max entry size' to manually adjust"
+                    ),
+                ));
             }
             if key.is_empty() || key.starts_with(HISTORY) {
                 return Err(fail(EPERM, "this key is not for users"));
@@ -594,11 +623,16 @@ pub(super) fn key_value(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
         "dump" => {
             let mut f = ctx.formatter_or_pretty();
             f.object("config-key store", |f| {
-                for (name, value) in store.range(key.clone()..).take_while(|(k, _)| k.starts_with(&key)) {
+                for (name, value) in
+                    store.range(key.clone()..).take_while(|(k, _)| k.starts_with(&key))
+                {
                     match std::str::from_utf8(value) {
                         Ok(text) => f.string(name, text),
                         Err(_) => {
-                            f.string(name, format!("<<< binary blob of length {} >>>", value.len()));
+                            f.string(
+                                name,
+                                format!("<<< binary blob of length {} >>>", value.len()),
+                            );
                         }
                     }
                 }

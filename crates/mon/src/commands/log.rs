@@ -24,7 +24,7 @@ fn priority(name: &str) -> LogPriority {
 /// `[INF]`
 fn tag(prio: LogPriority) -> String {
     let known = prio.0 <= LogPriority::ERROR.0;
-    format!("[{}]", if known { prio.tag() } else { "???" })
+    format!("[{}]", if known { prio.short() } else { "???" })
 }
 
 /// `2026-11-20T14:33:02.187750+0000 client.admin (client.?) 0 : cluster [INF] text`

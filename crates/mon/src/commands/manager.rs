@@ -14,17 +14,44 @@ use crate::{CommandCtx, Mutation};
 
 /// Features of file system clients, by number.
 const FS_FEATURES: [&str; 24] = [
-    "reserved", "reserved", "reserved", "reserved", "reserved", "jewel", "kraken", "luminous",
-    "mimic", "reply_encoding", "reclaim_client", "lazy_caps_wanted", "multi_reconnect",
-    "deleg_ino", "metric_collect", "alternate_name", "notify_session_state", "op_getvxattr",
-    "32bits_retry_fwd", "new_snaprealm_info", "has_owner_uidgid", "client_mds_auth_caps",
-    "charmap", "blockdiff",
+    "reserved",
+    "reserved",
+    "reserved",
+    "reserved",
+    "reserved",
+    "jewel",
+    "kraken",
+    "luminous",
+    "mimic",
+    "reply_encoding",
+    "reclaim_client",
+    "lazy_caps_wanted",
+    "multi_reconnect",
+    "deleg_ino",
+    "metric_collect",
+    "alternate_name",
+    "notify_session_state",
+    "op_getvxattr",
+    "32bits_retry_fwd",
+    "new_snaprealm_info",
+    "has_owner_uidgid",
+    "client_mds_auth_caps",
+    "charmap",
+    "blockdiff",
 ];
 
 /// Modules of the peer's manager that cannot be turned off there.
 const ALWAYS_ON: [&str; 10] = [
-    "balancer", "crash", "devicehealth", "orchestrator", "pg_autoscaler", "progress",
-    "rbd_support", "status", "telemetry", "volumes",
+    "balancer",
+    "crash",
+    "devicehealth",
+    "orchestrator",
+    "pg_autoscaler",
+    "progress",
+    "rbd_support",
+    "status",
+    "telemetry",
+    "volumes",
 ];
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
@@ -201,7 +228,17 @@ fn dump_module(f: &mut Formatter, module: &ModuleInfo) {
 
 fn option_kind(kind: u8) -> &'static str {
     const KINDS: [&str; 11] = [
-        "uint", "int", "str", "float", "bool", "addr", "addrvec", "uuid", "size", "secs", "millisecs",
+        "uint",
+        "int",
+        "str",
+        "float",
+        "bool",
+        "addr",
+        "addrvec",
+        "uuid",
+        "size",
+        "secs",
+        "millisecs",
     ];
     KINDS.get(usize::from(kind)).copied().unwrap_or("unknown")
 }
@@ -322,9 +359,8 @@ fn always_on(map: &MgrMap) -> Vec<&str> {
 fn module_ls(ctx: &mut CommandCtx<'_>) -> Run {
     let map = &ctx.state.mgrmap;
     let always = always_on(map);
-    let off = |m: &&ModuleInfo| {
-        !always.contains(&m.name.as_str()) && !map.modules.contains(&m.name)
-    };
+    let off =
+        |m: &&ModuleInfo| !always.contains(&m.name.as_str()) && !map.modules.contains(&m.name);
     let Some(mut f) = ctx.formatter() else {
         let mut table = TextTable::with(&[
             ("MODULE", Align::Left, Align::Left),
@@ -377,9 +413,7 @@ fn module_enable(ctx: &mut CommandCtx<'_>) -> Run {
     }
     Err(fail(
         ENOENT,
-        format!(
-            "all mgr daemons do not support module '{name}', pass --force to force enablement"
-        ),
+        format!("all mgr daemons do not support module '{name}', pass --force to force enablement"),
     ))
 }
 
@@ -389,7 +423,9 @@ fn module_disable(ctx: &mut CommandCtx<'_>) -> Run {
     if ALWAYS_ON.contains(&name) {
         return Err(fail(
             EPERM,
-            format!("module '{name}' cannot be disabled (always-on), use 'ceph mgr module force disable' command to disable an always-on module"),
+            format!(
+                "module '{name}' cannot be disabled (always-on), use 'ceph mgr module force disable' command to disable an always-on module"
+            ),
         ));
     }
     if !map.modules.contains(name) {

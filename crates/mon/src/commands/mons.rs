@@ -8,7 +8,9 @@ use denc::Denc;
 use maps::{MonFeatures, MonMap};
 use types::{EntityKind, Features, UTime};
 
-use super::{EINVAL, ENOENT, Fail, Run, dump_addrvec, fail, legacy_text, ok, out, out_rs, release_name};
+use super::{
+    EINVAL, ENOENT, Fail, Run, dump_addrvec, fail, legacy_text, ok, out, out_rs, release_name,
+};
 use crate::CommandCtx;
 
 pub(super) fn has(prefix: &str) -> bool {
@@ -82,9 +84,9 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
 /// This monitor's version, as it says of itself.
 pub(super) fn version(ctx: &CommandCtx<'_>) -> String {
     let own = ctx.state.mon_metadata.get(&ctx.volatile.quorum.name);
-    own.and_then(|m| m.get("ceph_version")).cloned().unwrap_or_else(|| {
-        format!("argonaut {}", env!("CARGO_PKG_VERSION"))
-    })
+    own.and_then(|m| m.get("ceph_version"))
+        .cloned()
+        .unwrap_or_else(|| format!("argonaut {}", env!("CARGO_PKG_VERSION")))
 }
 
 /// Names of the monitors that agree.
@@ -174,8 +176,13 @@ pub(super) fn release_of(features: Features) -> u8 {
 
 fn dump_features(ctx: &CommandCtx<'_>, f: &mut Formatter, name: &str) {
     f.object(name, |f| {
-        let kinds =
-            [EntityKind::MON, EntityKind::MDS, EntityKind::OSD, EntityKind::CLIENT, EntityKind::MGR];
+        let kinds = [
+            EntityKind::MON,
+            EntityKind::MDS,
+            EntityKind::OSD,
+            EntityKind::CLIENT,
+            EntityKind::MGR,
+        ];
         for kind in kinds {
             let own = kind == EntityKind::MON;
             let mut groups: BTreeMap<u64, u32> = BTreeMap::new();
@@ -526,7 +533,13 @@ fn ok_to_stop(ctx: &mut CommandCtx<'_>) -> Run {
             ids.join(",")
         ));
     }
-    Err(fail(16, format!("not enough monitors would be available ({left}) after stopping mons [{}]", ids.join(","))))
+    Err(fail(
+        16,
+        format!(
+            "not enough monitors would be available ({left}) after stopping mons [{}]",
+            ids.join(",")
+        ),
+    ))
 }
 
 fn ok_to_add(ctx: &mut CommandCtx<'_>) -> Run {
@@ -535,7 +548,12 @@ fn ok_to_add(ctx: &mut CommandCtx<'_>) -> Run {
     if there >= need {
         return ok("adding another monitor that is not yet available would not break quorum");
     }
-    Err(fail(16, format!("adding a monitor may break quorum (until that monitor starts): {there} of {need} needed")))
+    Err(fail(
+        16,
+        format!(
+            "adding a monitor may break quorum (until that monitor starts): {there} of {need} needed"
+        ),
+    ))
 }
 
 fn ok_to_rm(ctx: &mut CommandCtx<'_>) -> Run {

@@ -325,11 +325,27 @@ fn counters(ctx: &CommandCtx<'_>) -> Vec<(&'static str, Vec<Counter>)> {
         gauge("num_pool", state.osdmap.pools.len(), "Pools"),
         gauge("num_pg", volatile.pgmap.pgs.len(), "Placement groups"),
         gauge("num_pg_active_clean", pgs(&clean), "Placement groups in active+clean state"),
-        gauge("num_pg_active", pgs(&|s| s.has(PgState::ACTIVE)), "Placement groups in active state"),
-        gauge("num_pg_peering", pgs(&|s| s.has(PgState::PEERING)), "Placement groups in peering state"),
+        gauge(
+            "num_pg_active",
+            pgs(&|s| s.has(PgState::ACTIVE)),
+            "Placement groups in active state",
+        ),
+        gauge(
+            "num_pg_peering",
+            pgs(&|s| s.has(PgState::PEERING)),
+            "Placement groups in peering state",
+        ),
         gauge("num_object", sum.num_objects, "Objects"),
-        gauge("num_object_degraded", sum.num_objects_degraded, "Degraded (missing replicas) objects"),
-        gauge("num_object_misplaced", sum.num_objects_misplaced, "Misplaced (wrong location in the cluster) objects"),
+        gauge(
+            "num_object_degraded",
+            sum.num_objects_degraded,
+            "Degraded (missing replicas) objects",
+        ),
+        gauge(
+            "num_object_misplaced",
+            sum.num_objects_misplaced,
+            "Misplaced (wrong location in the cluster) objects",
+        ),
         gauge("num_object_unfound", sum.num_objects_unfound, "Unfound objects"),
         gauge("num_bytes", sum.num_bytes, "Size of all objects"),
     ];

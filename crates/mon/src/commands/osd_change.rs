@@ -1,0 +1,761 @@
+//! `osd ...` that changes OSDs, flags and ratios.
+
+use std::collections::BTreeMap;
+
+use maps::{OsdMapFlags, OsdState, WEIGHT_ONE};
+use types::{EntityAddr, EntityKind, EntityName, OsdId, UTime, Uuid};
+
+use super::{
+    EBUSY, EEXIST, EINVAL, ENOENT, EPERM, Fail, OsdWord, Run, change, fail, legacy_text, ok,
+    osd_word, release_by_name, release_name,
+};
+use crate::{AuthChange, CommandCtx, Mutation, Outcome, Reply};
+
+/// OSD ids that may exist.
+const OSDS_MAX: i32 = 10_000;
+
+pub(super) fn has(prefix: &str) -> bool {
+    let Some(what) = prefix.strip_prefix("osd ") else { return false };
+    matches!(
+        what,
+        "in" | "out"
+            | "down"
+            | "rm"
+            | "reweight"
+            | "reweightn"
+            | "primary-affinity"
+            | "set"
+            | "unset"
+            | "set-group"
+            | "unset-group"
+            | "add-noup"
+            | "add-nodown"
+            | "add-noin"
+            | "add-noout"
+            | "rm-noup"
+            | "rm-nodown"
+            | "rm-noin"
+            | "rm-noout"
+            | "pause"
+            | "unpause"
+            | "setmaxosd"
+            | "create"
+            | "new"
+            | "destroy"
+            | "purge"
+            | "lost"
+            | "set-full-ratio"
+            | "set-backfillfull-ratio"
+            | "set-nearfull-ratio"
+            | "require-osd-release"
+            | "set-require-min-compat-client"
+            | "blocklist"
+            | "blacklist"
+            | "blocklist clear"
+            | "blacklist clear"
+    )
+}
+
+pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
+    let what = prefix.strip_prefix("osd ").unwrap_or(prefix);
+    match what {
+        "in" | "out" | "down" | "rm" => states(ctx, what),
+        "reweight" => reweight(ctx),
+        "reweightn" => reweightn(ctx),
+        "primary-affinity" => primary_affinity(ctx),
+        "set" | "unset" => {
+            let key = ctx.cmd.str_or_empty("key")?.to_owned();
+            set_flag(ctx, &key, what == "set")
+        }
+        "pause" | "unpause" => set_flag(ctx, "pause", what == "pause"),
+        "set-group" | "unset-group" => set_group(ctx, what == "set-group"),
+        "add-noup" | "add-nodown" | "add-noin" | "add-noout" => one_flag(ctx, &what[4..], true),
+        "rm-noup" | "rm-nodown" | "rm-noin" | "rm-noout" => one_flag(ctx, &what[3..], false),
+        "setmaxosd" => setmaxosd(ctx),
+        "create" => create(ctx),
+        "new" => new(ctx),
+        "destroy" => destroy(ctx),
+        "purge" => purge(ctx),
+        "lost" => lost(ctx),
+        "set-full-ratio" | "set-backfillfull-ratio" | "set-nearfull-ratio" => set_ratio(ctx, what),
+        "require-osd-release" => require_osd_release(ctx),
+        "set-require-min-compat-client" => require_min_compat_client(ctx),
+        "blocklist clear" | "blacklist clear" => blocklist_clear(ctx),
+        _ => blocklist(ctx),
+    }
+}
+
+/// `in`, `out`, `down`, `rm` of a list of OSDs.
+fn states(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
+    let map = ctx.osdmap();
+    let mut inc = ctx.osd_change();
+    let mut said = String::new();
+    let (mut errno, mut removed) = (0, Vec::new());
+    let mut osds = Vec::new();
+    for word in ctx.cmd.list("ids")? {
+        match osd_word(&word)? {
+            OsdWord::All => {
+                let fits = |o: &OsdId| match what {
+                    "in" => map.is_out(*o),
+                    "out" => map.is_in(*o),
+                    "down" => map.is_up(*o),
+                    _ => false,
+                };
+                osds.extend(map.osds().filter(fits));
+            }
+            OsdWord::One(osd) => osds.push(osd),
+        }
+    }
+    let definitely_dead = ctx.cmd.flag("definitely_dead");
+    for osd in osds {
+        if !map.exists(osd) {
+            said += &format!("osd.{osd} does not exist. ");
+            continue;
+        }
+        match what {
+            "in" if map.is_in(osd) => said += &format!("osd.{osd} is already in. "),
+            "in" => {
+                let x = map.xinfo(osd);
+                let old = if x.old_weight > 0 { x.old_weight } else { WEIGHT_ONE };
+                inc.new_weight.insert(osd, old);
+                said += &format!("marked in osd.{osd}. ");
+            }
+            "out" if map.is_out(osd) => said += &format!("osd.{osd} is already out. "),
+            "out" => {
+                inc.new_weight.insert(osd, 0);
+                let weight = map.weight(osd);
+                if weight > 0 {
+                    let mut x = map.xinfo(osd);
+                    x.old_weight = weight;
+                    inc.new_xinfo.insert(osd, x);
+                }
+                said += &format!("marked out osd.{osd}. ");
+            }
+            "down" if map.is_down(osd) => said += &format!("osd.{osd} is already down. "),
+            "down" => {
+                inc.new_state.insert(osd, OsdState::UP.0);
+                if definitely_dead {
+                    let mut x = map.xinfo(osd);
+                    x.dead_epoch = inc.epoch;
+                    inc.new_xinfo.insert(osd, x);
+                }
+                said += &format!("marked down osd.{osd}. ");
+            }
+            _ if map.is_up(osd) => {
+                said += &format!("osd.{osd} is still up; must be down before removal. ");
+                errno = EBUSY;
+            }
+            _ => {
+                forget(map, osd, &mut inc);
+                removed.push(osd);
+            }
+        }
+    }
+    if !removed.is_empty() {
+        let names: Vec<String> = removed.iter().map(|o| format!("osd.{o}")).collect();
+        said += &format!("removed {}", names.join(", "));
+    }
+    if inc.is_empty() {
+        return if errno == 0 { ok(said) } else { Err(fail(errno, said)) };
+    }
+    let then = Reply { r: -errno, rs: said, ..Reply::default() };
+    let metadata = removed.iter().map(|osd| Mutation::OsdMetadata { osd: *osd, metadata: None });
+    let mut all = vec![Mutation::Osd(Box::new(inc))];
+    all.extend(metadata);
+    Ok(Outcome::Propose { mutation: one_or_batch(all), then })
+}
+
+fn one_or_batch(mut all: Vec<Mutation>) -> Mutation {
+    if all.len() == 1 { all.remove(0) } else { Mutation::Batch(all) }
+}
+
+/// The changes that remove an OSD's id from the map.
+fn forget(map: &maps::OsdMap, osd: OsdId, inc: &mut maps::Incremental) {
+    let state = map.state(osd).0;
+    inc.new_state.insert(osd, if state == 0 { OsdState::EXISTS.0 } else { state });
+    inc.new_uuid.insert(osd, Uuid::default());
+}
+
+fn reweight(ctx: &mut CommandCtx<'_>) -> Run {
+    let osd = existing(ctx, "id")?;
+    let weight = ctx.cmd.need_float("weight")?;
+    if !(0.0..=65_535.0).contains(&weight) {
+        return Err(fail(EINVAL, "weight must be >= 0"));
+    }
+    // Single precision, like the peer: the number shows in the answer.
+    let fixed = ((weight as f32) * 65_536.0) as u32;
+    let mut inc = ctx.osd_change();
+    inc.new_weight.insert(osd, fixed);
+    let shown = cli::float_text(weight, 6);
+    change(inc, format!("reweighted osd.{osd} to {shown} ({fixed:x})"))
+}
+
+fn reweightn(ctx: &mut CommandCtx<'_>) -> Run {
+    let text = ctx.cmd.str_or_empty("weights")?;
+    let wrong = || fail(EINVAL, format!("unable to parse 'weights' value '{text}'"));
+    // The peer takes the weights as text: {"0":"65536"}.
+    let weights: BTreeMap<String, String> = serde_json::from_str(text).map_err(|_| wrong())?;
+    let mut inc = ctx.osd_change();
+    for (osd, weight) in &weights {
+        let osd = osd.parse().map(OsdId).map_err(|_| wrong())?;
+        let weight: u32 = weight.parse().map_err(|_| wrong())?;
+        if !ctx.osdmap().exists(osd) {
+            return Err(fail(ENOENT, format!("osd.{osd} does not exist")));
+        }
+        inc.new_weight.insert(osd, weight);
+    }
+    change(inc, "")
+}
+
+fn primary_affinity(ctx: &mut CommandCtx<'_>) -> Run {
+    let osd = existing(ctx, "id")?;
+    let weight = ctx.cmd.need_float("weight")?;
+    if weight.is_nan() || weight < 0.0 {
+        return Err(fail(EINVAL, "weight must be >= 0"));
+    }
+    let fixed = ((weight as f32) * 65_536.0).min(u32::MAX as f32) as u32;
+    let mut inc = ctx.osd_change();
+    inc.new_primary_affinity.insert(osd, fixed.min(WEIGHT_ONE));
+    let shown = cli::float_text(weight, 6);
+    // The 8 and the 2 are the peer's: stream manipulators that it prints as numbers.
+    change(inc, format!("set osd.{osd} primary-affinity to {shown} (8{fixed}2)"))
+}
+
+fn existing(ctx: &CommandCtx<'_>, name: &str) -> Result<OsdId, Fail> {
+    let osd = ctx.cmd.need_osd(name)?;
+    if !ctx.osdmap().exists(osd) {
+        return Err(fail(ENOENT, format!("osd.{osd} does not exist")));
+    }
+    Ok(osd)
+}
+
+/// Flags of the map that users may set.
+const SETTABLE: &[(&str, OsdMapFlags)] = &[
+    ("noup", OsdMapFlags::NOUP),
+    ("nodown", OsdMapFlags::NODOWN),
+    ("noout", OsdMapFlags::NOOUT),
+    ("noin", OsdMapFlags::NOIN),
+    ("nobackfill", OsdMapFlags::NOBACKFILL),
+    ("norebalance", OsdMapFlags::NOREBALANCE),
+    ("norecover", OsdMapFlags::NORECOVER),
+    ("noscrub", OsdMapFlags::NOSCRUB),
+    ("nodeep-scrub", OsdMapFlags::NODEEP_SCRUB),
+    ("notieragent", OsdMapFlags::NOTIERAGENT),
+    ("nosnaptrim", OsdMapFlags::NOSNAPTRIM),
+    ("noautoscale", OsdMapFlags::NOAUTOSCALE),
+];
+
+fn set_flag(ctx: &mut CommandCtx<'_>, key: &str, on: bool) -> Run {
+    let said = if on { "set" } else { "unset" };
+    let flags = match key {
+        "pause" => OsdMapFlags(OsdMapFlags::PAUSERD.0 | OsdMapFlags::PAUSEWR.0),
+        "pglog_hardlimit" if on => OsdMapFlags::PGLOG_HARDLIMIT,
+        _ => match SETTABLE.iter().find(|(name, _)| *name == key) {
+            Some((_, flag)) => *flag,
+            None => return Err(fail(EINVAL, format!("unrecognized flag '{key}'"))),
+        },
+    };
+    let name = if key == "pause" { "pauserd,pausewr" } else { key };
+    let mut new = ctx.osdmap().flags;
+    new.set(flags, on);
+    let mut inc = ctx.osd_change();
+    inc.new_flags = Some(new);
+    change(inc, format!("{name} is {said}"))
+}
+
+fn group_flag(name: &str) -> Option<OsdState> {
+    Some(match name {
+        "noup" => OsdState::NOUP,
+        "nodown" => OsdState::NODOWN,
+        "noin" => OsdState::NOIN,
+        "noout" => OsdState::NOOUT,
+        _ => return None,
+    })
+}
+
+fn one_flag(ctx: &mut CommandCtx<'_>, flag: &str, on: bool) -> Run {
+    let words = ctx.cmd.list("ids")?;
+    let flag = group_flag(flag).ok_or_else(|| fail(EINVAL, "unknown flag"))?;
+    group(ctx, flag, &words, on)
+}
+
+fn set_group(ctx: &mut CommandCtx<'_>, on: bool) -> Run {
+    let text = ctx.cmd.str_or_empty("flags")?;
+    let mut flags = 0;
+    for name in text.split([',', ' ']).filter(|n| !n.is_empty()) {
+        let flag =
+            group_flag(name).ok_or_else(|| fail(EINVAL, format!("unrecognized flag '{name}'")))?;
+        flags |= flag.0;
+    }
+    if flags == 0 {
+        return Err(fail(EINVAL, "must specify flag(s) {noup,nodwon,noin,noout} to set/unset"));
+    }
+    let words = ctx.cmd.list("who")?;
+    if words.is_empty() {
+        return Err(fail(EINVAL, "must specify at least one or more targets to set/unset"));
+    }
+    group(ctx, OsdState(flags), &words, on)
+}
+
+/// Sets or clears flags of OSDs, CRUSH nodes and device classes.
+fn group(ctx: &CommandCtx<'_>, flags: OsdState, words: &[String], on: bool) -> Run {
+    let map = ctx.osdmap();
+    let mut inc = ctx.osd_change();
+    let mut said = String::new();
+    let merged = |old: u32| if on { old | flags.0 } else { old & !flags.0 };
+    for word in words {
+        let as_osd = osd_word(word);
+        let osds: Vec<OsdId> = match as_osd {
+            Ok(OsdWord::All) => map.osds().collect(),
+            Ok(OsdWord::One(osd)) if map.exists(osd) => vec![osd],
+            Ok(OsdWord::One(osd)) => {
+                said += &format!("osd.{osd} does not exist. ");
+                continue;
+            }
+            Err(_) => Vec::new(),
+        };
+        if !osds.is_empty() {
+            for osd in osds {
+                let old = map.state(osd).0;
+                let flip = old ^ merged(old);
+                if flip != 0 {
+                    inc.new_state.insert(osd, flip);
+                }
+            }
+        } else if let Some(node) = map.crush.names().id(word) {
+            let old = map.crush_node_flags.get(&node).copied().unwrap_or(0);
+            inc.new_crush_node_flags.insert(node, merged(old));
+        } else if let Some(class) = map.crush.class_names().id(word) {
+            let old = map.device_class_flags.get(&class).copied().unwrap_or(0);
+            inc.new_device_class_flags.insert(class, merged(old));
+        } else {
+            said += &format!("unable to parse osd id or crush node or device class: \"{word}\". ");
+        }
+    }
+    if inc.is_empty() { ok(said) } else { change(inc, said) }
+}
+
+fn setmaxosd(ctx: &mut CommandCtx<'_>) -> Run {
+    let newmax = ctx.cmd.need_int("newmax")?;
+    let map = ctx.osdmap();
+    if newmax > i64::from(ctx.mon_number("mon_max_osd", OSDS_MAX)) {
+        return Err(fail(
+            34,
+            format!("cannot set max_osd to {newmax} which is > conf.mon_max_osd ({OSDS_MAX})"),
+        ));
+    }
+    if let Some(osd) = map.osds().find(|o| i64::from(o.0) >= newmax) {
+        return Err(fail(
+            EBUSY,
+            format!(
+                "cannot shrink max_osd to {newmax} because osd.{osd} (and possibly others) still in use"
+            ),
+        ));
+    }
+    let newmax = i32::try_from(newmax).unwrap_or(0).max(0);
+    let mut inc = ctx.osd_change();
+    inc.new_max_osd = Some(newmax);
+    change(inc, format!("set new max_osd = {newmax}"))
+}
+
+/// The first id that no OSD has.
+fn free_id(map: &maps::OsdMap) -> OsdId {
+    (0..map.max_osd)
+        .map(OsdId)
+        .find(|o| !map.exists(*o) && !map.state(*o).has(OsdState::DESTROYED))
+        .unwrap_or(OsdId(map.max_osd))
+}
+
+fn id_by_uuid(map: &maps::OsdMap, uuid: Uuid) -> Option<OsdId> {
+    map.osds().find(|o| map.uuid(*o) == uuid)
+}
+
+/// The changes that make an OSD exist.
+fn make_exist(map: &maps::OsdMap, osd: OsdId, uuid: Uuid, inc: &mut maps::Incremental) {
+    let old = map.state(osd);
+    let mut flip = if old.has(OsdState::EXISTS) { 0 } else { OsdState::EXISTS.0 };
+    flip |= old.0 & OsdState::DESTROYED.0;
+    if !old.has(OsdState::NEW) {
+        flip |= OsdState::NEW.0;
+    }
+    if flip != 0 {
+        inc.new_state.insert(osd, flip);
+    }
+    if !uuid.is_zero() {
+        inc.new_uuid.insert(osd, uuid);
+    }
+    if osd.0 >= map.max_osd {
+        inc.new_max_osd = Some(osd.0 + 1);
+    }
+}
+
+fn id_reply(ctx: &CommandCtx<'_>, osd: OsdId) -> Reply {
+    let text = match ctx.formatter() {
+        None => format!("{osd}\n"),
+        Some(mut f) => {
+            f.object("created_osd", |f| f.int("osdid", osd.0));
+            f.finish_line()
+        }
+    };
+    Reply::out(text)
+}
+
+fn uuid_arg(ctx: &CommandCtx<'_>) -> Result<Option<Uuid>, Fail> {
+    let Some(text) = ctx.cmd.str("uuid")? else { return Ok(None) };
+    text.parse().map(Some).map_err(|_| fail(EINVAL, format!("invalid UUID value '{text}'.")))
+}
+
+fn create(ctx: &mut CommandCtx<'_>) -> Run {
+    let uuid = uuid_arg(ctx)?;
+    let asked = if ctx.cmd.has("id") { Some(ctx.cmd.need_osd("id")?) } else { None };
+    let map = ctx.osdmap();
+    if let Some(uuid) = uuid
+        && let Some(osd) = id_by_uuid(map, uuid)
+    {
+        if let Some(asked) = asked.filter(|a| *a != osd) {
+            let _ = asked;
+            return Err(fail(EEXIST, format!("uuid {uuid} already in use for different id {osd}")));
+        }
+        return Ok(Outcome::Reply(id_reply(ctx, osd)));
+    }
+    let osd = match asked {
+        Some(osd) if map.exists(osd) => {
+            return Err(fail(
+                EEXIST,
+                format!(
+                    "id {osd} already in use and does not match uuid {}",
+                    uuid.unwrap_or_default()
+                ),
+            ));
+        }
+        Some(osd) => osd,
+        None => free_id(map),
+    };
+    check_id(osd)?;
+    let mut inc = ctx.osd_change();
+    make_exist(map, osd, uuid.unwrap_or_default(), &mut inc);
+    Ok(Outcome::Propose { mutation: Mutation::Osd(Box::new(inc)), then: id_reply(ctx, osd) })
+}
+
+fn check_id(osd: OsdId) -> Result<(), Fail> {
+    if !(0..OSDS_MAX).contains(&osd.0) {
+        return Err(fail(34, format!("cannot create osd.{osd}: ids go up to {}", OSDS_MAX - 1)));
+    }
+    Ok(())
+}
+
+fn new(ctx: &mut CommandCtx<'_>) -> Run {
+    let Some(uuid) = uuid_arg(ctx)? else {
+        return Err(fail(EINVAL, "requires the OSD's UUID to be specified."));
+    };
+    let asked = if ctx.cmd.has("id") { Some(ctx.cmd.need_osd("id")?) } else { None };
+    let secret = secret_of(ctx)?;
+    let map = ctx.osdmap();
+    let (osd, fresh) = match (id_by_uuid(map, uuid), asked) {
+        (Some(osd), Some(asked)) if asked != osd => {
+            return Err(fail(EEXIST, format!("uuid {uuid} already in use for different id {osd}")));
+        }
+        (Some(osd), _) => (osd, map.state(osd).has(OsdState::DESTROYED)),
+        (None, Some(asked)) if map.exists(asked) && !map.state(asked).has(OsdState::DESTROYED) => {
+            return Err(fail(
+                EINVAL,
+                format!("id {asked} already in use and does not match uuid {uuid}"),
+            ));
+        }
+        (None, Some(asked)) => (asked, true),
+        (None, None) => (free_id(map), true),
+    };
+    check_id(osd)?;
+    let mut all = Vec::new();
+    if fresh {
+        let mut inc = ctx.osd_change();
+        make_exist(map, osd, uuid, &mut inc);
+        if map.exists(osd) {
+            // A destroyed OSD comes back with another incarnation; its weight stays.
+            inc.new_uuid.insert(osd, uuid);
+        }
+        all.push(Mutation::Osd(Box::new(inc)));
+    }
+    if let Some(key) = secret {
+        let name = EntityName::new(EntityKind::OSD, osd.to_string());
+        match ctx.state.auth.get(&name) {
+            Some(entity) if entity.key == key => {}
+            Some(_) if !fresh => {
+                return Err(fail(EEXIST, format!("{name} exists with a different key")));
+            }
+            _ => {
+                let caps = [
+                    ("mgr", "allow profile osd"),
+                    ("mon", "allow profile osd"),
+                    ("osd", "allow *"),
+                ];
+                let caps = caps.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+                all.push(Mutation::Auth(AuthChange::Set { name, key, caps }));
+            }
+        }
+    }
+    let then = id_reply(ctx, osd);
+    if all.is_empty() {
+        return Ok(Outcome::Reply(then));
+    }
+    Ok(Outcome::Propose { mutation: one_or_batch(all), then })
+}
+
+/// The key in the parameters that come with `osd new`.
+fn secret_of(ctx: &CommandCtx<'_>) -> Result<Option<::auth::CryptoKey>, Fail> {
+    let text = std::str::from_utf8(ctx.inbuf).unwrap_or_default().trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let params: BTreeMap<String, serde_json::Value> = serde_json::from_str(text)
+        .map_err(|_| fail(EINVAL, "parameters must be a json object of texts"))?;
+    let Some(secret) = params.get("cephx_secret").and_then(|v| v.as_str()) else {
+        return Ok(None);
+    };
+    ::auth::CryptoKey::from_base64(secret)
+        .map(Some)
+        .map_err(|e| fail(EINVAL, format!("cephx_secret: {e}")))
+}
+
+fn must_be_sure(ctx: &CommandCtx<'_>) -> Result<(), Fail> {
+    let sure = ctx.cmd.flag("yes_i_really_mean_it")
+        || ctx.cmd.flag("yes_i_really_really_mean_it")
+        || ctx.cmd.flag("force");
+    if sure {
+        return Ok(());
+    }
+    Err(fail(
+        EPERM,
+        "Are you SURE?  Did you verify with 'osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys.  Pass --yes-i-really-mean-it if you really do.",
+    ))
+}
+
+/// `destroy` and `purge` begin alike: gone already is success, up is refused.
+fn gone_or_down(ctx: &CommandCtx<'_>) -> Result<Result<OsdId, String>, Fail> {
+    let osd = ctx.cmd.need_osd("id")?;
+    let map = ctx.osdmap();
+    if !map.exists(osd) {
+        return Ok(Err(format!("osd.{osd} does not exist")));
+    }
+    must_be_sure(ctx)?;
+    if map.is_up(osd) {
+        return Err(fail(EBUSY, format!("osd.{osd} is not `down`.")));
+    }
+    Ok(Ok(osd))
+}
+
+fn remove_key(ctx: &CommandCtx<'_>, osd: OsdId) -> Option<Mutation> {
+    let name = EntityName::new(EntityKind::OSD, osd.to_string());
+    ctx.state.auth.get(&name)?;
+    Some(Mutation::Auth(AuthChange::Remove(name)))
+}
+
+fn destroy(ctx: &mut CommandCtx<'_>) -> Run {
+    let osd = match gone_or_down(ctx)? {
+        Ok(osd) => osd,
+        Err(why) => return ok(why),
+    };
+    let map = ctx.osdmap();
+    if map.state(osd).has(OsdState::DESTROYED) {
+        return ok(format!("destroyed osd.{osd}"));
+    }
+    let mut inc = ctx.osd_change();
+    inc.new_state.insert(osd, OsdState::DESTROYED.0);
+    inc.new_uuid.insert(osd, Uuid::default());
+    let mut all = vec![Mutation::Osd(Box::new(inc))];
+    all.extend(remove_key(ctx, osd));
+    all.push(Mutation::OsdMetadata { osd, metadata: None });
+    super::propose(Mutation::Batch(all), format!("destroyed osd.{osd}"))
+}
+
+fn purge(ctx: &mut CommandCtx<'_>) -> Run {
+    let osd = match gone_or_down(ctx)? {
+        Ok(osd) => osd,
+        Err(why) => return ok(why),
+    };
+    let map = ctx.osdmap();
+    let mut inc = ctx.osd_change();
+    forget(map, osd, &mut inc);
+    if map.crush.names().contains(osd.0) {
+        let mut crush = (**map.crush.map()).clone();
+        crush.remove_item(osd.0, false)?;
+        inc.crush = super::crush::bytes_of(&crush);
+    }
+    let mut all = vec![Mutation::Osd(Box::new(inc))];
+    all.extend(remove_key(ctx, osd));
+    all.push(Mutation::OsdMetadata { osd, metadata: None });
+    super::propose(Mutation::Batch(all), format!("purged osd.{osd}"))
+}
+
+fn lost(ctx: &mut CommandCtx<'_>) -> Run {
+    if !ctx.cmd.flag("yes_i_really_mean_it") {
+        return Err(fail(
+            EPERM,
+            "are you SURE?  this might mean real, permanent data loss.  pass --yes-i-really-mean-it if you really do.",
+        ));
+    }
+    let osd = existing(ctx, "id")?;
+    let map = ctx.osdmap();
+    if !map.is_down(osd) {
+        return Err(fail(EBUSY, format!("osd.{osd} is not down")));
+    }
+    let down_at = map.info(osd).down_at;
+    let mut inc = ctx.osd_change();
+    inc.new_lost.insert(osd, down_at);
+    change(inc, format!("marked osd lost in epoch {down_at}"))
+}
+
+fn set_ratio(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
+    let ratio = ctx.cmd.need_float("ratio")?;
+    if !(0.0..=1.0).contains(&ratio) {
+        return Err(fail(EINVAL, "ratio must be between 0 and 1"));
+    }
+    let mut inc = ctx.osd_change();
+    let value = Some(ratio as f32);
+    match what {
+        "set-full-ratio" => inc.new_full_ratio = value,
+        "set-backfillfull-ratio" => inc.new_backfillfull_ratio = value,
+        _ => inc.new_nearfull_ratio = value,
+    }
+    change(inc, format!("osd {what} {}", cli::float_text(ratio, 6)))
+}
+
+fn require_osd_release(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.str_or_empty("release")?;
+    let Some(release) = release_by_name(name) else {
+        return Err(fail(EINVAL, format!("unrecognized release {name}")));
+    };
+    let map = ctx.osdmap();
+    let now = map.require_osd_release;
+    if release == now {
+        return ok("");
+    }
+    if release < now {
+        return Err(fail(EPERM, "require_osd_release cannot be lowered once it has been set"));
+    }
+    let mut inc = ctx.osd_change();
+    inc.new_require_osd_release = Some(release);
+    change(inc, "")
+}
+
+fn require_min_compat_client(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.str_or_empty("version")?;
+    let Some(release) = release_by_name(name) else {
+        return Err(fail(EINVAL, format!("version {name} is not recognized")));
+    };
+    let map = ctx.osdmap();
+    let needed = super::osd_dump::min_compat_client(map);
+    if release < needed {
+        let needed = release_name(needed);
+        return Err(fail(
+            EPERM,
+            format!(
+                "osdmap current utilizes features that require {needed}; cannot set require_min_compat_client below that to {name}"
+            ),
+        ));
+    }
+    if !ctx.cmd.flag("yes_i_really_mean_it") {
+        let too_old: u32 = ctx
+            .volatile
+            .groups
+            .iter()
+            .filter(|g| {
+                g.kind == EntityKind::CLIENT && super::mons::release_of(g.features) < release
+            })
+            .map(|g| g.count)
+            .sum();
+        if too_old > 0 {
+            return Err(fail(
+                EPERM,
+                format!(
+                    "cannot set require_min_compat_client to {name}: {too_old} connected client(s) look older; add --yes-i-really-mean-it to do it anyway"
+                ),
+            ));
+        }
+    }
+    let mut inc = ctx.osd_change();
+    inc.new_require_min_compat_client = Some(release);
+    change(inc, format!("set require_min_compat_client to {name}"))
+}
+
+fn blocklist_clear(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = ctx.osdmap();
+    let mut inc = ctx.osd_change();
+    inc.old_blocklist = map.blocklist.keys().copied().collect();
+    inc.old_range_blocklist = map.range_blocklist.keys().copied().collect();
+    change(inc, " removed all blocklist entries")
+}
+
+/// Reads what users write for a client: `IP`, `IP:PORT/NONCE`, with or without `v2:`.
+fn client_addr(text: &str) -> Option<EntityAddr> {
+    let text = ["v1:", "v2:", "any:"].iter().find_map(|p| text.strip_prefix(p)).unwrap_or(text);
+    let (sock, nonce) = match text.split_once('/') {
+        Some((sock, nonce)) => (sock, nonce.parse().ok()?),
+        None => (text, 0),
+    };
+    let sock = match sock.parse::<std::net::SocketAddr>() {
+        Ok(sock) => sock,
+        Err(_) => {
+            let ip = sock.trim_start_matches('[').trim_end_matches(']');
+            std::net::SocketAddr::new(ip.parse().ok()?, 0)
+        }
+    };
+    Some(EntityAddr { kind: types::AddrKind::ANY, nonce, sock: Some(sock) })
+}
+
+/// `10.0.0.0/8`: the length of the prefix is kept in the nonce.
+fn range_addr(text: &str) -> Option<EntityAddr> {
+    let (ip, bits) = text.split_once('/')?;
+    let ip: std::net::IpAddr = ip.parse().ok()?;
+    let bits: u32 = bits.parse().ok()?;
+    if bits > if ip.is_ipv4() { 32 } else { 128 } {
+        return None;
+    }
+    let sock = Some(std::net::SocketAddr::new(ip, 0));
+    Some(EntityAddr { kind: types::AddrKind::CIDR, nonce: bits, sock })
+}
+
+fn blocklist(ctx: &mut CommandCtx<'_>) -> Run {
+    let range = ctx.cmd.str("range")?.is_some();
+    let text = ctx.cmd.str_or_empty("addr")?;
+    let addr = if range { range_addr(text) } else { client_addr(text) };
+    let Some(addr) = addr else {
+        return Err(fail(EINVAL, format!("unable to parse address {text}")));
+    };
+    let op = ctx.cmd.str("blocklistop")?.or(ctx.cmd.str("blacklistop")?).unwrap_or_default();
+    let map = ctx.osdmap();
+    let shown = if range { addr.to_string() } else { legacy_text(&addr) };
+    let mut inc = ctx.osd_change();
+    match op {
+        "add" => {
+            let asked = ctx.cmd.float("expire")?.filter(|e| e.is_finite());
+            let secs = asked.unwrap_or(3600.0).clamp(-1e9, 1e9);
+            let until = ctx.now.wall_ns.saturating_add_signed((secs * 1e9) as i64);
+            let until = UTime::from_nanos(until);
+            if range {
+                inc.new_range_blocklist.insert(addr, until);
+            } else {
+                inc.new_blocklist.insert(addr, until);
+            }
+            let secs = cli::float_text(secs, 6);
+            change(inc, format!("blocklisting {shown} until {until} ({secs} sec)"))
+        }
+        "rm" => {
+            let listed = if range {
+                map.range_blocklist.keys().copied().find(|a| a.same_instance(&addr))
+            } else {
+                map.blocklist.keys().copied().find(|a| a.same_instance(&addr))
+            };
+            let Some(listed) = listed else {
+                return ok(format!("{shown} isn't blocklisted"));
+            };
+            if range {
+                inc.old_range_blocklist.push(listed);
+            } else {
+                inc.old_blocklist.push(listed);
+            }
+            change(inc, format!("un-blocklisting {shown}"))
+        }
+        _ => Err(fail(EINVAL, format!("unknown operation '{op}'"))),
+    }
+}

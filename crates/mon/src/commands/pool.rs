@@ -1,0 +1,697 @@
+//! `osd pool ...`: making, removing, naming, snapshots, quotas, applications.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use maps::{Incremental, OsdMap, PgPool, PoolFlags, PoolKind, PoolOpt, PoolSnapInfo};
+use types::{OsdId, PgId, PoolId, SnapId};
+
+use super::{
+    EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM, ERANGE, Fail, Run, change, fail, ok,
+    osd_dump, out, pg,
+};
+use crate::CommandCtx;
+
+/// Applications of a pool.
+const APPLICATIONS_MAX: usize = 4;
+/// Characters of an application's name, and of a key or value.
+const APPLICATION_CHARS_MAX: usize = 128;
+/// PGs of a pool.
+pub(super) const PG_NUM_MAX: u32 = 65_536;
+
+pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
+    match what {
+        "create" => create(ctx),
+        "rm" | "delete" => remove(ctx),
+        "rename" => rename(ctx),
+        "ls" => ls(ctx),
+        "stats" => super::df::pool_stats(ctx),
+        "mksnap" => mksnap(ctx),
+        "rmsnap" => rmsnap(ctx),
+        "set-quota" => set_quota(ctx),
+        "get-quota" => get_quota(ctx),
+        "autoscale-status" => autoscale_status(ctx),
+        "get noautoscale" => {
+            let on = ctx.osdmap().has_flag(maps::OsdMapFlags::NOAUTOSCALE);
+            ok(format!("noautoscale is {}", if on { "on" } else { "off" }))
+        }
+        "set noautoscale" | "unset noautoscale" => {
+            let on = what.starts_with("set");
+            let mut flags = ctx.osdmap().flags;
+            flags.set(maps::OsdMapFlags::NOAUTOSCALE, on);
+            let mut inc = ctx.osd_change();
+            inc.new_flags = Some(flags);
+            change(inc, format!("noautoscale is {}", if on { "set" } else { "unset" }))
+        }
+        "application enable" => application_enable(ctx),
+        "application disable" => application_disable(ctx),
+        "application set" => application_set(ctx),
+        "application rm" => application_rm(ctx),
+        "application get" => application_get(ctx),
+        "scrub" | "deep-scrub" | "repair" => pg::scrub_pools(ctx, what),
+        _ => Err(fail(EINVAL, format!("'osd pool {what}' is not supported by this cluster"))),
+    }
+}
+
+fn create(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.str_or_empty("pool")?.to_owned();
+    if name.is_empty() {
+        return Err(fail(EINVAL, "(22) Invalid argument"));
+    }
+    if name.starts_with('.') && !ctx.cmd.flag("yes_i_really_mean_it") {
+        // The peer refuses with success, too.
+        return ok("pool names beginning with . are not allowed");
+    }
+    let kind = match ctx.cmd.str_or_empty("pool_type")? {
+        "" | "replicated" => Some(PoolKind::REPLICATED),
+        "erasure" => Some(PoolKind::ERASURE),
+        _ => None,
+    };
+    let map = ctx.osdmap();
+    if let Some(pool) = map.pool_by_name(&name).and_then(|id| map.pool(id)) {
+        let asked = ctx.cmd.str("pool_type")?;
+        if asked.is_some() && kind != Some(pool.kind) {
+            let asked = asked.unwrap_or_default();
+            return Err(fail(EINVAL, format!("pool '{name}' cannot change to type {asked}")));
+        }
+        return ok(format!("pool '{name}' already exists"));
+    }
+    let Some(kind) = kind else {
+        let asked = ctx.cmd.str_or_empty("pool_type")?;
+        return Err(fail(EINVAL, format!("unknown pool type '{asked}'")));
+    };
+    if kind == PoolKind::ERASURE {
+        return Err(fail(EOPNOTSUPP, "erasure-coded pools are not supported by this cluster yet"));
+    }
+    let number = |name: &str| -> Result<Option<u32>, Fail> {
+        match ctx.cmd.int(name)? {
+            None | Some(0) => Ok(None),
+            Some(n) => u32::try_from(n)
+                .map(Some)
+                .map_err(|_| fail(EINVAL, format!("{name} {n} is out of range"))),
+        }
+    };
+    let pg_num = number("pg_num")?.unwrap_or(ctx.mon_number("osd_pool_default_pg_num", 32));
+    let pgp_num = number("pgp_num")?.unwrap_or(pg_num);
+    let size = number("size")?.unwrap_or(ctx.mon_number("osd_pool_default_size", 3));
+    if size == 0 || size > 10 {
+        return Err(fail(EINVAL, "pool size must be between 1 and 10"));
+    }
+    if size == 1 && number("size")?.is_some() && !ctx.mon_bool("mon_allow_pool_size_one", true) {
+        return Err(fail(EPERM, "configuring pool size as 1 is disabled by default."));
+    }
+    let rule = replicated_rule(ctx, map)?;
+    check_pg_num(ctx, map, None, pg_num, size, rule)?;
+    if pgp_num > pg_num {
+        return Err(fail(
+            EINVAL,
+            format!(
+                "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pg_num}"
+            ),
+        ));
+    }
+    let min_default: u32 = ctx.mon_number("osd_pool_default_min_size", 0);
+    let min_size = if min_default == 0 { size - size / 2 } else { min_default.min(size) };
+    let mut inc = ctx.osd_change();
+    let mut pool = PgPool::new(kind, size as u8, min_size as u8, rule, pg_num);
+    pool.flags.set(PoolFlags::CREATING, false);
+    pool.pgp_num = pgp_num;
+    pool.pgp_num_target = pgp_num;
+    pool.last_change = inc.epoch;
+    pool.create_time = ctx.wall();
+    pool.pg_autoscale_mode = match ctx.cmd.str_or_empty("autoscale_mode")? {
+        "on" => 2,
+        "warn" => 1,
+        _ => 0,
+    };
+    if ctx.mon_bool("osd_pool_default_flag_nodelete", false) {
+        pool.flags.set(PoolFlags::NODELETE, true);
+    }
+    if ctx.cmd.flag("bulk") {
+        pool.flags.set(PoolFlags::BULK, true);
+    }
+    for option in ["pg_num_min", "pg_num_max", "target_size_bytes"] {
+        if let Some(value) = ctx.cmd.int(option)?.filter(|v| *v > 0) {
+            pool.opts.set(option, PoolOpt::Int(value));
+        }
+    }
+    if let Some(ratio) = ctx.cmd.float("target_size_ratio")?.filter(|v| *v > 0.0) {
+        pool.opts.set("target_size_ratio", PoolOpt::Double(ratio));
+    }
+    if let Some(count) = ctx.cmd.int("expected_num_objects")?.and_then(|n| u64::try_from(n).ok()) {
+        pool.expected_num_objects = count;
+    }
+    let id = i64::from(map.pool_max) + 1;
+    inc.new_pool_max = Some(id);
+    inc.new_pools.insert(PoolId(id), pool);
+    inc.new_pool_names.insert(PoolId(id), name.clone());
+    change(inc, format!("pool '{name}' created"))
+}
+
+/// The CRUSH rule of a new replicated pool: named, or the default one.
+fn replicated_rule(ctx: &CommandCtx<'_>, map: &OsdMap) -> Result<u8, Fail> {
+    let mut named = ctx.cmd.str_or_empty("rule")?;
+    if named.is_empty() {
+        // `osd pool create NAME PGS PGPS RULE`: the third word lands here.
+        named = ctx.cmd.str_or_empty("erasure_code_profile")?;
+    }
+    if !named.is_empty() {
+        let id = map.crush.rule_names().id(named).and_then(|id| u8::try_from(id).ok());
+        return id.ok_or_else(|| fail(ENOENT, format!("specified rule {named} doesn't exist")));
+    }
+    let default: i64 = ctx.mon_number("osd_pool_default_crush_rule", -1);
+    let id = if default >= 0 { u32::try_from(default).ok() } else { map.crush.first_rule(1) };
+    id.filter(|id| map.crush.rule(*id).is_some()).and_then(|id| u8::try_from(id).ok()).ok_or_else(
+        || {
+            fail(
+                ENOENT,
+                "No suitable CRUSH rule exists, check 'osd pool default crush *' config options",
+            )
+        },
+    )
+}
+
+/// Whether the cluster can take that many PGs.
+pub(super) fn check_pg_num(
+    ctx: &CommandCtx<'_>,
+    map: &OsdMap,
+    skip: Option<PoolId>,
+    pg_num: u32,
+    size: u32,
+    rule: u8,
+) -> Result<(), Fail> {
+    let max = ctx.mon_number("mon_max_pool_pg_num", PG_NUM_MAX);
+    if pg_num == 0 || pg_num > max {
+        return Err(fail(
+            ERANGE,
+            format!(
+                "'pg_num' must be greater than 0 and less than or equal to {max} (you may adjust 'mon max pool pg num' for higher values)"
+            ),
+        ));
+    }
+    let Some(weights) = map.crush.rule_weight_osd_map(u32::from(rule)) else { return Ok(()) };
+    let osds = weights.keys().filter(|o| map.is_in(OsdId(**o))).count().max(3) as u64;
+    let others: u64 = map
+        .pools
+        .iter()
+        .filter(|(id, _)| Some(**id) != skip)
+        .map(|(_, p)| u64::from(p.pg_num_target) * u64::from(p.size))
+        .sum();
+    let total = others + u64::from(pg_num) * u64::from(size);
+    let limit: u64 = ctx.mon_number("mon_max_pg_per_osd", 1000);
+    if limit > 0 && total / osds > limit {
+        return Err(fail(
+            ERANGE,
+            format!(
+                "pg_num {pg_num} size {size} for this pool would result in {} cumulative PGs per OSD ({total} total PG replicas on {osds} 'in' root OSDs by crush rule) which exceeds the mon_max_pg_per_osd value of {limit}",
+                total / osds
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn remove(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.str_or_empty("pool")?.to_owned();
+    let map = ctx.osdmap();
+    let Some(id) = map.pool_by_name(&name) else {
+        return ok(format!("pool '{name}' does not exist"));
+    };
+    let sure = ctx.cmd.flag("yes_i_really_really_mean_it")
+        || ctx.cmd.flag("yes_i_really_really_mean_it_not_faking");
+    if ctx.cmd.str_or_empty("pool2")? != name || !sure {
+        return Err(fail(
+            EPERM,
+            format!(
+                "WARNING: this will *PERMANENTLY DESTROY* all data stored in pool {name}.  If you are *ABSOLUTELY CERTAIN* that is what you want, pass the pool name *twice*, followed by --yes-i-really-really-mean-it."
+            ),
+        ));
+    }
+    let pool = map.pool(id).ok_or_else(|| fail(ENOENT, format!("unrecognized pool '{name}'")))?;
+    let in_fs = ctx
+        .state
+        .fsmap
+        .filesystems
+        .iter()
+        .any(|fs| fs.mds_map.metadata_pool == id || fs.mds_map.data_pools.contains(&id));
+    if in_fs {
+        return Err(fail(EBUSY, format!("pool '{name}' is in use by CephFS")));
+    }
+    if pool.tier_of >= 0 {
+        return Err(fail(
+            EBUSY,
+            format!(
+                "pool '{name}' is a tier of '{}'",
+                map.pool_name(PoolId(pool.tier_of)).unwrap_or_default()
+            ),
+        ));
+    }
+    if !ctx.mon_bool("mon_allow_pool_delete", false) {
+        return Err(fail(
+            EPERM,
+            "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true before you can destroy a pool",
+        ));
+    }
+    if pool.has_flag(PoolFlags::NODELETE) {
+        return Err(fail(
+            EPERM,
+            "pool deletion is disabled; you must unset nodelete flag for the pool first",
+        ));
+    }
+    let mut inc = ctx.osd_change();
+    drop_pool(map, id, &mut inc);
+    change(inc, format!("pool '{name}' removed"))
+}
+
+/// Removes a pool and every exception made for its PGs.
+fn drop_pool(map: &OsdMap, id: PoolId, inc: &mut Incremental) {
+    inc.old_pools.insert(id);
+    let of_pool = |pg: &&PgId| pg.pool == id;
+    for pg in map.pg_temp.keys().filter(of_pool) {
+        inc.new_pg_temp.insert(*pg, Vec::new());
+    }
+    for pg in map.primary_temp.keys().filter(of_pool) {
+        inc.new_primary_temp.insert(*pg, OsdId(-1));
+    }
+    inc.old_pg_upmap.extend(map.pg_upmap.keys().filter(of_pool));
+    inc.old_pg_upmap_items.extend(map.pg_upmap_items.keys().filter(of_pool));
+    inc.old_pg_upmap_primary.extend(map.pg_upmap_primaries.keys().filter(of_pool));
+    if map.crush.choose_args().contains_key(&id.0) {
+        let mut crush = (**map.crush.map()).clone();
+        crush.remove_choose_args(id.0);
+        inc.crush = super::crush::bytes_of(&crush);
+    }
+}
+
+fn rename(ctx: &mut CommandCtx<'_>) -> Run {
+    let from = ctx.cmd.str_or_empty("srcpool")?.to_owned();
+    let to = ctx.cmd.str_or_empty("destpool")?.to_owned();
+    let map = ctx.osdmap();
+    if to.is_empty() {
+        return Err(fail(EINVAL, "a pool's name cannot be empty"));
+    }
+    if to.starts_with('.') && !ctx.cmd.flag("yes_i_really_mean_it") {
+        return ok("pool names beginning with . are not allowed");
+    }
+    match (map.pool_by_name(&from), map.pool_by_name(&to)) {
+        (Some(_), Some(_)) => Err(fail(EEXIST, format!("pool '{to}' already exists"))),
+        (Some(id), None) => {
+            let mut inc = ctx.osd_change();
+            inc.new_pool_names.insert(id, to.clone());
+            change(inc, format!("pool '{from}' renamed to '{to}'"))
+        }
+        (None, Some(_)) => ok(format!(
+            "pool '{from}' does not exist; pool '{to}' does -- assuming successful rename"
+        )),
+        (None, None) => Err(fail(ENOENT, format!("unrecognized pool '{from}'"))),
+    }
+}
+
+fn ls(ctx: &mut CommandCtx<'_>) -> Run {
+    let detail = ctx.cmd.str_or_empty("detail")? == "detail";
+    let map = ctx.osdmap();
+    let Some(mut f) = ctx.formatter() else {
+        let mut text = String::new();
+        for (id, name) in map.pool_names.iter() {
+            match map.pool(*id) {
+                Some(pool) if detail => osd_dump::pool_line(&mut text, map, *id, name, pool),
+                _ => {
+                    let _ = writeln!(text, "{name}");
+                }
+            }
+        }
+        if detail {
+            text.push('\n');
+        }
+        return out(text);
+    };
+    f.open_array("pools");
+    for (id, name) in map.pool_names.iter() {
+        match map.pool(*id) {
+            Some(pool) if detail => f.object("pool", |f| {
+                f.int("pool_id", id.0);
+                f.string("pool_name", name);
+                osd_dump::dump_pool(f, map, *id, pool);
+            }),
+            _ => f.string("pool_name", name),
+        }
+    }
+    f.close();
+    out(f.finish())
+}
+
+pub(super) fn lspools(ctx: &mut CommandCtx<'_>) -> Run {
+    let names = &ctx.osdmap().pool_names;
+    let Some(mut f) = ctx.formatter() else {
+        let lines: Vec<String> = names.iter().map(|(id, name)| format!("{id} {name}")).collect();
+        return out(lines.join("\n") + "\n");
+    };
+    f.array("pools", |f| {
+        for (id, name) in names.iter() {
+            f.object("pool", |f| {
+                f.int("poolnum", id.0);
+                f.string("poolname", name);
+            });
+        }
+    });
+    out(f.finish_line())
+}
+
+/// Pool and change of a command that edits one pool.
+fn edit(ctx: &CommandCtx<'_>) -> Result<(PoolId, String, PgPool, Incremental), Fail> {
+    let name = ctx.cmd.str_or_empty("pool")?.to_owned();
+    let (id, pool) = ctx.need_pool("pool")?;
+    Ok((id, name, pool.clone(), ctx.osd_change()))
+}
+
+fn mksnap(ctx: &mut CommandCtx<'_>) -> Run {
+    let (id, name, mut pool, mut inc) = edit(ctx)?;
+    let snap = ctx.cmd.str_or_empty("snap")?.to_owned();
+    if pool.is_unmanaged_snaps_mode() {
+        return Err(fail(EINVAL, format!("pool {name} is in unmanaged snaps mode")));
+    }
+    if pool.snap_by_name(&snap).is_some() {
+        return ok(format!("pool {name} snap {snap} already exists"));
+    }
+    if pool.is_tier() {
+        return Err(fail(EINVAL, format!("pool {name} is a cache tier")));
+    }
+    pool.flags.set(PoolFlags::POOL_SNAPS, true);
+    let snap_id = SnapId(pool.snap_seq.0 + 1);
+    pool.snap_seq = snap_id;
+    pool.snap_epoch = inc.epoch;
+    let info = PoolSnapInfo { id: snap_id, stamp: ctx.wall(), name: snap.clone() };
+    pool.snaps.insert(snap_id, info);
+    inc.new_pools.insert(id, pool);
+    change(inc, format!("created pool {name} snap {snap}"))
+}
+
+fn rmsnap(ctx: &mut CommandCtx<'_>) -> Run {
+    let (id, name, mut pool, mut inc) = edit(ctx)?;
+    let snap = ctx.cmd.str_or_empty("snap")?.to_owned();
+    if pool.is_unmanaged_snaps_mode() {
+        return Err(fail(EINVAL, format!("pool {name} is in unmanaged snaps mode")));
+    }
+    let Some(snap_id) = pool.snap_by_name(&snap) else {
+        return ok(format!("pool {name} snap {snap} does not exist"));
+    };
+    pool.snaps.remove(&snap_id);
+    pool.snap_seq = SnapId(pool.snap_seq.0 + 1);
+    pool.snap_epoch = inc.epoch;
+    inc.new_removed_snaps.entry(id).or_default().insert(snap_id.0, 1);
+    inc.new_pools.insert(id, pool);
+    change(inc, format!("removed pool {name} snap {snap}"))
+}
+
+fn set_quota(ctx: &mut CommandCtx<'_>) -> Run {
+    let (id, name, mut pool, mut inc) = edit(ctx)?;
+    let field = ctx.cmd.str_or_empty("field")?;
+    let text = ctx.cmd.str_or_empty("val")?;
+    let read = match field {
+        "max_bytes" => cli::parse_iec(text),
+        "max_objects" => cli::parse_si(text),
+        _ => return Err(fail(EINVAL, format!("unrecognized option '{field}'"))),
+    };
+    let value = read.map_err(|why| fail(EINVAL, format!("error parsing value '{text}': {why}")))?;
+    if field == "max_bytes" {
+        pool.quota_max_bytes = value;
+    } else {
+        pool.quota_max_objects = value;
+    }
+    pool.last_change = inc.epoch;
+    inc.new_pools.insert(id, pool);
+    change(inc, format!("set-quota {field} = {value} for pool {name}"))
+}
+
+fn get_quota(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.str_or_empty("pool")?.to_owned();
+    let (id, pool) = ctx.need_pool("pool")?;
+    let sum = super::df::pool_sum(ctx, id);
+    let (objects, bytes) = (sum.num_objects.max(0) as u64, sum.num_bytes.max(0) as u64);
+    let Some(mut f) = ctx.formatter() else {
+        let objects = match pool.quota_max_objects {
+            0 => "N/A".to_owned(),
+            max => format!("{} objects  (current num objects: {objects} objects)", cli::si_u(max)),
+        };
+        let bytes = match pool.quota_max_bytes {
+            0 => "N/A".to_owned(),
+            max => format!("{}  (current num bytes: {bytes} bytes)", cli::bytes_u(max)),
+        };
+        return out(format!(
+            "quotas for pool '{name}':\n  max objects: {objects}\n  max bytes  : {bytes}"
+        ));
+    };
+    f.object("pool_quotas", |f| {
+        f.string("pool_name", &name);
+        f.int("pool_id", id.0);
+        f.int("quota_max_objects", pool.quota_max_objects);
+        f.int("current_num_objects", objects);
+        f.int("quota_max_bytes", pool.quota_max_bytes);
+        f.int("current_num_bytes", bytes);
+    });
+    out(f.finish_line())
+}
+
+fn autoscale_status(ctx: &mut CommandCtx<'_>) -> Run {
+    use cli::Align::{Left, Right};
+    let map = ctx.osdmap();
+    let (capacity, _, _) = super::df::totals(ctx);
+    let mode = |pool: &PgPool| {
+        ["off", "warn", "on"].get(usize::from(pool.pg_autoscale_mode)).copied().unwrap_or("off")
+    };
+    let opt = |pool: &PgPool, name: &str| match pool.opts.get(name) {
+        Some(PoolOpt::Int(n)) => *n as f64,
+        Some(PoolOpt::Double(d)) => *d,
+        _ => 0.0,
+    };
+    let bias = |pool: &PgPool| {
+        pool.opts.get("pg_autoscale_bias").map_or(1.0, |_| opt(pool, "pg_autoscale_bias"))
+    };
+    if let Some(mut f) = ctx.formatter() {
+        f.open_array("pools");
+        for (id, pool) in map.pools.iter() {
+            let used = super::df::pool_used(ctx, *id);
+            let ratio = if capacity == 0 { 0.0 } else { used.raw as f64 / capacity as f64 };
+            f.object("pool", |f| {
+                f.float("actual_capacity_ratio", ratio);
+                f.int("actual_raw_used", used.raw);
+                f.float("bias", bias(pool));
+                f.bool("bulk", pool.has_flag(PoolFlags::BULK));
+                f.float("capacity_ratio", ratio);
+                f.int("crush_root_id", -1);
+                f.float("effective_target_ratio", 0.0);
+                f.float("logical_used", used.raw as f64 / f64::from(pool.size.max(1)));
+                f.string("pg_autoscale_mode", mode(pool));
+                f.int("pg_num_final", pool.pg_num_target);
+                f.int("pg_num_ideal", 0);
+                f.int("pg_num_target", pool.pg_num_target);
+                f.int("pool_id", id.0);
+                f.string("pool_name", map.pool_name(*id).unwrap_or_default());
+                f.int("raw_used", used.raw);
+                f.float("raw_used_rate", f64::from(pool.size));
+                f.int("subtree_capacity", capacity);
+                f.int("target_bytes", opt(pool, "target_size_bytes") as i64);
+                f.float("target_ratio", opt(pool, "target_size_ratio"));
+                f.bool("would_adjust", false);
+            });
+        }
+        f.close();
+        return out(f.finish_line());
+    }
+    let mut table = cli::TextTable::with(&[
+        ("POOL", Left, Left),
+        ("SIZE", Right, Right),
+        ("TARGET SIZE", Right, Right),
+        ("RATE", Right, Right),
+        ("RAW CAPACITY", Right, Right),
+        ("RATIO", Right, Right),
+        ("TARGET RATIO", Right, Right),
+        ("EFFECTIVE RATIO", Right, Right),
+        ("BIAS", Right, Right),
+        ("PG_NUM", Right, Right),
+        ("NEW PG_NUM", Right, Right),
+        ("AUTOSCALE", Left, Left),
+        ("BULK", Left, Left),
+    ]);
+    for (id, pool) in map.pools.iter() {
+        let used = super::df::pool_used(ctx, *id);
+        let ratio = if capacity == 0 { 0.0 } else { used.raw as f64 / capacity as f64 };
+        table.row(vec![
+            map.pool_name(*id).unwrap_or_default().to_owned(),
+            cli::si_u(used.raw / u64::from(pool.size.max(1))),
+            String::new(),
+            format!("{:.1}", f64::from(pool.size)),
+            cli::bytes_u(capacity).replace(' ', "").replace("iB", ""),
+            format!("{ratio:.4}"),
+            String::new(),
+            String::new(),
+            format!("{:.1}", bias(pool)),
+            pool.pg_num_target.to_string(),
+            String::new(),
+            mode(pool).to_owned(),
+            if pool.has_flag(PoolFlags::BULK) { "True" } else { "False" }.to_owned(),
+        ]);
+    }
+    out(table.render())
+}
+
+fn application_name(ctx: &CommandCtx<'_>) -> Result<String, Fail> {
+    let app = ctx.cmd.str_or_empty("app")?;
+    if app.is_empty() {
+        return Err(fail(EINVAL, "application name not provided"));
+    }
+    if app.chars().count() > APPLICATION_CHARS_MAX {
+        return Err(fail(
+            EINVAL,
+            format!("application name '{app}' too long; max length {APPLICATION_CHARS_MAX}"),
+        ));
+    }
+    Ok(app.to_owned())
+}
+
+fn application_enable(ctx: &mut CommandCtx<'_>) -> Run {
+    let (id, name, mut pool, mut inc) = edit(ctx)?;
+    let apps = &pool.application_metadata;
+    let raw = ctx.cmd.str_or_empty("app")?;
+    if !apps.is_empty() && !apps.contains_key(raw) && !ctx.cmd.flag("yes_i_really_mean_it") {
+        return Err(fail(
+            EPERM,
+            format!(
+                "Are you SURE? Pool '{name}' already has an enabled application; pass --yes-i-really-mean-it to proceed anyway"
+            ),
+        ));
+    }
+    let app = application_name(ctx)?;
+    if pool.is_tier() {
+        return Err(fail(EINVAL, "application must be enabled on base tier"));
+    }
+    if !apps.contains_key(&app) && apps.len() >= APPLICATIONS_MAX {
+        return Err(fail(
+            EINVAL,
+            format!("too many enabled applications on pool '{name}'; max {APPLICATIONS_MAX}"),
+        ));
+    }
+    let done = format!("enabled application '{app}' on pool '{name}'");
+    if apps.contains_key(&app) {
+        return ok(done);
+    }
+    pool.application_metadata.insert(app, BTreeMap::new());
+    pool.last_change = inc.epoch;
+    inc.new_pools.insert(id, pool);
+    change(inc, done)
+}
+
+fn application_disable(ctx: &mut CommandCtx<'_>) -> Run {
+    let (id, name, mut pool, mut inc) = edit(ctx)?;
+    if !ctx.cmd.flag("yes_i_really_mean_it") {
+        return Err(fail(
+            EPERM,
+            "Are you SURE? Disabling an application within a pool might result in loss of application functionality; pass --yes-i-really-mean-it to proceed anyway",
+        ));
+    }
+    let app = application_name(ctx)?;
+    if pool.application_metadata.remove(&app).is_none() {
+        return ok(format!("application '{app}' is not enabled on pool '{name}'"));
+    }
+    pool.last_change = inc.epoch;
+    inc.new_pools.insert(id, pool);
+    change(inc, format!("disable application '{app}' on pool '{name}'"))
+}
+
+fn application_set(ctx: &mut CommandCtx<'_>) -> Run {
+    let (id, name, mut pool, mut inc) = edit(ctx)?;
+    let app = application_name(ctx)?;
+    let key = ctx.cmd.str_or_empty("key")?.to_owned();
+    let value = ctx.cmd.str_or_empty("value")?.to_owned();
+    if key.is_empty() {
+        return Err(fail(EINVAL, "key cannot be empty"));
+    }
+    let Some(pairs) = pool.application_metadata.get_mut(&app) else {
+        return Err(fail(ENOENT, format!("application '{app}' is not enabled on pool '{name}'")));
+    };
+    if key.chars().count() > APPLICATION_CHARS_MAX || value.chars().count() > APPLICATION_CHARS_MAX
+    {
+        return Err(fail(
+            EINVAL,
+            format!("key and value have at most {APPLICATION_CHARS_MAX} characters"),
+        ));
+    }
+    if !pairs.contains_key(&key) && pairs.len() >= 64 {
+        return Err(fail(
+            EINVAL,
+            format!("too many keys set for application '{app}' on pool '{name}'; max 64"),
+        ));
+    }
+    pairs.insert(key.clone(), value.clone());
+    pool.last_change = inc.epoch;
+    inc.new_pools.insert(id, pool);
+    change(inc, format!("set application '{app}' key '{key}' to '{value}' on pool '{name}'"))
+}
+
+fn application_rm(ctx: &mut CommandCtx<'_>) -> Run {
+    let (id, name, mut pool, mut inc) = edit(ctx)?;
+    let app = application_name(ctx)?;
+    let key = ctx.cmd.str_or_empty("key")?.to_owned();
+    let Some(pairs) = pool.application_metadata.get_mut(&app) else {
+        return Err(fail(ENOENT, format!("application '{app}' is not enabled on pool '{name}'")));
+    };
+    if pairs.remove(&key).is_none() {
+        return ok(format!("application '{app}' on pool '{name}' does not have key '{key}'"));
+    }
+    pool.last_change = inc.epoch;
+    inc.new_pools.insert(id, pool);
+    change(inc, format!("removed application '{app}' key '{key}' on pool '{name}'"))
+}
+
+fn application_get(ctx: &mut CommandCtx<'_>) -> Run {
+    let map = ctx.osdmap();
+    let mut f = ctx.formatter_or_pretty();
+    let name = ctx.cmd.str_or_empty("pool")?;
+    let dump = |f: &mut cli::Formatter, name: &str, pool: &PgPool| {
+        f.object(name, |f| {
+            for (app, pairs) in &pool.application_metadata {
+                f.object(app, |f| {
+                    for (key, value) in pairs {
+                        f.string(key, value);
+                    }
+                });
+            }
+        });
+    };
+    if name.is_empty() {
+        f.open_object("pools");
+        for (id, pool) in map.pools.iter() {
+            dump(&mut f, map.pool_name(*id).unwrap_or_default(), pool);
+        }
+        f.close();
+        return out(f.finish());
+    }
+    let (_, pool) = ctx.need_pool("pool")?;
+    let app = ctx.cmd.str_or_empty("app")?;
+    if app.is_empty() {
+        dump(&mut f, name, pool);
+        return out(f.finish());
+    }
+    let Some(pairs) = pool.application_metadata.get(app) else {
+        return Err(fail(ENOENT, format!("pool '{name}' has no application '{app}'")));
+    };
+    let key = ctx.cmd.str_or_empty("key")?;
+    if key.is_empty() {
+        f.object(app, |f| {
+            for (key, value) in pairs {
+                f.string(key, value);
+            }
+        });
+        return out(f.finish());
+    }
+    let value = pairs.get(key).ok_or_else(|| {
+        fail(ENOENT, format!("application '{app}' on pool '{name}' does not have key '{key}'"))
+    })?;
+    match ctx.formatter() {
+        None => out(format!("{value}\n")),
+        Some(mut f) => {
+            f.string("value", value);
+            out(f.finish())
+        }
+    }
+}
