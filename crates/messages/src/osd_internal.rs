@@ -845,11 +845,12 @@ mod tests {
     /// What a replica reads is what the primary wrote; one payload is shared end to end.
     #[test]
     fn repop_round_trips() {
-        for datas in [&[][..], &[b"abc"], &[b"abc", b"", b"defg"]] {
-            let m = repop(datas);
+        let (abc, defg): (&'static [u8], &'static [u8]) = (b"abc", b"defg");
+        for datas in [vec![], vec![abc], vec![abc, b"", defg]] {
+            let m = repop(&datas);
             let env = m.envelope(Features::ALL);
             assert_eq!(RepOp::decode(&env), Ok(m.clone()));
-            if let [one] = datas {
+            if let [one] = datas[..] {
                 assert_eq!(env.data.as_ptr(), one.as_ptr());
             }
             assert_eq!(PgLogEntry::from_bytes(&m.entry).unwrap().result, -2);

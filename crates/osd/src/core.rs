@@ -302,12 +302,12 @@ impl Osd {
             (MOsdOp::KIND, _) => MOsdOp::decode(&e).map(|m| self.on_request(now, conn, m, e, out)),
             (RepOp::KIND, Some(from)) => RepOp::decode(&e).map(|m| {
                 if self.is_timely(m.epoch, conn, e, out) {
-                    self.to_pg(now, m.pg, out, |pg, cx| pg.on_rep_op(from, m, cx));
+                    self.with_pg(now, m.pg, out, |pg, cx| pg.on_rep_op(from, m, cx));
                 }
             }),
             (RepOpReply::KIND, Some(from)) => RepOpReply::decode(&e).map(|m| {
                 if self.is_timely(m.epoch, conn, e, out) {
-                    self.to_pg(now, m.pg, out, |pg, cx| {
+                    self.with_pg(now, m.pg, out, |pg, cx| {
                         pg.on_rep_op_reply(from, m.interval, m.committed, cx);
                     });
                 }
@@ -371,7 +371,7 @@ impl Osd {
         }
     }
 
-    pub(crate) fn to_pg(
+    pub(crate) fn with_pg(
         &mut self,
         now: Now,
         id: PgId,
@@ -455,14 +455,14 @@ impl Osd {
                 let epoch = self.c.map.epoch;
                 out.osd(from, &OsdPeer { pg: m.pg, epoch, interval: m.interval, body });
             }
-            PeerMsg::Info { known: true, info } | PeerMsg::Activate { info, .. } => {
-                // A PG that others have and that the map now wants here.
-                if self.adopt_pg(m.pg, info, m.interval) {
-                    let mut cx = self.c.cx(now, out);
-                    let pg = self.pgs.get_mut(&m.pg).expect("just adopted");
-                    pg.on_interval(true, &mut cx);
-                    pg.on_peer(from, m, &mut cx);
-                }
+            // A PG that others have and that the map now wants here.
+            PeerMsg::Info { known: true, info } | PeerMsg::Activate { info, .. }
+                if self.adopt_pg(m.pg, info, m.interval) =>
+            {
+                let mut cx = self.c.cx(now, out);
+                let pg = self.pgs.get_mut(&m.pg).expect("just adopted");
+                pg.on_interval(true, &mut cx);
+                pg.on_peer(from, m, &mut cx);
             }
             _ => {}
         }
@@ -526,7 +526,7 @@ impl Osd {
                         .any(|t| matches!(t, Ticket::Log(p, n, _) if p == id && n == interval));
                     if !later {
                         let (interval, version) = (*interval, *version);
-                        self.to_pg(now, *id, out, |pg, cx| {
+                        self.with_pg(now, *id, out, |pg, cx| {
                             pg.on_log_durable(interval, version, cx)
                         });
                     }
@@ -534,7 +534,7 @@ impl Osd {
                 Ticket::Flushed(id, interval) => {
                     let interval = *interval;
                     if self.c.booted {
-                        self.to_pg(now, *id, out, |pg, cx| {
+                        self.with_pg(now, *id, out, |pg, cx| {
                             if pg.interval() == interval && !pg.flushed {
                                 pg.on_flushed(cx);
                             }
@@ -543,7 +543,7 @@ impl Osd {
                 }
                 Ticket::Activated(id, interval) => {
                     let interval = *interval;
-                    self.to_pg(now, *id, out, |pg, cx| {
+                    self.with_pg(now, *id, out, |pg, cx| {
                         if pg.interval() == interval {
                             pg.on_self_activated(cx);
                         }
@@ -551,7 +551,9 @@ impl Osd {
                 }
                 Ticket::Recovered(id, interval, oid, version) => {
                     let (interval, oid, version) = (*interval, oid.clone(), *version);
-                    self.to_pg(now, *id, out, |pg, cx| pg.on_recovered(interval, oid, version, cx));
+                    self.with_pg(now, *id, out, |pg, cx| {
+                        pg.on_recovered(interval, oid, version, cx)
+                    });
                 }
                 Ticket::Bench(n) => self.on_bench_durable(now, *n, out),
             }

@@ -175,7 +175,7 @@ pub(crate) struct Peer {
     /// Its listing, while being compared.
     pub scan: Option<Scan>,
     /// What it is to be told at activation, when logs do not meet.
-    pub reset: Option<(Vec<(HObject, EVersion)>, Vec<HObject>)>,
+    pub reset: Option<peering::Difference>,
     /// It can only be brought up by comparing.
     pub force_scan: bool,
 }

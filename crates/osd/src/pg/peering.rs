@@ -614,12 +614,15 @@ pub(crate) fn list_page(
     Ok((page, next))
 }
 
+/// What a copy lacks, and what it has too much.
+pub(crate) type Difference = (Vec<(HObject, EVersion)>, Vec<HObject>);
+
 /// What a copy that has `have` lacks of `should`, and what it has too much.
 fn compare(
     should: &BTreeMap<HObject, EVersion>,
     have: &BTreeMap<HObject, EVersion>,
     untrusted: &BTreeMap<HObject, EVersion>,
-) -> (Vec<(HObject, EVersion)>, Vec<HObject>) {
+) -> Difference {
     let missing = should
         .iter()
         .filter(|(o, v)| untrusted.contains_key(*o) || have.get(*o) != Some(*v))

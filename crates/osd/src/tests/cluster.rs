@@ -194,7 +194,7 @@ impl Cluster {
 
     fn conn(&self, at: usize, peer: usize) -> ConnId {
         let life = self.lives.get(&(at.min(peer), at.max(peer))).copied().unwrap_or(0);
-        ConnId(life << 8 | peer as u64 + 1)
+        ConnId((life << 8) + peer as u64 + 1)
     }
 
     fn connect(&mut self, a: usize, b: usize) {

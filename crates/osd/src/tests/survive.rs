@@ -145,16 +145,13 @@ fn storm(seed: u64, f: &Faults, size: u8, osds: usize) {
     collect(&mut c, &sent, &appended, &mut acked, &mut appends_acked);
     check_copies(&c);
     assert_eq!(appends_acked, appends, "seed {seed}: every append is answered in the end");
-    for o in 0..objects {
-        if versions[o] == 0 {
-            continue;
-        }
+    for (o, newest) in versions.into_iter().enumerate().filter(|(_, v)| *v > 0) {
         let read = vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())];
         let reply = c.run(POOL, &format!("o{o}"), read);
         assert_eq!(reply.result, 0, "seed {seed} o{o}");
         let data = &reply.ops[0].data;
         let v = u32::from_le_bytes(data[..4].try_into().unwrap());
-        assert_eq!(v, versions[o], "seed {seed}: the last write counts");
+        assert_eq!(v, newest, "seed {seed}: the last write counts");
         assert_eq!(data.as_ref(), body(o, v), "seed {seed}: o{o} is torn");
     }
     let reply = c.run(POOL, "log", vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())]);
