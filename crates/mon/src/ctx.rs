@@ -1,5 +1,7 @@
 //! The seam between the monitor and its commands.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use env::{Now, Random};
 use messages::Envelope;
@@ -24,6 +26,8 @@ pub struct CommandCtx<'a> {
     pub inbuf: &'a Bytes,
     /// Chance, for keys and ids.
     pub rng: &'a mut dyn Random,
+    /// This monitor's own options; the central settings come on top of them.
+    pub options: &'a BTreeMap<String, String>,
 }
 
 impl CommandCtx<'_> {

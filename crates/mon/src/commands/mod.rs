@@ -231,11 +231,11 @@ impl CommandCtx<'_> {
             .ok_or_else(|| fail(ENOENT, format!("unrecognized pool '{pool}'")))
     }
 
-    /// The value of an option for this cluster's monitors: set centrally, or its default.
+    /// The value of an option for this monitor, where somebody gave it one.
     fn mon_option(&self, name: &str) -> Option<String> {
         let entity =
             types::EntityName::new(types::EntityKind::MON, self.volatile.quorum.name.clone());
-        self.state.config.get(&entity, name)
+        self.state.config.get(&entity, name).or_else(|| self.options.get(name).cloned())
     }
 
     fn mon_bool(&self, name: &str, default: bool) -> bool {

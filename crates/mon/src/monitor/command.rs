@@ -140,6 +140,7 @@ impl Monitor {
             cmd: &args,
             inbuf: input,
             rng: &mut *self.rng,
+            options: &self.config.options,
         };
         let outcome = if tell { commands::tell(&mut ctx) } else { commands::run(&mut ctx) };
         let finished = match outcome {
