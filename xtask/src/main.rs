@@ -2,6 +2,7 @@
 
 mod bench;
 mod cluster;
+mod fuzz;
 mod hostile;
 mod interop;
 mod kill9;
@@ -25,6 +26,8 @@ cargo xtask VERB
   suites [NAME..]    upstream's own test programs against `argonaut up`
   kill9 [ROUNDS]     kill every daemon under load, check what was acknowledged (20)
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
+  fuzz [TARGET] [SECS]
+                     every fuzz target, or one, for so long (60)
   bench peer [SECS]  the table beside stock Ceph; kept in bench/results
 ";
 
@@ -50,6 +53,9 @@ fn main() -> Result<()> {
         ["suites", names @ ..] => suites::run(names)?.end(),
         ["kill9", ..] => kill9::run(number(1, 20)?)?.end(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
+        ["fuzz"] => fuzz::run(None, 60)?.end(),
+        ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),
+        ["fuzz", target, ..] => fuzz::run(Some(target), number(2, 60)?)?.end(),
         ["bench", "peer", ..] => bench::peer(number(2, 10)?),
         _ => {
             print!("{USAGE}");
