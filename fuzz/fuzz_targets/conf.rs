@@ -1,9 +1,12 @@
-//! The ceph.conf parser and its variables.
+//! The ceph.conf parser, its variables, and every option's value in force.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    let text = String::from_utf8_lossy(data);
-    if let Ok(file) = conf::ConfFile::parse(&text) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(file) = conf::ConfFile::parse(text) {
         let config = conf::Config::new(&file, "osd", "3", "host", 1);
         let _ = (config.all().count(), config.overridden().count(), config.unknown());
+        for spec in conf::OPTIONS {
+            let _ = (config.u64(spec.name), config.f64(spec.name), config.bool(spec.name));
+        }
     }
 });
