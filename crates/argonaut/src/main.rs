@@ -10,6 +10,7 @@ mod supervise;
 mod up;
 mod words;
 
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -167,9 +168,31 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Rados { connect, pool, namespace, verb } => {
             return client::rados(&connect, pool.as_deref(), &namespace, &verb);
         }
-        Verb::Crushtool { args } => {
-            let _ = args;
-        }
+        Verb::Crushtool { args } => return Ok(crushtool(&args)),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The files of this machine, for `crushtool`.
+struct LocalFiles;
+
+impl crush::crushtool::Files for LocalFiles {
+    fn read(&mut self, path: &str) -> std::io::Result<Vec<u8>> {
+        if path == "-" {
+            let mut data = Vec::new();
+            std::io::stdin().read_to_end(&mut data)?;
+            return Ok(data);
+        }
+        std::fs::read(path)
+    }
+
+    fn write(&mut self, path: &str, data: &[u8]) -> std::io::Result<()> {
+        std::fs::write(path, data)
+    }
+}
+
+fn crushtool(args: &[String]) -> ExitCode {
+    let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
+    let mut io = crush::crushtool::Io { out: &mut out, err: &mut err, files: &mut LocalFiles };
+    ExitCode::from(crush::crushtool::main(args, &mut io).clamp(0, 255) as u8)
 }

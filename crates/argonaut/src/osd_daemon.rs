@@ -21,8 +21,7 @@ use rt::{Messenger, NetEvent, OsRandom, Policy};
 use store::{MkfsOptions, OpenOptions, Store};
 use tokio::sync::Notify;
 use types::{
-    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Features, OsdId, UTime,
-    Uuid,
+    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Features, OsdId, UTime, Uuid,
 };
 
 use crate::asok::{self, Asked};
