@@ -76,10 +76,12 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         "fs volume ls" => fs_volumes(ctx),
         "mds stat" => mds_stat(ctx),
         "mds metadata" => mds_metadata(ctx),
-        "mds versions" => mons::count(ctx, "ceph_version", std::iter::empty()),
+        "mds versions" => {
+            out(mons::count_text(ctx, "ceph_version", std::iter::empty()).finish_line())
+        }
         "mds count-metadata" => {
             let property = ctx.cmd.str_or_empty("property")?.to_owned();
-            mons::count(ctx, &property, std::iter::empty())
+            out(mons::count_text(ctx, &property, std::iter::empty()).finish_line())
         }
         "service dump" => service_dump(ctx),
         "service status" => service_status(ctx),
@@ -340,14 +342,14 @@ fn mgr_metadata(ctx: &mut CommandCtx<'_>) -> Run {
             .filter(|_| who == map.active_name)
             .ok_or_else(|| fail(ENOENT, format!("no metadata for mgr.{who}")))?;
         f.object("mgr_metadata", |f| dump(f, own));
-        return out(f.finish_line());
+        return out(f.finish());
     }
     f.array("mgr_metadata", |f| {
         if let Some(own) = own {
             f.object("mgr", |f| dump(f, own));
         }
     });
-    out(f.finish_line())
+    out(f.finish())
 }
 
 /// Modules that are always on in this release.
@@ -391,7 +393,7 @@ fn module_ls(ctx: &mut CommandCtx<'_>) -> Run {
             }
         });
     });
-    out(f.finish_line())
+    out(f.finish())
 }
 
 fn module_enable(ctx: &mut CommandCtx<'_>) -> Run {

@@ -9,9 +9,12 @@ use maps::{MonFeatures, MonMap};
 use types::{EntityKind, Features, UTime};
 
 use super::{
-    EINVAL, ENOENT, Fail, Run, dump_addrvec, fail, legacy_text, ok, out, out_rs, release_name,
+    EBUSY, EINVAL, ENOENT, Fail, Run, dump_addrvec, fail, legacy_text, ok, out, out_rs, release_name,
 };
 use crate::CommandCtx;
+
+/// What this monitor tells its peers that it knows.
+const OWN_FEATURES: Features = Features::REEF_WORD;
 
 pub(super) fn has(prefix: &str) -> bool {
     matches!(
@@ -63,14 +66,18 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         "mon getmap" => {
             check_epoch(ctx)?;
             let map = &ctx.state.monmap;
-            out_rs(format!("got monmap epoch {}", map.epoch), map.to_bytes())
+            let bytes = map.to_bytes_for(ctx.session.features);
+            out_rs(format!("got monmap epoch {}", map.epoch), bytes)
         }
         "mon metadata" => metadata(ctx),
         "mon count-metadata" => {
             let property = ctx.cmd.str_or_empty("property")?.to_owned();
-            count(ctx, &property, ctx.state.mon_metadata.values())
+            out(count_text(ctx, &property, ctx.state.mon_metadata.values()).finish_line())
         }
-        "mon versions" => count(ctx, "ceph_version", ctx.state.mon_metadata.values()),
+        "mon versions" => {
+            let all = ctx.state.mon_metadata.values();
+            out(count_text(ctx, "ceph_version", all).finish_line())
+        }
         "mon feature ls" => feature_ls(ctx),
         "mon ok-to-stop" => ok_to_stop(ctx),
         "mon ok-to-add-offline" => ok_to_add(ctx),
@@ -102,14 +109,22 @@ pub(super) fn count<'a>(
     property: &str,
     all: impl Iterator<Item = &'a BTreeMap<String, String>>,
 ) -> Run {
+    out(count_text(ctx, property, all).finish())
+}
+
+/// As [`count`], not ended yet.
+pub(super) fn count_text<'a>(
+    ctx: &CommandCtx<'_>,
+    property: &str,
+    all: impl Iterator<Item = &'a BTreeMap<String, String>>,
+) -> Formatter {
     let mut f = ctx.formatter_or_pretty();
-    let counts = counts(property, all);
     f.object(property, |f| {
-        for (value, n) in counts {
+        for (value, n) in counts(property, all) {
             f.int(&value, n);
         }
     });
-    out(f.finish())
+    f
 }
 
 fn counts<'a>(
@@ -153,25 +168,21 @@ fn versions(ctx: &mut CommandCtx<'_>) -> Run {
     out(f.finish())
 }
 
-/// The release a peer's features show.
+/// The oldest release whose clients need no more than these features: how the peer names
+/// clients, so that 12 to 18 are all `luminous`.
 pub(super) fn release_of(features: Features) -> u8 {
-    // As the peer: it has no word for what came after squid here.
-    for (bit, release) in [
-        (Features::SERVER_SQUID, 19),
-        (Features::SERVER_QUINCY, 18),
-        (Features::SERVER_REEF, 17),
-        (Features::SERVER_PACIFIC, 16),
-        (Features::SERVER_OCTOPUS, 15),
-        (Features::SERVER_NAUTILUS, 14),
-        (Features::SERVER_MIMIC, 13),
+    let steps = [
+        (Features::CRUSH_TUNABLES, 1),
+        (Features::CRUSH_TUNABLES2 | Features::OSDHASHPSPOOL, 4),
+        (Features::CRUSH_TUNABLES3, 6),
+        (Features::CRUSH_V4, 8),
+        (Features::CRUSH_TUNABLES5, 10),
+        (Features::MSG_ADDR2, 11),
         (Features::SERVER_LUMINOUS, 12),
-    ] {
-        // Bit 31 had another meaning until release 17: alone it shows nothing.
-        if bit != Features::SERVER_REEF && features.has(bit) {
-            return release;
-        }
-    }
-    10
+        (Features::CRUSH_MSR, 19),
+    ];
+    let reached = steps.iter().take_while(|(needs, _)| features.has(*needs)).last();
+    reached.map_or(0, |(_, release)| *release)
 }
 
 fn dump_features(ctx: &CommandCtx<'_>, f: &mut Formatter, name: &str) {
@@ -190,7 +201,7 @@ fn dump_features(ctx: &CommandCtx<'_>, f: &mut Formatter, name: &str) {
                 *groups.entry(group.features.0).or_default() += group.count;
             }
             if own {
-                *groups.entry(Features::ALL.0).or_default() += 1;
+                *groups.entry(OWN_FEATURES.0).or_default() += 1;
             }
             if groups.is_empty() {
                 continue;
@@ -374,7 +385,7 @@ fn stat(ctx: &mut CommandCtx<'_>) -> Run {
     let removed: Vec<String> = map.removed_ranks.iter().map(u32::to_string).collect();
     let disallowed: Vec<&str> = map.disallowed_leaders.iter().map(String::as_str).collect();
     out(format!(
-        "e{}: {} mons at {{{}}} removed_ranks: {{{}}} disallowed_leaders: {{{}}}, election epoch {}, leader {} {}, quorum {} {}",
+        "e{}: {} mons at {{{}}} removed_ranks: {{{}}} disallowed_leaders: {{{}}}, election epoch {}, leader {} {}, quorum {} {}\n",
         map.epoch,
         map.mons.len(),
         mons.join(","),
@@ -411,7 +422,7 @@ fn quorum_status(ctx: &mut CommandCtx<'_>) -> Run {
         f.string("quorum_leader_name", &quorum.leader);
         f.int("quorum_age", quorum_age_secs(ctx));
         f.object("features", |f| {
-            f.display("quorum_con", Features::ALL.0);
+            f.display("quorum_con", OWN_FEATURES.0);
             dump_feature_names(f, "quorum_mon", ctx.state.monmap.persistent_features);
         });
         f.object("monmap", |f| dump_monmap(f, &ctx.state.monmap));
@@ -445,7 +456,7 @@ pub(super) fn mon_status(ctx: &mut CommandCtx<'_>) -> Run {
         f.object("features", |f| {
             f.display("required_con", 0);
             dump_feature_names(f, "required_mon", map.persistent_features);
-            f.display("quorum_con", Features::ALL.0);
+            f.display("quorum_con", OWN_FEATURES.0);
             dump_feature_names(f, "quorum_mon", map.persistent_features);
         });
         f.array("outside_quorum", |f| {
@@ -475,7 +486,7 @@ fn metadata(ctx: &mut CommandCtx<'_>) -> Run {
     let all = &ctx.state.mon_metadata;
     if let Some(name) = ctx.cmd.str("id")? {
         if !ctx.state.monmap.mons.contains_key(name) {
-            return Err(fail(ENOENT, format!("mon.{name} is not in the monitor map")));
+            return Err(fail(ENOENT, "requested mon not found"));
         }
         let own = all.get(name).ok_or_else(|| fail(ENOENT, "no metadata yet"))?;
         f.object("mon_metadata", |f| dump_own(f, own));
@@ -518,59 +529,45 @@ fn feature_ls(ctx: &mut CommandCtx<'_>) -> Run {
     ))
 }
 
+/// Who would be left of the quorum without these.
+fn left_without(ctx: &CommandCtx<'_>, ids: &[String]) -> Vec<String> {
+    quorum_names(ctx).into_iter().filter(|name| !ids.contains(name)).collect()
+}
+
 fn ok_to_stop(ctx: &mut CommandCtx<'_>) -> Run {
     let ids = ctx.cmd.list("ids")?;
     if ids.is_empty() {
-        return Err(fail(EINVAL, "need one or more monitors to stop"));
+        return ok("");
     }
-    let names = quorum_names(ctx);
-    let left = names.iter().filter(|n| !ids.contains(n)).count();
-    let need = ctx.state.monmap.quorum_min();
-    if left >= need {
-        return ok(format!(
-            "quorum should be preserved ({}) after stopping [{}]",
-            names.iter().filter(|n| !ids.contains(n)).cloned().collect::<Vec<_>>().join(","),
-            ids.join(",")
-        ));
+    let left = left_without(ctx, &ids);
+    let (names, ids) = (left.join(","), ids.join(","));
+    if left.len() >= ctx.state.monmap.quorum_min() {
+        return ok(format!("quorum should be preserved ({names}) after stopping [{ids}]"));
     }
-    Err(fail(
-        16,
-        format!(
-            "not enough monitors would be available ({left}) after stopping mons [{}]",
-            ids.join(",")
-        ),
-    ))
+    let why =
+        format!("not enough monitors would be available ({names}) after stopping mons [{ids}]");
+    Err(fail(EBUSY, why))
 }
 
 fn ok_to_add(ctx: &mut CommandCtx<'_>) -> Run {
-    let there = ctx.volatile.quorum.quorum.len();
     let need = (ctx.state.monmap.mons.len() + 1) / 2 + 1;
-    if there >= need {
+    if ctx.volatile.quorum.quorum.len() >= need {
         return ok("adding another monitor that is not yet available would not break quorum");
     }
-    Err(fail(
-        16,
-        format!(
-            "adding a monitor may break quorum (until that monitor starts): {there} of {need} needed"
-        ),
-    ))
+    Err(fail(EBUSY, "adding a monitor may break quorum (until that monitor starts)"))
 }
 
 fn ok_to_rm(ctx: &mut CommandCtx<'_>) -> Run {
-    let id = ctx.cmd.str_or_empty("id")?;
+    let id = ctx.cmd.str_or_empty("id")?.to_owned();
     let map = &ctx.state.monmap;
-    if !map.mons.contains_key(id) {
+    if !map.mons.contains_key(&id) {
         return ok(format!("mon.{id} does not exist"));
     }
-    if map.mons.len() == 1 {
-        return Err(fail(EINVAL, format!("removing mon.{id} would leave no monitor")));
-    }
-    let left = quorum_names(ctx).iter().filter(|n| *n != id).count();
     let need = (map.mons.len() - 1) / 2 + 1;
-    if left >= need {
+    if left_without(ctx, std::slice::from_ref(&id)).len() >= need {
         return ok(format!("safe to remove mon.{id}"));
     }
-    Err(fail(16, format!("removing mon.{id} would break quorum")))
+    Err(fail(EBUSY, format!("removing mon.{id} would break quorum")))
 }
 
 fn time_sync(ctx: &mut CommandCtx<'_>) -> Run {
