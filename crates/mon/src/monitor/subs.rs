@@ -80,6 +80,10 @@ impl Monitor {
             if name == "config" {
                 session.config_sent = None;
             }
+            if name.starts_with("log-") {
+                // A session watches the log at one level: the one it asked for last.
+                session.subs.retain(|other, _| !other.starts_with("log-"));
+            }
             session.subs.insert(name.clone(), sub);
             names.push(name);
         }
