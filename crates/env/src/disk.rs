@@ -14,6 +14,15 @@ pub trait Disk: Send + Sync {
     /// The device's.
     fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<()>;
 
+    /// As [`Disk::read`], for data that is hardly wanted again soon: no cache below keeps it
+    /// where that can be had. Offset and length in blocks.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read_once(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.read(off, buf)
+    }
+
     /// Writes `data` at `off`: seen by reads when this returns, durable after
     /// [`Disk::flush`]. Until then a power cut may leave any part of it, in sectors of
     /// 512 bytes.

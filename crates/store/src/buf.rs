@@ -1,5 +1,7 @@
 //! Memory aligned for direct I/O.
 
+use std::sync::{Arc, Mutex};
+
 use bytes::Bytes;
 
 /// What direct I/O asks of addresses on every disk we know of, and blocks of ours.
@@ -102,5 +104,72 @@ impl std::ops::DerefMut for AlignedBuf {
 impl AsRef<[u8]> for AlignedBuf {
     fn as_ref(&self) -> &[u8] {
         self
+    }
+}
+
+/// Large buffers that come back when their last reader is done, so that a read neither
+/// clears memory nor waits for the system to find some.
+#[derive(Clone, Default)]
+pub(crate) struct Pool(Arc<Mutex<Vec<AlignedBuf>>>);
+
+/// Buffers kept, and the largest that is.
+const POOL_MAX: usize = 4;
+const POOLED_BYTES: usize = 8 << 20;
+
+/// A buffer of a [`Pool`].
+pub(crate) struct Pooled {
+    buf: AlignedBuf,
+    pool: Pool,
+}
+
+impl Pool {
+    /// `len` bytes of anything.
+    pub fn take(&self, len: usize) -> Pooled {
+        let mut kept = self.0.lock().expect("no holder of this lock panics");
+        let fits = kept.iter().position(|b| b.pages.len() * ALIGN >= len);
+        let mut buf = match fits {
+            Some(i) => kept.swap_remove(i),
+            None => AlignedBuf::default(),
+        };
+        drop(kept);
+        buf.set_len(len);
+        Pooled { buf, pool: self.clone() }
+    }
+}
+
+impl Pooled {
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl std::ops::Deref for Pooled {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buf
+    }
+}
+
+impl std::ops::DerefMut for Pooled {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.buf
+    }
+}
+
+impl AsRef<[u8]> for Pooled {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        let mut kept = self.pool.0.lock().expect("no holder of this lock panics");
+        if self.buf.pages.len() * ALIGN <= POOLED_BYTES {
+            if kept.len() == POOL_MAX {
+                kept.remove(0);
+            }
+            kept.push(std::mem::take(&mut self.buf));
+        }
     }
 }

@@ -107,6 +107,13 @@ impl Disk for FileDisk {
         self.buffered.read_exact_at(buf, off)
     }
 
+    fn read_once(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
+        if off % ALIGN as u64 != 0 || buf.len() % ALIGN != 0 || !self.is_aligned(buf) {
+            return self.read(off, buf);
+        }
+        self.direct.read_exact_at(buf, off)
+    }
+
     fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
         assert!(off % ALIGN as u64 == 0 && data.len() % ALIGN == 0, "writes are in blocks");
         if !self.is_aligned(data) {

@@ -9,11 +9,12 @@ use env::Disk;
 use types::PoolId;
 
 use crate::alloc::{Alloc, Bitmap};
+use crate::buf::Pool;
 use crate::cache::Cache;
 use crate::log::{Found, Place, Reader, Ring};
 use crate::onode::BLOCK;
 use crate::space::Space;
-use crate::state::{Caches, Map, State, read_blocks};
+use crate::state::{Caches, Map, SEEN_MAX, State, read_blocks};
 use crate::superblock::{Manifest, Superblock};
 use crate::table::Table;
 use crate::transaction::Op;
@@ -59,7 +60,9 @@ pub(crate) fn load(
         caches: RefCell::new(Caches {
             onodes: Cache::new(options.onode_cache_bytes),
             blocks: Cache::new(options.table_cache_bytes),
+            seen: Cache::new(SEEN_MAX),
         }),
+        pool: Pool::default(),
     };
     for (pool, (objects, (stored, allocated))) in &manifest.pools {
         let stats =

@@ -1,5 +1,7 @@
 //! A store as simple as can be, and random work for both.
 
+#![allow(dead_code)] // each test uses a part
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
