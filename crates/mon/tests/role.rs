@@ -61,7 +61,6 @@ struct Alone {
     sent: Vec<(ConnId, Envelope)>,
     closed: Vec<ConnId>,
     next_conn: u64,
-    rng: Seeded,
 }
 
 impl Alone {
@@ -87,7 +86,6 @@ impl Alone {
             sent: Vec::new(),
             closed: Vec::new(),
             next_conn: 1,
-            rng: Seeded(4),
         };
         this.settle();
         this
@@ -652,7 +650,7 @@ fn authenticates_clients() {
 #[test]
 fn survives_hostile_messages() {
     let (mut a, osds) = Alone::with_osds();
-    let mut conns = vec![a.admin(), osds[0]];
+    let mut conns = [a.admin(), osds[0]];
     let mut rng = Seeded(1);
     let valid: Vec<Envelope> = vec![
         MonSubscribe {
