@@ -210,6 +210,7 @@ fn set(name: &EntityName, entity: EntityAuth) -> Mutation {
 fn add(ctx: &mut CommandCtx<'_>) -> Run {
     let name = entity_arg(ctx, "bad entity name")?;
     let mut caps = caps_arg(ctx)?;
+    key_kind(ctx)?;
     let mut key = None;
     if !ctx.inbuf.is_empty() {
         let keyring = read_keyring(ctx)?;

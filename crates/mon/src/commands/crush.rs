@@ -710,6 +710,9 @@ fn get_device_class(ctx: &mut CommandCtx<'_>) -> Run {
     }
     let class = |osd: OsdId| map.crush.class_name_of(osd.0).unwrap_or("").to_owned();
     let Some(mut f) = ctx.formatter() else {
+        if let [one] = osds.as_slice() {
+            return out(class(*one) + "\n");
+        }
         return out(osds.iter().map(|o| format!("osd.{o} {}\n", class(*o))).collect::<String>());
     };
     f.array("osd_device_classes", |f| {

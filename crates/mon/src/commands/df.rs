@@ -110,7 +110,9 @@ fn text(ctx: &CommandCtx<'_>, classes: &BTreeMap<String, Class>, detail: bool) -
         ]);
     };
     for (name, class) in classes {
-        row(name, &class.statfs);
+        if !name.is_empty() {
+            row(name, &class.statfs);
+        }
         all.add(&class.statfs);
     }
     row("TOTAL", &all);
@@ -212,7 +214,7 @@ fn fields(
         f.int("num_per_pool_omap_osds", osds);
     });
     f.object("stats_by_class", |f| {
-        for (name, class) in classes {
+        for (name, class) in classes.iter().filter(|(name, _)| !name.is_empty()) {
             f.object(name, |f| dump_statfs(f, &class.statfs));
         }
     });

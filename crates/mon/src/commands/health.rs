@@ -143,7 +143,8 @@ pub(super) fn mute(ctx: &mut CommandCtx<'_>) -> Run {
     let sticky = ctx.cmd.flag("sticky");
     let mut mute = HealthMute { sticky, ..HealthMute::default() };
     if let Some(ttl) = ctx.cmd.str("ttl")? {
-        let secs = span(ttl).ok_or_else(|| fail(EINVAL, format!("not a valid duration: {ttl}")))?;
+        let secs = span(ttl)
+            .ok_or_else(|| fail(EINVAL, format!("invalid duration: {ttl} (expected digit)")))?;
         mute.until = ctx.wall().plus_secs(secs);
     }
     match ctx.volatile.health.checks.get(&code) {

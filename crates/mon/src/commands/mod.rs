@@ -138,7 +138,6 @@ pub const UNBUILT: &[&str] = &[
     "pg force-recovery",
     "pg getmap",
     "pg repeer",
-    "rbd task list",
 ];
 
 #[allow(clippy::too_many_lines)]
@@ -164,6 +163,8 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         "log" => log::write(ctx),
         "log last" => log::last(ctx),
         "df" => df::df(ctx),
+        // Images' tasks run where they are asked for: none is ever waiting.
+        "rbd task list" => out("[]\n"),
         p if p.starts_with("osd crush ") => crush::run(ctx, &p["osd crush ".len()..]),
         "osd setcrushmap" => crush::set_map(ctx),
         "osd getcrushmap" => crush::get_map(ctx),

@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use cli::{Align, TextTable};
-use denc::Denc;
 use maps::OsdMap;
 use types::{Epoch, ObjectLocator, OsdId};
 
@@ -60,25 +59,16 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
 }
 
 /// The OSD map of an epoch: the newest, or one out of history.
-fn map_at(ctx: &CommandCtx<'_>) -> Result<OsdMap, Fail> {
+pub(super) fn map_at(ctx: &CommandCtx<'_>) -> Result<OsdMap, Fail> {
     let Some(epoch) = ctx.cmd.int("epoch")?.filter(|e| *e != 0) else {
         return Ok(ctx.osdmap().clone());
     };
-    let history = &ctx.state.osd_history;
     let missing = || fail(ENOENT, format!("there is no map for epoch {epoch}"));
     let epoch = u32::try_from(epoch).map(Epoch).map_err(|_| missing())?;
-    if epoch < history.first || epoch > history.last {
-        return Err(missing());
+    if epoch == ctx.osdmap().epoch {
+        return Ok(ctx.osdmap().clone());
     }
-    let broken = |e: denc::DecodeError| fail(5, format!("epoch {epoch}: {e}"));
-    let mut map = OsdMap::from_bytes(&history.base).map_err(broken)?;
-    for (_, inc) in history.incrementals.range(..=epoch) {
-        let inc = maps::Incremental::from_bytes(inc).map_err(broken)?;
-        if inc.epoch.0 == map.epoch.0 + 1 {
-            map.apply_incremental(&inc).map_err(|e| fail(5, e.to_string()))?;
-        }
-    }
-    if map.epoch == epoch { Ok(map) } else { Err(missing()) }
+    ctx.state.osd_history.map(epoch).ok_or_else(missing)
 }
 
 fn dump(ctx: &mut CommandCtx<'_>) -> Run {

@@ -438,7 +438,7 @@ fn get_quota(ctx: &mut CommandCtx<'_>) -> Run {
             max => format!("{}  (current num bytes: {bytes} bytes)", cli::bytes_u(max)),
         };
         return out(format!(
-            "quotas for pool '{name}':\n  max objects: {objects}\n  max bytes  : {bytes}"
+            "quotas for pool '{name}':\n  max objects: {objects}\n  max bytes  : {bytes}\n"
         ));
     };
     f.object("pool_quotas", |f| {

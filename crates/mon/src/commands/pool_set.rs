@@ -450,6 +450,8 @@ impl Shown {
 
     fn dump(&self, f: &mut Formatter, name: &str) {
         match self {
+            // A number in plain text, a switch here: as the peer.
+            Self::Int(n) if name == "use_gmt_hitset" => f.bool(name, *n != 0),
             Self::Int(n) => f.int(name, *n),
             Self::Bool(on) => f.bool(name, *on),
             Self::Float(d) => f.float(name, *d),

@@ -148,7 +148,7 @@ fn stray(map: &OsdMap) -> Vec<OsdId> {
 }
 
 /// Which OSDs `osd tree up` and its like show.
-fn filter(ctx: &CommandCtx<'_>) -> Result<Option<BTreeSet<OsdId>>, Fail> {
+fn filter(ctx: &CommandCtx<'_>, map: &OsdMap) -> Result<Option<BTreeSet<OsdId>>, Fail> {
     let words = ctx.cmd.list("states")?;
     if words.is_empty() {
         return Ok(None);
@@ -167,7 +167,6 @@ fn filter(ctx: &CommandCtx<'_>) -> Result<Option<BTreeSet<OsdId>>, Fail> {
     if liveness.len() > 1 {
         return Err(fail(EINVAL, "can specify only one of 'up', 'down' and 'destroyed'"));
     }
-    let map = ctx.osdmap();
     let fits = |osd: &OsdId| {
         let destroyed = map.state(*osd).has(OsdState::DESTROYED);
         liveness.iter().all(|word| match *word {
@@ -189,8 +188,8 @@ fn start(map: &OsdMap, bucket: Option<&str>) -> Result<Vec<i32>, Fail> {
 }
 
 pub(super) fn osd_tree(ctx: &mut CommandCtx<'_>, bucket: Option<&str>) -> Run {
-    let map = ctx.osdmap();
-    let shown = filter(ctx)?;
+    let map = &super::osd::map_at(ctx)?;
+    let shown = filter(ctx, map)?;
     let start = start(map, bucket)?;
     let keep = |id: i32| match &shown {
         None => true,
@@ -349,26 +348,21 @@ fn two_digits(value: f64) -> String {
 #[allow(clippy::too_many_lines)]
 pub(super) fn osd_df(ctx: &mut CommandCtx<'_>) -> Run {
     let map = ctx.osdmap();
-    let method = ctx.cmd.str("output_method")?.unwrap_or("plain");
-    let tree = method == "tree";
-    if !tree && method != "plain" {
-        return Err(fail(EINVAL, format!("unrecognized output method '{method}'")));
-    }
-    let by = ctx.cmd.str_or_empty("filter_by")?;
+    let tree = ctx.cmd.str("output_method")? == Some("tree");
     let wanted = ctx.cmd.str_or_empty("filter")?;
-    let shown: Option<BTreeSet<i32>> = match by {
-        "" => None,
-        "class" => {
-            if map.crush.class_names().id(wanted).is_none() {
-                return Err(fail(EINVAL, format!("class '{wanted}' does not exist")));
-            }
-            Some(map.crush.devices_of_class(wanted))
-        }
-        "name" => match map.crush.names().id(wanted) {
-            Some(id) => Some(map.crush.leaves(id)),
-            None => return Err(fail(EINVAL, format!("'{wanted}' not a osd or bucket name"))),
-        },
-        _ => return Err(fail(EINVAL, format!("unrecognized filter '{by}'"))),
+    // Like the peer: the name of a pool, a node or a class, whatever `filter_by` says.
+    let shown: Option<BTreeSet<i32>> = if wanted.is_empty() {
+        None
+    } else if let Some(pool) = map.pool_by_name(wanted).and_then(|id| map.pool(id)) {
+        let takes = map.crush.takes_of_rule(u32::from(pool.crush_rule));
+        Some(takes.into_iter().flat_map(|take| map.crush.leaves(take)).collect())
+    } else if let Some(id) = map.crush.names().id(wanted) {
+        Some(map.crush.leaves(id))
+    } else if map.crush.class_names().id(wanted).is_some() {
+        Some(map.crush.devices_of_class(wanted))
+    } else {
+        let why = format!("'{wanted}' not a pool, crush node or device class name");
+        return Err(fail(EINVAL, why));
     };
     let keep = |id: i32| match &shown {
         None => true,
