@@ -270,12 +270,8 @@ impl Monitor {
         let map = &self.state.monmap;
         let mons: Vec<String> =
             map.iter().map(|(_, m)| format!("{}={}", m.name, m.addrs)).collect();
-        let line = format!(
-            "monmap e{}: {} mons at {{{}}}",
-            map.epoch,
-            map.mons.len(),
-            mons.join(",")
-        );
+        let line =
+            format!("monmap e{}: {} mons at {{{}}}", map.epoch, map.mons.len(), mons.join(","));
         self.log(LogPriority::DEBUG, line);
         self.log(LogPriority::DEBUG, self.osdmap_line());
         self.start_services();
@@ -590,7 +586,7 @@ impl Monitor {
 
     /// Adds a line to the cluster log; nobody waits for it.
     fn log(&mut self, prio: LogPriority, msg: String) {
-        tracing::info!("cluster [{}] {msg}", prio.tag());
+        tracing::info!("cluster [{}] {msg}", prio.short());
         let entry = self.line(prio, "cluster", msg);
         self.take_in(Mutation::Log(vec![entry]));
     }
