@@ -9,6 +9,9 @@ use crate::keys;
 use crate::onode::BLOCK;
 use crate::{PoolStats, Store, StoreError};
 
+/// Bytes of data read at a time.
+const PART: u64 = 4 << 20;
+
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FsckReport {
@@ -82,9 +85,15 @@ impl Store {
                 errors.push(format!("{name}: has data beyond its end"));
             }
             if deep {
-                match state.read_data(&o, &|| name.to_string(), 0, o.size) {
-                    Ok(data) => report.verified += data.len() as u64,
-                    Err(e) => errors.push(e.to_string()),
+                for (mut at, len) in o.data_ranges(0, o.size) {
+                    let end = at + len;
+                    while at < end {
+                        match state.read_data(&o, &|| name.to_string(), at, PART.min(end - at)) {
+                            Ok(data) => report.verified += data.len() as u64,
+                            Err(e) => errors.push(e.to_string()),
+                        }
+                        at += PART;
+                    }
                 }
             }
         }

@@ -16,6 +16,9 @@ use denc::{DecodeError, Denc, Reader, Writer};
 /// Bytes of a block: the unit of space, of checksums and of direct I/O.
 pub(crate) const BLOCK: u64 = 4096;
 
+/// Largest object, in bytes.
+pub(crate) const OBJECT_MAX: u64 = 1 << 40;
+
 /// A run of blocks of an object on the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {

@@ -47,6 +47,7 @@ impl Store {
     }
 
     /// Data from `off`, at most `len` bytes, less where the object ends. Holes are zeros.
+    /// What is asked for and lies before the end may be 1 GiB.
     ///
     /// # Errors
     /// As [`Store::stat`].

@@ -9,6 +9,7 @@ use denc::{DecodeError, Reader};
 use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId};
 
 use crate::buf::AlignedBuf;
+use crate::onode::{BLOCK, OBJECT_MAX};
 use crate::transaction::{Op, Placed, Released, Transaction};
 use crate::{Coll, StoreError};
 
@@ -252,7 +253,7 @@ fn decode_op(r: &mut Reader<'_>, targets: u32) -> Result<Op, DecodeError> {
         r.require(t < targets, "a target is in the record's table")?;
         Ok::<_, DecodeError>(t)
     };
-    Ok(match r.u8()? {
+    let op = match r.u8()? {
         1 => Op::CreateCollection(coll(r)?),
         2 => Op::RemoveCollection(coll(r)?),
         3 => Op::Split(coll(r)?, coll(r)?, r.u32()?),
@@ -296,5 +297,22 @@ fn decode_op(r: &mut Reader<'_>, targets: u32) -> Result<Op, DecodeError> {
             r.seq(|r| Ok(Released { index: r.u32()?, phys: r.u64()?, done: false }))?,
         ),
         _ => return Err(DecodeError::Invalid { what: "op", rule: "of a known kind" }),
-    })
+    };
+    let ends = match &op {
+        Op::Write(_, off, data) => [off.checked_add(data.len() as u64), None],
+        Op::Zero(_, off, len) => [off.checked_add(*len), None],
+        Op::Truncate(_, size) => [Some(*size), None],
+        Op::CloneRange { src_off, len, dst_off, .. } => {
+            [src_off.checked_add(*len), dst_off.checked_add(*len)]
+        }
+        Op::Extents(_, p) => [
+            p.at.checked_add(p.crcs.len() as u64).and_then(|end| end.checked_mul(BLOCK)),
+            Some(p.size),
+        ],
+        _ => return Ok(op),
+    };
+    let known = !matches!(op, Op::CloneRange { .. } | Op::Extents(..));
+    let fits = |end: Option<u64>| end.is_some_and(|end| end <= OBJECT_MAX);
+    r.require(fits(ends[0]) && (known || fits(ends[1])), "an object is 1 TiB at most")?;
+    Ok(op)
 }

@@ -70,6 +70,8 @@ pub(crate) struct State {
 
 /// Reads from here on use buffers of the pool.
 const LARGE_READ: usize = 128 << 10;
+/// Bytes of one read at most.
+const READ_MAX: u64 = 1 << 30;
 /// Large reads remembered.
 pub(crate) const SEEN_MAX: u64 = 4096;
 
@@ -286,6 +288,9 @@ impl State {
             && end <= p.end()
         {
             return Ok(p.data.slice((off - p.off) as usize..(end - p.off) as usize));
+        }
+        if end - off > READ_MAX {
+            return Err(StoreError::Invalid("a read is 1 GiB at most"));
         }
         let (first, last) = (off / BLOCK, end.div_ceil(BLOCK));
         let base = first * BLOCK;

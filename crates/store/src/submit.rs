@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use crate::alloc::Area;
 use crate::keys;
-use crate::onode::BLOCK;
+use crate::onode::{BLOCK, OBJECT_MAX};
 use crate::state::Entry;
 use crate::transaction::{Op, Placed};
 use crate::{Coll, Seq, Store, StoreError, Transaction};
@@ -15,8 +15,6 @@ type Result<T> = std::result::Result<T, StoreError>;
 const LARGE: u64 = 64 << 10;
 /// Pieces below this are copied, so that a few bytes do not keep a large buffer alive.
 const SMALL: usize = 512;
-/// Largest object, in bytes.
-const OBJECT_MAX: u64 = 1 << 40;
 
 fn range(off: u64, len: u64) -> Result<()> {
     match off.checked_add(len) {
