@@ -16,6 +16,7 @@ const VALUE_BYTES_MAX: usize = 65_536;
 /// Changes of settings that are remembered.
 const HISTORY_MAX: u64 = 200;
 const HISTORY: &str = "config-history/";
+const SETTINGS: &str = "config/";
 
 /// Options that make no sense in the central settings.
 const NOT_CENTRAL: &[&str] =
@@ -77,6 +78,49 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     }
 }
 
+/// A value in the form in which it is kept, or the peer's sentence against it.
+fn canonical(spec: &conf::OptionSpec, value: &str) -> Result<String, String> {
+    use conf::OptionKind::{Bool, Int, Secs, Size, Uint};
+    if spec.kind == Size
+        && let Some(bytes) = conf::parse_size(value)
+    {
+        return Ok(bytes.to_string());
+    }
+    if spec.name.starts_with("debug_") && !value.contains('/') {
+        return match value.parse::<u8>() {
+            Ok(level) => Ok(format!("{level}/{level}")),
+            Err(_) => Err("value must take the form N or N/M, where N and M are integers".into()),
+        };
+    }
+    if spec.kind == Bool {
+        return match value.to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" => Ok("true".into()),
+            "false" | "0" | "no" | "off" => Ok("false".into()),
+            _ => Err(format!("Expected option value to be integer, got '{value}'")),
+        };
+    }
+    let Err(why) = spec.kind.check(value) else { return Ok(value.to_owned()) };
+    Err(match spec.kind {
+        Int | Uint | Secs if value.is_empty() => "strict_sistrtoll: value not specified".into(),
+        Int | Uint | Secs => match cli::parse_si(value) {
+            Ok(number) => return Ok(number.to_string()),
+            Err(_) => "strict_si_cast: unit prefix not recognized".into(),
+        },
+        Size if value.is_empty() => "strict_iecstrtoll: value not specified".into(),
+        Size => "strict_iec_cast: unit prefix not recognized".into(),
+        _ => why,
+    })
+}
+
+/// Whom an option concerns, as far as its name tells.
+fn services(name: &str) -> &'static [&'static str] {
+    match name.split('_').next() {
+        Some("mon") => &["mon"],
+        Some("osd") => &["osd"],
+        _ => &[],
+    }
+}
+
 /// What an option may be set to; the value as it is kept.
 fn check(name: &str, value: &str) -> Result<String, Fail> {
     let name = normalize(name);
@@ -84,17 +128,8 @@ fn check(name: &str, value: &str) -> Result<String, Fail> {
         return Err(fail(EINVAL, format!("{name} is special and cannot be stored by the mon")));
     }
     if let Some(spec) = conf::option(&name) {
-        let fits = spec.kind.check(value);
-        fits.map_err(|why| fail(EINVAL, format!("error parsing value: {why}")))?;
-        if spec.kind == conf::OptionKind::Size
-            && let Some(bytes) = conf::parse_size(value)
-        {
-            return Ok(bytes.to_string());
-        }
-        if name.starts_with("debug_") && !value.contains('/') {
-            return Ok(format!("{value}/{value}"));
-        }
-        return Ok(value.to_owned());
+        let wrong = |why: String| fail(EINVAL, format!("error parsing value: {why}"));
+        return canonical(spec, value).map_err(wrong);
     }
     let module = name.strip_prefix("mgr/").and_then(|rest| rest.split('/').next());
     let known = module.map_or_else(
@@ -318,12 +353,16 @@ fn help(ctx: &mut CommandCtx<'_>) -> Run {
     let Some(spec) = conf::option(&key) else { return Err(fail(ENOENT, "")) };
     let Some(mut f) = ctx.formatter() else {
         return out(format!(
-            "{} - {}\n  ({}, advanced)\n  Default: {}\n  Can update at runtime: {}\n",
+            "{} - {}\n  ({}, advanced)\n  Default: {}\n  Can update at runtime: {}\n{}",
             spec.name,
             spec.about,
             spec.kind.name(),
             spec.default,
-            spec.runtime
+            spec.runtime,
+            match services(spec.name) {
+                [] => String::new(),
+                all => format!("  Services: [{}]\n", all.join(",")),
+            }
         ));
     };
     f.object("option", |f| {
@@ -332,10 +371,19 @@ fn help(ctx: &mut CommandCtx<'_>) -> Run {
         f.string("level", "advanced");
         f.string("desc", spec.about);
         f.string("long_desc", "");
-        f.string("default", spec.default);
+        match spec.kind {
+            conf::OptionKind::Bool | conf::OptionKind::Int | conf::OptionKind::Uint => {
+                f.unquoted("default", spec.default);
+            }
+            _ => f.string("default", spec.default),
+        }
         f.string("daemon_default", "");
         f.array("tags", |_| {});
-        f.array("services", |_| {});
+        f.array("services", |f| {
+            for service in services(spec.name) {
+                f.string("service", service);
+            }
+        });
         f.array("see_also", |_| {});
         f.string("min", "");
         f.string("max", "");
@@ -576,8 +624,26 @@ fn minimal_conf(ctx: &mut CommandCtx<'_>) -> Run {
     ))
 }
 
+/// The key/value store as users see it: the settings are in it, as with the peer.
+fn store(ctx: &CommandCtx<'_>) -> BTreeMap<String, Bytes> {
+    let mut all = ctx.state.config_key.clone();
+    for (who, options) in &ctx.state.config.sections {
+        for (name, value) in options {
+            all.insert(format!("{SETTINGS}{who}/{name}"), Bytes::from(value.clone()));
+        }
+    }
+    all
+}
+
+/// Text that can be shown in a terminal.
+fn shown(value: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(value).ok()?;
+    let fits = |c: char| !c.is_control() || matches!(c, '\n' | '\t' | '\r');
+    text.chars().all(fits).then_some(text)
+}
+
 pub(super) fn key_value(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
-    let store = &ctx.state.config_key;
+    let store = store(ctx);
     let key = ctx.cmd.str_or_empty("key")?.to_owned();
     match what {
         "get" => match store.get(&key) {
@@ -597,14 +663,14 @@ pub(super) fn key_value(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
                     ),
                 ));
             }
-            if key.is_empty() || key.starts_with(HISTORY) {
-                return Err(fail(EPERM, "this key is not for users"));
+            if key.is_empty() || key.starts_with(HISTORY) || key.starts_with(SETTINGS) {
+                return Err(fail(EPERM, "this key is not for users; see 'ceph config'"));
             }
             let done = format!("set {key}");
             propose(Mutation::ConfigKey { key, value: Some(value) }, done)
         }
         "rm" | "del" => {
-            if !store.contains_key(&key) {
+            if !ctx.state.config_key.contains_key(&key) {
                 return ok("key deleted");
             }
             propose(Mutation::ConfigKey { key, value: None }, "key deleted")
@@ -626,9 +692,9 @@ pub(super) fn key_value(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
                 for (name, value) in
                     store.range(key.clone()..).take_while(|(k, _)| k.starts_with(&key))
                 {
-                    match std::str::from_utf8(value) {
-                        Ok(text) => f.string(name, text),
-                        Err(_) => {
+                    match shown(value) {
+                        Some(text) => f.string(name, text),
+                        None => {
                             f.string(
                                 name,
                                 format!("<<< binary blob of length {} >>>", value.len()),

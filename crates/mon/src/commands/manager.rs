@@ -537,7 +537,7 @@ fn fs_features(ctx: &mut CommandCtx<'_>) -> Run {
         let lines = FS_FEATURES.iter().enumerate().map(|(i, name)| format!("{i} {name}\n"));
         return out(lines.collect::<String>());
     };
-    f.array("fs_features", |f| {
+    f.array("cephfs_features", |f| {
         for (i, name) in FS_FEATURES.iter().enumerate() {
             f.object("feature", |f| {
                 f.len("index", i);

@@ -9,7 +9,8 @@ use maps::{MonFeatures, MonMap};
 use types::{EntityKind, Features, UTime};
 
 use super::{
-    EBUSY, EINVAL, ENOENT, Fail, Run, dump_addrvec, fail, legacy_text, ok, out, out_rs, release_name,
+    EBUSY, EINVAL, ENOENT, Fail, Run, dump_addrvec, fail, legacy_text, ok, out, out_rs,
+    release_name,
 };
 use crate::CommandCtx;
 

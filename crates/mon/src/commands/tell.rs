@@ -153,7 +153,7 @@ fn config_set(ctx: &mut CommandCtx<'_>) -> Run {
     let plain = ctx.formatter().is_none();
     let mut f = ctx.formatter_or_pretty();
     let note = if spec.runtime { "" } else { "(not observed, change may require restart) " };
-    let text = if plain { format!("{name} = '{value}' {note}") } else { note.to_owned() };
+    let text = if plain { format!("{name} = '' {note}") } else { note.to_owned() };
     f.object("config_set", |f| f.string("success", text));
     let then = Reply::out(f.finish());
     Ok(Outcome::Propose { mutation: change(ctx, &name, Some(value)), then })
