@@ -26,6 +26,8 @@ mod pool_set;
 mod status;
 mod tell;
 mod tree;
+#[cfg(test)]
+mod tests;
 mod upmap;
 
 use bytes::Bytes;

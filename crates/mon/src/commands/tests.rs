@@ -1,0 +1,310 @@
+//! Commands against transcripts of a stock cluster: the same words in, the same answers out.
+//!
+//! A transcript in `vectors/commands/` has `> {json}` for a command (` < "input"` when
+//! something came along), then `rc N`, `rs "line"` when there is one, and the output.
+//! `\ no newline` says that the output ends without one. Times and keys are blanked on both
+//! sides before they are compared.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use ::auth::{CryptoKey, KeyKind, MonCap};
+use bytes::Bytes;
+use env::{ConnId, Now, Seeded};
+use maps::{MonInfo, MonMap, OsdState, PgMapping, PgStat, PgState, StoreStatfs};
+use types::{
+    AddrKind, AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, UTime,
+    Uuid,
+};
+
+use crate::{
+    ClusterState, CommandCtx, HealthReport, Mkfs, Mutation, Outcome, QuorumInfo, Reply,
+    SessionInfo, Volatile,
+};
+
+/// A cluster like the one the transcripts are of: a monitor, three OSDs of class hdd on one
+/// host, and what its tools made at the start.
+struct Cluster {
+    state: ClusterState,
+    volatile: Volatile,
+    session: SessionInfo,
+    now: Now,
+    rng: Seeded,
+    options: std::collections::BTreeMap<String, String>,
+}
+
+fn addrs(port: u16, nonce: u32) -> AddrVec {
+    EntityAddr::msgr2(SocketAddr::from(([127, 0, 0, 1], port)), nonce).into()
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let created = UTime { sec: 1_795_183_789, nsec: 0 };
+        let fsid = Uuid::from_random([7; 16]);
+        let mon = MonInfo { name: "a".into(), addrs: addrs(44_700, 0), ..MonInfo::default() };
+        let mut mkfs = Mkfs {
+            fsid,
+            now: created,
+            monmap: MonMap::new(fsid, created, 20, vec![mon]),
+            chooseleaf_kind: 0,
+            ..Mkfs::default()
+        };
+        for name in ["mon.", "client.admin", "osd.0", "osd.1", "osd.2"] {
+            let key = CryptoKey::generate(KeyKind::AES, created, &mut Seeded(1));
+            mkfs.add_key(name.parse().unwrap(), key);
+        }
+        let session = SessionInfo {
+            conn: ConnId(1),
+            name: EntityName::new(EntityKind::CLIENT, "admin"),
+            entity: EntityId::new(EntityKind::CLIENT, -1),
+            global_id: 4200,
+            addrs: AddrVec(vec![EntityAddr {
+                kind: AddrKind::ANY,
+                nonce: 7,
+                sock: Some(SocketAddr::from(([127, 0, 0, 1], 0))),
+            }]),
+            features: Features::ALL,
+            caps: MonCap::allow_all(),
+            hostname: "vm".into(),
+        };
+        let volatile = Volatile {
+            quorum: QuorumInfo {
+                name: "a".into(),
+                quorum: vec![0],
+                leader: "a".into(),
+                election_epoch: 3,
+                ..QuorumInfo::default()
+            },
+            ..Volatile::default()
+        };
+        let mut this = Self {
+            state: mkfs.state(),
+            volatile,
+            session,
+            now: Now { mono_ns: 10_000_000_000_000, wall_ns: 1_795_184_000_000_000_000 },
+            rng: Seeded(3),
+            options: [
+                ("mon_allow_pool_delete", "true"),
+                ("mon_allow_pool_size_one", "true"),
+                ("osd_pool_default_min_size", "1"),
+            ]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into(),
+        };
+        this.osds();
+        this.quiet(r#"{"prefix":"osd set-require-min-compat-client","version":"luminous"}"#);
+        for (pool, pgs) in [("cephfs_meta", 8), ("cephfs_data", 16)] {
+            this.quiet(&format!(
+                r#"{{"prefix":"osd pool create","pool":"{pool}","pg_num":{pgs}}}"#
+            ));
+        }
+        this.quiet(
+            r#"{"prefix":"osd pool create","pool":".mgr","pg_num":1,"yes_i_really_mean_it":true}"#,
+        );
+        this
+    }
+
+    fn osds(&mut self) {
+        let mut inc = self.state.osd_change();
+        inc.new_max_osd = Some(3);
+        for id in 0..3 {
+            let osd = OsdId(id);
+            let port = 6800 + 8 * id as u16;
+            inc.new_state.insert(osd, OsdState::EXISTS.0 | OsdState::UP.0);
+            inc.new_weight.insert(osd, maps::WEIGHT_ONE);
+            inc.new_uuid.insert(osd, Uuid::from_random([id as u8 + 1; 16]));
+            inc.new_up_client.insert(osd, addrs(port, 1));
+            inc.new_up_cluster.insert(osd, addrs(port + 1, 1));
+            inc.new_hb_back_up.insert(osd, addrs(port + 2, 1));
+            inc.new_hb_front_up.insert(osd, addrs(port + 3, 1));
+        }
+        self.apply(&Mutation::Osd(Box::new(inc)));
+        let mut crush = (**self.state.osdmap.crush.map()).clone();
+        let at = [("host", "vm"), ("root", "default")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+        for id in 0..3 {
+            crush.insert_item(id, 131, &format!("osd.{id}"), &at.clone().into(), true).unwrap();
+            crush.update_device_class(id, "hdd").unwrap();
+        }
+        let mut inc = self.state.osd_change();
+        inc.crush = super::crush::bytes_of(&crush);
+        self.apply(&Mutation::Osd(Box::new(inc)));
+        for id in 0..3 {
+            let statfs = StoreStatfs {
+                total: 2 << 30,
+                available: (2 << 30) - (27 << 20),
+                ..StoreStatfs::default()
+            };
+            self.volatile.pgmap.osds.insert(OsdId(id), maps::OsdStat::new(statfs));
+        }
+    }
+
+    /// What the monitor does with a mutation, without its log.
+    fn commit(&mut self, mutation: &Mutation) {
+        match mutation {
+            Mutation::Batch(all) => all.iter().for_each(|one| self.commit(one)),
+            Mutation::Osd(inc) => {
+                let mut inc = inc.clone();
+                inc.modified = UTime::from_nanos(self.now.wall_ns);
+                inc.seal(&self.state.osdmap, self.state.osdmap.canonical_features()).unwrap();
+                self.state.apply(&Mutation::Osd(inc)).map(drop).unwrap();
+            }
+            other => self.state.apply(other).map(drop).unwrap(),
+        }
+    }
+
+    fn apply(&mut self, mutation: &Mutation) {
+        self.commit(mutation);
+        let map = &self.state.osdmap;
+        self.volatile.mapping = PgMapping::new(map);
+        let pgs = &mut self.volatile.pgmap.pgs;
+        pgs.retain(|id, _| map.have_pg(*id));
+        for (id, sets) in self.volatile.mapping.iter() {
+            let stat = pgs.entry(id).or_insert_with(|| PgStat {
+                state: PgState(PgState::ACTIVE.0 | PgState::CLEAN.0),
+                last_clean: UTime { sec: 1_795_184_000, nsec: 0 },
+                ..PgStat::default()
+            });
+            stat.up.clone_from(&sets.up);
+            stat.acting.clone_from(&sets.acting);
+            stat.up_primary = sets.up_primary.unwrap_or(OsdId(-1));
+            stat.acting_primary = sets.acting_primary.unwrap_or(OsdId(-1));
+            stat.reported_epoch = Epoch(1);
+        }
+        for id in map.pools.keys() {
+            self.volatile.pgmap.pools.entry(*id).or_default();
+        }
+        self.volatile.health = HealthReport::default();
+    }
+
+    fn run(&mut self, json: &str, input: &Bytes) -> Reply {
+        let args = match cli::Args::parse(&[json]) {
+            Ok(args) => args,
+            Err(e) => return Reply::err(22, e.to_string()),
+        };
+        self.now.wall_ns += 1_000_000_000;
+        let mut ctx = CommandCtx {
+            now: self.now,
+            state: &self.state,
+            volatile: &self.volatile,
+            session: &self.session,
+            cmd: &args,
+            inbuf: input,
+            rng: &mut self.rng,
+            options: &self.options,
+        };
+        match super::run(&mut ctx) {
+            Outcome::Reply(reply)
+            | Outcome::WaitFor { then: reply, .. }
+            | Outcome::Send { then: reply, .. } => reply,
+            Outcome::Propose { mutation, then } => {
+                self.apply(&mutation);
+                then
+            }
+        }
+    }
+
+    fn quiet(&mut self, json: &str) {
+        let reply = self.run(json, &Bytes::new());
+        assert_eq!(reply.r, 0, "{json}: {}", reply.rs);
+    }
+}
+
+/// Blanks what differs from run to run: times, keys, ids of pools and buckets.
+fn blank(text: &str) -> String {
+    let mut out = String::new();
+    let (mut before, mut last) = (String::new(), String::new());
+    for word in text.split_inclusive([' ', '\t', '\n', '"', '\'', ',', '}']) {
+        let bare = word.trim_end_matches([' ', '\t', '\n', '"', '\'', ',', '}']);
+        let time = bare.len() >= 19 && bare.starts_with("20") && bare.as_bytes()[10] == b'T';
+        let key = bare.len() >= 40 && (bare.starts_with("AQ") || bare.starts_with("Ag"));
+        let number = bare.trim_start_matches([':', '-']).parse::<u64>().is_ok();
+        let id = number
+            && matches!(
+                (before.as_str(), last.as_str()),
+                ("set", "pool") | ("item", "id") | (_, "pool_id") | ("rule", "at") | ("with", "id")
+            );
+        let at = number && before.ends_with("created") && last == "rule";
+        out.push_str(if time {
+            "TIME"
+        } else if key {
+            "KEY"
+        } else if id || at {
+            "ID"
+        } else {
+            bare
+        });
+        out.push_str(&word[bare.len()..]);
+        if !bare.is_empty() {
+            before = std::mem::replace(&mut last, bare.to_owned());
+        }
+    }
+    out
+}
+
+fn shown(reply: &Reply) -> String {
+    let mut text = format!("rc {}\n", reply.r);
+    if !reply.rs.is_empty() {
+        text += &format!("rs {}\n", serde_json::Value::from(reply.rs.as_str()));
+    }
+    match std::str::from_utf8(&reply.out) {
+        Ok(out) => {
+            text += out;
+            if !out.is_empty() && !out.ends_with('\n') {
+                text += "\n\\ no newline\n";
+            }
+        }
+        Err(_) => text += "<binary>\n",
+    }
+    blank(&text)
+}
+
+fn replay(name: &str) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/commands");
+    let path = root.join(name);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut cluster = Cluster::new();
+    let (mut wrong, mut count) = (String::new(), 0);
+    let dump = std::env::var_os("ARGONAUT_KEEP").map(|dir| Path::new(&dir).join(name));
+    let mut kept = text.lines().next().unwrap_or_default().to_owned() + "\n";
+    for entry in text.split("\n> ").skip(1) {
+        let (command, expected) = entry.split_once('\n').unwrap_or((entry, ""));
+        let mut words = serde_json::Deserializer::from_str(command).into_iter();
+        let Some(Ok(json)) = words.next() else { continue };
+        let json: serde_json::Value = json;
+        let input = command[words.byte_offset()..].strip_prefix(" < ");
+        let input: String = input.map_or_else(String::new, |i| serde_json::from_str(i).unwrap());
+        let reply = cluster.run(&json.to_string(), &Bytes::from(input.into_bytes()));
+        let (got, want) = (shown(&reply), blank(&format!("{}\n", expected.trim_end_matches('\n'))));
+        count += 1;
+        if got.trim_end() == want.trim_end() {
+            kept += &format!("> {entry}\n");
+        } else {
+            wrong += &format!("> {command}\n--- want\n{want}--- got\n{got}");
+        }
+    }
+    if let Some(path) = dump {
+        std::fs::write(path, kept).unwrap();
+    }
+    assert!(count > 0);
+    assert!(wrong.is_empty(), "{name}:\n{wrong}");
+}
+
+#[test]
+fn pools() {
+    replay("pools.txt");
+}
+
+#[test]
+fn osds() {
+    replay("osds.txt");
+}
+
+#[test]
+fn crush() {
+    replay("crush.txt");
+}
+
+#[test]
+fn profiles() {
+    replay("profiles.txt");
+}
