@@ -374,6 +374,9 @@ pub struct PgInfo {
     pub counts: PgCounts,
     /// `pg_num` of the pool when this was last split.
     pub pg_num: u32,
+    /// The counters are an estimate since a split: whoever leads the PG counts anew once
+    /// nothing is missing.
+    pub recount: bool,
 }
 
 impl Denc for PgInfo {
@@ -400,6 +403,7 @@ impl Denc for PgInfo {
             self.past.encode(w);
             self.counts.encode(w);
             w.u32(self.pg_num);
+            w.bool(self.recount);
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -422,6 +426,7 @@ impl Denc for PgInfo {
                 past: Denc::decode(r)?,
                 counts: Denc::decode(r)?,
                 pg_num: r.u32()?,
+                recount: r.bool()?,
             })
         })
     }

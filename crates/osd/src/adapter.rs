@@ -77,8 +77,8 @@ impl StoreBacking {
             StoreOp::RmRange(c, a, b) => {
                 txn.coll_rm_range(coll(c), a, b);
             }
-            StoreOp::Move(from, o, to) => {
-                txn.move_object(coll(from), &o, coll(to), &o);
+            StoreOp::Split(from, to, bits) => {
+                txn.split_collection(coll(from), spg(to), bits);
             }
             StoreOp::Object(c, o, mutations) => {
                 let c = coll(c);

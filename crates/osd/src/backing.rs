@@ -29,8 +29,9 @@ pub enum StoreOp {
     Rm(Coll, Bytes),
     /// Removes the keys from the first on, up to and without the second.
     RmRange(Coll, Bytes, Bytes),
-    /// Moves an object with all it has from one collection to another.
-    Move(Coll, HObject, Coll),
+    /// Moves the objects whose hash, in its lowest bits (so many), is the number of the PG
+    /// to that PG's collection. Both exist.
+    Split(Coll, PgId, u32),
 }
 
 /// The store cannot read what it should have: a checksum failed or the device did.

@@ -110,6 +110,8 @@ pub(crate) struct Core {
     pub stopping: bool,
     pub seq: u64,
     waiting: Vec<Waiting>,
+    /// Requests for PGs that this OSD leads and has not heard of from their copies.
+    pub homeless: BTreeMap<PgId, Vec<Box<ClientOp>>>,
     pub heartbeats: Heartbeats,
     pub reports: Reports,
     pub benches: crate::commands::Benches,
@@ -226,6 +228,7 @@ impl Osd {
                 stopping: false,
                 seq: 0,
                 waiting: Vec::new(),
+                homeless: BTreeMap::new(),
                 heartbeats: Heartbeats::default(),
                 reports: Reports::default(),
                 benches: crate::commands::Benches::default(),
@@ -436,7 +439,14 @@ impl Osd {
         match (refused, self.pgs.get_mut(&id)) {
             (Some(e), _) => Answer::error(&op, e).send(&op, &mut cx),
             (None, Some(pg)) => pg.on_op(op, &mut cx),
-            (None, None) => {} // misdirected
+            (None, None) => {
+                let sets = self.c.mapping.get(id);
+                let leads = sets.and_then(|s| s.acting_primary) == Some(self.c.id.whoami);
+                let n: usize = self.c.homeless.values().map(Vec::len).sum();
+                if leads && n < WAITING_MAX {
+                    self.c.homeless.entry(id).or_default().push(op);
+                } // else misdirected
+            }
         }
     }
 
@@ -461,10 +471,19 @@ impl Osd {
             {
                 let mut cx = self.c.cx(now, out);
                 let pg = self.pgs.get_mut(&m.pg).expect("just adopted");
+                let id = m.pg;
                 pg.on_interval(true, &mut cx);
                 pg.on_peer(from, m, &mut cx);
+                self.run_homeless(now, id, out);
             }
             _ => {}
+        }
+    }
+
+    /// The PG is here now.
+    pub(crate) fn run_homeless(&mut self, now: Now, id: PgId, out: &mut Outbox) {
+        for op in self.c.homeless.remove(&id).unwrap_or_default() {
+            self.with_pg(now, id, out, |pg, cx| pg.on_op(op, cx));
         }
     }
 

@@ -46,6 +46,7 @@ mod perf;
 mod pg;
 mod report;
 mod session;
+mod split;
 #[cfg(test)]
 mod tests;
 

@@ -125,6 +125,11 @@ impl Osd {
             self.drop_pg(id);
             interval.remove(&id);
         }
+        for (id, pool) in next.pools.iter() {
+            if prev.pool(*id).is_some_and(|p| p.pg_num < pool.pg_num) {
+                interval.extend(self.split_pgs(*id, pool.pg_num));
+            }
+        }
         for (id, pg) in &mut self.pgs {
             let Some(pool) = next.pool(id.pool) else { continue };
             let place = self.c.mapping.get(*id).map(Core::place).unwrap_or_default();
@@ -190,19 +195,31 @@ impl Osd {
             }
         }
         let Some(oldest) = self.pgs.values().map(|pg| pg.info.epoch).min() else { return Ok(()) };
-        // The view of the pool, which is not kept on disk.
-        for (id, pg) in &mut self.pgs {
-            if let Some(pool) = self.c.map.pool(id.pool) {
-                pg.pool = PoolView::of(pool);
+        let view = |pgs: &mut std::collections::BTreeMap<PgId, Pg>, map: &OsdMap| {
+            // The view of the pool, which is not kept on disk.
+            for (id, pg) in pgs.iter_mut().filter(|(_, pg)| pg.info.epoch <= map.epoch) {
+                if let Some(pool) = map.pool(id.pool).filter(|_| pg.pool == PoolView::default()) {
+                    pg.pool = PoolView::of(pool);
+                }
             }
-        }
+        };
+        view(&mut self.pgs, &Arc::clone(&self.c.map));
         if oldest >= newest {
             return Ok(());
         }
         let oldest = oldest.max(self.c.sb.oldest);
         let mut prev = maphist::map_at(&*self.c.store, oldest)?;
+        for pg in self.pgs.values_mut() {
+            pg.pool = PoolView::default();
+        }
         while prev.epoch < newest {
             let next = maphist::next(&*self.c.store, &prev)?;
+            view(&mut self.pgs, &prev);
+            for (id, pool) in next.pools.iter() {
+                if prev.pool(*id).is_some_and(|p| p.pg_num < pool.pg_num) {
+                    self.split_pgs(*id, pool.pg_num);
+                }
+            }
             if same_placement(&prev, &next) {
                 for pg in self.pgs.values_mut().filter(|pg| pg.info.epoch < next.epoch) {
                     pg.info.epoch = next.epoch;
@@ -221,6 +238,7 @@ impl Osd {
             }
             prev = next;
         }
+        view(&mut self.pgs, &prev);
         Ok(())
     }
 
@@ -303,6 +321,15 @@ impl Osd {
             for pg in self.pgs.values_mut() {
                 pg.on_map(&mut self.c.cx(now, out));
             }
+        }
+        let (mapping, pgs) = (Arc::clone(&self.c.mapping), &self.pgs);
+        self.c
+            .homeless
+            .retain(|id, _| serve && mapping.get(*id).and_then(|s| s.acting_primary) == Some(me));
+        let housed: Vec<PgId> =
+            self.c.homeless.keys().filter(|id| pgs.contains_key(id)).copied().collect();
+        for id in housed {
+            self.run_homeless(now, id, out);
         }
         self.update_heartbeat_peers(now);
         self.run_waiting(now, out);

@@ -89,6 +89,7 @@ impl Pg {
     pub(crate) fn on_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
         if !self.leads
             || op.msg.epoch < self.info.same_primary_since
+            || !self.is_home_of(&op)
             || op.msg.epoch < self.pool.last_force_op_resend
         {
             return; // misdirected, or sent again by its client anyway
@@ -100,11 +101,19 @@ impl Pg {
         self.do_op(op, cx);
     }
 
+    /// Whether the object is in this PG; after a split it may be in a child.
+    fn is_home_of(&self, op: &ClientOp) -> bool {
+        op.is_pg_op() || types::stable_mod(op.oid.hash, self.pool.pg_num) == self.id.ps
+    }
+
     /// The PG serves again.
     pub(crate) fn run_waiting(&mut self, cx: &mut Cx<'_>) {
         while self.is_serving()
             && let Some(op) = self.waiting.pop_front()
         {
+            if !self.is_home_of(&op) {
+                continue; // its client sends it to the child
+            }
             self.do_op(op, cx);
         }
     }

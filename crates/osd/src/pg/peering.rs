@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use denc::Denc;
 use messages::{OsdPeer, PeerMsg, PgInfo, PgLogEntry};
 use types::{EVersion, Epoch, HObject, OsdId};
 
 use super::merge::decode_entries;
-use super::{Cx, Pg, Scan, State, Ticket};
-use crate::backing::{ObjectStore, StoreError};
+use super::{Cx, Pg, Scan, State, Ticket, log_key};
+use crate::backing::{ObjectStore, StoreError, StoreOp};
 
 /// After this long without an answer a question is asked again.
 const RETRY_MS: u64 = 2_000;
@@ -527,7 +528,13 @@ impl Pg {
 
     /// When all copies are whole the past does not count any more.
     pub(crate) fn check_clean(&mut self, cx: &mut Cx<'_>) {
-        if !self.is_clean() || self.info.last_epoch_clean >= self.interval() {
+        if !self.is_clean() {
+            return;
+        }
+        if self.info.recount {
+            self.recount(cx);
+        }
+        if self.info.last_epoch_clean >= self.interval() {
             return;
         }
         self.info.last_epoch_clean = cx.map.epoch;
@@ -545,6 +552,26 @@ impl Pg {
             self.say(cx, o, PeerMsg::Remove);
             self.peers.remove(&o);
         }
+    }
+
+    /// Counts the PG's objects. The store shows every write that is in the log.
+    fn recount(&mut self, cx: &mut Cx<'_>) {
+        let Ok(found) = crate::split::count(cx.store, self.coll) else {
+            tracing::error!(pg = %self.id, "the objects cannot be counted");
+            return;
+        };
+        let before = self.counts();
+        let writes = (before.writes, before.write_bytes);
+        let counts = messages::PgCounts { writes: writes.0, write_bytes: writes.1, ..found };
+        self.info.recount = false;
+        self.info.counts = counts;
+        let mut ops = Vec::new();
+        if let Some(last) = self.log.entries.back_mut() {
+            last.counts = counts;
+            ops.push(StoreOp::Put(self.coll, log_key(last.version), last.to_bytes()));
+        }
+        self.save_info(&mut ops);
+        cx.submit(ops, Ticket::None);
     }
 
     /// A connection to that OSD was lost, and with it perhaps messages.

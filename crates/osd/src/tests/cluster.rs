@@ -39,8 +39,8 @@ pub struct Node {
 pub struct Asked {
     pub msg: MOsdOp,
     pub tid: u64,
-    /// The OSD it was sent to, and since when that was up.
-    sent: Option<(OsdId, Epoch)>,
+    /// The OSD it was sent to, and since when that was up, and for which PG.
+    sent: Option<(OsdId, Epoch, PgId)>,
 }
 
 pub struct Cluster {
@@ -127,6 +127,18 @@ impl Cluster {
         inc.new_pool_max = Some(id.0);
         self.publish(inc);
         id
+    }
+
+    /// Some more PGs.
+    pub fn grow_pool(&mut self, id: PoolId) {
+        let mut inc = self.inc();
+        let more = 1 + self.random(9) as u32;
+        let pool = inc.pool_mut(&self.map, id).unwrap();
+        if pool.pg_num < 40 {
+            pool.pg_num += more;
+            pool.pgp_num = pool.pg_num;
+            self.publish(inc);
+        }
     }
 
     pub fn inc(&self) -> Incremental {
@@ -421,15 +433,15 @@ impl Cluster {
         self.tid
     }
 
-    fn target(map: &OsdMap, m: &MOsdOp) -> (PgId, Option<(OsdId, Epoch)>) {
+    fn target(map: &OsdMap, m: &MOsdOp) -> Option<(OsdId, Epoch, PgId)> {
         let pool = m.locator.pool;
         // A listing names the PG itself.
         let pg = if m.oid.is_empty() {
             PgId { pool, ps: m.locator.hash as u32 }
         } else {
-            map.raw_pg_to_pg(PgId { pool, ps: m.hash }).unwrap_or_default()
+            map.raw_pg_to_pg(PgId { pool, ps: m.hash })?
         };
-        (pg, map.pg_to_up_acting(pg).acting_primary.map(|o| (o, map.up_from(o))))
+        map.pg_to_up_acting(pg).acting_primary.map(|o| (o, map.up_from(o), pg))
     }
 
     /// The client looks at every new map and sends, in order, what goes elsewhere now.
@@ -438,16 +450,15 @@ impl Cluster {
             self.client_epoch.0 += 1;
             let map = &self.maps[&self.client_epoch];
             for a in self.asked.iter_mut().filter(|a| a.sent.is_some()) {
-                if Self::target(map, &a.msg).1 != a.sent {
+                if Self::target(map, &a.msg) != a.sent {
                     a.sent = None;
                     a.msg.retry_attempt += 1;
                 }
             }
         }
         for a in self.asked.iter_mut().filter(|a| a.sent.is_none()) {
-            let (pg, primary) = Self::target(&self.map, &a.msg);
-            a.sent = primary;
-            if let Some((to, _)) = primary {
+            a.sent = Self::target(&self.map, &a.msg);
+            if let Some((to, _, pg)) = a.sent {
                 a.msg.pg.pg = pg;
                 a.msg.epoch = self.client_epoch;
                 let e = a.msg.envelope(Features::TENTACLE_WORD).with_tid(a.tid);
@@ -558,10 +569,9 @@ impl Cluster {
             .iter()
             .flat_map(|n| n.osd.iter())
             .flat_map(|o| o.pgs.values())
-            .filter(|p| p.leads)
             .map(|p| {
                 format!(
-                    "{} {:?} acting {:?} missing {} blocked {:?} peers {:?}",
+                    "{} {:?} acting {:?} missing {} blocked {:?} peers {:?} queues {:?} since {} {}",
                     p.id,
                     p.state,
                     p.info.acting,
@@ -570,7 +580,16 @@ impl Cluster {
                     p.peers
                         .iter()
                         .map(|(o, x)| (o.0, x.answered, x.activated, x.missing.len()))
-                        .collect::<Vec<_>>()
+                        .collect::<Vec<_>>(),
+                    (
+                        p.waiting.len(),
+                        p.blocked.len(),
+                        p.waiting_whole.len(),
+                        p.in_flight.len(),
+                        p.obcs.values().map(|o| o.waiting.len()).sum::<usize>()
+                    ),
+                    p.info.same_primary_since,
+                    p.committed_by_all,
                 )
             })
             .collect();

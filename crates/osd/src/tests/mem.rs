@@ -113,11 +113,11 @@ fn apply(state: &mut State, ops: &[StoreOp]) {
             StoreOp::RmRange(c, a, b) => {
                 state.get_mut(c).expect(missing).keys.retain(|k, _| k < a || k >= b);
             }
-            StoreOp::Move(from, oid, to) => {
-                let o = state.get_mut(from).expect(missing).objects.remove(oid);
-                if let Some(o) = o {
-                    state.get_mut(to).expect(missing).objects.insert(oid.clone(), o);
-                }
+            StoreOp::Split(from, to, bits) => {
+                let mask = (1u64 << bits) as u32 - 1;
+                let all = &mut state.get_mut(from).expect(missing).objects;
+                let moved: Vec<_> = all.extract_if(.., |o, _| o.hash & mask == to.ps).collect();
+                state.get_mut(&Coll::Pg(*to)).expect(missing).objects.extend(moved);
             }
         }
     }

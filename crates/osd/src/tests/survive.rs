@@ -39,6 +39,9 @@ fn check_copies(c: &Cluster) {
     for (i, n) in c.nodes.iter().enumerate() {
         let osd = n.osd.as_ref().expect("all run");
         for (id, pg) in &osd.pgs {
+            if !pg.info.acting.contains(&types::OsdId(i as i32)) {
+                continue; // not yet removed
+            }
             assert!(pg.missing.is_empty(), "osd.{i} {id}");
             let coll = Coll::Pg(*id);
             let objects = n.store.lock().now[&coll].objects.clone();
@@ -52,6 +55,23 @@ fn check_copies(c: &Cluster) {
                     seen.insert(coll, objects);
                 }
             }
+        }
+    }
+}
+
+/// The primaries' counters say what is there.
+fn check_counts(c: &Cluster) {
+    for n in &c.nodes {
+        for (id, pg) in n.osd.as_ref().expect("all run").pgs.iter().filter(|(_, p)| p.leads) {
+            let store = n.store.lock();
+            let objects = &store.now[&Coll::Pg(*id)].objects;
+            let bytes: usize = objects.values().map(|o| o.data.len()).sum();
+            let counts = pg.counts();
+            assert_eq!(
+                (counts.objects, counts.bytes),
+                (objects.len() as i64, bytes as i64),
+                "{id}"
+            );
         }
     }
 }
@@ -132,6 +152,7 @@ fn storm(seed: u64, f: &Faults, size: u8, osds: usize) {
             4 | 5 if f.wires && a != b => c.break_wire(a, b),
             6 if f.wires => c.break_client(a),
             7 if f.kill => c.mark_down(a),
+            8 if f.kill && osds == 4 => c.grow_pool(POOL),
             _ => {}
         }
         collect(&mut c, &sent, &appended, &mut acked, &mut appends_acked);
@@ -144,6 +165,7 @@ fn storm(seed: u64, f: &Faults, size: u8, osds: usize) {
     c.settle();
     collect(&mut c, &sent, &appended, &mut acked, &mut appends_acked);
     check_copies(&c);
+    check_counts(&c);
     assert_eq!(appends_acked, appends, "seed {seed}: every append is answered in the end");
     for (o, newest) in versions.into_iter().enumerate().filter(|(_, v)| *v > 0) {
         let read = vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())];
@@ -188,6 +210,14 @@ fn data_moves_as_osds_come_and_go() {
 fn all_osds_die_at_once() {
     for seed in seeds(3_000_000, 20) {
         storm(seed, &Faults { kill: true, kill_all: true, wires: true }, 3, 3);
+    }
+}
+
+/// The pool gets more PGs, again and again, under writes and faults.
+#[test]
+fn pools_split() {
+    for seed in seeds(4_000_000, 12) {
+        storm(seed, &Faults { kill: true, kill_all: seed % 2 == 0, wires: true }, 3, 4);
     }
 }
 

@@ -1,0 +1,162 @@
+//! More PGs in a pool: each copy of a PG here is divided, by the hashes of its objects.
+//!
+//! A child gets its objects, their log entries and missing objects, and the parent's whole
+//! history: what was acknowledged in the parent's intervals is what the child must find.
+//! Each copy divides itself when it takes the step to the map with the new number, the
+//! ones that were down then when they come back; so logs agree after as they did before.
+
+use denc::Denc;
+use messages::PgLogEntry;
+use types::{EVersion, HObject, PgId, PoolId};
+
+use crate::backing::{Coll, ObjectStore, StoreError, StoreOp};
+use crate::core::Osd;
+use crate::pg::{Pg, Ticket, log_key, log_range, missing_key};
+
+/// The PG that had `ps`'s objects before `ps` came to be.
+fn parent_of(ps: u32) -> u32 {
+    ps & !(1 << ps.ilog2())
+}
+
+impl Osd {
+    /// Divides the copies here of a pool's PGs, for a pool of `pg_num` PGs from now on.
+    /// Returns the children.
+    pub(crate) fn split_pgs(&mut self, pool: PoolId, pg_num: u32) -> Vec<PgId> {
+        let copies = self.pgs.iter().filter(|(id, _)| id.pool == pool);
+        let Some(first) = copies.map(|(_, pg)| pg.info.pg_num).min().filter(|n| *n < pg_num) else {
+            return Vec::new();
+        };
+        let mut children = Vec::new();
+        for ps in first.max(1)..pg_num {
+            let parent = PgId { pool, ps: parent_of(ps) };
+            let child = PgId { pool, ps };
+            let due = self.pgs.get(&parent).is_some_and(|pg| pg.info.pg_num <= ps);
+            if due && !self.pgs.contains_key(&child) {
+                match self.split_one(parent, child) {
+                    Ok(()) => children.push(child),
+                    Err(e) => panic!("pg {parent} cannot be divided: {e}"),
+                }
+            }
+        }
+        let mut ops = Vec::new();
+        for (_, pg) in self.pgs.iter_mut().filter(|(id, _)| id.pool == pool) {
+            pg.info.pg_num = pg_num;
+            pg.save_info(&mut ops);
+        }
+        self.c.submit(ops);
+        // PGs that wait for their first OSD have children that do.
+        for ps in first.max(1)..pg_num {
+            if self.c.unborn.contains(&PgId { pool, ps: parent_of(ps) }) {
+                self.c.unborn.insert(PgId { pool, ps });
+            }
+        }
+        self.c.pg_count = self.pgs.len();
+        children
+    }
+
+    fn split_one(&mut self, parent: PgId, child: PgId) -> Result<(), String> {
+        let bits = child.ps.ilog2() + 1;
+        let mask = if bits == 32 { u32::MAX } else { (1 << bits) - 1 };
+        let moves = |oid: &HObject| oid.hash & mask == child.ps;
+        let (from, to) = (Coll::Pg(parent), Coll::Pg(child));
+        let mut ops = vec![StoreOp::Create(to), StoreOp::Split(from, child, bits)];
+        let (first, end) = log_range();
+        let mut bad = None;
+        let walked = self.c.store.walk(from, &first, &end, &mut |_, raw| {
+            match PgLogEntry::from_shared(raw) {
+                Ok(e) if moves(&e.oid) => {
+                    ops.push(StoreOp::Rm(from, log_key(e.version)));
+                    ops.push(StoreOp::Put(to, log_key(e.version), raw.clone()));
+                }
+                Ok(_) => {}
+                Err(e) => bad = Some(e),
+            }
+            true
+        });
+        walked.map_err(|e| e.to_string())?;
+        if let Some(e) = bad {
+            return Err(e.to_string());
+        }
+        let pg = self.pgs.get_mut(&parent).expect("the caller has seen it");
+        for (oid, v) in pg.missing.iter().filter(|(oid, _)| moves(oid)) {
+            ops.push(StoreOp::Rm(from, missing_key(oid)));
+            ops.push(StoreOp::Put(to, missing_key(oid), v.to_bytes()));
+        }
+        pg.refresh_info();
+        pg.info.recount = true;
+        let mut young = Pg::new(child, pg.info.clone(), pg.pool.clone());
+        young.up_primary = pg.up_primary;
+        young.log.tail = pg.log.tail;
+        young.save_info(&mut ops);
+        pg.save_info(&mut ops);
+        self.c.tickets.submit(&mut *self.c.store, ops, Ticket::None);
+        // Both as they are in the store now.
+        for (id, writes) in [(parent, true), (child, false)] {
+            let loaded = Pg::load(id, &*self.c.store)?.ok_or("its record is gone")?;
+            let pg = if id == child { &mut young } else { self.pgs.get_mut(&id).expect("held") };
+            pg.log = loaded.log;
+            pg.missing = loaded.missing;
+            let mut counts = count(&*self.c.store, Coll::Pg(id)).map_err(|e| e.to_string())?;
+            if writes {
+                (counts.writes, counts.write_bytes) =
+                    (pg.info.counts.writes, pg.info.counts.write_bytes);
+            }
+            let mut ops = Vec::new();
+            if let Some(last) = pg.log.entries.back_mut() {
+                last.counts = counts;
+                ops.push(StoreOp::Put(Coll::Pg(id), log_key(last.version), last.to_bytes()));
+            }
+            pg.info.counts = counts;
+            pg.committed = EVersion::ZERO;
+            pg.save_info(&mut ops);
+            self.c.tickets.submit(&mut *self.c.store, ops, Ticket::None);
+        }
+        tracing::info!(%parent, %child, entries = young.log.entries.len(), "divided");
+        self.pgs.insert(child, young);
+        Ok(())
+    }
+}
+
+/// What the objects of a collection add up to.
+pub(crate) fn count(store: &dyn ObjectStore, coll: Coll) -> Result<messages::PgCounts, StoreError> {
+    let mut c = messages::PgCounts::default();
+    let mut from = HObject::min();
+    loop {
+        let mut page = store.list(coll, &from, 513)?;
+        let next = if page.len() > 512 { page.pop() } else { None };
+        for oid in page {
+            let state = Pg::read_state(store, coll, &oid)?;
+            if state.exists {
+                c.objects += 1;
+                c.bytes += state.info.size as i64;
+                c.omap_objects += i64::from(state.info.omap);
+            }
+        }
+        match next {
+            Some(next) => from = next,
+            None => return Ok(c),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Taken one by one, children get exactly what folds to them in the end.
+    #[test]
+    fn children_get_what_folds_to_them() {
+        for (old, new) in [(1, 2), (4, 11), (8, 16), (3, 29), (11, 14)] {
+            for hash in (0..2_000u32).map(|i| i.wrapping_mul(2_654_435_761)) {
+                let mut at = types::stable_mod(hash, old);
+                for ps in old.max(1)..new {
+                    let mask = (1u32 << (ps.ilog2() + 1)) - 1;
+                    if at == parent_of(ps) && hash & mask == ps {
+                        at = ps;
+                    }
+                }
+                assert_eq!(at, types::stable_mod(hash, new), "{old} to {new}, {hash:x}");
+            }
+        }
+    }
+}
