@@ -97,6 +97,12 @@ impl Alone {
 
     /// As a client sends it.
     fn command(&mut self, json: &str, input: &Bytes) -> Reply {
+        self.send(json, input);
+        let ack = self.acks.pop().expect("an answer");
+        Reply { r: ack.r, rs: ack.rs, out: ack.output }
+    }
+
+    fn send(&mut self, json: &str, input: &Bytes) {
         let msg = MonCommand {
             fsid: Uuid::from_random(FSID),
             cmd: vec![Bytes::copy_from_slice(json.as_bytes())],
@@ -105,8 +111,6 @@ impl Alone {
         };
         self.mon.on_message(self.now, ADMIN, &msg.envelope(Features::TENTACLE_WORD));
         self.settle();
-        let ack = self.acks.pop().expect("an answer");
-        Reply { r: ack.r, rs: ack.rs, out: ack.output }
     }
 
     /// As the admin socket hands it in.
@@ -229,4 +233,50 @@ fn what_the_manager_answers() {
 #[test]
 fn the_monitor_itself() {
     play("tell-mon.txt", |alone, json, _| alone.ask(json));
+}
+
+/// No command panics, whatever its arguments are.
+#[test]
+fn odd_arguments_are_answered() {
+    let long = "x".repeat(3000);
+    let odd = [
+        serde_json::json!("x"),
+        serde_json::json!(""),
+        serde_json::json!("osd.99999999999"),
+        serde_json::json!("0.0"),
+        serde_json::json!("\u{0}\u{1f600}/[]=,:"),
+        serde_json::json!(long),
+        serde_json::json!(-1),
+        serde_json::json!(0),
+        serde_json::json!(i64::MAX),
+        serde_json::json!(u64::MAX),
+        serde_json::json!(1e308),
+        serde_json::json!(["a", "b", "c"]),
+        serde_json::json!([0, -1, null]),
+        serde_json::json!(true),
+        serde_json::json!(null),
+        serde_json::json!({"a": 1}),
+    ];
+    let mut alone = Alone::new();
+    let tell = cli::MON_TELL.iter().filter_map(|(text, _)| cli::Sig::parse(text));
+    let own: Vec<(String, cli::Sig, bool)> = tell.map(|sig| (sig.prefix(), sig, true)).collect();
+    let all = cli::commands().iter().map(|c| (c.prefix.clone(), c.sig.clone(), false));
+    for (prefix, sig, local) in all.chain(own) {
+        for value in &odd {
+            for format in ["plain", "json", "xml", "table"] {
+                let mut command = serde_json::json!({ "prefix": prefix, "format": format });
+                for arg in sig.args() {
+                    command[arg.name] = value.clone();
+                }
+                let json = command.to_string();
+                if local {
+                    alone.ask(&json);
+                } else if !matches!(prefix.as_str(), "tell") {
+                    alone.send(&json, &Bytes::from_static(b"\xff[client.x]\nkey = 1\n"));
+                    alone.acks.clear();
+                }
+            }
+        }
+    }
+    assert_eq!(alone.command(r#"{"prefix": "fsid"}"#, &Bytes::new()).r, 0);
 }

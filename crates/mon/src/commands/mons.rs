@@ -551,7 +551,7 @@ fn ok_to_stop(ctx: &mut CommandCtx<'_>) -> Run {
 }
 
 fn ok_to_add(ctx: &mut CommandCtx<'_>) -> Run {
-    let need = (ctx.state.monmap.mons.len() + 1) / 2 + 1;
+    let need = ctx.state.monmap.mons.len().div_ceil(2) + 1;
     if ctx.volatile.quorum.quorum.len() >= need {
         return ok("adding another monitor that is not yet available would not break quorum");
     }
