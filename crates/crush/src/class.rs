@@ -187,11 +187,15 @@ impl CrushMap {
         for class in dead {
             self.class_names.remove(class);
         }
-        for root in self.shadow_roots() {
-            self.remove_root(root);
+        let shadows = self.shadow_roots();
+        for root in &shadows {
+            self.remove_root(*root);
+        }
+        if !shadows.is_empty() {
+            // Only then does the peer tidy up weight sets.
+            self.fit_choose_args();
         }
         self.class_buckets.clear();
-        self.fit_choose_args();
         self.populate_classes(&old)
     }
 

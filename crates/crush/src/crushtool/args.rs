@@ -319,9 +319,6 @@ impl Options {
             "--remove-rule" => self.remove_rule = Some(a.next()?),
             "--remove-item" => self.remove_item = Some(a.next()?),
             "--reweight-item" => self.reweight_item = Some((a.next()?, a.float()?)),
-            "--set-subtree-class" => {
-                self.subtree_classes.insert(a.next()?, a.next()?);
-            }
             _ => return Ok(false),
         }
         *actions = true;
@@ -344,6 +341,9 @@ impl Options {
             "--bucket-name" => self.bucket_name = Some(a.next()?),
             "--device-class" => self.device_class = Some(a.next()?),
             "--num-osds" => self.num_osds = a.int()?,
+            "--set-subtree-class" => {
+                self.subtree_classes.insert(a.next()?, a.next()?);
+            }
             "--loc" => {
                 self.location.insert(a.next()?, a.next()?);
             }

@@ -1,25 +1,14 @@
-//! Random maps against the peer's own `crushtool`: mappings, text and bytes, with zero
-//! differences.
-//!
-//! - `ARGONAUT_CRUSHTOOL`: the command that runs the peer's tool (release 20 or later).
-//! - `ARGONAUT_CRUSHTOOL_DIR`: a directory that it sees under the same path; by default
-//!   `/tmp/ceph-share`.
-//! - `ARGONAUT_CRUSH_MAPS`: how many maps, by default 100.
-//! - `ARGONAUT_CRUSH_SEED`: the first map's seed, by default 1.
+//! Random maps that the peer's tool survives.
 
 use std::fmt::Write as _;
-use std::io;
-use std::path::PathBuf;
-use std::process::Command;
 
-use crush::crushtool::{Files, Io};
 use crush::{BucketAlg, CrushMap, Op, Profile, Rule, Step, text};
 use denc::Denc;
 
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         // splitmix64
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -28,35 +17,35 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
 
-    fn range(&mut self, low: i32, high: i32) -> i32 {
+    pub fn range(&mut self, low: i32, high: i32) -> i32 {
         low + self.below((high - low + 1) as u64) as i32
     }
 
-    fn chance(&mut self, percent: u64) -> bool {
+    pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 }
 
 /// A map and what else decides its mappings.
-struct Case {
-    map: CrushMap,
+pub struct Case {
+    pub map: CrushMap,
     /// Arguments of the test: ranges and device weights.
-    args: Vec<String>,
+    pub args: Vec<String>,
 }
 
 const HOST: u16 = 1;
 const RACK: u16 = 2;
 const ROOT: u16 = 3;
 
-fn case(seed: u64) -> Case {
+pub fn case(seed: u64) -> Case {
     let r = &mut Random(seed);
     let mut map = CrushMap::default();
     for (kind, name) in [(0, "osd"), (HOST, "host"), (RACK, "rack"), (ROOT, "root")] {
@@ -335,145 +324,4 @@ fn arguments(r: &mut Random, osds: i32) -> Vec<String> {
         }
     }
     out
-}
-
-struct Disk;
-
-impl Files for Disk {
-    fn read(&mut self, path: &str) -> io::Result<Vec<u8>> {
-        std::fs::read(path)
-    }
-
-    fn write(&mut self, path: &str, data: &[u8]) -> io::Result<()> {
-        std::fs::write(path, data)
-    }
-}
-
-fn ours(args: &[String]) -> (i32, String, String) {
-    let (mut out, mut err) = (Vec::new(), Vec::new());
-    let mut io = Io { out: &mut out, err: &mut err, files: &mut Disk };
-    let code = crush::crushtool::main(args, &mut io);
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (code, text(out), text(err))
-}
-
-struct Peer {
-    command: Vec<String>,
-}
-
-impl Peer {
-    fn run(&self, args: &[String]) -> (Option<i32>, String, String) {
-        let output = Command::new(&self.command[0])
-            .args(&self.command[1..])
-            .args(args)
-            .stdin(std::process::Stdio::null())
-            .output()
-            .unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        (output.status.code(), text(output.stdout), text(output.stderr))
-    }
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().map_or(default, |n| n.parse().expect("a number"))
-}
-
-/// Where two texts part.
-fn difference(ours: &str, theirs: &str) -> String {
-    let mut lines = ours.lines().zip(theirs.lines()).enumerate();
-    match lines.find(|(_, (a, b))| a != b) {
-        Some((i, (a, b))) => format!("line {}:\n  ours:   {a}\n  theirs: {b}", i + 1),
-        None => format!("{} against {} lines", ours.lines().count(), theirs.lines().count()),
-    }
-}
-
-fn strings<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).to_vec()
-}
-
-#[test]
-fn random_maps() {
-    let Ok(command) = std::env::var("ARGONAUT_CRUSHTOOL") else {
-        eprintln!("skipped: ARGONAUT_CRUSHTOOL is not set");
-        return;
-    };
-    let peer = Peer { command: command.split_whitespace().map(str::to_owned).collect() };
-    let shared = std::env::var("ARGONAUT_CRUSHTOOL_DIR");
-    let dir = PathBuf::from(shared.unwrap_or_else(|_| "/tmp/ceph-share".into()))
-        .join(format!("argonaut-crush-{}", std::process::id()));
-    std::fs::create_dir_all(&dir).unwrap();
-    let first = number("ARGONAUT_CRUSH_SEED", 1);
-    let maps = number("ARGONAUT_CRUSH_MAPS", 100);
-    let next = std::sync::atomic::AtomicU64::new(first);
-    let mappings = std::sync::atomic::AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..2)
-            .map(|worker| {
-                let (peer, dir, next, mappings) = (&peer, &dir, &next, &mappings);
-                scope.spawn(move || {
-                    loop {
-                        let seed = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        if seed >= first + maps {
-                            return;
-                        }
-                        let n = check(seed, peer, &dir.join(worker.to_string()));
-                        mappings.fetch_add(n, std::sync::atomic::Ordering::Relaxed);
-                    }
-                })
-            })
-            .collect();
-        for worker in workers {
-            worker.join().expect("no difference");
-        }
-    });
-    std::fs::remove_dir_all(&dir).unwrap();
-    eprintln!("{maps} maps, {} mappings, no difference", mappings.into_inner());
-}
-
-/// One map; gives how many mappings were compared.
-fn check(seed: u64, peer: &Peer, stem: &std::path::Path) -> u64 {
-    let Case { map, args } = case(seed);
-    let path = |suffix: &str| stem.with_extension(suffix).to_str().unwrap().to_owned();
-    let binary = path("bin");
-    std::fs::write(&binary, map.to_bytes()).unwrap();
-
-    // Text, tree and mappings in one go.
-    let mut show = strings(["-d", &binary, "--tree"]);
-    show.extend(args.iter().cloned());
-    let (code, their_out, their_err) = peer.run(&show);
-    assert_eq!(code, Some(0), "seed {seed}: {show:?}: {}", &their_err[..their_err.len().min(2000)]);
-    let (code, our_out, our_err) = ours(&show);
-    assert_eq!(code, 0, "seed {seed}: {our_err}");
-    assert!(our_out == their_out, "seed {seed}: {show:?}: {}", difference(&our_out, &their_out));
-
-    // Bytes: read, changed by nothing, and written.
-    let again = path("again");
-    let _ = std::fs::remove_file(&again);
-    let tries = map.tunables().choose_total_tries.to_string();
-    let (code, ..) =
-        peer.run(&strings(["-i", &binary, "--set-choose-total-tries", &tries, "-o", &again]));
-    assert_eq!(code, Some(0), "seed {seed}");
-    assert!(std::fs::read(&again).unwrap() == map.to_bytes(), "seed {seed}: other bytes");
-
-    // Text back to bytes; but for shadows of trees, where the peer writes nodes that it
-    // never set.
-    let wild = map.buckets().any(|b| b.alg() == BucketAlg::Tree && map.is_shadow(b.id()));
-    if seed.is_multiple_of(3) && !wild {
-        let source = path("txt");
-        std::fs::write(&source, text::decompile(&map)).unwrap();
-        let (theirs, mine) = (path("theirs"), path("mine"));
-        for file in [&theirs, &mine] {
-            let _ = std::fs::remove_file(file);
-        }
-        let (their_code, _, their_err) = peer.run(&strings(["-c", &source, "-o", &theirs]));
-        let (our_code, _, our_err) = ours(&strings(["-c", &source, "-o", &mine]));
-        assert_eq!(Some(our_code), their_code, "seed {seed}: {our_err} / {their_err}");
-        if our_code == 0 {
-            let same = std::fs::read(&theirs).unwrap() == std::fs::read(&mine).unwrap();
-            assert!(same, "seed {seed}: compiled otherwise: {source}");
-        } else {
-            assert_eq!(our_err, their_err, "seed {seed}");
-        }
-    }
-    our_out.lines().filter(|line| line.starts_with("CRUSH rule")).count() as u64
 }
