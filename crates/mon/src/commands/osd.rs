@@ -6,7 +6,7 @@ use std::fmt::Write;
 use bytes::Bytes;
 use cli::{Align, TextTable};
 use maps::OsdMap;
-use types::{Epoch, ObjectLocator, OsdId};
+use types::{Epoch, ObjectLocator, OsdId, PgId};
 
 use super::{
     EAGAIN, EBUSY, EINVAL, ENOENT, Fail, OsdWord, Run, dump_addrvec, fail, legacy_text, ok,
@@ -536,29 +536,56 @@ pub(super) fn osds_of(ctx: &CommandCtx<'_>, name: &str) -> Result<BTreeSet<OsdId
     Ok(osds)
 }
 
+/// PGs by what stopping some OSDs would do to them.
+#[derive(Default)]
+struct Stopping {
+    already_inactive: Vec<PgId>,
+    become_inactive: Vec<PgId>,
+    become_degraded: Vec<PgId>,
+    become_more_degraded: Vec<PgId>,
+    untroubled: usize,
+}
+
+impl Stopping {
+    fn of(ctx: &CommandCtx<'_>, osds: &BTreeSet<OsdId>) -> Self {
+        let mut out = Self::default();
+        for (pgid, stat) in &ctx.volatile.pgmap.pgs {
+            let Some(pool) = ctx.osdmap().pool(pgid.pool) else { continue };
+            if !stat.acting.iter().any(|o| osds.contains(o)) {
+                continue;
+            }
+            let there = stat.acting.iter().filter(|o| **o != OsdId::NONE).count();
+            let left =
+                stat.acting.iter().filter(|o| **o != OsdId::NONE && !osds.contains(o)).count();
+            if !stat.state.has(maps::PgState::ACTIVE) {
+                out.already_inactive.push(*pgid);
+            } else if left < usize::from(pool.min_size) {
+                out.become_inactive.push(*pgid);
+            } else if there < usize::from(pool.size) {
+                out.become_more_degraded.push(*pgid);
+            } else if left < usize::from(pool.size) {
+                out.become_degraded.push(*pgid);
+            } else {
+                out.untroubled += 1;
+            }
+        }
+        out
+    }
+
+    fn bad(&self) -> usize {
+        self.already_inactive.len() + self.become_inactive.len()
+    }
+
+    fn good(&self) -> usize {
+        self.untroubled + self.become_degraded.len() + self.become_more_degraded.len()
+    }
+}
+
 fn ok_to_stop(ctx: &mut CommandCtx<'_>) -> Run {
     let osds = osds_of(ctx, "ids")?;
-    let map = ctx.osdmap();
-    let (mut ok_pgs, mut bad, mut offline_ok, mut become_inactive) =
-        (0usize, Vec::new(), 0, 0usize);
-    for (pgid, stat) in &ctx.volatile.pgmap.pgs {
-        let Some(pool) = map.pool(pgid.pool) else { continue };
-        let touched = stat.acting.iter().any(|o| osds.contains(o));
-        if !touched {
-            continue;
-        }
-        let left = stat.acting.iter().filter(|o| **o != OsdId::NONE && !osds.contains(o)).count();
-        if !stat.state.has(maps::PgState::ACTIVE) {
-            bad.push(*pgid);
-            offline_ok += 1;
-        } else if left < usize::from(pool.min_size) {
-            bad.push(*pgid);
-            become_inactive += 1;
-        } else {
-            ok_pgs += 1;
-        }
-    }
-    let fine = bad.is_empty();
+    let stopping = Stopping::of(ctx, &osds);
+    let fine = stopping.bad() == 0;
+    // The peer's plain form is json.
     let mut f = ctx.formatter().unwrap_or_else(cli::Formatter::json);
     f.object("ok_to_stop", |f| {
         f.bool("ok_to_stop", fine);
@@ -567,14 +594,21 @@ fn ok_to_stop(ctx: &mut CommandCtx<'_>) -> Run {
                 f.int("osd", osd.0);
             }
         });
-        f.len("num_ok_pgs", ok_pgs);
-        f.len("num_not_ok_pgs", bad.len());
-        if !bad.is_empty() {
-            f.array("bad_become_inactive", |f| {
-                for pgid in &bad {
-                    f.display("pgid", pgid);
-                }
-            });
+        f.len("num_ok_pgs", stopping.good());
+        f.len("num_not_ok_pgs", stopping.bad());
+        for (name, pgs) in [
+            ("bad_already_inactive", &stopping.already_inactive),
+            ("bad_become_inactive", &stopping.become_inactive),
+            ("ok_become_degraded", &stopping.become_degraded),
+            ("ok_become_more_degraded", &stopping.become_more_degraded),
+        ] {
+            if !pgs.is_empty() {
+                f.array(name, |f| {
+                    for pgid in pgs {
+                        f.display("pgid", pgid);
+                    }
+                });
+            }
         }
     });
     let text = f.finish_line();
@@ -583,7 +617,7 @@ fn ok_to_stop(ctx: &mut CommandCtx<'_>) -> Run {
     }
     let why = format!(
         "unsafe to stop osd(s) at this time ({} PGs are or would become offline)",
-        offline_ok + become_inactive
+        stopping.bad()
     );
     Ok(crate::Outcome::Reply(crate::Reply { r: -EBUSY, rs: why, out: Bytes::from(text) }))
 }
@@ -636,10 +670,7 @@ fn safe_to_destroy(ctx: &mut CommandCtx<'_>) -> Run {
                 });
             }
         });
-        let text = f.finish();
-        if safe.len() == osds.len() {
-            return out(text);
-        }
+        return out(f.finish());
     }
     if !active.is_empty() {
         let why =

@@ -309,7 +309,10 @@ pub(super) fn fields(ctx: &CommandCtx<'_>, mut f: Formatter, what: &BTreeSet<&st
         });
     } else {
         if what.contains("summary") || what.contains("sum") {
-            f.object("pg_map", |f| basic(ctx, f));
+            f.object("pg_map", |f| {
+                basic(ctx, f);
+                delta(ctx, f);
+            });
         }
         if what.contains("delta") {
             f.object("delta", |f| delta(ctx, f));

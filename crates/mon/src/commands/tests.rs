@@ -308,3 +308,79 @@ fn crush() {
 fn profiles() {
     replay("profiles.txt");
 }
+
+/// The keys of a json value, one per line, indented; of arrays the first member.
+fn shape(value: &serde_json::Value, depth: usize, key: &str, out: &mut Vec<String>) {
+    use serde_json::Value;
+    let line = |kind: &str| format!("{}{key} {kind}", "  ".repeat(depth));
+    match value {
+        Value::Object(map) => {
+            out.push(line("{}"));
+            map.iter().for_each(|(key, value)| shape(value, depth + 1, key, out));
+        }
+        Value::Array(list) => {
+            out.push(line("[]"));
+            list.iter().take(1).for_each(|value| shape(value, depth + 1, "", out));
+        }
+        Value::Bool(_) => out.push(line("bool")),
+        Value::Number(_) => out.push(line("num")),
+        Value::String(_) | Value::Null => out.push(line("text")),
+    }
+}
+
+/// Every json answer has the peer's keys in the peer's order. In `shapes.txt`, a line that
+/// begins with `-` is the peer's alone, one with `+` ours alone.
+#[test]
+fn shapes() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/commands/shapes.txt");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let mut cluster = Cluster::new();
+    for json in [
+        r#"{"prefix":"osd pool create","pool":"rep","pg_num":8}"#,
+        r#"{"prefix":"osd pool application enable","pool":"rep","app":"rbd"}"#,
+        r#"{"prefix":"osd pool create","pool":"rep1","pg_num":4}"#,
+        r#"{"prefix":"osd pool mksnap","pool":"rep1","snap":"s1"}"#,
+        r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"1.2.3.4:0/5"}"#,
+        r#"{"prefix":"config set","who":"osd.0","name":"debug_osd","value":"1/5"}"#,
+        r#"{"prefix":"log","logtext":["hello"]}"#,
+        r#"{"prefix":"auth add","entity":"client.t1","caps":["mon","allow r"]}"#,
+    ] {
+        cluster.quiet(json);
+    }
+    let metadata = [("hostname", "vm"), ("ceph_version", "x")];
+    let metadata: std::collections::BTreeMap<String, String> =
+        metadata.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    for id in 0..3 {
+        let metadata = Some(metadata.clone());
+        cluster.apply(&Mutation::OsdMetadata { osd: OsdId(id), metadata });
+    }
+    cluster.apply(&Mutation::MonMetadata { name: "a".into(), metadata });
+    let check = crate::HealthCheck {
+        severity: crate::HealthStatus::Warn,
+        summary: "1 osds down".into(),
+        count: 1,
+        detail: vec!["osd.0 is down".into()],
+    };
+    cluster.volatile.health.checks.insert("OSD_DOWN".into(), check);
+    let (mut wrong, mut kept) = (String::new(), String::new());
+    for entry in text.split("\n> ").skip(1) {
+        let (command, lines) = entry.split_once('\n').unwrap();
+        let reply = cluster.run(command, &Bytes::new());
+        let value = serde_json::from_slice(&reply.out)
+            .unwrap_or_else(|e| panic!("{command}: {} {}: {e}", reply.r, reply.rs));
+        let mut got = Vec::new();
+        shape(&value, 0, "", &mut got);
+        kept += &format!("> {command}\n{}\n", got.join("\n"));
+        let lines = lines.lines().filter(|l| !l.is_empty() && !l.starts_with('-'));
+        let want: Vec<&str> = lines.map(|l| l.get(1..).unwrap_or_default()).collect();
+        let differs = want.iter().zip(&got).position(|(a, b)| a != b);
+        if differs.is_some() || want.len() != got.len() {
+            let at = differs.unwrap_or(want.len().min(got.len()));
+            wrong += &format!("{command}: want {:?}, got {:?}\n", want.get(at), got.get(at));
+        }
+    }
+    if let Some(dir) = std::env::var_os("ARGONAUT_KEEP") {
+        std::fs::write(Path::new(&dir).join("shapes.txt"), kept).unwrap();
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
