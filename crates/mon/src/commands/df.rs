@@ -396,7 +396,7 @@ pub(super) fn pool_stats(ctx: &mut CommandCtx<'_>) -> Run {
     f.array("pool_stats", |f| {
         for id in ids {
             let (rates, sum) = (rates_of(id), pool_sum(ctx, id));
-            f.object("pool_stats", |f| {
+            f.object("pool", |f| {
                 f.string("pool_name", map.pool_name(id).unwrap_or_default());
                 f.int("pool_id", id.0);
                 f.object("recovery", |f| dump_recovery(f, &sum));

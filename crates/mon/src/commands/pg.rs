@@ -329,7 +329,12 @@ fn debug(ctx: &mut CommandCtx<'_>) -> Run {
         "degraded_pgs_exist" => pgs.map(|s| s.stats.sum.num_objects_degraded).any(|n| n > 0),
         other => return Err(fail(EINVAL, format!("unknown operation '{other}'"))),
     };
-    out(if yes { "TRUE\n" } else { "FALSE\n" })
+    let mut text = if yes { "TRUE\n" } else { "FALSE\n" }.to_owned();
+    if let Some(mut f) = ctx.formatter() {
+        f.object("pg_info", |f| f.bool("pg_ready", true));
+        text += &f.finish();
+    }
+    out(text)
 }
 
 /// `[0,1,2]p0`.

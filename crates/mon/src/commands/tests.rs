@@ -92,6 +92,10 @@ impl Cluster {
             .into(),
         };
         this.osds();
+        for id in 0..3 {
+            let metadata = Some([("hostname".to_owned(), "vm".to_owned())].into());
+            this.apply(&Mutation::OsdMetadata { osd: OsdId(id), metadata });
+        }
         this.quiet(r#"{"prefix":"osd set-require-min-compat-client","version":"luminous"}"#);
         for (pool, pgs) in [("cephfs_meta", 8), ("cephfs_data", 16)] {
             this.quiet(&format!(
@@ -302,6 +306,11 @@ fn osds() {
 #[test]
 fn crush() {
     replay("crush.txt");
+}
+
+#[test]
+fn reads() {
+    replay("reads.txt");
 }
 
 #[test]
