@@ -16,11 +16,15 @@ pub struct Cluster {
     pub up_s: f64,
 }
 
-/// The release build of the binary under test; made first if needed.
+/// The binary under test: the release build, made first if needed, or the one that
+/// ARGONAUT_BIN names.
 ///
 /// # Errors
 /// When it does not build.
 pub fn binary() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("ARGONAUT_BIN") {
+        return Ok(path.into());
+    }
     sh::run(&mut sh::cargo(&["build", "--quiet", "--release", "-p", "argonaut"]))?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh::repo().join("target"), Into::into);

@@ -400,7 +400,7 @@ impl CrushMap {
 }
 
 /// Bound on bucket slots that text or an operator can ask for.
-const SLOTS_MAX: usize = 1 << 20;
+const SLOTS_MAX: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {

@@ -152,6 +152,9 @@ impl CrushMap {
     ) -> Result<(), CrushError> {
         check_name(name)?;
         check_location(location)?;
+        if item >= crate::DEVICES_MAX {
+            return Err(invalid(format!("device id {item} is out of range")));
+        }
         match self.names.id(name) {
             Some(known) if known != item => {
                 let message = format!("name '{name}' already exists as id {known}");

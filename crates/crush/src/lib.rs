@@ -11,6 +11,7 @@
 //! - the bucket in slot `i` has id `-1 - i`; its lists are as long as its items;
 //! - no bucket is beneath itself, at most [`DEPTH_MAX`] buckets stand in one another, and
 //!   the tree, unfolded, has at most [`NODES_MAX`] nodes: every walk ends;
+//! - device ids are below [`DEVICES_MAX`];
 //! - mapping never panics, whatever the rule says: what the peer would crash on counts as
 //!   a bad item.
 //!
@@ -45,9 +46,9 @@ pub use hash::{HASH_RJENKINS1, hash32, hash32_2, hash32_3, hash32_3_many, hash32
 pub use ln::ln;
 pub use mapper::Scratch;
 pub use model::{
-    Bucket, BucketAlg, ChooseArg, ChooseArgs, CrushMap, DEFAULT_CHOOSE_ARGS, DEPTH_MAX, ITEM_NONE,
-    ITEM_UNDEF, NODES_MAX, Op, RULE_TYPE_ERASURE, RULE_TYPE_MSR_FIRSTN, RULE_TYPE_MSR_INDEP,
-    RULE_TYPE_REPLICATED, Rule, Step,
+    Bucket, BucketAlg, ChooseArg, ChooseArgs, CrushMap, DEFAULT_CHOOSE_ARGS, DEPTH_MAX,
+    DEVICES_MAX, ITEM_NONE, ITEM_UNDEF, NODES_MAX, Op, RULE_TYPE_ERASURE, RULE_TYPE_MSR_FIRSTN,
+    RULE_TYPE_MSR_INDEP, RULE_TYPE_REPLICATED, Rule, Step,
 };
 pub use names::NameMap;
 pub use query::{Location, is_valid_name, parse_location};

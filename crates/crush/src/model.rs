@@ -15,6 +15,9 @@ pub const DEPTH_MAX: usize = 64;
 /// Most nodes of the tree when each reference to a bucket counts.
 pub const NODES_MAX: u64 = 1 << 22;
 
+/// One more than the highest id a device may have.
+pub const DEVICES_MAX: i32 = 1 << 20;
+
 /// [`Rule::kind`] of replicated pools.
 pub const RULE_TYPE_REPLICATED: u8 = 1;
 /// [`Rule::kind`] of erasure-coded pools.
@@ -486,9 +489,13 @@ impl CrushMap {
         if item >= 0 { Some(0) } else { self.bucket(item).map(Bucket::kind) }
     }
 
-    /// Whether every walk down from any bucket ends, and soon: see [`DEPTH_MAX`] and
-    /// [`NODES_MAX`].
+    /// Whether every walk down from any bucket ends, and soon, and devices can be counted:
+    /// see [`DEPTH_MAX`], [`NODES_MAX`] and [`DEVICES_MAX`].
     pub(crate) fn check_shape(&self) -> Result<(), &'static str> {
+        let items = self.buckets().flat_map(|b| &b.items).copied();
+        if items.chain(self.names.last_id()).any(|id| id >= DEVICES_MAX) {
+            return Err("device id out of range");
+        }
         #[derive(Clone, Copy)]
         enum Mark {
             New,

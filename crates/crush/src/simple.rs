@@ -68,8 +68,8 @@ impl CrushMap {
         let id = map.place_bucket(0, bucket)?;
         map.names.set(id, host);
         for (osd, _) in osds {
-            if *osd < 0 {
-                return Err(CrushError::new(crate::ErrorKind::Invalid, "OSD ids are not below 0"));
+            if !(0..crate::DEVICES_MAX).contains(osd) {
+                return Err(CrushError::new(crate::ErrorKind::Invalid, "OSD id out of range"));
             }
             map.names.set(*osd, format!("osd.{osd}"));
         }

@@ -219,14 +219,6 @@ plain_message! {
     }
 }
 plain_message! {
-    /// All file systems. `MFSMap`.
-    FsMapMsg, 45, priority PRIO_HIGH;
-    {
-        /// Its epoch.
-        epoch: Epoch,
-    } data map
-}
-plain_message! {
     /// A change to a pool by its users. `MPoolOp`.
     PoolOp, 49, version 4, compat 2;
     {
@@ -360,24 +352,6 @@ plain_message! {
     } data output
 }
 plain_message! {
-    /// Entry points of all file systems. `MFSMapUser`.
-    FsMapUserMsg, 103, priority PRIO_HIGH;
-    {
-        /// Its epoch.
-        epoch: Epoch,
-    } data map
-}
-plain_message! {
-    /// Where the manager is. `MMgrMap`.
-    MgrMapMsg, 0x704, priority PRIO_HIGH;
-    {} data map
-}
-plain_message! {
-    /// Daemons that registered themselves. `MServiceMap`.
-    ServiceMapMsg, 0x707, priority PRIO_HIGH;
-    {} data map
-}
-plain_message! {
     /// A command to the manager. `MMgrCommand`.
     MgrCommand, 0x709;
     {
@@ -400,6 +374,56 @@ plain_message! {
 plain_message! {
     /// Nothing; shows that the connection works. `MPing`.
     Ping, 2;
+    {}
+}
+
+/// A message whose front ends with a map's encoding, without a length before it.
+macro_rules! map_message {
+    ($(#[$doc:meta])* $name:ident, $kind:expr; { $($(#[$fdoc:meta])* $f:ident: $t:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$fdoc])* pub $f: $t,)*
+            /// The map, encoded for the peer.
+            pub map: Bytes,
+        }
+        impl Message for $name {
+            const KIND: u16 = $kind;
+            const PRIORITY: u16 = PRIO_HIGH;
+            fn encode_front(&self, w: &mut Writer) {
+                $(self.$f.encode(w);)*
+                w.raw(&self.map);
+            }
+            fn decode_front(r: &mut Reader<'_>, _: u16, _: &Bytes) -> Result<Self, DecodeError> {
+                Ok(Self { $($f: Denc::decode(r)?,)* map: r.rest() })
+            }
+        }
+    };
+}
+map_message! {
+    /// All file systems. `MFSMap`.
+    FsMapMsg, 45;
+    {
+        /// Its epoch.
+        epoch: Epoch,
+    }
+}
+map_message! {
+    /// Entry points of all file systems. `MFSMapUser`.
+    FsMapUserMsg, 103;
+    {
+        /// Its epoch.
+        epoch: Epoch,
+    }
+}
+map_message! {
+    /// Where the manager is. `MMgrMap`.
+    MgrMapMsg, 0x704;
+    {}
+}
+map_message! {
+    /// Daemons that registered themselves. `MServiceMap`.
+    ServiceMapMsg, 0x707;
     {}
 }
 

@@ -583,6 +583,8 @@ pub enum PeerMsg {
     },
     /// This is the PG from now on: take over log and missing objects, make it durable.
     Activate {
+        /// Counts the primary's attempts in this interval; a later one voids the earlier.
+        round: u32,
         /// The primary's copy, with the history that counts.
         info: PgInfo,
         /// The log after this version follows; the receiver's entries after it are void
@@ -599,6 +601,8 @@ pub enum PeerMsg {
     },
     /// Done: durable. Carries what the receiver lacks.
     Activated {
+        /// Which attempt.
+        round: u32,
         /// Objects its copy lacks, with the version wanted.
         missing: Vec<Listed>,
     },
@@ -637,6 +641,11 @@ pub enum PeerMsg {
     },
     /// Your copy is no longer needed.
     Remove,
+    /// The log of an activation has nothing in common with the own one.
+    Unrelated {
+        /// Which attempt.
+        round: u32,
+    },
 }
 
 /// [`PeerMsg`] and where it belongs.
@@ -687,8 +696,9 @@ impl Message for OsdPeer {
                 end.encode(w);
                 objects.encode(w);
             }
-            PeerMsg::Activate { info, since, reset, entries, missing, surplus } => {
+            PeerMsg::Activate { round, info, since, reset, entries, missing, surplus } => {
                 w.u8(7);
+                w.u32(*round);
                 info.encode(w);
                 since.encode(w);
                 w.bool(*reset);
@@ -696,8 +706,9 @@ impl Message for OsdPeer {
                 missing.encode(w);
                 surplus.encode(w);
             }
-            PeerMsg::Activated { missing } => {
+            PeerMsg::Activated { round, missing } => {
                 w.u8(8);
+                w.u32(*round);
                 missing.encode(w);
             }
             PeerMsg::Settle { history_les, last_epoch_clean } => {
@@ -735,6 +746,10 @@ impl Message for OsdPeer {
                 w.bool(*last);
             }
             PeerMsg::Remove => w.u8(13),
+            PeerMsg::Unrelated { round } => {
+                w.u8(14);
+                w.u32(*round);
+            }
         }
     }
 
@@ -764,6 +779,7 @@ impl Message for OsdPeer {
                 objects: Denc::decode(r)?,
             },
             7 => PeerMsg::Activate {
+                round: r.u32()?,
                 info: Denc::decode(r)?,
                 since: Denc::decode(r)?,
                 reset: r.bool()?,
@@ -771,7 +787,7 @@ impl Message for OsdPeer {
                 missing: Denc::decode(r)?,
                 surplus: Denc::decode(r)?,
             },
-            8 => PeerMsg::Activated { missing: Denc::decode(r)? },
+            8 => PeerMsg::Activated { round: r.u32()?, missing: Denc::decode(r)? },
             9 => PeerMsg::Settle {
                 history_les: Denc::decode(r)?,
                 last_epoch_clean: Denc::decode(r)?,
@@ -804,8 +820,9 @@ impl Message for OsdPeer {
                 last: r.bool()?,
             },
             13 => PeerMsg::Remove,
+            14 => PeerMsg::Unrelated { round: r.u32()? },
             _ => {
-                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 13" });
+                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 14" });
             }
         };
         Ok(Self { pg, epoch, interval, body })
@@ -880,6 +897,7 @@ mod tests {
             PeerMsg::Scan(oid.clone()),
             PeerMsg::Objects { begin: oid.clone(), end: HObject::max(), objects: vec![] },
             PeerMsg::Activate {
+                round: 3,
                 info: PgInfo::default(),
                 since: v,
                 reset: true,
@@ -887,7 +905,8 @@ mod tests {
                 missing: vec![(oid.clone(), v)],
                 surplus: vec![oid.clone()],
             },
-            PeerMsg::Activated { missing: vec![] },
+            PeerMsg::Activated { round: 3, missing: vec![] },
+            PeerMsg::Unrelated { round: 3 },
             PeerMsg::Settle { history_les: Epoch(1), last_epoch_clean: Epoch(2) },
             PeerMsg::Pull { oid: oid.clone(), version: v, off: 5, omap_after: k.clone() },
             PeerMsg::Push(Push { data: Bytes::from_static(b"data"), ..Push::default() }),

@@ -560,10 +560,10 @@ impl Osd {
                         });
                     }
                 }
-                Ticket::Activated(id, interval) => {
-                    let interval = *interval;
+                Ticket::Activated(id, interval, round) => {
+                    let (interval, round) = (*interval, *round);
                     self.with_pg(now, *id, out, |pg, cx| {
-                        if pg.interval() == interval {
+                        if (pg.interval(), pg.round) == (interval, round) {
                             pg.on_self_activated(cx);
                         }
                     });

@@ -284,9 +284,13 @@ impl Osd {
             let Ok(next) = maphist::next(&*self.c.store, &map) else { return false };
             if !same_placement(&map, &next) {
                 let place = Core::place(&next.pg_to_up_acting(id));
-                if (&place.up, &place.acting, place.primary)
-                    != (&info.up, &info.acting, info.primary)
-                {
+                let pool = |map: &OsdMap| map.pool(id.pool).map(PoolView::of);
+                let same_pool = match (pool(&map), pool(&next)) {
+                    (Some(a), Some(b)) => a.same_interval(&b),
+                    _ => false,
+                };
+                let sets = (&place.up, &place.acting, place.primary);
+                if !same_pool || sets != (&info.up, &info.acting, info.primary) {
                     return false;
                 }
             }

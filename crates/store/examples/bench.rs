@@ -26,13 +26,19 @@ fn bytes_written() -> u64 {
     line.and_then(|l| l.split(' ').nth(1)?.parse().ok()).unwrap_or(0)
 }
 
-fn rss_mb() -> f64 {
+fn memory_mb(name: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let kb = |name: &str| -> f64 {
-        let line = status.lines().find(|l| l.starts_with(name));
-        line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0.0)
-    };
-    kb("VmHWM:") / 1024.0
+    let line = status.lines().find(|l| l.starts_with(name));
+    let kb = line.and_then(|l| l.split_whitespace().nth(1)?.parse::<f64>().ok());
+    kb.unwrap_or(0.0) / 1024.0
+}
+
+fn rss_mb() -> f64 {
+    memory_mb("VmHWM:")
+}
+
+fn rss_now_mb() -> f64 {
+    memory_mb("VmRSS:")
 }
 
 fn pg(n: u64) -> Coll {
@@ -132,7 +138,7 @@ fn writes(
     let report = Report::start();
     let mut flying: VecDeque<(u64, Instant)> = VecDeque::new();
     let (mut ops, mut latencies) = (0, Vec::new());
-    while report.start.elapsed().as_secs_f64() < secs {
+    while report.start.elapsed().as_secs_f64() < secs && (secs < 600.0 || ops < 1_000_000) {
         while flying.len() < depth {
             let (o, off) = place(ops);
             let seq = store.submit(write_txn(ops, o, off, data.clone(), 32)).expect("submits");
@@ -225,6 +231,11 @@ fn main() {
         writes("4 KiB overwrites, 64 in flight", s, w, secs, 64, 4096, |n| (n * 7919 % 4000, 0));
         writes("4 KiB overwrites, 1 in flight", s, w, secs, 1, 4096, |n| (n * 7919 % 4000, 0));
     }
+    if only == "million" {
+        let ends = Instant::now();
+        writes("300 B, a million new objects, 64", s, w, 600.0, 64, 300, |i| (i, 0));
+        println!("made in {:?}", ends.elapsed());
+    }
     if only.is_empty() || only == "large" {
         writes("4 MiB new objects, 16 in flight", s, w, secs, 16, 4 << 20, |n| {
             (1 << 41 | n % 1500, 0)
@@ -246,7 +257,28 @@ fn main() {
     println!("close {:?}, most memory {:.0} MB", at.elapsed(), rss_mb());
     let at = Instant::now();
     let (store, _woken) = open(&path);
-    println!("open {:?}", at.elapsed());
+    println!("open {:?}, memory {:.0} MB", at.elapsed(), rss_now_mb());
+    if only == "million" {
+        let at = Instant::now();
+        for i in 0..20_000u64 {
+            let n = i * 7919 % 1_000_000;
+            store.stat(pg(n % 32), &object(n)).expect("is there");
+        }
+        println!("random stat {:?} each", at.elapsed() / 20_000);
+        let at = Instant::now();
+        for i in 0..20_000u64 {
+            assert!(!store.exists(pg(i % 32), &object(2_000_000 + i)).expect("reads"));
+        }
+        println!("absent {:?} each", at.elapsed() / 20_000);
+        let at = Instant::now();
+        let (mut n, mut from) = (0, HObject::min());
+        while !from.max {
+            let part = store.list(pg(3), &from, 1000).expect("lists");
+            n += part.objects.len();
+            from = part.next;
+        }
+        println!("list {n} in {:?}, memory {:.0} MB", at.elapsed(), rss_now_mb());
+    }
     println!("{:?}", store.statfs());
     drop(store);
     let _ = std::fs::remove_dir_all(&dir);

@@ -4,14 +4,11 @@ use super::args::Options;
 use super::{Exit, Io};
 use crate::model::{BucketAlg, CrushMap};
 
-/// Most devices that are built over.
-const OSDS_MAX: i32 = 1 << 20;
-
 pub(super) fn build(opts: &Options, io: &mut Io<'_>) -> Result<Result<CrushMap, String>, Exit> {
     if opts.layers.is_empty() {
         return Ok(Err(format!("{}: must specify at least one layer", super::ME)));
     }
-    if opts.num_osds > OSDS_MAX {
+    if opts.num_osds >= crate::DEVICES_MAX {
         return Ok(Err(format!("{}: too many osds", super::ME)));
     }
     let mut map = CrushMap::default();

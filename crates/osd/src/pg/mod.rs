@@ -58,7 +58,7 @@ pub enum Ticket {
     /// Everything that was under way when this interval began.
     Flushed(PgId, Epoch),
     /// The copy's activation in this interval.
-    Activated(PgId, Epoch),
+    Activated(PgId, Epoch, u32),
     /// A recovered object.
     Recovered(PgId, Epoch, HObject, EVersion),
     /// A step of `bench`.
@@ -221,6 +221,11 @@ pub(crate) struct PoolView {
 }
 
 impl PoolView {
+    /// Whether a pool that becomes `next` lets its PGs' intervals go on.
+    pub(crate) fn same_interval(&self, next: &Self) -> bool {
+        (self.size, self.min_size, self.pg_num) == (next.size, next.min_size, next.pg_num)
+    }
+
     pub(crate) fn of(pool: &PgPool) -> Self {
         Self {
             size: usize::from(pool.size),
@@ -262,6 +267,9 @@ pub struct Pg {
     pub(crate) flushed: bool,
     /// Questions that wait for that.
     pub(crate) early: Vec<(OsdId, messages::OsdPeer)>,
+    /// The attempt to activate, in this interval: the own when leading, else the last one
+    /// that was followed.
+    pub(crate) round: u32,
     /// The own activation is durable.
     pub(crate) self_activated: bool,
     /// When what was asked for last is asked for again, monotonic ms.
@@ -339,6 +347,7 @@ impl Pg {
             blocked_by: Vec::new(),
             flushed: false,
             early: Vec::new(),
+            round: 0,
             self_activated: false,
             retry_at_ms: 0,
             obcs: HashMap::new(),
@@ -472,10 +481,7 @@ impl Pg {
             && self.info.primary == place.primary
             && self.up_primary_unchanged(&place);
         // A pool view that was never set is the one before a restart.
-        let same_pool = self.pool == PoolView::default()
-            || (self.pool.size == pool.size
-                && self.pool.min_size == pool.min_size
-                && self.pool.pg_num == pool.pg_num);
+        let same_pool = self.pool == PoolView::default() || self.pool.same_interval(&pool);
         let changed = first || !same_sets || !same_pool;
         if changed {
             if !first {
@@ -571,6 +577,7 @@ impl Pg {
         self.auth = None;
         self.pending_reset = None;
         self.blocked_by.clear();
+        self.round = 0;
         self.self_activated = false;
         self.flushed = false;
         self.early.clear();

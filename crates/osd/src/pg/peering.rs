@@ -153,20 +153,6 @@ impl Pg {
                 peer.info = known.then_some(info);
                 self.advance_peering(cx);
             }
-            State::Activating if self.peers.get(&from).is_some_and(|p| !p.activated) => {
-                // It could not follow the log: compare it instead.
-                if self.info.acting.contains(&from) {
-                    let mut force: BTreeSet<OsdId> =
-                        self.peers.iter().filter(|(_, p)| p.force_scan).map(|(o, _)| *o).collect();
-                    force.insert(from);
-                    self.peers.clear();
-                    for o in force {
-                        self.peers.entry(o).or_default().force_scan = true;
-                        self.say(cx, o, PeerMsg::Query);
-                    }
-                    self.enter_get_info(cx);
-                }
-            }
             State::Active => {
                 if known && !self.info.acting.contains(&from) && !self.info.up.contains(&from) {
                     if self.is_clean() {
@@ -427,9 +413,10 @@ impl Pg {
         let mut ops = Vec::new();
         self.save_info(&mut ops);
         self.self_activated = false;
-        cx.submit(ops, Ticket::Activated(self.id, self.interval()));
+        self.round += 1;
+        cx.submit(ops, Ticket::Activated(self.id, self.interval(), self.round));
         for o in self.others(cx.me).collect::<Vec<_>>() {
-            self.peers.entry(o).or_default();
+            self.peers.entry(o).or_default().activated = false;
         }
         self.send_activates(cx);
     }
@@ -440,6 +427,7 @@ impl Pg {
             let Some(peer) = self.peers.get(&o).filter(|p| !p.activated) else { continue };
             let body = if let Some((missing, surplus)) = &peer.reset {
                 PeerMsg::Activate {
+                    round: self.round,
                     info: self.info.clone(),
                     since: self.log.tail,
                     reset: true,
@@ -451,6 +439,7 @@ impl Pg {
                 let last = peer.info.as_ref().map_or(EVersion::ZERO, |i| i.last_update);
                 let since = self.log.floor(last).unwrap_or(self.log.tail);
                 PeerMsg::Activate {
+                    round: self.round,
                     info: self.info.clone(),
                     since,
                     reset: false,
@@ -467,19 +456,34 @@ impl Pg {
     pub(crate) fn on_activated(
         &mut self,
         from: OsdId,
+        round: u32,
         missing: Vec<(HObject, EVersion)>,
         cx: &mut Cx<'_>,
     ) {
-        if !self.leads || self.state != State::Activating {
+        if !self.leads || self.state != State::Activating || round != self.round {
             return;
         }
         let head = self.log.head();
         let Some(peer) = self.peers.get_mut(&from) else { return };
         peer.activated = true;
         peer.reset = None;
+        peer.force_scan = false;
         peer.committed = head;
         peer.missing = missing.into_iter().map(|(o, v)| (o.detached(), v)).collect();
         self.maybe_active(cx);
+    }
+
+    /// A copy could not follow the log: it is compared instead.
+    pub(crate) fn on_unrelated(&mut self, from: OsdId, round: u32, cx: &mut Cx<'_>) {
+        if !self.leads || self.state != State::Activating || round != self.round {
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if peer.info.is_none() {
+            peer.info = Some(PgInfo::default()); // it has a copy by now
+        }
+        peer.force_scan = true;
+        self.enter_scan(cx);
     }
 
     pub(crate) fn on_self_activated(&mut self, cx: &mut Cx<'_>) {
@@ -490,7 +494,7 @@ impl Pg {
         } else {
             let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
             self.state = State::Active;
-            self.say(cx, self.info.primary, PeerMsg::Activated { missing });
+            self.say(cx, self.info.primary, PeerMsg::Activated { round: self.round, missing });
         }
     }
 

@@ -149,12 +149,13 @@ impl Pg {
             PeerMsg::Objects { begin, end, objects } => {
                 self.on_objects(from, &begin, end, objects, cx);
             }
-            PeerMsg::Activate { info, since, reset, entries, missing, surplus } => {
+            PeerMsg::Activate { round, info, since, reset, entries, missing, surplus } => {
                 if self.info.primary == from && !self.leads {
-                    self.on_activate(&info, since, reset, &entries, missing, surplus, cx);
+                    self.on_activate(round, &info, since, reset, &entries, missing, surplus, cx);
                 }
             }
-            PeerMsg::Activated { missing } => self.on_activated(from, missing, cx),
+            PeerMsg::Activated { round, missing } => self.on_activated(from, round, missing, cx),
+            PeerMsg::Unrelated { round } => self.on_unrelated(from, round, cx),
             PeerMsg::Settle { history_les, last_epoch_clean } => {
                 if self.info.primary == from && !self.leads {
                     self.on_settle(history_les, last_epoch_clean, cx);
@@ -177,6 +178,7 @@ impl Pg {
     #[allow(clippy::too_many_arguments)]
     fn on_activate(
         &mut self,
+        round: u32,
         info: &PgInfo,
         since: EVersion,
         reset: bool,
@@ -186,11 +188,11 @@ impl Pg {
         cx: &mut Cx<'_>,
     ) {
         let interval = self.interval();
-        if self.info.last_epoch_started == interval {
-            if self.state == State::Active {
+        if round <= self.round {
+            if round == self.round && self.state == State::Active {
                 // It came twice: the answer was lost, or is on its way.
                 let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
-                self.say(cx, self.info.primary, PeerMsg::Activated { missing });
+                self.say(cx, self.info.primary, PeerMsg::Activated { round, missing });
             }
             return;
         }
@@ -206,16 +208,16 @@ impl Pg {
             let missing = missing.into_iter().map(|(o, v)| (o.detached(), v)).collect();
             self.replace_log(since, entries, missing, surplus, &mut ops);
         } else if self.merge_log(since, entries, &mut ops).is_err() {
-            self.refresh_info();
-            let body = PeerMsg::Info { known: true, info: self.info.clone() };
-            self.say(cx, self.info.primary, body);
+            self.say(cx, self.info.primary, PeerMsg::Unrelated { round });
             return;
         }
         self.adopt_history(info, true);
         self.info.counts = info.counts;
         self.info.last_epoch_started = interval;
+        self.round = round;
+        self.state = State::Inactive; // until it is durable
         self.save_info(&mut ops);
-        cx.submit(ops, Ticket::Activated(self.id, interval));
+        cx.submit(ops, Ticket::Activated(self.id, interval, round));
     }
 
     fn on_settle(&mut self, history_les: Epoch, last_epoch_clean: Epoch, cx: &mut Cx<'_>) {

@@ -6,3 +6,4 @@ mod golden;
 mod mem;
 mod ops;
 mod survive;
+pub use mem::MemStore;
