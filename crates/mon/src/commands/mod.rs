@@ -25,6 +25,7 @@ mod pool;
 mod pool_set;
 mod status;
 mod tell;
+mod tier;
 mod tree;
 #[cfg(test)]
 mod tests;
@@ -45,6 +46,7 @@ pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EEXIST: i32 = 17;
 pub(crate) const EINVAL: i32 = 22;
 pub(crate) const ERANGE: i32 = 34;
+pub(crate) const ENOTEMPTY: i32 = 39;
 pub(crate) const EOPNOTSUPP: i32 = 95;
 
 /// What a command comes to; an error is an answer too, with nothing changed.
@@ -127,13 +129,6 @@ pub const UNBUILT: &[&str] = &[
     "osd stop",
     "osd test-reweight-by-pg",
     "osd test-reweight-by-utilization",
-    "osd tier add",
-    "osd tier cache-mode",
-    "osd tier remove",
-    "osd tier remove-overlay",
-    "osd tier rm",
-    "osd tier rm-overlay",
-    "osd tier set-overlay",
     "pg cancel-force-backfill",
     "pg cancel-force-recovery",
     "pg force-backfill",
@@ -176,6 +171,7 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         "osd pool set" => pool_set::set(ctx),
         "osd pool get" => pool_set::get(ctx),
         p if p.starts_with("osd pool ") => pool::run(ctx, &p["osd pool ".len()..]),
+        p if p.starts_with("osd tier ") => tier::run(ctx, &p["osd tier ".len()..]),
         "osd lspools" => pool::lspools(ctx),
         p if upmap::has(p) => upmap::run(ctx, p),
         p if osd_change::has(p) => osd_change::run(ctx, p),

@@ -246,6 +246,11 @@ fn remove(ctx: &mut CommandCtx<'_>) -> Run {
             ),
         ));
     }
+    if !pool.tiers.is_empty() {
+        let tiers: Vec<&str> =
+            pool.tiers.iter().filter_map(|t| map.pool_name(PoolId(*t as i64))).collect();
+        return Err(fail(EBUSY, format!("pool '{name}' has tiers {}", tiers.join(", "))));
+    }
     if !ctx.mon_bool("mon_allow_pool_delete", false) {
         return Err(fail(
             EPERM,

@@ -393,3 +393,37 @@ fn shapes() {
     }
     assert!(wrong.is_empty(), "{wrong}");
 }
+
+/// A pool becomes another's tier and stops being it; what would need moved data is refused.
+#[test]
+fn tiers() {
+    let mut cluster = Cluster::new();
+    for pool in ["base", "cache"] {
+        cluster.quiet(&format!(r#"{{"prefix":"osd pool create","pool":"{pool}","pg_num":1}}"#));
+    }
+    let mut say = |json: &str| {
+        let reply = cluster.run(json, &Bytes::new());
+        (reply.r, reply.rs)
+    };
+    let add = r#"{"prefix":"osd tier add","pool":"base","tierpool":"cache","force_nonempty":""}"#;
+    let added = (0, "pool 'cache' is now (or already was) a tier of 'base'".to_owned());
+    assert_eq!(say(add), added);
+    assert_eq!(say(add), added);
+    let mode = r#"{"prefix":"osd tier cache-mode","pool":"cache","mode":"readonly"}"#;
+    assert_eq!(say(mode).0, -1);
+    let sure = mode.replace('}', r#","yes_i_really_mean_it":true}"#);
+    assert_eq!(say(&sure), (0, "set cache-mode for pool 'cache' to readonly".to_owned()));
+    let rm = |pool: &str| {
+        format!(
+            r#"{{"prefix":"osd pool rm","pool":"{pool}","pool2":"{pool}","yes_i_really_really_mean_it":true}}"#
+        )
+    };
+    assert_eq!(say(&rm("base")), (-16, "pool 'base' has tiers cache".to_owned()));
+    assert_eq!(say(&rm("cache")), (-16, "pool 'cache' is a tier of 'base'".to_owned()));
+    let overlay = r#"{"prefix":"osd tier set-overlay","pool":"base","overlaypool":"cache"}"#;
+    assert_eq!(say(overlay).0, -95);
+    let remove = r#"{"prefix":"osd tier remove","pool":"base","tierpool":"cache"}"#;
+    let removed = "pool 'cache' is now (or already was) not a tier of 'base'".to_owned();
+    assert_eq!(say(remove), (0, removed));
+    assert_eq!(say(&rm("base")).0, 0);
+}
