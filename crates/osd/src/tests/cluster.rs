@@ -594,58 +594,6 @@ impl Cluster {
                 )
             })
             .collect();
-        for (i, n) in self.nodes.iter().enumerate() {
-            for p in n.osd.iter().flat_map(|o| o.pgs.values()) {
-                if p.leads && !p.is_clean() {
-                    for (o, peer) in &p.peers {
-                        eprintln!("PM {} {o} {:?}", p.id, peer.missing);
-                    }
-                }
-                {
-                    let st = n.store.lock();
-                    let objs: Vec<_> = st.now[&p.coll]
-                        .objects
-                        .iter()
-                        .map(|(oid, o)| {
-                            (
-                                oid.clone(),
-                                o.attrs.get(b"_".as_slice()).map(|a| {
-                                    use denc::Denc;
-                                    crate::object::ObjectInfo::from_bytes(a).unwrap().version
-                                }),
-                            )
-                        })
-                        .collect();
-                    eprintln!(
-                        "OB osd.{i} {} {:?} log {:?}",
-                        p.id,
-                        objs,
-                        p.log
-                            .entries
-                            .iter()
-                            .map(|e| (
-                                e.version,
-                                e.prior,
-                                String::from_utf8_lossy(&e.oid.name).into_owned(),
-                                e.kind
-                            ))
-                            .collect::<Vec<_>>()
-                    );
-                }
-                eprintln!(
-                    "osd.{i} {} {:?} leads {} interval {} les {} head {} tail {} flushed {} epoch {}",
-                    p.id,
-                    p.state,
-                    p.leads,
-                    p.interval(),
-                    p.info.last_epoch_started,
-                    p.log.head(),
-                    p.log.tail,
-                    p.flushed,
-                    p.info.epoch
-                );
-            }
-        }
         panic!("not settled: asked {open:?}\n{}", states.join("\n"));
     }
 

@@ -6,4 +6,3 @@ mod golden;
 mod mem;
 mod ops;
 mod survive;
-pub use mem::MemStore;
