@@ -222,10 +222,18 @@ fn apply(
                 u32::from(pool.size),
                 pool.crush_rule,
             )?;
-            return Err(fail(
-                EOPNOTSUPP,
-                "changing pg_num of a pool is not supported by this cluster yet",
-            ));
+            if n < pool.pg_num {
+                let why = "lowering pg_num of a pool is not supported by this cluster yet";
+                return Err(fail(EOPNOTSUPP, why));
+            }
+            // Placement follows where it did before; who set it apart keeps it apart.
+            if pool.pgp_num_target == pool.pg_num_target {
+                pool.pgp_num = n;
+                pool.pgp_num_target = n;
+            }
+            pool.pg_num = n;
+            pool.pg_num_target = n;
+            pool.pg_num_pending = n;
         }
         "pgp_num" | "pgp_num_actual" => {
             if pool.has_flag(PoolFlags::NOPGCHANGE) {
