@@ -1,12 +1,11 @@
 //! Checkpoints: what the log holds goes to its place, and the log before it is free.
 //!
 //! The owner freezes its changes and goes on with empty ones; here the frozen ones are
-//! written: small data to blocks of their own, onodes and keys to a new table, tables
-//! merged when several are alike in size, then the manifest, then the superblock. Nothing
+//! written: small data to blocks of their own, onodes and keys to a new table, then the
+//! manifest, then the superblock. Nothing
 //! written so far replaces anything, so a crash at any point leaves the checkpoint before
 //! it or this one. The owner then takes over the outcome.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,15 +19,10 @@ use crate::onode::{BLOCK, Onode, Settled};
 use crate::space::{BlockWriter, Runs, Space};
 use crate::state::{Entry, Frozen, read_blocks};
 use crate::superblock::{Manifest, Superblock};
-use crate::table::{Builder, Cursor, Slot, Table};
+use crate::table::{Builder, Table};
 use crate::{Seq, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
-
-/// Tables of like size that are merged into one.
-const MERGE_AT: usize = 4;
-/// Tables at most, whatever their sizes.
-const TABLES_MAX: usize = 14;
 
 /// What the owner hands over.
 pub(crate) struct Job {
@@ -39,7 +33,8 @@ pub(crate) struct Job {
     pub used: Bitmap,
     pub next_id: u64,
     pub next_coll: u32,
-    pub next_table: u64,
+    /// The number for its table, the last given out.
+    pub table: u64,
     /// Pool; objects, stored, allocated.
     pub pools: std::collections::BTreeMap<i64, (u64, u64, u64)>,
 }
@@ -57,10 +52,10 @@ pub(crate) struct Moved {
 pub(crate) struct Outcome {
     pub seq: Seq,
     pub superblock: Superblock,
-    pub tables: Arc<Vec<Arc<Table>>>,
-    pub next_table: u64,
+    /// What was frozen; `None` when that was nothing.
+    pub table: Option<Arc<Table>>,
     pub moved: Vec<Moved>,
-    /// Blocks of old tables and of the old manifest.
+    /// Blocks of the old manifest.
     pub freed: Vec<(u64, u64)>,
     pub place: Place,
 }
@@ -72,7 +67,6 @@ struct Run<'a> {
     moved: Vec<Moved>,
     /// Shared blocks let go, in order of their index.
     releases: Vec<u64>,
-    freed: Vec<(u64, u64)>,
 }
 
 /// Makes one checkpoint. Returns when it is durable.
@@ -83,23 +77,21 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
         blocks: BlockWriter::new(space.clone()),
         moved: Vec::new(),
         releases: Vec::new(),
-        freed: Vec::new(),
     };
     let mut tables: Vec<Arc<Table>> = run.job.tables.to_vec();
-    if let Some(table) = run.flush_frozen()? {
+    let table = run.flush_frozen()?.map(Arc::new);
+    if let Some(table) = &table {
         run.take_blocks(&table.meta.runs);
-        tables.push(Arc::new(table));
+        tables.push(table.clone());
     }
-    if let Some(first) = merge_from(&tables) {
-        run.merge(&mut tables, first)?;
-    }
-    let Run { blocks, mut job, moved, mut freed, .. } = run;
+    let Run { blocks, mut job, moved, .. } = run;
     blocks.finish()?;
     let seq = job.frozen.seq;
     commit.wait(seq)?;
     let place = commit.marked().expect("the last group before the checkpoint left its place");
     space.disk.flush().map_err(StoreError::io("flushing a checkpoint"))?;
 
+    let mut freed = Vec::new();
     let old = job.superblock.manifest.clone();
     for (start, len) in &old.0 {
         job.used.clear(*start, *len);
@@ -111,21 +103,13 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
         log_pos: place.pos,
         next_id: job.next_id,
         next_coll: job.next_coll,
-        next_table: job.next_table,
+        next_table: job.table,
         tables: tables.iter().map(|t| t.meta.clone()).collect(),
         pools: job.pools.iter().map(|(p, (o, s, a))| (*p, (*o, (*s, *a)))).collect(),
         used: job.used.to_bytes().into(),
     };
     let superblock = write_manifest(space, &manifest, &job.superblock)?;
-    Ok(Outcome {
-        seq,
-        superblock,
-        tables: Arc::new(tables),
-        next_table: job.next_table,
-        moved,
-        freed,
-        place,
-    })
+    Ok(Outcome { seq, superblock, table, moved, freed, place })
 }
 
 /// Writes the manifest to free space, flushes, then the superblock that names it.
@@ -159,21 +143,6 @@ pub(crate) fn write_manifest(
     };
     superblock.write(&*space.disk)?;
     Ok(superblock)
-}
-
-/// The first of the tables to merge, all behind it among them; `None` for not now.
-fn merge_from(tables: &[Arc<Table>]) -> Option<usize> {
-    let mut first = tables.len().checked_sub(1)?;
-    let mut total = tables[first].bytes();
-    while first > 0 && tables[first - 1].bytes() <= 2 * total {
-        first -= 1;
-        total += tables[first].bytes();
-    }
-    if tables.len() - first >= MERGE_AT {
-        Some(first)
-    } else {
-        (tables.len() > TABLES_MAX).then(|| tables.len() - TABLES_MAX / 2)
-    }
 }
 
 impl Run<'_> {
@@ -214,8 +183,7 @@ impl Run<'_> {
         if !released {
             self.put_releases(&mut out)?;
         }
-        self.job.next_table += 1;
-        out.finish(self.job.next_table)
+        out.finish(self.job.table)
     }
 
     fn put_releases(&mut self, out: &mut Builder) -> Result<()> {
@@ -285,62 +253,6 @@ impl Run<'_> {
         let moved = Moved { key: key.clone(), id: o.id, blocks: settled, onode: onode.clone() };
         self.moved.push(moved);
         Ok(onode)
-    }
-
-    /// Merges the tables from `first` on into one.
-    fn merge(&mut self, tables: &mut Vec<Arc<Table>>, first: usize) -> Result<()> {
-        let disk = &*self.space.disk;
-        let all = first == 0;
-        let olds: Vec<Arc<Table>> = tables.drain(first..).collect();
-        let mut cursors: Vec<Cursor> = olds.iter().rev().cloned().map(Cursor::new).collect();
-        let mut out = Builder::new(self.space.clone());
-        let mut dead = HashSet::new();
-        let mut key = Vec::new();
-        loop {
-            let mut best: Option<usize> = None;
-            for i in 0..cursors.len() {
-                let Some(k) = cursors[i].peek(disk)? else { continue };
-                if best.is_none() || *k < *key {
-                    key.clear();
-                    key.extend_from_slice(k);
-                    best = Some(i);
-                }
-            }
-            let Some(winner) = best else { break };
-            let slot = cursors[winner].take();
-            for c in &mut cursors[winner + 1..] {
-                if c.peek(disk)?.is_some_and(|k| *k == *key) {
-                    c.take();
-                }
-            }
-            if all && key[0] == keys::DEAD {
-                // Sorts before the keys of any omap, which all are in these tables.
-                dead.extend(keys::number(&key));
-                continue;
-            }
-            if all && key[0] == keys::OMAP && keys::number(&key).is_some_and(|n| dead.contains(&n))
-            {
-                continue;
-            }
-            match slot {
-                Slot::Value(v) => out.add(&key, Some(&v))?,
-                Slot::Removed if !all => out.add(&key, None)?,
-                Slot::Removed => {}
-            }
-        }
-        self.job.next_table += 1;
-        let table = out.finish(self.job.next_table)?;
-        for old in &olds {
-            for (start, len) in &old.meta.runs.0 {
-                self.job.used.clear(*start, *len);
-                self.freed.push((*start, *len));
-            }
-        }
-        if let Some(table) = table {
-            self.take_blocks(&table.meta.runs);
-            tables.push(Arc::new(table));
-        }
-        Ok(())
     }
 }
 

@@ -25,12 +25,14 @@ pub struct FsckReport {
 
 impl Store {
     /// Compares space, reference counts and statistics with what objects and tables say;
-    /// `deep` also reads and verifies all data. Waits for a checkpoint under way.
+    /// `deep` also reads and verifies all data. Waits for a checkpoint and a merge
+    /// under way.
     ///
     /// # Errors
     /// When metadata cannot be read; errors of data are in the report.
     pub fn fsck(&mut self, deep: bool) -> Result<FsckReport, StoreError> {
         self.finish_checkpoint()?;
+        self.finish_merge();
         let mut report = FsckReport::default();
         let state = &self.state;
         let used = state.space.alloc.lock().expect("no holder of this lock panics").used.clone();
@@ -51,6 +53,10 @@ impl Store {
             for (start, len) in &table.meta.runs.0 {
                 take(&mut errors, *start, *len, "table");
             }
+        }
+        let ledger = self.ledger.lock().expect("no holder of this lock panics").clone();
+        for (start, len) in self.retired.iter().chain(&self.retiring).chain(&ledger) {
+            take(&mut errors, *start, *len, "merge");
         }
         for (_, start, len) in &self.resting {
             take(&mut errors, *start, *len, "resting space");

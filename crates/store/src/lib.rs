@@ -27,6 +27,7 @@ mod file;
 mod fsck;
 mod keys;
 mod log;
+mod merge;
 mod onode;
 mod open;
 mod reads;

@@ -42,7 +42,7 @@ pub(crate) fn load(
     }
     let alloc = Arc::new(Mutex::new(Alloc::new(used)));
     let mut state = State {
-        space: Space { disk: disk.clone(), alloc },
+        space: Space { disk: disk.clone(), alloc, ledger: None },
         active: Map::new(),
         active_bytes: 0,
         active_blocks: 0,

@@ -75,13 +75,21 @@ impl Denc for Runs {
 pub(crate) struct Space {
     pub disk: Arc<dyn Disk>,
     pub alloc: Arc<Mutex<Alloc>>,
+    /// Where what is taken is noted, when no checkpoint may count it as used yet.
+    pub ledger: Option<Arc<Mutex<Vec<(u64, u64)>>>>,
 }
 
 impl Space {
     pub fn alloc(&self, blocks: u64, area: Area) -> Result<Vec<(u64, u64)>, StoreError> {
         let mut alloc = self.alloc.lock().expect("no holder of this lock panics");
         let available = alloc.free() * BLOCK;
-        alloc.alloc(blocks, area).ok_or(StoreError::NoSpace { need: blocks * BLOCK, available })
+        let runs = alloc.alloc(blocks, area);
+        let runs = runs.ok_or(StoreError::NoSpace { need: blocks * BLOCK, available })?;
+        // Both locks are held here and where a checkpoint begins.
+        if let Some(ledger) = &self.ledger {
+            ledger.lock().expect("no holder of this lock panics").extend(&runs);
+        }
+        Ok(runs)
     }
 
     pub fn release(&self, start: u64, len: u64) {

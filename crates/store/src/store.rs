@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -18,6 +19,7 @@ use crate::commit::Committer;
 use crate::file::FileDisk;
 use crate::keys;
 use crate::log::{Place, Ring};
+use crate::merge::{self, Merging, Progress};
 use crate::onode::BLOCK;
 use crate::space::{Runs, Space};
 use crate::state::{Entry, Frozen, State};
@@ -186,6 +188,15 @@ pub struct Store {
     /// Space for the large data of the transaction in hand.
     pub(crate) prepared: VecDeque<(u64, u64)>,
     pub(crate) stopped: bool,
+    pub(crate) merging: Option<Merging>,
+    /// Space that the merge under way has taken.
+    pub(crate) ledger: Arc<Mutex<Vec<(u64, u64)>>>,
+    /// Blocks of tables that a merge replaced, and no checkpoint has left out yet; and those
+    /// that the checkpoint under way leaves out.
+    pub(crate) retired: Vec<(u64, u64)>,
+    pub(crate) retiring: Vec<(u64, u64)>,
+    /// A table could not be read: no more merges until the store is opened again.
+    pub(crate) merges_fail: bool,
 }
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -238,7 +249,7 @@ impl Store {
         let mut used = Bitmap::new(size / BLOCK);
         used.set(0, superblock.first_block());
         let alloc = Arc::new(Mutex::new(Alloc::new(used.clone())));
-        let space = Space { disk: disk.clone(), alloc };
+        let space = Space { disk: disk.clone(), alloc, ledger: None };
         // The first group of an older store in the ring, if any, goes.
         disk.commit(&[(LOG_OFF, &AlignedBuf::zeroed(BLOCK as usize))])
             .map_err(StoreError::io("clearing the log"))?;
@@ -325,6 +336,11 @@ impl Store {
             outcome_sender,
             prepared: VecDeque::new(),
             stopped: false,
+            merging: None,
+            ledger: Arc::default(),
+            retired: Vec::new(),
+            retiring: Vec::new(),
+            merges_fail: false,
         };
         store.release_leftovers()?;
         Ok(store)
@@ -353,6 +369,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::Stopped`] when an earlier write failed.
     pub fn close(mut self) -> Result<()> {
+        self.give_up_merge();
+        // None begins any more.
+        self.merges_fail = true;
         self.checkpoint()?;
         self.stop();
         Ok(())
@@ -371,6 +390,7 @@ impl Store {
     }
 
     fn stop(&mut self) {
+        self.give_up_merge();
         if let Some(Threads { io, preparer, checkpointer, jobs }) = self.threads.take() {
             drop(jobs);
             self.commit.stop();
@@ -568,6 +588,7 @@ impl Store {
                 return Err(StoreError::Stopped(e.to_string()));
             }
         }
+        self.take_merge();
         self.settle_resting();
         Ok(())
     }
@@ -603,8 +624,19 @@ impl Store {
         let state = &mut self.state;
         let frozen = Arc::new(Frozen { map: std::mem::take(&mut state.active), seq: self.seq });
         self.commit.set_mark(self.seq);
-        let mut used =
-            state.space.alloc.lock().expect("no holder of this lock panics").used.clone();
+        let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
+        alloc.restart();
+        let mut used = alloc.used.clone();
+        // What a merge writes is nobody's before it is done.
+        for (start, len) in self.ledger.lock().expect("no holder of this lock panics").iter() {
+            used.clear(*start, *len);
+        }
+        drop(alloc);
+        self.retiring = std::mem::take(&mut self.retired);
+        for (start, len) in &self.retiring {
+            used.clear(*start, *len);
+        }
+        self.next_table += 1;
         for (_, start, blocks) in &self.resting {
             used.clear(*start, *blocks);
         }
@@ -624,7 +656,7 @@ impl Store {
             used,
             next_id: state.next_id,
             next_coll: state.next_coll,
-            next_table: self.next_table,
+            table: self.next_table,
             pools: pools.map(|(p, s)| (p.0, (s.objects, s.stored, s.allocated))).collect(),
         };
         self.since_freeze = 0;
@@ -653,10 +685,11 @@ impl Store {
         let frozen = self.state.frozen.take().expect("a checkpoint was under way");
         assert_eq!(frozen.seq, done.seq, "checkpoints come back one by one");
         let state = &mut self.state;
-        state.tables = done.tables;
+        if let Some(table) = done.table {
+            Arc::make_mut(&mut state.tables).push(table);
+        }
         (state.frozen_bytes, state.frozen_blocks) = (0, 0);
         self.superblock = done.superblock;
-        self.next_table = done.next_table;
         let mut releases = Vec::new();
         for m in &done.moved {
             let key = state.renamed.get(&m.id).unwrap_or(&m.key).clone();
@@ -703,7 +736,7 @@ impl Store {
         }
         state.renamed.clear();
         let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
-        for (start, len) in done.freed {
+        for (start, len) in done.freed.into_iter().chain(self.retiring.drain(..)) {
             alloc.release(start, len);
         }
         drop(alloc);
@@ -719,7 +752,118 @@ impl Store {
         if !releases.is_empty() {
             self.submit_own(Op::Release(done.seq, releases))?;
         }
+        self.begin_merge();
         Ok(())
+    }
+
+    /// Begins to merge tables, where that is due and none is under way.
+    fn begin_merge(&mut self) {
+        if self.merging.is_some() || self.merges_fail {
+            return;
+        }
+        let Some(first) = merge::due(&self.state.tables) else { return };
+        self.next_table += 1;
+        let tables = self.state.tables[first..].to_vec();
+        let old = tables.iter().map(|t| t.meta.id).collect();
+        let give_up = Arc::new(AtomicBool::new(false));
+        let space = Space { ledger: Some(self.ledger.clone()), ..self.state.space.clone() };
+        let id = self.next_table;
+        let job = merge::Job { tables, all: first == 0, id, space, give_up: give_up.clone() };
+        let progress = if self.threads.is_some() {
+            let commit = self.commit.clone();
+            let thread = std::thread::Builder::new().name("store-merge".into());
+            let spawned = thread.spawn(move || {
+                let result = merge::run(job);
+                commit.wake_owner();
+                result
+            });
+            match spawned {
+                Ok(thread) => Progress::Thread(thread),
+                Err(e) => Progress::Done(Err(StoreError::io("starting a thread")(e))),
+            }
+        } else {
+            Progress::Waiting(Box::new(job))
+        };
+        self.merging = Some(Merging { old, progress, give_up });
+    }
+
+    /// Without threads: does the merge that has begun, if one has; the next
+    /// [`Store::complete`] takes it over. Returns whether there was one.
+    pub fn step_merge(&mut self) -> bool {
+        match self.merging.take() {
+            Some(Merging { old, progress: Progress::Waiting(job), give_up }) => {
+                let progress = Progress::Done(merge::run(*job));
+                self.merging = Some(Merging { old, progress, give_up });
+                true
+            }
+            other => {
+                self.merging = other;
+                false
+            }
+        }
+    }
+
+    /// Takes over a finished merge.
+    fn take_merge(&mut self) {
+        let finished = self.merging.take_if(|m| match &m.progress {
+            Progress::Thread(thread) => thread.is_finished(),
+            Progress::Waiting(_) => false,
+            Progress::Done(_) => true,
+        });
+        if let Some(merging) = finished {
+            self.end_merge(merging);
+        }
+    }
+
+    /// Waits for the merge under way, if one is.
+    pub(crate) fn finish_merge(&mut self) {
+        self.step_merge();
+        if let Some(merging) = self.merging.take() {
+            self.end_merge(merging);
+        }
+    }
+
+    /// Gives up the merge under way, if one is.
+    fn give_up_merge(&mut self) {
+        if let Some(merging) = self.merging.take() {
+            merging.give_up.store(true, Ordering::Relaxed);
+            self.end_merge(merging);
+        }
+    }
+
+    fn end_merge(&mut self, merging: Merging) {
+        let given_up = merging.give_up.load(Ordering::Relaxed);
+        let result = match merging.progress {
+            Progress::Thread(thread) => thread
+                .join()
+                .unwrap_or_else(|_| Err(StoreError::Stopped("the merge panicked".into()))),
+            Progress::Waiting(_) => Err(StoreError::Stopped("the merge was given up".into())),
+            Progress::Done(result) => result,
+        };
+        let mut ledger = self.ledger.lock().expect("no holder of this lock panics");
+        let taken = std::mem::take(&mut *ledger);
+        drop(ledger);
+        match result {
+            Ok(table) => {
+                let tables = Arc::make_mut(&mut self.state.tables);
+                let at = tables.iter().position(|t| merging.old.contains(&t.meta.id));
+                let at = at.expect("tables stay until they are merged");
+                for old in tables.splice(at..at + merging.old.len(), table.map(Arc::new)) {
+                    self.retired.extend(&old.meta.runs.0);
+                }
+            }
+            Err(e) => {
+                let mut alloc =
+                    self.state.space.alloc.lock().expect("no holder of this lock panics");
+                for (start, len) in taken {
+                    alloc.release(start, len);
+                }
+                if !given_up && !matches!(e, StoreError::NoSpace { .. }) {
+                    tracing::error!("tables cannot be merged: {e}");
+                    self.merges_fail = true;
+                }
+            }
+        }
     }
 }
 

@@ -36,7 +36,7 @@ fn work(seed: u64, disk: &Arc<SimDisk>) -> BTreeMap<Seq, Model> {
     for _ in 0..150 {
         match dice.below(20) {
             0 => store.begin_checkpoint().unwrap(),
-            1 => drop(store.step_checkpoint()),
+            1 => drop(store.step_checkpoint() || store.step_merge()),
             2..=6 => drop(store.step()),
             7..=8 => drop(store.complete().unwrap()),
             9 if dice.below(4) == 0 => store.sync().unwrap(),

@@ -122,7 +122,7 @@ fn failing_writes_stop_the_store() {
             let result = match dice.below(8) {
                 0 => store.begin_checkpoint(),
                 1 => {
-                    store.step_checkpoint();
+                    let _ = store.step_checkpoint() || store.step_merge();
                     Ok(())
                 }
                 2 | 3 => {

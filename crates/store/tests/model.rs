@@ -35,7 +35,7 @@ fn agrees_with_the_model() {
         for step in 0..300 {
             match dice.below(20) {
                 0 => store.begin_checkpoint().unwrap(),
-                1 => drop(store.step_checkpoint()),
+                1 => drop(store.step_checkpoint() || store.step_merge()),
                 2..=4 => drop(store.step()),
                 5..=6 => drop(store.complete().unwrap()),
                 7 if dice.below(5) == 0 => {

@@ -1,0 +1,114 @@
+//! Merging tables of like size into one, beside everything else.
+//!
+//! A merge reads tables, which never change, and writes a new one to free space. Its result
+//! takes the old ones' place in memory at once; on the device with the next checkpoint,
+//! whose manifest names it. Until that is durable the old tables stay as they are, and a
+//! crash loses nothing but the work.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use crate::StoreError;
+use crate::keys;
+use crate::space::Space;
+use crate::table::{Builder, Cursor, Slot, Table};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Tables of like size that are merged into one.
+const MERGE_AT: usize = 4;
+/// Tables at most, whatever their sizes.
+const TABLES_MAX: usize = 14;
+/// Entries between two looks at whether to give up.
+const PATIENCE: u32 = 1024;
+
+/// The first of the tables to merge, all behind it among them; `None` for not now.
+pub(crate) fn due(tables: &[Arc<Table>]) -> Option<usize> {
+    let mut first = tables.len().checked_sub(1)?;
+    let mut total = tables[first].bytes();
+    while first > 0 && tables[first - 1].bytes() <= 2 * total {
+        first -= 1;
+        total += tables[first].bytes();
+    }
+    if tables.len() - first >= MERGE_AT {
+        Some(first)
+    } else {
+        (tables.len() > TABLES_MAX).then(|| tables.len() - TABLES_MAX / 2)
+    }
+}
+
+/// Tables next to one another, oldest first, and what to make of them.
+pub(crate) struct Job {
+    pub tables: Vec<Arc<Table>>,
+    /// Whether there is nothing below, so that what is removed need not be remembered.
+    pub all: bool,
+    pub id: u64,
+    pub space: Space,
+    pub give_up: Arc<AtomicBool>,
+}
+
+/// How far it is.
+pub(crate) enum Progress {
+    /// On its own thread.
+    Thread(JoinHandle<Result<Option<Table>>>),
+    /// Until the owner runs it, where there are no threads.
+    Waiting(Box<Job>),
+    Done(Result<Option<Table>>),
+}
+
+/// A merge under way, as its owner sees it.
+pub(crate) struct Merging {
+    /// Numbers of the old tables.
+    pub old: Vec<u64>,
+    pub progress: Progress,
+    pub give_up: Arc<AtomicBool>,
+}
+
+/// Does it; `None` when nothing is left.
+pub(crate) fn run(job: Job) -> Result<Option<Table>> {
+    let disk = &*job.space.disk;
+    let mut cursors: Vec<Cursor> = job.tables.iter().rev().cloned().map(Cursor::new).collect();
+    let mut out = Builder::new(job.space.clone());
+    let mut dead = HashSet::new();
+    let mut key = Vec::new();
+    let mut count = 0u32;
+    loop {
+        count += 1;
+        if count % PATIENCE == 0 && job.give_up.load(Ordering::Relaxed) {
+            return Err(StoreError::Stopped("the merge was given up".into()));
+        }
+        let mut best: Option<usize> = None;
+        for (i, cursor) in cursors.iter_mut().enumerate() {
+            let Some(k) = cursor.peek(disk)? else { continue };
+            if best.is_none() || *k < *key {
+                key.clear();
+                key.extend_from_slice(k);
+                best = Some(i);
+            }
+        }
+        let Some(winner) = best else { break };
+        let slot = cursors[winner].take();
+        for c in &mut cursors[winner + 1..] {
+            if c.peek(disk)?.is_some_and(|k| *k == *key) {
+                c.take();
+            }
+        }
+        if job.all && key[0] == keys::DEAD {
+            // Sorts before the keys of any omap, which all are in these tables.
+            dead.extend(keys::number(&key));
+            continue;
+        }
+        if job.all && key[0] == keys::OMAP && keys::number(&key).is_some_and(|n| dead.contains(&n))
+        {
+            continue;
+        }
+        match slot {
+            Slot::Value(v) => out.add(&key, Some(&v))?,
+            Slot::Removed if !job.all => out.add(&key, None)?,
+            Slot::Removed => {}
+        }
+    }
+    out.finish(job.id)
+}
