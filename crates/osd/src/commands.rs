@@ -69,7 +69,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ),
     (
         "list_unfound",
-        "pgid:CephPgid offset:CephString?",
+        "pgid:CephPgid? offset:CephString?",
         "list unfound objects on this pg, perhaps starting at an offset given in JSON",
         "r",
     ),
@@ -95,7 +95,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
         "act on one pg",
         "r",
     ),
-    ("query", "pgid:CephPgid", "show details of a specific pg", "r"),
+    ("query", "pgid:CephPgid?", "show details of a specific pg", "r"),
     ("status", "", "high-level status of OSD", "r"),
     ("version", "", "report version of OSD", "r"),
 ];

@@ -88,6 +88,14 @@ impl Pg {
     /// A request that belongs here.
     pub(crate) fn on_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
         if !self.leads
+            && op.msg.flags & (req_flag::BALANCE_READS | req_flag::LOCALIZE_READS) != 0
+            && self.info.acting.contains(&cx.me)
+        {
+            // A copy does not know which of its writes are acknowledged: the primary does.
+            Answer::error(&op, Errno::AGAIN).send(&op, cx);
+            return;
+        }
+        if !self.leads
             || op.msg.epoch < self.info.same_primary_since
             || !self.is_home_of(&op)
             || op.msg.epoch < self.pool.last_force_op_resend

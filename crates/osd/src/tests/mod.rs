@@ -2,6 +2,7 @@
 //! break, processes that end at any moment.
 
 mod cluster;
+mod conform;
 mod golden;
 mod mem;
 mod ops;
