@@ -11,7 +11,7 @@ fn scaled(value: u64, base: u64, units: [&str; 7]) -> String {
         mult *= base;
     }
     let unit = units[index];
-    if value % mult == 0 {
+    if value.is_multiple_of(mult) {
         return format!("{n}{unit}");
     }
     let exact = value as f64 / mult as f64;

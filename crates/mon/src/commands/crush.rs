@@ -73,7 +73,18 @@ fn edit(
 fn propose_map(ctx: &CommandCtx<'_>, map: &CrushMap, done: impl Into<String>) -> Run {
     let mut inc = ctx.osd_change();
     inc.crush = bytes_of(map);
+    // What cannot be read again must never get into the log.
+    CrushMap::from_shared(&inc.crush)
+        .map_err(|e| fail(EINVAL, format!("the map would be invalid: {e}")))?;
     change(inc, done)
+}
+
+/// Names go into text maps and scripts: letters, digits, `-`, `_`, `.`.
+fn check_rule_name(name: &str) -> Result<(), Fail> {
+    if ::crush::is_valid_name(name) {
+        return Ok(());
+    }
+    Err(fail(EINVAL, format!("invalid rule name '{name}': use letters, digits, '-', '_', '.'")))
 }
 
 pub(super) fn get_map(ctx: &mut CommandCtx<'_>) -> Run {
@@ -494,6 +505,7 @@ fn rule(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
         "rename" => {
             let from = ctx.cmd.str_or_empty("srcname")?.to_owned();
             let to = ctx.cmd.str_or_empty("dstname")?.to_owned();
+            check_rule_name(&to)?;
             let there = |name: &str| map.rule_names().id(name).is_some();
             if !there(&from) && there(&to) {
                 return ok(format!("already renamed to '{to}'"));
@@ -501,6 +513,7 @@ fn rule(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
             edit(ctx, |map| map.rename_rule(&from, &to).map(|()| String::new()))
         }
         "create-simple" | "create-replicated" => {
+            check_rule_name(&name)?;
             if map.rule_names().id(&name).is_some() {
                 return ok(format!("rule {name} already exists"));
             }
@@ -537,6 +550,7 @@ fn spread<'a>(root: &'a str, failure_domain: &'a str, class: &'a str) -> Spread<
 }
 
 fn create_erasure(ctx: &mut CommandCtx<'_>, name: &str) -> Run {
+    check_rule_name(name)?;
     let map = &ctx.osdmap().crush;
     if map.rule_names().id(name).is_some() {
         return ok(format!("rule {name} already exists"));

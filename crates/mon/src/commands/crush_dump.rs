@@ -61,7 +61,7 @@ fn one_step(f: &mut Formatter, map: &CrushMap, step: &crush::Step) {
 }
 
 fn is_profile(t: &Tunables, profile: Profile) -> bool {
-    let mut other = t.clone();
+    let mut other = *t;
     other.set_profile(profile);
     other == *t
 }

@@ -30,6 +30,8 @@ struct Cluster {
     session: SessionInfo,
     now: Now,
     rng: Seeded,
+    /// The command that is being run.
+    doing: String,
     options: std::collections::BTreeMap<String, String>,
 }
 
@@ -83,6 +85,7 @@ impl Cluster {
             session,
             now: Now { mono_ns: 10_000_000_000_000, wall_ns: 1_795_184_000_000_000_000 },
             rng: Seeded(3),
+            doing: String::new(),
             options: [
                 ("mon_allow_pool_delete", "true"),
                 ("mon_allow_pool_size_one", "true"),
@@ -149,7 +152,10 @@ impl Cluster {
             Mutation::Osd(inc) => {
                 let mut inc = inc.clone();
                 inc.modified = UTime::from_nanos(self.now.wall_ns);
-                inc.seal(&self.state.osdmap, self.state.osdmap.canonical_features()).unwrap();
+                let features = self.state.osdmap.canonical_features();
+                if let Err(e) = inc.seal(&self.state.osdmap, features) {
+                    panic!("{}: {e}", self.doing);
+                }
                 self.state.apply(&Mutation::Osd(inc)).map(drop).unwrap();
             }
             other => self.state.apply(other).map(drop).unwrap(),
@@ -186,6 +192,7 @@ impl Cluster {
             Err(e) => return Reply::err(22, e.to_string()),
         };
         self.now.wall_ns += 1_000_000_000;
+        json.clone_into(&mut self.doing);
         let mut ctx = CommandCtx {
             now: self.now,
             state: &self.state,
@@ -426,4 +433,61 @@ fn tiers() {
     let removed = "pool 'cache' is now (or already was) not a tier of 'base'".to_owned();
     assert_eq!(say(remove), (0, removed));
     assert_eq!(say(&rm("base")).0, 0);
+}
+
+/// Every command of the table is known here, and takes any argument without a panic: none,
+/// wrong kinds, odd values.
+#[test]
+fn everything_is_known_and_nothing_panics() {
+    use cli::ArgKind;
+    use serde_json::{Map, Value, json};
+    let mut cluster = Cluster::new();
+    let odd = [
+        json!(null),
+        json!(""),
+        json!("osd.0"),
+        json!("cephfs_data"),
+        json!("1.0"),
+        json!(-1),
+        json!(i64::MAX),
+        json!(1e300),
+        json!(true),
+        json!([]),
+        json!(["0", 7, null]),
+        json!({}),
+    ];
+    for command in cli::commands() {
+        let prefix = command.prefix.as_str();
+        let fitting = |kind: &ArgKind, repeats: bool| {
+            let one = match kind {
+                ArgKind::Int => json!(0),
+                ArgKind::Float => json!(0.5),
+                ArgKind::Bool => json!(true),
+                ArgKind::Choices(values) => json!(values[0]),
+                ArgKind::Named("Poolname") => json!("cephfs_data"),
+                ArgKind::Named("Pgid") => json!("1.0"),
+                _ => json!("0"),
+            };
+            if repeats { json!([one]) } else { one }
+        };
+        for round in 0..=odd.len() {
+            let mut map = Map::from_iter([("prefix".to_owned(), Value::from(prefix))]);
+            for (i, arg) in command.sig.args().enumerate() {
+                let value = match round {
+                    0 => continue,
+                    n if n == odd.len() => fitting(&arg.kind, arg.repeats),
+                    n => odd[(n + i) % odd.len()].clone(),
+                };
+                map.insert(arg.name.to_owned(), value);
+            }
+            let format = ["plain", "json", "xml", "table"][round % 4];
+            map.insert("format".to_owned(), Value::from(format));
+            let reply = cluster.run(&Value::Object(map.clone()).to_string(), &Bytes::new());
+            assert_ne!(reply.rs, "command not known", "{prefix}");
+            assert!(reply.r <= 0 || reply.r == 22, "{map:?}: {}", reply.r);
+        }
+    }
+    for prefix in super::UNBUILT {
+        assert!(cli::find_prefix(prefix).is_some(), "{prefix} is not in the table");
+    }
 }
