@@ -32,9 +32,12 @@ impl CrushMap {
     /// Names an item.
     ///
     /// # Errors
-    /// `EINVAL` for a name that may not be given.
+    /// `EINVAL` for a name that may not be given, or a device id out of range.
     pub fn set_item_name(&mut self, id: i32, name: &str) -> Result<(), CrushError> {
         check_name(name)?;
+        if id >= crate::DEVICES_MAX {
+            return Err(invalid(format!("device id {id} is out of range")));
+        }
         self.names.set(id, name);
         Ok(())
     }
