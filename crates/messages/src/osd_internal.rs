@@ -545,6 +545,40 @@ pub struct Push {
     pub data: Bytes,
 }
 
+impl Push {
+    /// All but `data`, which is the message's data segment.
+    fn encode(&self, w: &mut Writer) {
+        self.oid.encode(w);
+        self.version.encode(w);
+        w.bool(self.first);
+        w.u64(self.off);
+        w.u64(self.size);
+        self.attrs.encode(w);
+        w.blob(&self.header);
+        self.omap.encode(w);
+        w.blob(&self.omap_after);
+        w.bool(self.last);
+        w.bool(self.absent);
+    }
+
+    fn decode(r: &mut Reader<'_>, data: &Bytes) -> Result<Self, DecodeError> {
+        Ok(Self {
+            oid: Denc::decode(r)?,
+            version: Denc::decode(r)?,
+            first: r.bool()?,
+            off: r.u64()?,
+            size: r.u64()?,
+            attrs: Denc::decode(r)?,
+            header: r.blob()?,
+            omap: Denc::decode(r)?,
+            omap_after: r.blob()?,
+            last: r.bool()?,
+            absent: r.bool()?,
+            data: data.clone(),
+        })
+    }
+}
+
 /// What OSDs tell each other about a PG besides writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerMsg {
@@ -641,6 +675,25 @@ pub enum PeerMsg {
     },
     /// Your copy is no longer needed.
     Remove,
+    /// Send a part of an object that you lead: it is being copied. Answered by `CopyPart`,
+    /// or not at all while it is not quiet.
+    CopyGet {
+        /// Whose question.
+        id: u64,
+        /// The object.
+        oid: HObject,
+        /// First byte.
+        off: u64,
+        /// omap entries after this key.
+        omap_after: Bytes,
+    },
+    /// The part.
+    CopyPart {
+        /// Whose question.
+        id: u64,
+        /// It.
+        push: Push,
+    },
     /// The log of an activation has nothing in common with the own one.
     Unrelated {
         /// Which attempt.
@@ -725,17 +778,19 @@ impl Message for OsdPeer {
             }
             PeerMsg::Push(push) => {
                 w.u8(11);
-                push.oid.encode(w);
-                push.version.encode(w);
-                w.bool(push.first);
-                w.u64(push.off);
-                w.u64(push.size);
-                push.attrs.encode(w);
-                w.blob(&push.header);
-                push.omap.encode(w);
-                w.blob(&push.omap_after);
-                w.bool(push.last);
-                w.bool(push.absent);
+                push.encode(w);
+            }
+            PeerMsg::CopyGet { id, oid, off, omap_after } => {
+                w.u8(15);
+                w.u64(*id);
+                oid.encode(w);
+                w.u64(*off);
+                w.blob(omap_after);
+            }
+            PeerMsg::CopyPart { id, push } => {
+                w.u8(16);
+                w.u64(*id);
+                push.encode(w);
             }
             PeerMsg::Pushed { oid, version, off, omap_after, last } => {
                 w.u8(12);
@@ -755,7 +810,7 @@ impl Message for OsdPeer {
 
     fn data(&self) -> Bytes {
         match &self.body {
-            PeerMsg::Push(push) => push.data.clone(),
+            PeerMsg::Push(push) | PeerMsg::CopyPart { push, .. } => push.data.clone(),
             _ => Bytes::new(),
         }
     }
@@ -798,20 +853,7 @@ impl Message for OsdPeer {
                 off: r.u64()?,
                 omap_after: r.blob()?,
             },
-            11 => PeerMsg::Push(Push {
-                oid: Denc::decode(r)?,
-                version: Denc::decode(r)?,
-                first: r.bool()?,
-                off: r.u64()?,
-                size: r.u64()?,
-                attrs: Denc::decode(r)?,
-                header: r.blob()?,
-                omap: Denc::decode(r)?,
-                omap_after: r.blob()?,
-                last: r.bool()?,
-                absent: r.bool()?,
-                data: data.clone(),
-            }),
+            11 => PeerMsg::Push(Push::decode(r, data)?),
             12 => PeerMsg::Pushed {
                 oid: Denc::decode(r)?,
                 version: Denc::decode(r)?,
@@ -821,8 +863,15 @@ impl Message for OsdPeer {
             },
             13 => PeerMsg::Remove,
             14 => PeerMsg::Unrelated { round: r.u32()? },
+            15 => PeerMsg::CopyGet {
+                id: r.u64()?,
+                oid: Denc::decode(r)?,
+                off: r.u64()?,
+                omap_after: r.blob()?,
+            },
+            16 => PeerMsg::CopyPart { id: r.u64()?, push: Push::decode(r, data)? },
             _ => {
-                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 14" });
+                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 16" });
             }
         };
         Ok(Self { pg, epoch, interval, body })
@@ -907,6 +956,8 @@ mod tests {
             },
             PeerMsg::Activated { round: 3, missing: vec![] },
             PeerMsg::Unrelated { round: 3 },
+            PeerMsg::CopyGet { id: 4, oid: oid.clone(), off: 5, omap_after: k.clone() },
+            PeerMsg::CopyPart { id: 4, push: Push { last: true, ..Push::default() } },
             PeerMsg::Settle { history_les: Epoch(1), last_epoch_clean: Epoch(2) },
             PeerMsg::Pull { oid: oid.clone(), version: v, off: 5, omap_after: k.clone() },
             PeerMsg::Push(Push { data: Bytes::from_static(b"data"), ..Push::default() }),

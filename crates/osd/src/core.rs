@@ -7,7 +7,7 @@ use env::{ConnId, Now};
 use maps::{OsdMap, PgMapping, PgSets};
 use messages::{
     Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, PgStatsAck, RepOp,
-    RepOpReply, op,
+    RepOpReply, op, req_flag,
 };
 use types::{
     AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, OsdId, PgId,
@@ -115,6 +115,7 @@ pub(crate) struct Core {
     pub heartbeats: Heartbeats,
     pub reports: Reports,
     pub benches: crate::commands::Benches,
+    pub copies: crate::copy::Copies,
 }
 
 impl Core {
@@ -131,6 +132,7 @@ impl Core {
             want_up_thru: &mut self.want_up_thru,
             recoveries: &mut self.recoveries,
             pg_count: self.pg_count,
+            copies: &mut self.copies.wanted,
         }
     }
 
@@ -232,6 +234,7 @@ impl Osd {
                 heartbeats: Heartbeats::default(),
                 reports: Reports::default(),
                 benches: crate::commands::Benches::default(),
+                copies: crate::copy::Copies::default(),
             },
             pgs,
         };
@@ -334,6 +337,9 @@ impl Osd {
             tracing::warn!(?who, "broken message: {x}");
             out.effects.push(Effect::Close(conn));
         }
+        if !self.c.copies.is_idle() {
+            self.pump_copies(now, out);
+        }
     }
 
     /// Whether a message of an OSD can be handled with the map at hand; otherwise it waits
@@ -420,6 +426,7 @@ impl Osd {
             },
             msg: m,
             reqid,
+            copy: None,
             came_ns: now.mono_ns,
             came_wall_ns: now.wall_ns,
         });
@@ -451,6 +458,11 @@ impl Osd {
     }
 
     fn on_peer(&mut self, now: Now, from: OsdId, m: OsdPeer, out: &mut Outbox) {
+        match m.body {
+            PeerMsg::CopyGet { .. } => return self.on_copy_get(now, from, &m, out),
+            PeerMsg::CopyPart { id, push } => return self.on_copy_answer(now, id, push, out),
+            _ => {}
+        }
         if let Some(pg) = self.pgs.get_mut(&m.pg) {
             if m.body == PeerMsg::Remove {
                 self.on_remove(&m);
@@ -578,6 +590,9 @@ impl Osd {
             }
         }
         self.report_up_thru(now, out);
+        if !self.c.copies.is_idle() {
+            self.pump_copies(now, out);
+        }
     }
 
     /// Some time has passed.
@@ -587,6 +602,7 @@ impl Osd {
                 pg.on_tick(&mut self.c.cx(now, out));
             }
             self.tick_heartbeats(now, out);
+            self.tick_copies(now, out);
         }
         self.report(now, out);
     }
@@ -640,6 +656,9 @@ fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno>
     }
     if let Err(e) = check_name(&o.oid) {
         return Some(e);
+    }
+    if m.flags & req_flag::PARALLELEXEC != 0 {
+        return Some(Errno::INVAL);
     }
     if let Some(call) = m.ops.iter().find(|x| x.code == op::CALL) {
         return Some(call_refused(call, &call.data));

@@ -34,6 +34,7 @@ pub mod backing;
 mod caps;
 mod commands;
 mod config;
+mod copy;
 mod core;
 pub mod errno;
 pub mod exec;

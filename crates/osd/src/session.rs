@@ -53,6 +53,8 @@ pub struct ClientOp {
     pub oid: HObject,
     /// What recognises its resend.
     pub reqid: ReqId,
+    /// The source of its COPY_FROM, once it is here.
+    pub copy: Option<std::sync::Arc<crate::exec::CopyContent>>,
     /// When it came, monotonic ns.
     pub came_ns: u64,
     /// When it came, wall ns.
@@ -75,7 +77,8 @@ impl ClientOp {
 
     /// As it was when it came; what was executed on it is void.
     #[must_use]
-    pub fn afresh(self: Box<Self>) -> Box<Self> {
+    pub fn afresh(mut self: Box<Self>) -> Box<Self> {
+        self.copy = None;
         self
     }
 

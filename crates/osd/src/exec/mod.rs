@@ -82,15 +82,6 @@ pub enum WatchEvent {
     },
 }
 
-/// An object of another place that COPY_FROM needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CopySource {
-    /// Which.
-    pub oid: HObject,
-    /// Its user version, if it must be just that; 0 otherwise.
-    pub version: u64,
-}
-
 /// An object's content, for COPY_FROM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyContent {

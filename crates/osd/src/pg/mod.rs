@@ -119,6 +119,8 @@ pub struct Cx<'a> {
     pub recoveries: &'a mut usize,
     /// Number of PGs, by which budgets are shared.
     pub pg_count: usize,
+    /// Objects to be fetched for copying.
+    pub(crate) copies: &'a mut Vec<crate::copy::CopyWanted>,
 }
 
 impl Cx<'_> {
@@ -286,6 +288,8 @@ pub struct Pg {
     pub(crate) waiting: VecDeque<Box<ClientOp>>,
     /// Operations that wait for an object to be recovered.
     pub(crate) blocked: HashMap<HObject, VecDeque<Box<ClientOp>>>,
+    /// Requests whose source is being fetched; what comes for their objects is `blocked`.
+    pub(crate) copying: BTreeMap<HObject, Box<ClientOp>>,
     /// Operations that wait for all objects.
     pub(crate) waiting_whole: VecDeque<Box<ClientOp>>,
     pub(crate) recovery: recovery::Recovery,
@@ -357,6 +361,7 @@ impl Pg {
             committed_by_all: EVersion::ZERO,
             waiting: VecDeque::new(),
             blocked: HashMap::new(),
+            copying: BTreeMap::new(),
             waiting_whole: VecDeque::new(),
             recovery: recovery::Recovery::default(),
             watches: Watches::default(),
@@ -557,6 +562,7 @@ impl Pg {
         for (_, ops) in std::mem::take(&mut self.blocked) {
             rest.extend(ops);
         }
+        rest.extend(std::mem::take(&mut self.copying).into_values());
         rest.extend(std::mem::take(&mut self.waiting_whole));
         // Back into the order in which they came.
         rest.sort_by_key(|op| op.seq);

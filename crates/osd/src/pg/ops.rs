@@ -14,8 +14,9 @@ use types::{EVersion, HObject, OsdId, ReqId, UTime};
 
 use super::{Cx, InFlight, Obc, Pg, State, Ticket, log_key};
 use crate::backing::StoreOp;
+use crate::copy::{CopyWanted, Source};
 use crate::errno::Errno;
-use crate::exec::{Asker, Exec, WatchEvent};
+use crate::exec::{Asker, CopyContent, Exec, WatchEvent};
 use crate::object::{INFO_ATTR, ObjectState};
 use crate::session::ClientOp;
 
@@ -71,6 +72,10 @@ impl Answer {
         cx.perf.on_answer(op, out, cx.now);
         cx.out.conn(op.conn, reply.envelope(op.features).with_tid(op.tid));
     }
+}
+
+fn is_copy(o: &OsdOp) -> bool {
+    matches!(o.code, messages::op::COPY_FROM | messages::op::COPY_FROM2)
 }
 
 /// What executing a vector gave.
@@ -150,6 +155,10 @@ impl Pg {
         if writes && self.answer_dup(&op, cx).is_none() {
             return;
         }
+        if writes && op.copy.is_none() && op.msg.ops.iter().any(is_copy) {
+            self.start_copy(op, cx);
+            return;
+        }
         if !self.obcs.contains_key(&op.oid) {
             match Self::read_state(cx.store, self.coll, &op.oid) {
                 Ok(state) => {
@@ -171,6 +180,52 @@ impl Pg {
             return;
         }
         self.execute(op, writes, cx);
+    }
+
+    /// The source of a COPY_FROM is fetched first; its object waits.
+    fn start_copy(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
+        let mut found = op.msg.ops.iter().filter(|o| is_copy(o));
+        let source = found.next().and_then(Source::parse);
+        let (Some(source), None) = (source, found.next()) else {
+            Answer::error(&op, Errno::INVAL).send(&op, cx);
+            return;
+        };
+        let oid = op.oid.detached();
+        self.blocked.entry(oid.clone()).or_default();
+        cx.copies.push(CopyWanted { target: (self.id, oid.clone()), seq: op.seq, source });
+        self.copying.insert(oid, op);
+    }
+
+    /// The source is here.
+    pub(crate) fn on_copied(&mut self, oid: &HObject, seq: u64, c: CopyContent, cx: &mut Cx<'_>) {
+        if self.copying.get(oid).is_none_or(|op| op.seq != seq) {
+            return;
+        }
+        let mut op = self.copying.remove(oid).expect("just seen");
+        op.copy = Some(c.into());
+        let behind = self.blocked.remove(oid).unwrap_or_default();
+        self.do_op(op, cx);
+        for op in behind {
+            self.do_op(op, cx);
+        }
+    }
+
+    /// A part of an object for copying; `None` while it is not quiet, `absent` when there is
+    /// no such object.
+    pub(crate) fn copy_part(
+        &mut self,
+        oid: &HObject,
+        off: u64,
+        omap_after: &Bytes,
+        cx: &mut Cx<'_>,
+    ) -> Option<messages::Push> {
+        let busy = self.obcs.get(oid).is_some_and(|o| o.in_flight > 0);
+        if !self.is_serving() || busy || self.missing.contains_key(oid) {
+            return None;
+        }
+        let state = Self::read_state(cx.store, self.coll, oid).ok()?;
+        let version = state.info.version;
+        Some(self.read_part(oid, version, off, omap_after, cx))
     }
 
     /// `None` when the request was answered before: its answer is sent, or will be with the
@@ -208,6 +263,7 @@ impl Pg {
         exec.may_write = writes;
         exec.has_omap = !self.pool.erasure;
         exec.mtime = op.msg.mtime;
+        exec.copy = op.copy.as_deref();
         exec.asker = Asker { who: op.who, addr: op.addr };
         exec.next_notify_id = u64::from(cx.map.epoch.0) << 32 | u64::from(self.watches.counter);
         let result = exec.run(&mut ops, &mut rvals);

@@ -165,7 +165,8 @@ impl Pg {
             PeerMsg::Pushed { oid, version, off, omap_after, last } => {
                 self.on_pushed(from, oid, version, off, omap_after, last, cx);
             }
-            PeerMsg::Remove => {} // the OSD removes PGs
+            // The OSD's own affairs.
+            PeerMsg::Remove | PeerMsg::CopyGet { .. } | PeerMsg::CopyPart { .. } => {}
         }
     }
 

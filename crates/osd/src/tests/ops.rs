@@ -294,3 +294,45 @@ fn listings() {
     assert_eq!(seen.len(), 50);
     assert!(pages > 16);
 }
+
+/// Objects are copied with all they have, within an OSD and between OSDs, large ones too.
+#[test]
+fn copies() {
+    let mut c = Cluster::ready(3, 2, 8, 4);
+    let big: Bytes = (0..10_000_000u32).map(|i| (i % 251) as u8).collect();
+    let len = big.len() as u64;
+    let pairs: Vec<(Bytes, Bytes)> =
+        (0..3_000).map(|i| (format!("k{i:04}").into(), vec![7; 500].into())).collect();
+    let make = vec![
+        OsdOp::extent(op::WRITEFULL, 0, len, big.clone()),
+        xattr(op::SETXATTR, "a", "attr"),
+        encoded(op::OMAPSETVALS, |w| pairs.encode(w)),
+        encoded(op::OMAPSETHEADER, |w| w.raw(b"head")),
+    ];
+    let version = c.run(POOL, "src", make).user_version;
+    let copy = |version: u64| {
+        let mut o = encoded(op::COPY_FROM, |w| {
+            w.str("src");
+            types::ObjectLocator { pool: POOL, ..Default::default() }.encode(w);
+        });
+        o.put_u64(0, types::SnapId::HEAD.0);
+        o.put_u64(8, version);
+        o
+    };
+    for i in 0..12 {
+        let name = format!("copy{i}");
+        assert_eq!(c.run(POOL, &name, vec![copy(version)]).result, 0);
+        assert_eq!(ok(&c.run(POOL, &name, vec![read(0, 0)])), &big);
+        assert_eq!(ok(&c.run(POOL, &name, vec![xattr(op::GETXATTR, "a", "")])), &b"attr"[..]);
+        assert_eq!(ok(&c.run(POOL, &name, vec![plain(op::OMAPGETHEADER)])), &b"head"[..]);
+        let last = encoded(op::OMAPGETVALSBYKEYS, |w| vec![pairs[2_999].0.clone()].encode(w));
+        assert_eq!(ok(&c.run(POOL, &name, vec![last])).len(), 4 + 9 + 504);
+    }
+    assert_eq!(c.run(POOL, "x", vec![copy(version + 1)]).result, -75);
+    assert_eq!(
+        c.run(POOL, "x", vec![copy(version - 1)]).result,
+        if version == 1 { 0 } else { -34 }
+    );
+    c.run(POOL, "src", vec![plain(op::DELETE)]);
+    assert_eq!(c.run(POOL, "y", vec![copy(0)]).result, -2);
+}

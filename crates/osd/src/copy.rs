@@ -1,0 +1,235 @@
+//! COPY_FROM: the primary of the target fetches the source from its primary, part by part,
+//! and then executes the request with it.
+//!
+//! A source that is being written, recovered or peered is asked for again until it is quiet;
+//! one that changes between two parts is fetched from the start.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use denc::{Denc, Reader};
+use env::Now;
+use messages::{OsdOp, OsdPeer, PeerMsg, Push};
+use types::{EVersion, Epoch, HObject, ObjectLocator, OsdId, PgId, SnapId};
+
+use crate::core::Osd;
+use crate::exec::CopyContent;
+use crate::object::{INFO_ATTR, ObjectInfo, ObjectState};
+use crate::outbox::Outbox;
+
+/// A question without an answer is asked again after this long.
+const RETRY_MS: u64 = 300;
+
+/// A fetch under way.
+#[derive(Debug)]
+struct Fetch {
+    /// Where the request waits, and for which object.
+    target: (PgId, HObject),
+    seq: u64,
+    source: Source,
+    version: Option<EVersion>,
+    data: BytesMut,
+    omap: Vec<(Bytes, Bytes)>,
+    omap_after: Bytes,
+    asked_ms: u64,
+}
+
+/// What is copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    oid: Bytes,
+    locator: ObjectLocator,
+    snap: SnapId,
+}
+
+impl Source {
+    /// From the operation's input; `None` when it makes no sense.
+    pub(crate) fn parse(op: &OsdOp) -> Option<Self> {
+        let mut r = Reader::new(&op.data);
+        let oid = r.blob().ok()?;
+        let locator = ObjectLocator::decode(&mut r).ok()?;
+        Some(Self { oid, locator, snap: SnapId(op.u64(0)) })
+    }
+}
+
+/// A request that waits for its source: told by the PG.
+#[derive(Debug)]
+pub(crate) struct CopyWanted {
+    pub target: (PgId, HObject),
+    pub seq: u64,
+    pub source: Source,
+}
+
+/// All fetches.
+#[derive(Debug, Default)]
+pub struct Copies {
+    next: u64,
+    running: BTreeMap<u64, Fetch>,
+    pub(crate) wanted: Vec<CopyWanted>,
+}
+
+impl Copies {
+    /// Whether there is nothing to do.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.running.is_empty() && self.wanted.is_empty()
+    }
+}
+
+impl Osd {
+    /// Starts what PGs want and asks again for what did not come.
+    pub(crate) fn pump_copies(&mut self, now: Now, out: &mut Outbox) {
+        // What ends makes PGs go on, and these may want more; each request only once.
+        while !self.c.copies.wanted.is_empty() {
+            for w in std::mem::take(&mut self.c.copies.wanted) {
+                self.c.copies.next += 1;
+                let fetch = Fetch {
+                    target: w.target,
+                    seq: w.seq,
+                    source: w.source,
+                    version: None,
+                    data: BytesMut::new(),
+                    omap: Vec::new(),
+                    omap_after: Bytes::new(),
+                    asked_ms: 0,
+                };
+                self.c.copies.running.insert(self.c.copies.next, fetch);
+            }
+            let ms = now.mono_ms();
+            let due = self.c.copies.running.iter();
+            let due: Vec<u64> = due
+                .filter(|(_, f)| f.asked_ms == 0 || ms >= f.asked_ms + RETRY_MS)
+                .map(|(id, _)| *id)
+                .collect();
+            for id in due {
+                self.ask_part(now, id, out);
+            }
+        }
+    }
+
+    /// As [`Osd::pump_copies`], once in a while.
+    pub(crate) fn tick_copies(&mut self, now: Now, out: &mut Outbox) {
+        let ms = now.mono_ms();
+        let due = self.c.copies.running.iter();
+        let due: Vec<u64> =
+            due.filter(|(_, f)| ms >= f.asked_ms + RETRY_MS).map(|(id, _)| *id).collect();
+        for id in due {
+            self.ask_part(now, id, out);
+        }
+        self.pump_copies(now, out);
+    }
+
+    fn ask_part(&mut self, now: Now, id: u64, out: &mut Outbox) {
+        let Some(f) = self.c.copies.running.get_mut(&id) else { return };
+        f.asked_ms = now.mono_ms().max(1);
+        let waits = self
+            .pgs
+            .get(&f.target.0)
+            .is_some_and(|pg| pg.copying.get(&f.target.1).is_some_and(|op| op.seq == f.seq));
+        if !waits {
+            self.c.copies.running.remove(&id); // its request is gone, or begins anew
+            return;
+        }
+        let map = &self.c.map;
+        let (off, omap_after) = (f.data.len() as u64, f.omap_after.clone());
+        let pg = map.object_to_pg(&f.source.oid, &f.source.locator);
+        let primary = pg.and_then(|pg| self.c.mapping.get(pg)).and_then(|s| s.acting_primary);
+        let Some(pg) = pg.filter(|_| f.source.snap == SnapId::HEAD) else {
+            // No such pool, or a snapshot, of which there are none.
+            self.finish_copy(now, id, CopyContent::default(), out);
+            return;
+        };
+        let l = &f.source.locator;
+        let oid = HObject::head(pg.pool, l.nspace.clone(), l.key.clone(), f.source.oid.clone());
+        match primary {
+            Some(osd) if osd == self.c.id.whoami => self.local_parts(now, id, pg, oid, out),
+            Some(osd) => {
+                let body = PeerMsg::CopyGet { id, oid, off, omap_after };
+                let epoch = self.c.map.epoch;
+                out.osd(osd, &OsdPeer { pg, epoch, interval: Epoch(0), body });
+            }
+            None => {}
+        }
+    }
+
+    /// The source is led here.
+    fn local_parts(&mut self, now: Now, id: u64, pg: PgId, oid: HObject, out: &mut Outbox) {
+        loop {
+            let Some(f) = self.c.copies.running.get(&id) else { return };
+            let (off, after) = (f.data.len() as u64, f.omap_after.clone());
+            let mut cx = self.c.cx(now, out);
+            let Some(pg) = self.pgs.get_mut(&pg) else { return };
+            let Some(part) = pg.copy_part(&oid, off, &after, &mut cx) else { return };
+            if !self.on_copy_part(now, id, part, out) {
+                return;
+            }
+        }
+    }
+
+    /// Another OSD wants a part of an object led here; without an answer it asks again.
+    pub(crate) fn on_copy_get(&mut self, now: Now, from: OsdId, m: &OsdPeer, out: &mut Outbox) {
+        let PeerMsg::CopyGet { id, oid, off, omap_after } = &m.body else { return };
+        let mut cx = self.c.cx(now, out);
+        let Some(pg) = self.pgs.get_mut(&m.pg) else { return };
+        if let Some(part) = pg.copy_part(oid, *off, omap_after, &mut cx) {
+            let body = PeerMsg::CopyPart { id: *id, push: part };
+            let epoch = self.c.map.epoch;
+            out.osd(from, &OsdPeer { pg: m.pg, epoch, interval: Epoch(0), body });
+        }
+    }
+
+    /// A part has come from elsewhere.
+    pub(crate) fn on_copy_answer(&mut self, now: Now, id: u64, push: Push, out: &mut Outbox) {
+        if self.on_copy_part(now, id, push, out) {
+            self.ask_part(now, id, out);
+        }
+        self.pump_copies(now, out);
+    }
+
+    /// Takes a part; whether there is another to be asked for.
+    fn on_copy_part(&mut self, now: Now, id: u64, push: Push, out: &mut Outbox) -> bool {
+        let Some(f) = self.c.copies.running.get_mut(&id) else { return false };
+        if push.absent {
+            self.finish_copy(now, id, CopyContent::default(), out);
+            return false;
+        }
+        if f.version.is_some_and(|v| v != push.version) {
+            f.version = None;
+            f.data.clear();
+            f.omap.clear();
+            f.omap_after = Bytes::new();
+            return true; // it was written: from the start
+        }
+        if push.off != f.data.len() as u64 && !push.data.is_empty() {
+            return false; // it came twice
+        }
+        f.version = Some(push.version);
+        f.data.extend_from_slice(&push.data);
+        let copied = push.omap.iter();
+        f.omap.extend(copied.map(|(k, v)| (Bytes::copy_from_slice(k), Bytes::copy_from_slice(v))));
+        f.omap_after = Bytes::copy_from_slice(&push.omap_after);
+        if !push.last {
+            return true;
+        }
+        let record = push.attrs.iter().find(|(name, _)| name == INFO_ATTR);
+        let Some(info) = record.and_then(|(_, raw)| ObjectInfo::from_bytes(raw).ok()) else {
+            tracing::error!(oid = %push.oid, "a copied object has no record");
+            self.finish_copy(now, id, CopyContent::default(), out);
+            return false;
+        };
+        let f = self.c.copies.running.get_mut(&id).expect("looked at");
+        let content = CopyContent {
+            state: ObjectState { exists: true, info },
+            data: std::mem::take(&mut f.data).freeze(),
+            attrs: push.attrs.iter().filter(|(n, _)| n != INFO_ATTR).cloned().collect(),
+            header: push.header.clone(),
+            omap: std::mem::take(&mut f.omap),
+        };
+        self.finish_copy(now, id, content, out);
+        false
+    }
+
+    fn finish_copy(&mut self, now: Now, id: u64, content: CopyContent, out: &mut Outbox) {
+        let Some(f) = self.c.copies.running.remove(&id) else { return };
+        self.with_pg(now, f.target.0, out, |pg, cx| pg.on_copied(&f.target.1, f.seq, content, cx));
+    }
+}
