@@ -25,6 +25,7 @@ mod commit;
 mod error;
 mod file;
 mod fsck;
+mod install;
 mod keys;
 mod log;
 mod merge;

@@ -260,11 +260,12 @@ impl Store {
         let state = &self.state;
         let alloc = state.space.alloc.lock().expect("no holder of this lock panics");
         let total = alloc.used.blocks() * BLOCK;
-        let free = (alloc.free() + self.resting_blocks) * BLOCK;
+        let soon = self.resting_blocks + self.retired_blocks();
+        let free = (alloc.free() + soon) * BLOCK;
         drop(alloc);
         let tables: u64 = state.tables.iter().map(|t| t.bytes()).sum();
         let omap = state.tables.iter().map(|t| t.meta.omap_bytes).sum();
-        let available = state.available(self.resting_blocks);
+        let available = state.available(soon, self.merge_blocks());
         let (mut stored, mut allocated) = (0, 0);
         for pool in state.pools.values() {
             stored += pool.stored;

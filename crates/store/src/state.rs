@@ -364,15 +364,16 @@ impl State {
         Ok(())
     }
 
-    /// Space that transactions may use, in bytes; `pending` blocks are about to be free.
-    pub fn available(&self, pending: u64) -> u64 {
+    /// Space that transactions may use, in bytes; `pending` blocks are about to be free, and
+    /// a merge has taken `merge` blocks of what is kept for it.
+    pub fn available(&self, pending: u64, merge: u64) -> u64 {
         let alloc = self.space.alloc.lock().expect("no holder of this lock panics");
         let free = (alloc.free() + pending) * BLOCK;
         let total = alloc.used.blocks() * BLOCK;
         drop(alloc);
         let tables: u64 = self.tables.iter().map(|t| t.bytes()).sum();
         // A merge writes all tables anew before the old ones go.
-        let own = tables
+        let own = tables.saturating_sub(merge * BLOCK)
             + 2 * (self.active_bytes + self.frozen_bytes)
             + (self.active_blocks + self.frozen_blocks) * BLOCK
             + (total / 64).max(8 << 20).min(total / 8);

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -19,10 +18,10 @@ use crate::commit::Committer;
 use crate::file::FileDisk;
 use crate::keys;
 use crate::log::{Place, Ring};
-use crate::merge::{self, Merging, Progress};
+use crate::merge::Merging;
 use crate::onode::BLOCK;
 use crate::space::{Runs, Space};
-use crate::state::{Entry, Frozen, State};
+use crate::state::{Frozen, State};
 use crate::superblock::{LOG_OFF, Manifest, Superblock};
 use crate::transaction::{Op, Released};
 use crate::{StoreError, Transaction, open, record};
@@ -153,7 +152,7 @@ pub struct StatFs {
 pub(crate) enum Work {
     Checkpoint(Box<Job>),
     /// Memory of a finished checkpoint, to be given back off the owner's path.
-    Drop(Arc<Frozen>, Vec<Moved>),
+    Drop(Arc<Frozen>),
 }
 
 pub(crate) struct Threads {
@@ -161,7 +160,7 @@ pub(crate) struct Threads {
     /// Says in the end whether the log is all written.
     preparer: Option<JoinHandle<bool>>,
     checkpointer: JoinHandle<()>,
-    jobs: SyncSender<Work>,
+    pub(crate) jobs: SyncSender<Work>,
 }
 
 /// An open store; see the crate's page.
@@ -188,6 +187,8 @@ pub struct Store {
     /// Space for the large data of the transaction in hand.
     pub(crate) prepared: VecDeque<(u64, u64)>,
     pub(crate) stopped: bool,
+    /// Objects whose onodes a finished checkpoint left for the cache.
+    pub(crate) warm: Vec<Moved>,
     pub(crate) merging: Option<Merging>,
     /// Space that the merge under way has taken.
     pub(crate) ledger: Arc<Mutex<Vec<(u64, u64)>>>,
@@ -336,6 +337,7 @@ impl Store {
             outcome_sender,
             prepared: VecDeque::new(),
             stopped: false,
+            warm: Vec::new(),
             merging: None,
             ledger: Arc::default(),
             retired: Vec::new(),
@@ -588,6 +590,7 @@ impl Store {
                 return Err(StoreError::Stopped(e.to_string()));
             }
         }
+        self.warm_up();
         self.take_merge();
         self.settle_resting();
         Ok(())
@@ -660,6 +663,7 @@ impl Store {
             pools: pools.map(|(p, s)| (p.0, (s.objects, s.stored, s.allocated))).collect(),
         };
         self.since_freeze = 0;
+        self.warm.clear();
         match &self.threads {
             Some(threads) => threads
                 .jobs
@@ -678,192 +682,6 @@ impl Store {
             self.wait_a_little()?;
         }
         Ok(())
-    }
-
-    /// Takes over a finished checkpoint.
-    fn install(&mut self, done: Outcome) -> Result<()> {
-        let frozen = self.state.frozen.take().expect("a checkpoint was under way");
-        assert_eq!(frozen.seq, done.seq, "checkpoints come back one by one");
-        let state = &mut self.state;
-        if let Some(table) = done.table {
-            Arc::make_mut(&mut state.tables).push(table);
-        }
-        (state.frozen_bytes, state.frozen_blocks) = (0, 0);
-        self.superblock = done.superblock;
-        let mut releases = Vec::new();
-        for m in &done.moved {
-            let key = state.renamed.get(&m.id).unwrap_or(&m.key).clone();
-            let pool = PoolId(keys::pool(&key));
-            let mut freed = Vec::new();
-            let (flags, grown) = match state.active.get_mut(&key) {
-                Some(Entry::Onode(o)) if o.id == m.id => {
-                    let o = Arc::make_mut(o);
-                    let before = o.allocated();
-                    let flags = o.settle(done.seq, &m.blocks, &mut freed);
-                    (flags, o.allocated() - before)
-                }
-                // It was removed meanwhile: its new blocks are not needed.
-                Some(_) => {
-                    let none = vec![false; m.blocks.len()];
-                    freed.extend(m.blocks.iter().map(|s| crate::onode::Freed {
-                        phys: s.phys,
-                        blocks: 1,
-                        shared: false,
-                    }));
-                    (none, 0)
-                }
-                None => {
-                    let mut bases = 0;
-                    for s in &m.blocks {
-                        let Some(phys) = s.base else { continue };
-                        bases += 1;
-                        if s.release.is_none() {
-                            freed.push(crate::onode::Freed { phys, blocks: 1, shared: false });
-                        }
-                    }
-                    let bytes = m.onode.footprint();
-                    state.caches.borrow_mut().onodes.put(key, m.onode.clone(), bytes);
-                    (vec![true; m.blocks.len()], (m.blocks.len() as u64 - bases) * BLOCK)
-                }
-            };
-            state.pools.entry(pool).or_default().allocated += grown;
-            for (s, taken) in m.blocks.iter().zip(flags) {
-                if let (Some(index), Some(phys)) = (s.release, s.base) {
-                    releases.push(Released { index, phys, done: !taken });
-                }
-            }
-            state.freed.extend(freed.iter().map(|f| (f.phys, f.blocks)));
-        }
-        state.renamed.clear();
-        let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
-        for (start, len) in done.freed.into_iter().chain(self.retiring.drain(..)) {
-            alloc.release(start, len);
-        }
-        drop(alloc);
-        self.commit.set_tail(done.place.pos, self.superblock.generation);
-        for (start, blocks) in self.state.freed.drain(..) {
-            self.resting.push_back((self.seq, start, blocks));
-            self.resting_blocks += blocks;
-        }
-        if let Some(threads) = &self.threads {
-            // A checkpointer that is gone is noticed by whoever waits for it.
-            let _ = threads.jobs.try_send(Work::Drop(frozen, done.moved));
-        }
-        if !releases.is_empty() {
-            self.submit_own(Op::Release(done.seq, releases))?;
-        }
-        self.begin_merge();
-        Ok(())
-    }
-
-    /// Begins to merge tables, where that is due and none is under way.
-    fn begin_merge(&mut self) {
-        if self.merging.is_some() || self.merges_fail {
-            return;
-        }
-        let Some(first) = merge::due(&self.state.tables) else { return };
-        self.next_table += 1;
-        let tables = self.state.tables[first..].to_vec();
-        let old = tables.iter().map(|t| t.meta.id).collect();
-        let give_up = Arc::new(AtomicBool::new(false));
-        let space = Space { ledger: Some(self.ledger.clone()), ..self.state.space.clone() };
-        let id = self.next_table;
-        let job = merge::Job { tables, all: first == 0, id, space, give_up: give_up.clone() };
-        let progress = if self.threads.is_some() {
-            let commit = self.commit.clone();
-            let thread = std::thread::Builder::new().name("store-merge".into());
-            let spawned = thread.spawn(move || {
-                let result = merge::run(job);
-                commit.wake_owner();
-                result
-            });
-            match spawned {
-                Ok(thread) => Progress::Thread(thread),
-                Err(e) => Progress::Done(Err(StoreError::io("starting a thread")(e))),
-            }
-        } else {
-            Progress::Waiting(Box::new(job))
-        };
-        self.merging = Some(Merging { old, progress, give_up });
-    }
-
-    /// Without threads: does the merge that has begun, if one has; the next
-    /// [`Store::complete`] takes it over. Returns whether there was one.
-    pub fn step_merge(&mut self) -> bool {
-        match self.merging.take() {
-            Some(Merging { old, progress: Progress::Waiting(job), give_up }) => {
-                let progress = Progress::Done(merge::run(*job));
-                self.merging = Some(Merging { old, progress, give_up });
-                true
-            }
-            other => {
-                self.merging = other;
-                false
-            }
-        }
-    }
-
-    /// Takes over a finished merge.
-    fn take_merge(&mut self) {
-        let finished = self.merging.take_if(|m| match &m.progress {
-            Progress::Thread(thread) => thread.is_finished(),
-            Progress::Waiting(_) => false,
-            Progress::Done(_) => true,
-        });
-        if let Some(merging) = finished {
-            self.end_merge(merging);
-        }
-    }
-
-    /// Waits for the merge under way, if one is.
-    pub(crate) fn finish_merge(&mut self) {
-        self.step_merge();
-        if let Some(merging) = self.merging.take() {
-            self.end_merge(merging);
-        }
-    }
-
-    /// Gives up the merge under way, if one is.
-    fn give_up_merge(&mut self) {
-        if let Some(merging) = self.merging.take() {
-            merging.give_up.store(true, Ordering::Relaxed);
-            self.end_merge(merging);
-        }
-    }
-
-    fn end_merge(&mut self, merging: Merging) {
-        let given_up = merging.give_up.load(Ordering::Relaxed);
-        let result = match merging.progress {
-            Progress::Thread(thread) => thread
-                .join()
-                .unwrap_or_else(|_| Err(StoreError::Stopped("the merge panicked".into()))),
-            Progress::Waiting(_) => Err(StoreError::Stopped("the merge was given up".into())),
-            Progress::Done(result) => result,
-        };
-        let mut ledger = self.ledger.lock().expect("no holder of this lock panics");
-        let taken = std::mem::take(&mut *ledger);
-        drop(ledger);
-        match result {
-            Ok(table) => {
-                let tables = Arc::make_mut(&mut self.state.tables);
-                let at = tables.iter().position(|t| merging.old.contains(&t.meta.id));
-                let at = at.expect("tables stay until they are merged");
-                for old in tables.splice(at..at + merging.old.len(), table.map(Arc::new)) {
-                    self.retired.extend(&old.meta.runs.0);
-                }
-            }
-            Err(e) => {
-                let mut alloc =
-                    self.state.space.alloc.lock().expect("no holder of this lock panics");
-                for (start, len) in taken {
-                    alloc.release(start, len);
-                }
-                if !given_up && !matches!(e, StoreError::NoSpace { .. }) {
-                    tracing::error!("tables cannot be merged: {e}");
-                    self.merges_fail = true;
-                }
-            }
-        }
     }
 }
 
@@ -896,8 +714,8 @@ fn start_threads(
             for work in received {
                 let job = match work {
                     Work::Checkpoint(job) => job,
-                    Work::Drop(frozen, moved) => {
-                        drop((frozen, moved));
+                    Work::Drop(frozen) => {
+                        drop(frozen);
                         continue;
                     }
                 };

@@ -139,8 +139,15 @@ impl Store {
                     blocks += len / BLOCK;
                     in_log(*len)
                 }
-                Op::Clone(..) => {
+                Op::Clone(s, _) => {
                     clones = true;
+                    let (c, o) = &txn.targets[*s as usize];
+                    if let Ok(id) = self.state.coll(*c)
+                        && let Some(o) = self.state.onode(&keys::onode(id, o))?
+                    {
+                        grows |= !o.pieces.is_empty();
+                        need += o.piece_blocks().len() as u64 * BLOCK;
+                    }
                     0
                 }
                 _ => 0,
@@ -148,10 +155,7 @@ impl Store {
             record += 64 + bytes;
         }
         if grows {
-            let available = self.state.available(self.resting_blocks);
-            if need > available {
-                return Err(StoreError::NoSpace { need, available });
-            }
+            self.require(need)?;
         }
         if !self.commit.can_ever_take(record) {
             return Err(StoreError::Invalid("the transaction is larger than the log takes"));
@@ -293,29 +297,57 @@ impl Store {
         Ok(())
     }
 
-    /// Sets space for `blocks` blocks of data aside; where only resting blocks are left,
-    /// waits for them.
+    /// Sets space for `blocks` blocks of data aside.
     fn prepare(&mut self, blocks: u64) -> Result<()> {
         if blocks == 0 {
             return Ok(());
         }
-        loop {
-            match self.state.space.alloc(blocks, Area::Data) {
-                Err(StoreError::NoSpace { .. }) if !self.resting.is_empty() => {
-                    self.finish_checkpoint()?;
-                    // The next group says that the ones before are durable.
-                    self.sync()?;
-                    self.submit_own(Op::Release(0, Vec::new()))?;
-                    self.sync()?;
-                    self.settle_resting();
-                }
-                Err(e) => return Err(e),
-                Ok(runs) => {
-                    self.prepared = runs.into();
-                    return Ok(());
-                }
+        // There is enough: `require` saw to it, and only a checkpoint takes space meanwhile,
+        // from what is kept for it.
+        self.prepared = self.state.space.alloc(blocks, Area::Data)?.into();
+        Ok(())
+    }
+
+    /// Makes sure that `need` bytes can be taken now; waits where space is about to be free.
+    fn require(&mut self, need: u64) -> Result<()> {
+        if need <= self.state.available(0, self.merge_blocks()) {
+            return Ok(());
+        }
+        let soon = self.resting_blocks + self.retired_blocks();
+        let available = self.state.available(soon, self.merge_blocks());
+        if need <= available {
+            self.reclaim()?;
+            if need <= self.state.available(0, self.merge_blocks()) {
+                return Ok(());
             }
         }
+        Err(StoreError::NoSpace { need, available })
+    }
+
+    /// Makes free what is about to be.
+    fn reclaim(&mut self) -> Result<()> {
+        self.finish_checkpoint()?;
+        if !self.retired.is_empty() {
+            self.freeze()?;
+            self.finish_checkpoint()?;
+        }
+        self.sync()?;
+        // The next group says that the ones before are durable.
+        self.submit_own(Op::Release(0, Vec::new()))?;
+        self.sync()?;
+        self.settle_resting();
+        Ok(())
+    }
+
+    /// Blocks that a merge under way has taken, of those kept for it.
+    pub(crate) fn merge_blocks(&self) -> u64 {
+        let ledger = self.ledger.lock().expect("no holder of this lock panics");
+        ledger.iter().map(|(_, len)| len).sum()
+    }
+
+    /// Blocks of tables that were merged, and are free after the next checkpoint.
+    pub(crate) fn retired_blocks(&self) -> u64 {
+        self.retired.iter().chain(&self.retiring).map(|(_, len)| len).sum()
     }
 
     /// Takes from what [`Store::prepare`] set aside.

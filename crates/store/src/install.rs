@@ -1,0 +1,264 @@
+//! What the owner takes over from checkpoints and merges.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use types::PoolId;
+
+use crate::checkpoint::{Moved, Outcome};
+use crate::keys;
+use crate::merge::{self, Merging, Progress};
+use crate::onode::{BLOCK, Freed};
+use crate::space::Space;
+use crate::state::Entry;
+use crate::store::Work;
+use crate::transaction::{Op, Released};
+use crate::{Seq, Store, StoreError};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Onodes put into the cache at a time.
+const WARM_UP: usize = 64;
+
+/// What taking over one checkpoint gathers.
+#[derive(Default)]
+struct Gathered {
+    freed: Vec<(u64, u64)>,
+    releases: Vec<Released>,
+    grown: HashMap<PoolId, u64>,
+}
+
+impl Gathered {
+    fn note(&mut self, m: &Moved, pool: i64, freed: &[Freed], grown: u64, taken: &[bool]) {
+        self.freed.extend(freed.iter().map(|f| (f.phys, f.blocks)));
+        *self.grown.entry(PoolId(pool)).or_default() += grown;
+        for (s, taken) in m.blocks.iter().zip(taken) {
+            if let (Some(index), Some(phys)) = (s.release, s.base) {
+                self.releases.push(Released { index, phys, done: !taken });
+            }
+        }
+    }
+
+    /// The object was changed since: its newer pieces lie on the new blocks, or it is gone
+    /// and they are not needed.
+    fn changed(&mut self, seq: Seq, m: &Moved, pool: i64, entry: &mut Entry) {
+        let mut freed = Vec::new();
+        match entry {
+            Entry::Onode(o) if o.id == m.id => {
+                let o = Arc::make_mut(o);
+                let before = o.allocated();
+                let taken = o.settle(seq, &m.blocks, &mut freed);
+                self.note(m, pool, &freed, o.allocated() - before, &taken);
+            }
+            _ => {
+                let new = |phys| Freed { phys, blocks: 1, shared: false };
+                freed.extend(m.blocks.iter().map(|s| new(s.phys)));
+                self.note(m, pool, &freed, 0, &vec![false; m.blocks.len()]);
+            }
+        }
+    }
+
+    /// The object is as the checkpoint has it.
+    fn unchanged(&mut self, m: &Moved) {
+        let mut new = 0;
+        for s in &m.blocks {
+            match (s.base, s.release) {
+                (None, _) => new += 1,
+                (Some(phys), None) => self.freed.push((phys, 1)),
+                (Some(phys), Some(index)) => {
+                    self.releases.push(Released { index, phys, done: false });
+                }
+            }
+        }
+        *self.grown.entry(PoolId(keys::pool(&m.key))).or_default() += new * BLOCK;
+    }
+}
+
+impl Store {
+    /// Takes over a finished checkpoint.
+    pub(crate) fn install(&mut self, done: Outcome) -> Result<()> {
+        let frozen = self.state.frozen.take().expect("a checkpoint was under way");
+        assert_eq!(frozen.seq, done.seq, "checkpoints come back one by one");
+        let state = &mut self.state;
+        if let Some(table) = done.table {
+            Arc::make_mut(&mut state.tables).push(table);
+        }
+        (state.frozen_bytes, state.frozen_blocks) = (0, 0);
+        self.superblock = done.superblock;
+
+        // Both are in order of their keys, and most of what was moved has not changed.
+        let mut all = Gathered::default();
+        let mut active = state.active.iter_mut().peekable();
+        let mut elsewhere = Vec::new();
+        let walk = state.renamed.is_empty();
+        for (i, m) in done.moved.iter().enumerate() {
+            if !walk && state.renamed.contains_key(&m.id) {
+                elsewhere.push(i);
+                continue;
+            }
+            while active.next_if(|(key, _)| **key < m.key).is_some() {}
+            match active.next_if(|(key, _)| **key == m.key) {
+                Some((_, entry)) => all.changed(done.seq, m, keys::pool(&m.key), entry),
+                None => all.unchanged(m),
+            }
+        }
+        for i in elsewhere {
+            let m = &done.moved[i];
+            let key = &state.renamed[&m.id];
+            let entry = state.active.get_mut(key);
+            all.changed(done.seq, m, keys::pool(key), entry.unwrap_or(&mut Entry::Removed));
+        }
+        state.renamed.clear();
+        for (pool, grown) in all.grown {
+            state.pools.entry(pool).or_default().allocated += grown;
+        }
+        let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
+        for (start, len) in done.freed.into_iter().chain(self.retiring.drain(..)) {
+            alloc.release(start, len);
+        }
+        drop(alloc);
+        self.commit.set_tail(done.place.pos, self.superblock.generation);
+        for (start, blocks) in all.freed {
+            self.resting.push_back((self.seq, start, blocks));
+            self.resting_blocks += blocks;
+        }
+        self.warm = done.moved;
+        if let Some(threads) = &self.threads {
+            // A checkpointer that is gone is noticed by whoever waits for it.
+            let _ = threads.jobs.try_send(Work::Drop(frozen));
+        }
+        if !all.releases.is_empty() {
+            self.submit_own(Op::Release(done.seq, all.releases))?;
+        }
+        self.begin_merge();
+        Ok(())
+    }
+
+    /// Puts some of the onodes that a checkpoint wrote into the cache.
+    pub(crate) fn warm_up(&mut self) {
+        if self.warm.is_empty() {
+            return;
+        }
+        let rest = self.warm.len().saturating_sub(WARM_UP);
+        let mut caches = self.state.caches.borrow_mut();
+        for m in self.warm.drain(rest..) {
+            let changed = self.state.active.contains_key(&m.key)
+                || self.state.frozen.as_ref().is_some_and(|f| f.map.contains_key(&m.key));
+            if !changed {
+                let bytes = m.onode.footprint();
+                caches.onodes.put(m.key, m.onode, bytes);
+            }
+        }
+    }
+
+    /// Begins to merge tables, where that is due and none is under way.
+    pub(crate) fn begin_merge(&mut self) {
+        if self.merging.is_some() || self.merges_fail {
+            return;
+        }
+        let Some(first) = merge::due(&self.state.tables) else { return };
+        self.next_table += 1;
+        let tables = self.state.tables[first..].to_vec();
+        let old = tables.iter().map(|t| t.meta.id).collect();
+        let give_up = Arc::new(AtomicBool::new(false));
+        let space = Space { ledger: Some(self.ledger.clone()), ..self.state.space.clone() };
+        let id = self.next_table;
+        let job = merge::Job { tables, all: first == 0, id, space, give_up: give_up.clone() };
+        let progress = if self.threads.is_some() {
+            let commit = self.commit.clone();
+            let thread = std::thread::Builder::new().name("store-merge".into());
+            let spawned = thread.spawn(move || {
+                let result = merge::run(job);
+                commit.wake_owner();
+                result
+            });
+            match spawned {
+                Ok(thread) => Progress::Thread(thread),
+                Err(e) => Progress::Done(Err(StoreError::io("starting a thread")(e))),
+            }
+        } else {
+            Progress::Waiting(Box::new(job))
+        };
+        self.merging = Some(Merging { old, progress, give_up });
+    }
+
+    /// Without threads: does the merge that has begun, if one has; the next
+    /// [`Store::complete`] takes it over. Returns whether there was one.
+    pub fn step_merge(&mut self) -> bool {
+        match self.merging.take() {
+            Some(Merging { old, progress: Progress::Waiting(job), give_up }) => {
+                let progress = Progress::Done(merge::run(*job));
+                self.merging = Some(Merging { old, progress, give_up });
+                true
+            }
+            other => {
+                self.merging = other;
+                false
+            }
+        }
+    }
+
+    /// Takes over a finished merge.
+    pub(crate) fn take_merge(&mut self) {
+        let finished = self.merging.take_if(|m| match &m.progress {
+            Progress::Thread(thread) => thread.is_finished(),
+            Progress::Waiting(_) => false,
+            Progress::Done(_) => true,
+        });
+        if let Some(merging) = finished {
+            self.end_merge(merging);
+        }
+    }
+
+    /// Waits for the merge under way, if one is.
+    pub(crate) fn finish_merge(&mut self) {
+        self.step_merge();
+        if let Some(merging) = self.merging.take() {
+            self.end_merge(merging);
+        }
+    }
+
+    /// Gives up the merge under way, if one is.
+    pub(crate) fn give_up_merge(&mut self) {
+        if let Some(merging) = self.merging.take() {
+            merging.give_up.store(true, Ordering::Relaxed);
+            self.end_merge(merging);
+        }
+    }
+
+    fn end_merge(&mut self, merging: Merging) {
+        let given_up = merging.give_up.load(Ordering::Relaxed);
+        let result = match merging.progress {
+            Progress::Thread(thread) => thread
+                .join()
+                .unwrap_or_else(|_| Err(StoreError::Stopped("the merge panicked".into()))),
+            Progress::Waiting(_) => Err(StoreError::Stopped("the merge was given up".into())),
+            Progress::Done(result) => result,
+        };
+        let mut ledger = self.ledger.lock().expect("no holder of this lock panics");
+        let taken = std::mem::take(&mut *ledger);
+        drop(ledger);
+        match result {
+            Ok(table) => {
+                let tables = Arc::make_mut(&mut self.state.tables);
+                let at = tables.iter().position(|t| merging.old.contains(&t.meta.id));
+                let at = at.expect("tables stay until they are merged");
+                for old in tables.splice(at..at + merging.old.len(), table.map(Arc::new)) {
+                    self.retired.extend(&old.meta.runs.0);
+                }
+            }
+            Err(e) => {
+                let mut alloc =
+                    self.state.space.alloc.lock().expect("no holder of this lock panics");
+                for (start, len) in taken {
+                    alloc.release(start, len);
+                }
+                if !given_up && !matches!(e, StoreError::NoSpace { .. }) {
+                    tracing::error!("tables cannot be merged: {e}");
+                    self.merges_fail = true;
+                }
+            }
+        }
+    }
+}
