@@ -114,7 +114,7 @@ impl CrushMap {
     #[must_use]
     pub fn common_ancestor_distance(&self, id: i32, location: &[(String, String)]) -> Option<i32> {
         let at = self.full_location(id);
-        self.types.iter().map(|(number, kind)| (number, kind)).find_map(|(number, kind)| {
+        self.types.iter().find_map(|(number, kind)| {
             let here = at.get(kind)?;
             location.iter().any(|(k, name)| k == kind && name == here).then_some(number)
         })

@@ -40,7 +40,7 @@ fn value(v: &Value, depth: usize, out: &mut String) {
             let _ = write!(out, "{n}");
         }
         Value::Float(x) => {
-            let _ = write!(out, "{}", General(*x));
+            let _ = write!(out, "{:.17}", General(*x));
         }
         Value::Text(t) => text(t, out),
         Value::Array { values, .. } => {

@@ -2,12 +2,13 @@
 
 use std::fmt;
 
-/// A float with six significant digits, as `%g`.
+/// A float with six significant digits, as `%g`; or with those that a precision says.
 pub(super) struct General(pub f32);
 
 impl fmt::Display for General {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let x = f64::from(self.0);
+        let digits = f.precision().unwrap_or(6).max(1) as i32;
         if x == 0.0 {
             return f.write_str(if x.is_sign_negative() { "-0" } else { "0" });
         }
@@ -18,8 +19,8 @@ impl fmt::Display for General {
                 _ => "-inf",
             });
         }
-        let scientific = format!("{x:.5e}");
-        let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
+        let scientific = format!("{x:.*e}", digits as usize - 1);
+        let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
         let exponent: i32 = exponent.parse().unwrap_or(0);
         let trim = |s: &str| {
             if s.contains('.') {
@@ -28,12 +29,12 @@ impl fmt::Display for General {
                 s.to_owned()
             }
         };
-        if (-4..6).contains(&exponent) {
-            let decimals = (5 - exponent) as usize;
+        if (-4..digits).contains(&exponent) {
+            let decimals = (digits - 1 - exponent) as usize;
             f.write_str(&trim(&format!("{x:.decimals$}")))
         } else {
             let sign = if exponent < 0 { '-' } else { '+' };
-            write!(f, "{}e{sign}{:02}", trim(digits), exponent.abs())
+            write!(f, "{}e{sign}{:02}", trim(mantissa), exponent.abs())
         }
     }
 }
@@ -84,5 +85,6 @@ mod tests {
         ] {
             assert_eq!(General(x).to_string(), want);
         }
+        assert_eq!(format!("{:.17}", General(1.350_021_4)), "1.3500213623046875");
     }
 }

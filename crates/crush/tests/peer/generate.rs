@@ -207,7 +207,7 @@ fn with_ids(r: &mut Random, map: CrushMap) -> CrushMap {
 
 fn rules(r: &mut Random, map: &mut CrushMap, root: i32, racks: bool, msr: bool) {
     let mut roots = vec![root];
-    for (_, shadows) in map.class_buckets() {
+    for shadows in map.class_buckets().values() {
         roots.extend(shadows.values());
     }
     let n = r.range(2, 4);

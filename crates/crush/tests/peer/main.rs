@@ -9,6 +9,7 @@
 
 mod edits;
 mod generate;
+mod words;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -131,6 +132,15 @@ fn random_maps() {
     }
 }
 
+/// What else the tool says: dumps, places, checks, built maps, and complaints about text.
+#[test]
+fn random_words() {
+    let maps = number("ARGONAUT_CRUSH_MAPS", 100).div_ceil(10);
+    if let Some(runs) = for_each_seed("words", maps, words::check) {
+        eprintln!("{runs} runs, no difference");
+    }
+}
+
 /// Maps after edits.
 #[test]
 fn random_edits() {
@@ -157,13 +167,15 @@ fn check(seed: u64, peer: &Peer, stem: &Path) -> u64 {
     assert!(our_out == their_out, "seed {seed}: {show:?}: {}", difference(&our_out, &their_out));
 
     // Bytes: read, changed by nothing, and written.
-    let again = path("again");
-    let _ = std::fs::remove_file(&again);
-    let tries = map.tunables().choose_total_tries.to_string();
-    let (code, ..) =
-        peer.run(&strings(["-i", &binary, "--set-choose-total-tries", &tries, "-o", &again]));
-    assert_eq!(code, Some(0), "seed {seed}");
-    assert!(std::fs::read(&again).unwrap() == map.to_bytes(), "seed {seed}: other bytes");
+    if seed.is_multiple_of(2) {
+        let again = path("again");
+        let _ = std::fs::remove_file(&again);
+        let tries = map.tunables().choose_total_tries.to_string();
+        let (code, ..) =
+            peer.run(&strings(["-i", &binary, "--set-choose-total-tries", &tries, "-o", &again]));
+        assert_eq!(code, Some(0), "seed {seed}");
+        assert!(std::fs::read(&again).unwrap() == map.to_bytes(), "seed {seed}: other bytes");
+    }
 
     // Text back to bytes; but for shadows of trees, where the peer writes nodes that it
     // never set.
