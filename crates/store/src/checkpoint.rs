@@ -173,7 +173,9 @@ impl Run<'_> {
                 Entry::Value(v) => out.add(key, Some(v))?,
                 Entry::Removed if hides => out.add(key, None)?,
                 Entry::Removed => {}
-                Entry::Onode(o) if o.pieces.is_empty() => out.add(key, Some(&o.to_value()))?,
+                Entry::Onode(o) if o.pieces.is_empty() || o.is_tiny() => {
+                    out.add(key, Some(&o.to_value()))?;
+                }
                 Entry::Onode(o) => {
                     let settled = self.settle(key, o)?;
                     out.add(key, Some(&settled.to_value()))?;

@@ -16,6 +16,9 @@ use denc::{DecodeError, Denc, Reader, Writer};
 /// Bytes of a block: the unit of space, of checksums and of direct I/O.
 pub(crate) const BLOCK: u64 = 4096;
 
+/// Data of objects up to this size is kept with the onode.
+pub(crate) const TINY: u64 = 1024;
+
 /// Largest object, in bytes.
 pub(crate) const OBJECT_MAX: u64 = 1 << 40;
 
@@ -373,9 +376,15 @@ impl Onode {
         set.iter().collect()
     }
 
-    /// The form in tables, which has no pieces: v1 of `docs/formats/store.md`.
+    /// Whether its data is so little that it stays with the onode.
+    pub fn is_tiny(&self) -> bool {
+        self.extents.is_empty() && self.size <= TINY
+    }
+
+    /// The form in tables.
     pub fn to_value(&self) -> Bytes {
-        assert!(self.pieces.is_empty(), "a checkpointed onode has all its data in blocks");
+        let settled = self.pieces.is_empty() || self.is_tiny();
+        assert!(settled, "a checkpointed onode has its data in blocks, or little of it");
         self.to_bytes()
     }
 }
@@ -392,6 +401,10 @@ impl Denc for Onode {
                 w.u64(e.phys);
                 w.bool(e.shared);
                 w.seq(&e.crcs, |w, crc| w.u32(*crc));
+            });
+            w.seq(&self.pieces, |w, p| {
+                w.u64(p.off);
+                w.blob(&p.data);
             });
         });
     }
@@ -412,7 +425,7 @@ impl Denc for Onode {
                         crcs: r.seq(|r| r.u32())?,
                     })
                 })?,
-                pieces: Vec::new(),
+                pieces: r.seq(|r| Ok(Piece { off: r.u64()?, seq: 0, data: r.blob()? }))?,
             })
         })
     }

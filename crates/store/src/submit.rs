@@ -183,7 +183,7 @@ impl Store {
             let key = keys::onode(id, o);
             if let Some(o) = self.state.onode(&key)? {
                 let moving = match frozen.map.get(&key) {
-                    Some(Entry::Onode(f)) => f.id == o.id && !f.pieces.is_empty(),
+                    Some(Entry::Onode(f)) => f.id == o.id && !f.pieces.is_empty() && !f.is_tiny(),
                     _ => false,
                 };
                 if moving || self.state.renamed.contains_key(&o.id) {
