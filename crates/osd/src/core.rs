@@ -111,6 +111,7 @@ pub(crate) struct Core {
     pub seq: u64,
     waiting: Vec<Waiting>,
     /// Requests for PGs that this OSD leads and has not heard of from their copies.
+    #[allow(clippy::vec_box)] // they stay where they are as they move from queue to queue
     pub homeless: BTreeMap<PgId, Vec<Box<ClientOp>>>,
     pub heartbeats: Heartbeats,
     pub reports: Reports,

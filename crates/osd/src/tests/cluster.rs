@@ -57,6 +57,8 @@ pub struct Cluster {
     to_client: Vec<VecDeque<Envelope>>,
     from_client: Vec<VecDeque<Envelope>>,
     pub asked: VecDeque<Asked>,
+    /// What the client got besides answers.
+    pub told: Vec<Envelope>,
     pub answers: BTreeMap<u64, MOsdOpReply>,
     tid: u64,
     client_epoch: Epoch,
@@ -64,11 +66,18 @@ pub struct Cluster {
     /// From which epoch each OSD wants maps.
     wants: Vec<Epoch>,
     pub effects_seen: Vec<Effect>,
+    /// The client's OSD capability, for connections made from now on.
+    pub caps: String,
 }
 
 fn addr(osd: usize, nonce: u32) -> AddrVec {
     let sock = format!("127.0.0.1:{}", 6800 + osd).parse().expect("an address");
     AddrVec(vec![EntityAddr::msgr2(sock, nonce)])
+}
+
+/// Where the client is.
+pub fn client_addr() -> EntityAddr {
+    EntityAddr::msgr2("127.0.0.1:0".parse().expect("an address"), 4242)
 }
 
 impl Cluster {
@@ -92,12 +101,14 @@ impl Cluster {
             to_client: vec![VecDeque::new(); osds],
             from_client: vec![VecDeque::new(); osds],
             asked: VecDeque::new(),
+            told: Vec::new(),
             answers: BTreeMap::new(),
             tid: 0,
             client_epoch: Epoch(0),
             to_mon: VecDeque::new(),
             wants: vec![Epoch(1); osds],
             effects_seen: Vec::new(),
+            caps: "allow *".into(),
         };
         for i in 0..osds {
             let node = Node { osd: None, store: MemStore::default(), nonce: 0, life: 0 };
@@ -127,6 +138,20 @@ impl Cluster {
         inc.new_pool_max = Some(id.0);
         self.publish(inc);
         id
+    }
+
+    /// Deletes a pool.
+    pub fn rm_pool(&mut self, id: PoolId) {
+        let mut inc = self.inc();
+        inc.old_pools.insert(id);
+        self.publish(inc);
+    }
+
+    /// Changes a pool.
+    pub fn set_pool(&mut self, id: PoolId, f: impl FnOnce(&mut PgPool)) {
+        let mut inc = self.inc();
+        f(inc.pool_mut(&self.map, id).unwrap());
+        self.publish(inc);
     }
 
     /// Some more PGs.
@@ -238,9 +263,9 @@ impl Cluster {
         let info = PeerInfo {
             who: EntityId::new(EntityKind::CLIENT, 4100),
             name: EntityName::new(EntityKind::CLIENT, "admin"),
-            addr: EntityAddr::default(),
+            addr: client_addr(),
             features: Features::TENTACLE_WORD,
-            caps: "allow *".into(),
+            caps: self.caps.clone(),
             allow_all: false,
         };
         if let Some(osd) = &mut self.nodes[i].osd {
@@ -467,8 +492,32 @@ impl Cluster {
         }
     }
 
+    /// Sends what was not sent, as a client whose newest map is `epoch`.
+    pub fn send_with_old_map(&mut self, epoch: Epoch) {
+        let newest = std::mem::replace(&mut self.client_epoch, epoch);
+        let map = std::mem::replace(&mut self.map, self.maps[&epoch].clone());
+        self.client_step();
+        (self.client_epoch, self.map) = (newest.max(epoch), map);
+    }
+
+    /// A command at an OSD's admin socket: result and output.
+    pub fn admin(&mut self, i: usize, command: &str) -> (i32, String) {
+        self.effects_seen.clear();
+        let command = command.to_owned();
+        self.event(i, |osd, now, out| osd.on_admin(now, 1, &command, out));
+        while self.step() {}
+        let found = self.effects_seen.iter().find_map(|e| match e {
+            Effect::Admin { r, output, .. } => {
+                Some((*r, String::from_utf8_lossy(output).into_owned()))
+            }
+            _ => None,
+        });
+        found.expect("an answer")
+    }
+
     fn client_gets(&mut self, e: &Envelope) {
         if e.kind != MOsdOpReply::KIND {
+            self.told.push(e.clone());
             return;
         }
         let reply = MOsdOpReply::decode(e).unwrap();

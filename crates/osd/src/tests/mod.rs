@@ -6,4 +6,5 @@ mod conform;
 mod golden;
 mod mem;
 mod ops;
+mod rules;
 mod survive;

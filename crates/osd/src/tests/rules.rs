@@ -1,0 +1,247 @@
+//! Who may, when not, and who waits.
+
+use bytes::Bytes;
+use maps::PoolFlags;
+use messages::{Message, OsdMapMsg, OsdOp, WatchNotify, op, req_flag};
+use types::{PoolId, UTime};
+
+use super::cluster::{Cluster, client_addr};
+
+const POOL: PoolId = PoolId(1);
+
+fn full(data: &'static [u8]) -> Vec<OsdOp> {
+    vec![OsdOp::extent(op::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data))]
+}
+
+fn read() -> Vec<OsdOp> {
+    vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())]
+}
+
+fn settle_maps(c: &mut Cluster) {
+    for _ in 0..4 {
+        while c.step() {}
+        c.tick(300);
+    }
+}
+
+#[test]
+fn capabilities_are_enforced() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    assert_eq!(c.run(POOL, "pub_x", full(b"x")).result, 0);
+    for (caps, write, read_result) in [
+        ("allow r", -1, 0),
+        ("allow rw", 0, 0),
+        ("allow w", 0, -1),
+        ("allow rw pool=pool1", 0, 0),
+        ("allow rw pool=other", -1, -1),
+        ("allow rw object_prefix pub_", 0, 0),
+        ("allow rw object_prefix priv_", -1, -1),
+        ("no such grammar", -1, -1),
+        ("", -1, -1),
+    ] {
+        c.caps = caps.into();
+        c.break_client(0);
+        assert_eq!(c.run(POOL, "pub_x", full(b"x")).result, write, "{caps}");
+        let r = c.run(POOL, "pub_x", read());
+        assert_eq!(r.result, read_result, "{caps}");
+        assert!(read_result == 0 || r.ops[0].data.is_empty(), "{caps}: nothing leaks");
+    }
+}
+
+/// A full pool takes no more data, but deletions, and who forces it.
+#[test]
+fn full_pools() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.run(POOL, "old", full(b"0123456789"));
+    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, true));
+    settle_maps(&mut c);
+    assert_eq!(c.run_with(POOL, "new", full(b"x"), req_flag::FULL_TRY).result, -28);
+    assert_eq!(c.run_with(POOL, "new", full(b"x"), req_flag::FULL_FORCE).result, 0);
+    assert_eq!(c.run_with(POOL, "old", full(b"less"), req_flag::FULL_TRY).result, 0);
+    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL_QUOTA, true));
+    settle_maps(&mut c);
+    assert_eq!(c.run_with(POOL, "more", full(b"x"), req_flag::FULL_TRY).result, -122);
+    assert_eq!(c.run(POOL, "old", vec![OsdOp::new(op::DELETE, Bytes::new())]).result, 0);
+    // Who does not ask to be told waits for a map in which there is room.
+    let tid = c.ask(POOL, "waits", full(b"x"));
+    settle_maps(&mut c);
+    assert!(!c.answers.contains_key(&tid));
+}
+
+#[test]
+fn fenced_clients_are_told() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    let mut inc = c.inc();
+    inc.new_blocklist.insert(client_addr(), UTime { sec: u32::MAX, nsec: 0 });
+    c.publish(inc);
+    settle_maps(&mut c);
+    assert_eq!(c.run(POOL, "x", full(b"x")).result, -108);
+    assert_eq!(c.run(POOL, "x", read()).result, -108);
+}
+
+/// Below `min_size` nobody is served; what waited is done once there are enough again.
+#[test]
+fn too_few_copies_do_not_serve() {
+    let mut c = Cluster::ready(3, 3, 1, 1);
+    c.run(POOL, "x", full(b"before"));
+    for i in [1, 2] {
+        c.kill(i);
+        c.mark_down(i);
+    }
+    settle_maps(&mut c);
+    let (w, r) = (c.ask(POOL, "x", full(b"after")), c.ask(POOL, "x", read()));
+    for _ in 0..10 {
+        c.client_step();
+        settle_maps(&mut c);
+    }
+    assert!(!c.answers.contains_key(&w) && !c.answers.contains_key(&r));
+    c.start(1);
+    c.start(2);
+    c.settle();
+    assert_eq!(c.answers[&w].result, 0);
+    assert_eq!(c.answers[&r].ops[0].data.as_ref(), b"after");
+}
+
+/// A read never shows what a crash could take back.
+#[test]
+fn reads_wait_for_durability() {
+    let mut c = Cluster::ready(3, 3, 1, 1);
+    c.run(POOL, "x", full(b"old"));
+    c.ask(POOL, "x", full(b"new"));
+    let r = c.ask(POOL, "x", read());
+    c.client_step();
+    let mut shown = None;
+    while c.step() {
+        if shown.is_none() && c.answers.contains_key(&r) {
+            shown = Some(c.nodes.iter().map(|n| n.store.lock().queued()).collect::<Vec<_>>());
+        }
+    }
+    assert_eq!(c.answers[&r].ops[0].data.as_ref(), b"new");
+    assert_eq!(shown, Some(vec![0, 0, 0]), "all copies were durable when it was answered");
+}
+
+/// Deleted pools leave nothing behind, and a client with an old map is given the new one.
+#[test]
+fn deleted_pools_are_gone() {
+    let mut c = Cluster::ready(2, 2, 4, 1);
+    c.run(POOL, "x", full(b"x"));
+    c.rm_pool(POOL);
+    settle_maps(&mut c);
+    for n in &c.nodes {
+        assert!(n.osd.as_ref().unwrap().pgs.is_empty());
+        assert_eq!(n.store.lock().now.len(), 1, "only the OSD's own collection is left");
+    }
+    let pool = c.make_pool(2, 4);
+    settle_maps(&mut c);
+    c.run(pool, "y", full(b"y"));
+    let newest = c.map.epoch;
+    c.set_pool(pool, |p| p.flags.set(PoolFlags::NODELETE, true));
+    for i in 0..2 {
+        c.send_maps(i);
+    }
+    c.told.clear();
+    // The client has not looked at the newest map.
+    c.ask(pool, "y", read());
+    c.send_with_old_map(newest);
+    settle_maps(&mut c);
+    let maps: Vec<OsdMapMsg> = c
+        .told
+        .iter()
+        .filter(|e| e.kind == OsdMapMsg::KIND)
+        .map(|e| OsdMapMsg::decode(e).unwrap())
+        .collect();
+    assert_eq!(maps.len(), 1);
+    assert_eq!(maps[0].incrementals.keys().next().map(|e| e.0), Some(newest.0 + 1));
+}
+
+/// A notification reaches the watcher; the notifier hears who answered and who did not.
+#[test]
+fn watch_and_notify() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.run(POOL, "w", full(b"x"));
+    let mut watch = OsdOp::new(op::WATCH, Bytes::new());
+    watch.put_u64(0, 77);
+    watch.raw[16] = 3;
+    assert_eq!(c.run(POOL, "none", vec![watch.clone()]).result, -2);
+    assert_eq!(c.run(POOL, "w", vec![watch.clone()]).result, 0);
+    let mut notify =
+        OsdOp::new(op::NOTIFY, Bytes::from_static(b"\x01\0\0\0\x05\0\0\0\x02\0\0\0hi"));
+    notify.put_u64(0, 99);
+    let answer = |c: &mut Cluster| {
+        let r = c.run(POOL, "w", vec![notify.clone()]);
+        let id = u64::from_le_bytes(r.ops[0].data[..].try_into().unwrap());
+        while c.step() {}
+        id
+    };
+    let told = |c: &mut Cluster, opcode: u8| -> WatchNotify {
+        let all = c.told.iter().filter(|e| e.kind == WatchNotify::KIND);
+        let found = all.map(|e| WatchNotify::decode(e).unwrap()).find(|m| m.opcode == opcode);
+        found.expect("it was told")
+    };
+    let id = answer(&mut c);
+    let m = told(&mut c, 1);
+    assert_eq!((m.cookie, m.notify_id, m.payload.as_ref()), (77, id, &b"hi"[..]));
+    let mut ack = id.to_le_bytes().to_vec();
+    ack.extend(77u64.to_le_bytes());
+    ack.extend(b"\x03\0\0\0yes");
+    c.run(POOL, "w", vec![OsdOp::new(op::NOTIFY_ACK, ack.into())]);
+    let m = told(&mut c, 2);
+    assert_eq!((m.cookie, m.return_code), (99, 0));
+    assert_eq!(m.replies.len(), 4 + 8 + 8 + 4 + 3 + 4);
+    // Nobody answers this one.
+    c.told.clear();
+    answer(&mut c);
+    c.tick(6_000);
+    while c.step() {}
+    assert_eq!(told(&mut c, 2).return_code, -110);
+    // And a silent watcher is forgotten in the end.
+    c.tick(31_000);
+    while c.step() {}
+    let r = c.run(POOL, "w", vec![OsdOp::new(op::LIST_WATCHERS, Bytes::new())]);
+    assert_eq!(r.ops[0].data.as_ref(), b"\x01\x01\x04\0\0\0\0\0\0\0");
+}
+
+/// Options by command, and errors as the peer's.
+#[test]
+fn commands() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    let mut tell = |cmd: &str| c.admin(0, cmd);
+    assert_eq!(tell("version").0, -22);
+    assert_eq!(tell("{}").0, -22);
+    assert_eq!(tell(r#"{"prefix":""}"#).0, -22);
+    assert_eq!(tell(r#"{"prefix":"no such thing"}"#).0, -22);
+    assert_eq!(tell(r#"{"prefix":"version"}"#).0, 0);
+    let set = r#"{"prefix":"config set","var":"osd_max_write_size","val":["7"]}"#;
+    assert_eq!(tell(set).0, 0);
+    let get = r#"{"prefix":"config get","var":"osd_max_write_size","format":"json"}"#;
+    assert_eq!(tell(get), (0, r#"{"osd_max_write_size":"7"}"#.into()));
+    assert_eq!(tell(r#"{"prefix":"config get","var":"nope"}"#).0, -2);
+    assert_eq!(tell(r#"{"prefix":"config set","var":"nope","val":["1"]}"#).0, -22);
+    let inject = r#"{"prefix":"injectargs","injected_args":["--osd-max-write-size 8"]}"#;
+    assert_eq!(tell(inject).0, 0);
+    assert_eq!(tell(get).1, r#"{"osd_max_write_size":"8"}"#);
+    let pg = r#"{"prefix":"pg","cmd":"query","pgid":"1.0"}"#;
+    assert!(tell(pg).1.contains("active+clean"));
+    assert_eq!(tell(r#"{"prefix":"query","pgid":"9.0"}"#).0, -2);
+    assert_eq!(tell(r#"{"prefix":"query","pgid":"x"}"#).0, -22);
+    for known in [
+        "get_command_descriptions",
+        "status",
+        "perf dump",
+        "perf schema",
+        "config show",
+        "config diff",
+        "dump_ops_in_flight",
+        "dump_historic_ops",
+        "dump_blocked_ops",
+        "dump_watchers",
+        "help",
+    ] {
+        let (r, out) = tell(&format!(r#"{{"prefix":"{known}","format":"json"}}"#));
+        assert_eq!(r, 0, "{known}");
+        assert!(serde_json::from_str::<serde_json::Value>(&out).is_ok(), "{known}: {out}");
+    }
+    let bench = r#"{"prefix":"bench","count":1000000,"size":100000,"format":"json"}"#;
+    assert!(tell(bench).1.contains(r#""bytes_written":1000000"#));
+    assert_eq!(c.nodes[0].store.lock().now[&crate::Coll::Meta].objects.len(), 0, "tidied");
+}
