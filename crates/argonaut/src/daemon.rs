@@ -8,18 +8,13 @@ use conf::Config;
 
 use crate::layout::read_conf;
 
-/// Reads the options of `TYPE.ID` and says what in the file means nothing here.
+/// Reads the options of `TYPE.ID`.
 ///
 /// # Errors
 /// When the file cannot be read or parsed.
 pub fn options(conf: &Path, kind: &str, id: &str) -> Result<Config> {
     let file = read_conf(conf)?;
-    let config = Config::new(&file, kind, id, &hostname(), std::process::id());
-    let unknown = config.unknown();
-    if !unknown.is_empty() {
-        tracing::warn!("{}: without meaning here: {}", conf.display(), unknown.join(", "));
-    }
-    Ok(config)
+    Ok(Config::new(&file, kind, id, &hostname(), std::process::id()))
 }
 
 /// The host's short name.
@@ -29,16 +24,42 @@ pub fn hostname() -> String {
     name.split('.').next().unwrap_or_default().to_owned()
 }
 
-/// Logs to standard error, which `argonaut up` points at the daemon's log file.
-pub fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ARGONAUT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info,openraft=warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(false)
-        .with_writer(std::io::stderr)
-        .try_init()
-        .ok();
+/// The number in front of `debug_osd = 10/20`, as a level of `tracing`.
+fn level(config: &Config, option: &str) -> &'static str {
+    let text = config.get(option);
+    match text.split('/').next().unwrap_or_default().trim().parse::<u32>().unwrap_or(1) {
+        0..=4 => "info",
+        5..=14 => "debug",
+        _ => "trace",
+    }
+}
+
+/// Logs to `log_file`, or to standard error where none is named, as much as the `debug_*`
+/// options ask for. ARGONAUT_LOG sets levels by module instead.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub fn start_log(config: &Config) -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ARGONAUT_LOG").unwrap_or_else(|_| {
+        let (mon, osd, ms) =
+            (level(config, "debug_mon"), level(config, "debug_osd"), level(config, "debug_ms"));
+        tracing_subscriber::EnvFilter::new(format!(
+            "info,openraft=warn,mon={mon},osd={osd},store={osd},msgr={ms},rt={ms},monc={ms}"
+        ))
+    });
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+    let path = config.get("log_file");
+    if path.is_empty() {
+        log.with_writer(std::io::stderr).try_init().ok();
+    } else {
+        let file = fs::OpenOptions::new().create(true).append(true).open(&path).context(path)?;
+        log.with_writer(std::sync::Mutex::new(file)).try_init().ok();
+    }
+    let unknown = config.unknown();
+    if !unknown.is_empty() {
+        tracing::warn!("ceph.conf: without meaning here: {}", unknown.join(", "));
+    }
+    Ok(())
 }
 
 /// Writes the pid file, where the options name one.

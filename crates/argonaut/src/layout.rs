@@ -142,6 +142,7 @@ impl Layout {
     # One machine: replicas go to different OSDs instead of different hosts.
     osd crush chooseleaf type = 0
     osd pool default size = {size}
+    osd pool default pg num = 8
     osd pool default pg autoscale mode = off
     mon allow pool delete = true
     mon allow pool size one = true

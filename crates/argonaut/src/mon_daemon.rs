@@ -16,7 +16,7 @@ use maps::{MonInfo, MonMap};
 use mon::{Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
 use rados::{MonLink, mon_addrs};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
-use types::{AddrVec, EntityAddr, EntityKind, EntityName, Features, UTime, Uuid};
+use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTime, Uuid};
 
 use crate::asok::{self, Asked};
 use crate::daemon;
@@ -142,11 +142,11 @@ fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<(
 /// # Errors
 /// When the options, the data or the address do not allow it.
 pub fn main(conf: &Path, id: &str, mkfs: bool, keyring: Option<&Path>) -> Result<()> {
-    daemon::start_log();
     let config = daemon::options(conf, "mon", id)?;
     if mkfs {
         return mkfs_one(&config, id, keyring);
     }
+    daemon::start_log(&config)?;
     rt::run_local(run(config, id.to_owned()))?
 }
 
@@ -177,7 +177,7 @@ impl Daemon {
                 NetEvent::Opened { conn, peer } => {
                     let info = PeerInfo {
                         identity: peer.identity.clone(),
-                        entity: peer.id,
+                        entity: proven_id(&peer.identity),
                         features: peer.features,
                         addrs: peer.addrs.clone(),
                         at_mgr,
@@ -235,6 +235,19 @@ impl Daemon {
     }
 }
 
+/// Kind and number as a ticket proves them: a daemon that has a number in its name by
+/// that, all others by the global id. What a peer says of itself counts for nothing.
+#[must_use]
+pub fn proven_id(identity: &auth::PeerIdentity) -> EntityId {
+    let kind = identity.name.kind;
+    let global = i64::try_from(identity.global_id).unwrap_or(-1);
+    let num = match kind {
+        EntityKind::OSD => identity.name.id.parse().unwrap_or(-1),
+        _ => global,
+    };
+    EntityId::new(kind, num)
+}
+
 /// What the admin socket answers: the output, or the line for people where there is none.
 pub fn local_text(r: i32, rs: &str, out: Bytes) -> Vec<u8> {
     if r < 0 {
@@ -254,7 +267,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let auth_none = config.get("auth_cluster_required") == "none";
     // Where the manager's role listens has to be known before the monitor is made.
     let mgr_keys = MonLink::new_keys();
-    let door = MonLink::door(EntityKind::MGR, mgr_keys.clone(), auth_none);
+    let door = MonLink::door(EntityKind::MGR, mgr_keys.clone(), auth_none, &[]);
     let mgr = Messenger::new(rt::Config {
         local: rt::Local {
             kind: EntityKind::MGR,
@@ -366,7 +379,11 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
                 daemon.drain();
             }
             signal = &mut stop => {
-                tracing::info!("mon.{id} ends: {:?}", signal?);
+                if signal? == rt::Stop::Reopen {
+                    stop.set(rt::stop_signal()); // logs go to standard error: nothing to open
+                    continue;
+                }
+                tracing::info!("mon.{id} ends");
                 quorum.stop().await;
                 return Ok(());
             }

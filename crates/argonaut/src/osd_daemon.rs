@@ -15,19 +15,20 @@ use env::{ConnId, Random};
 use messages::{
     ConfigMsg, Envelope, LogEntry, LogMsg, LogPriority, Message, MonMapMsg, OsdMapMsg, Paxos,
 };
-use osd::{Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
+use osd::{DataCache, Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
 use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
 use store::{MkfsOptions, OpenOptions, Store};
 use tokio::sync::Notify;
 use types::{
-    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Features, OsdId, UTime, Uuid,
+    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, PgId,
+    UTime, Uuid,
 };
 
 use crate::asok::{self, Asked};
 use crate::daemon;
 use crate::layout::Layout;
-use crate::mon_daemon::{FEATURES, local_text, write_secret};
+use crate::mon_daemon::{FEATURES, local_text, proven_id, write_secret};
 use crate::up::write_durably;
 
 /// Connections of other daemons to the cluster address are told apart by this bit.
@@ -81,7 +82,6 @@ pub fn mkfs_local(
 /// # Errors
 /// When the options, the data or the addresses do not allow it.
 pub fn main(conf: &Path, id: &str, mkfs_only: bool, keyring: Option<&Path>) -> Result<()> {
-    daemon::start_log();
     let config = daemon::options(conf, "osd", id)?;
     let number: i32 = id.parse().ok().filter(|n| *n >= 0).context("an OSD's id is a number")?;
     if mkfs_only {
@@ -101,6 +101,7 @@ pub fn main(conf: &Path, id: &str, mkfs_only: bool, keyring: Option<&Path>) -> R
         }
         return write_durably(&data.join("ready"), b"");
     }
+    daemon::start_log(&config)?;
     rt::run_local(run(config, number))?
 }
 
@@ -137,6 +138,9 @@ struct Daemon {
     lines: RefCell<Lines>,
     log_seq: std::cell::Cell<u64>,
     config: RefCell<Config>,
+    cache: DataCache,
+    /// The map whose PGs `cache` was told of.
+    cached_epoch: std::cell::Cell<Epoch>,
     asked: RefCell<HashMap<u64, tokio::sync::oneshot::Sender<Vec<u8>>>>,
     out: RefCell<Outbox>,
 }
@@ -297,6 +301,22 @@ impl Daemon {
         false
     }
 
+    /// Who is at the other end, as its ticket proves: an OSD by the name of its key, all
+    /// others by the number that the monitors gave. On a connection made here it is whom
+    /// was dialled.
+    fn who(&self, conn: ConnId, at_cluster: bool, peer: &rt::Peer) -> EntityId {
+        if peer.outgoing {
+            let line = self.lines.borrow().by_conn.get(&conn).copied().filter(|_| at_cluster);
+            return match line {
+                Some(Line::Peer(osd) | Line::Beat(osd, _)) => {
+                    EntityId::new(EntityKind::OSD, i64::from(osd.0))
+                }
+                None => peer.id,
+            };
+        }
+        proven_id(&peer.identity)
+    }
+
     fn on_event(&self, event: NetEvent, at_cluster: bool) {
         if at_cluster {
             self.on_line(&event);
@@ -305,14 +325,16 @@ impl Daemon {
         let now = rt::now();
         match event {
             NetEvent::Opened { conn, peer } => {
-                let daemon = peer.id.kind == EntityKind::OSD || peer.outgoing;
                 let info = PeerInfo {
-                    who: peer.id,
+                    who: self.who(conn, at_cluster, &peer),
                     name: peer.identity.name.clone(),
                     addr: peer.addrs.front(),
                     features: peer.features,
                     caps: peer.identity.caps.clone(),
-                    allow_all: peer.identity.allow_all || daemon,
+                    // An OSD's own key; what a peer says of itself counts for nothing.
+                    allow_all: peer.identity.allow_all
+                        || peer.outgoing
+                        || peer.identity.name.kind == EntityKind::OSD,
                 };
                 self.osd.borrow_mut().on_open(shift(conn), info);
             }
@@ -340,6 +362,7 @@ impl Daemon {
                                 .borrow_mut()
                                 .with(|c, _| c.got("osdmap", u64::from(have.0)));
                             debug_assert!(events.is_empty(), "noting a version sends nothing");
+                            self.on_new_map();
                         }
                     }
                 },
@@ -350,6 +373,21 @@ impl Daemon {
                 monc::Event::Command { .. } | monc::Event::Version { .. } => {}
             }
         }
+    }
+
+    /// Tells the cache which PGs are led here by the newest map.
+    fn on_new_map(&self) {
+        let map = self.osd.borrow().map().clone();
+        if self.cached_epoch.replace(map.epoch) == map.epoch {
+            return;
+        }
+        let me = Some(OsdId(self.id));
+        let all = map
+            .pools
+            .iter()
+            .flat_map(|(id, pool)| (0..pool.pg_num).map(|ps| PgId { pool: *id, ps }));
+        self.cache
+            .set_led(all.filter(|pg| map.pg_to_up_acting(*pg).acting_primary == me).collect());
     }
 
     /// New values from the monitors' database.
@@ -394,6 +432,7 @@ impl Daemon {
             self.with(|role, out| role.on_osd_reset(now, osd, out));
         }
         self.with(|osd, out| osd.on_tick(now, out));
+        self.on_new_map(); // maps also come from other OSDs
     }
 }
 
@@ -427,8 +466,9 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
 
     let keys = MonLink::new_keys();
     let auth_none = config.get("auth_service_required") == "none";
+    let modes = rados::modes(&config.get("ms_service_mode"));
     let messenger = |policy: fn(EntityKind) -> Policy| {
-        let door = MonLink::door(EntityKind::OSD, keys.clone(), auth_none);
+        let door = MonLink::door(EntityKind::OSD, keys.clone(), auth_none, &modes);
         Messenger::new(rt::Config {
             local: rt::Local {
                 kind: EntityKind::OSD,
@@ -495,7 +535,9 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         Some(keys),
     );
     config.set(Source::CommandLine, "host", &daemon::hostname()).map_err(anyhow::Error::msg)?;
-    let osd = Osd::new(identity, config.clone(), Box::new(StoreBacking::new(store)))
+    // Half of the memory an OSD may take is for object data.
+    let cache = DataCache::new(usize::try_from(config.u64("osd_memory_target") / 2)?);
+    let osd = Osd::new(identity, config.clone(), Box::new(StoreBacking::new(store, cache.clone())))
         .map_err(anyhow::Error::msg)?;
     let daemon = Rc::new(Daemon {
         id,
@@ -507,6 +549,8 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         lines: RefCell::default(),
         log_seq: std::cell::Cell::new(0),
         config: RefCell::new(config.clone()),
+        cache,
+        cached_epoch: std::cell::Cell::new(Epoch(0)),
         asked: RefCell::default(),
         out: RefCell::default(),
     });
@@ -560,7 +604,11 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
                 daemon.with(|osd, out| osd.on_admin(rt::now(), next_ask, &one.command, out));
             }
             signal = &mut stop, if stopping.is_none() => {
-                tracing::info!("osd.{id} stops: {:?}", signal?);
+                if signal? == rt::Stop::Reopen {
+                    stop.set(rt::stop_signal()); // logs go to standard error: nothing to open
+                    continue;
+                }
+                tracing::info!("osd.{id} stops");
                 daemon.with(|osd, out| osd.on_stop(rt::now(), out));
                 stopping = Some(tokio::time::Instant::now() + STOP_MAX);
             }

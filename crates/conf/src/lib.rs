@@ -22,6 +22,11 @@ pub fn normalize(name: &str) -> String {
     words.collect::<Vec<_>>().join("_").to_lowercase()
 }
 
+/// How deep options may name each other.
+const DEPTH_MAX: u32 = 8;
+/// How many options one value may take in, its options' options counted.
+const EXPANSIONS_MAX: u32 = 64;
+
 /// Where a value comes from; later ones win.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
@@ -119,7 +124,7 @@ impl Config {
     /// The value with its variables filled in; empty for an unknown option.
     #[must_use]
     pub fn get(&self, name: &str) -> String {
-        self.expand(self.raw(name).map_or("", |(v, _)| v), 0)
+        self.expand(self.raw(name).map_or("", |(v, _)| v))
     }
 
     /// Whether somebody gave it a value.
@@ -157,7 +162,7 @@ impl Config {
             self.layers.values().flat_map(BTreeMap::keys).collect();
         names.into_iter().filter_map(|name| {
             let (value, source) = self.raw(name)?;
-            Some((name.clone(), self.expand(value, 0), source))
+            Some((name.clone(), self.expand(value), source))
         })
     }
 
@@ -180,8 +185,15 @@ impl Config {
 
     /// Fills in `$name`, `${name}`: the metavariables `cluster`, `type`, `id`, `name`,
     /// `host`, `pid`, and other options.
-    fn expand(&self, value: &str, depth: u32) -> String {
-        if depth > 8 || !value.contains('$') {
+    fn expand(&self, value: &str) -> String {
+        let mut budget = EXPANSIONS_MAX;
+        self.expand_within(value, 0, &mut budget)
+    }
+
+    /// `budget` bounds the work of the whole expansion, since options may name each other
+    /// many times: what is left once it is used up stays as it is written.
+    fn expand_within(&self, value: &str, depth: u32, budget: &mut u32) -> String {
+        if depth > DEPTH_MAX || *budget == 0 || !value.contains('$') {
             return value.to_owned();
         }
         let mut out = String::with_capacity(value.len());
@@ -195,14 +207,17 @@ impl Config {
             let len = word.find(|c| !is_name(c)).unwrap_or(word.len());
             let (name, closed) = (&word[..len], !braced || word[len..].starts_with('}'));
             let filled = match name {
-                _ if name.is_empty() || !closed => None,
+                _ if name.is_empty() || !closed || *budget == 0 => None,
                 "cluster" => Some("ceph".to_owned()),
                 "type" => Some(self.entity_type.clone()),
                 "id" => Some(self.entity_id.clone()),
                 "name" => Some(format!("{}.{}", self.entity_type, self.entity_id)),
                 "host" => Some(self.host.clone()),
                 "pid" => Some(self.pid.to_string()),
-                other => self.raw(other).map(|(v, _)| self.expand(v, depth + 1)),
+                other => self.raw(other).map(|(v, _)| {
+                    *budget -= 1;
+                    self.expand_within(v, depth + 1, budget)
+                }),
             };
             match filled {
                 Some(text) => {
@@ -271,5 +286,9 @@ mod tests {
         let config = Config::new(&file, "mon", "a", "h", 1);
         assert!(!config.get("run_dir").is_empty());
         assert_eq!(config.get("keyring"), "${run_dir");
+        let many = "$run_dir".repeat(12);
+        let file = ConfFile::parse(&format!("[global]\nrun dir = {many}\n")).unwrap();
+        let config = Config::new(&file, "mon", "a", "h", 1);
+        assert!(config.get("run_dir").len() < 1 << 16, "the work is bounded");
     }
 }

@@ -8,11 +8,13 @@ use messages::Mutation;
 use store::{Seq, Store, Transaction};
 use types::{HObject, PgId, ShardId, SpgId};
 
+use crate::DataCache;
 use crate::backing::{Coll, ObjectStore, Space, StoreError, StoreOp};
 
 /// A [`Store`] and the tickets of what is on its way to the disk.
 pub struct StoreBacking {
     store: Store,
+    cache: DataCache,
     open: VecDeque<(Seq, u64)>,
 }
 
@@ -38,10 +40,10 @@ fn absent<T>(r: Result<T, store::StoreError>) -> Result<Option<T>, StoreError> {
 }
 
 impl StoreBacking {
-    /// Takes over an open store.
+    /// Takes over an open store, whose data `cache` keeps in memory.
     #[must_use]
-    pub fn new(store: Store) -> Self {
-        Self { store, open: VecDeque::new() }
+    pub fn new(store: Store, cache: DataCache) -> Self {
+        Self { store, cache, open: VecDeque::new() }
     }
 
     /// The store.
@@ -57,6 +59,16 @@ impl StoreBacking {
     }
 
     fn apply(&self, txn: &mut Transaction, op: StoreOp) {
+        match &op {
+            StoreOp::Object(Coll::Pg(pg), o, mutations) => {
+                mutations.iter().for_each(|m| self.cache.on_change(*pg, o, m));
+            }
+            // Of a split, what stays would stay right; what moves is not worth telling apart.
+            StoreOp::Split(Coll::Pg(pg), ..) | StoreOp::Drop(Coll::Pg(pg)) => {
+                self.cache.on_drop(*pg);
+            }
+            _ => {}
+        }
         match op {
             StoreOp::Create(c) => {
                 if !self.store.collection_exists(coll(c)) {
@@ -133,6 +145,11 @@ impl ObjectStore for StoreBacking {
     }
 
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {
+        if let Coll::Pg(pg) = c
+            && let Some(data) = self.cache.read(pg, o, off, len)
+        {
+            return Ok(Some(data));
+        }
         absent(self.store.read(coll(c), o, off, len))
     }
 

@@ -31,6 +31,7 @@
 
 mod adapter;
 pub mod backing;
+mod cache;
 mod caps;
 mod commands;
 mod config;
@@ -53,6 +54,7 @@ mod tests;
 
 pub use adapter::StoreBacking;
 pub use backing::{Coll, ObjectStore, Space, StoreError, StoreOp};
+pub use cache::DataCache;
 pub use config::Config;
 pub use core::{Identity, Osd, PeerInfo};
 pub use outbox::{Effect, Outbox};

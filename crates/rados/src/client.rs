@@ -35,6 +35,8 @@ pub struct Config {
     pub key: CryptoKey,
     /// Monitors to try.
     pub mons: Vec<EntityAddr>,
+    /// Methods to authenticate by, in order of preference: `auth::handshake::method`.
+    pub methods: Vec<u32>,
     /// Prefer encrypted connections to OSDs too.
     pub secure: bool,
     /// How long [`Cluster::connect`] may take.
@@ -146,7 +148,7 @@ impl Cluster {
             features: Features::PACIFIC_WORD,
         };
         let keys = MonLink::new_keys();
-        let door = MonLink::door(EntityKind::CLIENT, keys, false);
+        let door = MonLink::door(EntityKind::CLIENT, keys, false, &[]);
         let messenger = Messenger::new(rt::Config {
             local,
             policy: Box::new(|_| Policy::stateless_server()),
@@ -160,7 +162,7 @@ impl Cluster {
             fsid: Uuid::default(),
             hostname: String::new(),
             services: vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR],
-            methods: vec![auth::handshake::method::CEPHX, auth::handshake::method::NONE],
+            methods: config.methods,
             secure: config.secure,
         };
         let cluster = Self(Rc::new(Inner {

@@ -106,6 +106,24 @@ pub fn mon_addrs(config: &Config) -> Result<Vec<EntityAddr>, ConfigError> {
     Ok(addrs)
 }
 
+/// Connection modes by their names in options: `crc secure`, in order of preference.
+#[must_use]
+pub fn modes(text: &str) -> Vec<u32> {
+    use auth::handshake::con_mode::{CRC, SECURE};
+    let by_name =
+        |word: &str| [("crc", CRC), ("secure", SECURE)].iter().find(|m| m.0 == word).map(|m| m.1);
+    text.split([' ', ',', ';']).filter_map(by_name).collect()
+}
+
+/// Authentication methods by their names in options: `cephx, none`, in order of preference.
+#[must_use]
+pub fn methods(text: &str) -> Vec<u32> {
+    use auth::handshake::method::{CEPHX, NONE};
+    let by_name =
+        |word: &str| [("cephx", CEPHX), ("none", NONE)].iter().find(|m| m.0 == word).map(|m| m.1);
+    text.split([' ', ',', ';']).filter_map(by_name).collect()
+}
+
 impl crate::Config {
     /// As the named entity, with the key and the monitors that a ceph.conf names.
     ///
@@ -120,6 +138,7 @@ impl crate::Config {
             name: name.clone(),
             key: configured_key(&config, name)?,
             mons: mon_addrs(&config)?,
+            methods: methods(&config.get("auth_client_required")),
             secure: config.get("ms_client_mode").starts_with("secure"),
             connect_timeout: Duration::from_secs(30),
         })

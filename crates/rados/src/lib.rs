@@ -8,5 +8,5 @@ mod config;
 mod link;
 
 pub use client::{Cluster, Config, Error, IoCtx, Listed, ObjectStat};
-pub use config::{ConfigError, configured_key, key_in, mon_addrs};
+pub use config::{ConfigError, configured_key, key_in, methods, modes, mon_addrs};
 pub use link::{LinkConfig, MonLink};

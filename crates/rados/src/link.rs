@@ -79,15 +79,20 @@ impl MonLink {
         Arc::new(RwLock::new(RotatingKeys::default()))
     }
 
-    /// Makes the objects that check who connects to this daemon.
+    /// Makes the objects that check who connects to this daemon. `modes` are the
+    /// connection modes accepted; none means all.
     pub fn door(
         service: EntityKind,
         keys: SharedRotatingKeys,
         none: bool,
-    ) -> impl Fn() -> Box<dyn auth::ServerAuth> {
+        modes: &[u32],
+    ) -> impl Fn() -> Box<dyn auth::ServerAuth> + use<> {
         let mut settings = ServiceAuthSettings::cephx(service);
         if none {
             settings.methods = vec![auth::handshake::method::NONE];
+        }
+        if !modes.is_empty() {
+            settings.modes = modes.to_vec();
         }
         let random: SharedRandom = Arc::new(Mutex::new(OsRandom));
         move || Box::new(ServiceAuth::new(settings.clone(), keys.clone(), random.clone()))
