@@ -226,7 +226,7 @@ fn main() {
     if only.is_empty() || only == "small" {
         writes("4 KiB new objects, 16 in flight", s, w, secs, 16, 4096, |n| (n, 0));
         writes("4 KiB overwrites of 4k, 16", s, w, secs, 16, 4096, |n| (n * 7919 % 4000, 0));
-        let near = |n: u64| (1 << 40 | n * 7919 % 64, n * 104_729 % 1024 * 4096);
+        let near = |n: u64| ((1 << 40) | (n * 7919 % 64), n * 104_729 % 1024 * 4096);
         writes("4 KiB in 4 MiB objects, 16", s, w, secs, 16, 4096, near);
         writes("4 KiB overwrites, 64 in flight", s, w, secs, 64, 4096, |n| (n * 7919 % 4000, 0));
         writes("4 KiB overwrites, 1 in flight", s, w, secs, 1, 4096, |n| (n * 7919 % 4000, 0));
@@ -238,10 +238,10 @@ fn main() {
     }
     if only.is_empty() || only == "large" {
         writes("4 MiB new objects, 16 in flight", s, w, secs, 16, 4 << 20, |n| {
-            (1 << 41 | n % 1500, 0)
+            ((1 << 41) | (n % 1500), 0)
         });
         writes("64 KiB new objects, 16 in flight", s, w, secs, 16, 64 << 10, |n| {
-            (1 << 42 | n % 20_000, 0)
+            ((1 << 42) | (n % 20_000), 0)
         });
         let report = Report::start();
         let mut ops = 0;

@@ -11,7 +11,7 @@ impl Bitmap {
     /// All free.
     pub fn new(blocks: u64) -> Self {
         let mut words = vec![0; blocks.div_ceil(64) as usize];
-        if blocks % 64 != 0
+        if !blocks.is_multiple_of(64)
             && let Some(last) = words.last_mut()
         {
             *last = !0 << (blocks % 64); // what is beyond the end is never free

@@ -84,7 +84,7 @@ impl FileDisk {
     }
 
     fn is_aligned(&self, data: &[u8]) -> bool {
-        !self.aligned || data.as_ptr().addr() % 512 == 0
+        !self.aligned || data.as_ptr().addr().is_multiple_of(512)
     }
 
     fn write_bounced(&self, off: u64, data: &[u8]) -> io::Result<()> {
@@ -108,14 +108,20 @@ impl Disk for FileDisk {
     }
 
     fn read_once(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
-        if off % ALIGN as u64 != 0 || buf.len() % ALIGN != 0 || !self.is_aligned(buf) {
+        if !off.is_multiple_of(ALIGN as u64)
+            || !buf.len().is_multiple_of(ALIGN)
+            || !self.is_aligned(buf)
+        {
             return self.read(off, buf);
         }
         self.direct.read_exact_at(buf, off)
     }
 
     fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
-        assert!(off % ALIGN as u64 == 0 && data.len() % ALIGN == 0, "writes are in blocks");
+        assert!(
+            off.is_multiple_of(ALIGN as u64) && data.len().is_multiple_of(ALIGN),
+            "writes are in blocks"
+        );
         if !self.is_aligned(data) {
             return self.write_bounced(off, data);
         }

@@ -76,7 +76,7 @@ pub(crate) fn run(job: Job) -> Result<Option<Table>> {
     let mut count = 0u32;
     loop {
         count += 1;
-        if count % PATIENCE == 0 && job.give_up.load(Ordering::Relaxed) {
+        if count.is_multiple_of(PATIENCE) && job.give_up.load(Ordering::Relaxed) {
             return Err(StoreError::Stopped("the merge was given up".into()));
         }
         let mut best: Option<usize> = None;

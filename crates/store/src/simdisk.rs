@@ -115,7 +115,7 @@ impl SimDisk {
         let mut inner = self.lock();
         let mut order: Vec<usize> = (0..writes.len()).collect();
         for i in (1..order.len()).rev() {
-            if random.u64() % 4 == 0 {
+            if random.u64().is_multiple_of(4) {
                 order.swap(i, (random.u64() % (i as u64 + 1)) as usize);
             }
         }
@@ -127,7 +127,7 @@ impl SimDisk {
                 1 => inner.write(*off, data),
                 _ => {
                     for (n, sector) in data.chunks(512).enumerate() {
-                        if random.u64() % 2 == 0 {
+                        if random.u64().is_multiple_of(2) {
                             inner.write(off + n as u64 * 512, sector);
                         }
                     }
@@ -169,7 +169,10 @@ impl Disk for SimDisk {
     }
 
     fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
-        assert!(off % PAGE == 0 && data.len() as u64 % PAGE == 0, "writes are in blocks");
+        assert!(
+            off.is_multiple_of(PAGE) && (data.len() as u64).is_multiple_of(PAGE),
+            "writes are in blocks"
+        );
         assert!(off + data.len() as u64 <= self.size, "writes lie on the disk");
         let mut inner = self.lock();
         inner.may_fail()?;

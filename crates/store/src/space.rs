@@ -70,13 +70,16 @@ impl Denc for Runs {
     }
 }
 
+/// Runs of blocks that were taken.
+pub(crate) type Ledger = Arc<Mutex<Vec<(u64, u64)>>>;
+
 /// Where a checkpoint writes: the device and its free space.
 #[derive(Clone)]
 pub(crate) struct Space {
     pub disk: Arc<dyn Disk>,
     pub alloc: Arc<Mutex<Alloc>>,
     /// Where what is taken is noted, when no checkpoint may count it as used yet.
-    pub ledger: Option<Arc<Mutex<Vec<(u64, u64)>>>>,
+    pub ledger: Option<Ledger>,
 }
 
 impl Space {
@@ -147,7 +150,7 @@ impl StreamWriter {
     }
 
     pub fn finish(mut self) -> Result<(Runs, u64), StoreError> {
-        if self.buf.len() > 0 {
+        if !self.buf.is_empty() {
             self.write_out()?;
         }
         Ok((self.runs, self.len))

@@ -20,7 +20,7 @@ use crate::keys;
 use crate::log::{Place, Ring};
 use crate::merge::Merging;
 use crate::onode::BLOCK;
-use crate::space::{Runs, Space};
+use crate::space::{Ledger, Runs, Space};
 use crate::state::{Frozen, State};
 use crate::superblock::{LOG_OFF, Manifest, Superblock};
 use crate::transaction::{Op, Released};
@@ -191,7 +191,7 @@ pub struct Store {
     pub(crate) warm: Vec<Moved>,
     pub(crate) merging: Option<Merging>,
     /// Space that the merge under way has taken.
-    pub(crate) ledger: Arc<Mutex<Vec<(u64, u64)>>>,
+    pub(crate) ledger: Ledger,
     /// Blocks of tables that a merge replaced, and no checkpoint has left out yet; and those
     /// that the checkpoint under way leaves out.
     pub(crate) retired: Vec<(u64, u64)>,

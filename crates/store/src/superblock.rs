@@ -154,6 +154,9 @@ impl Superblock {
     }
 }
 
+/// A pool's number; objects, bytes stored, bytes allocated.
+type PoolLine = (i64, (u64, (u64, u64)));
+
 /// One checkpoint: all of the store's state but for what later log records change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
@@ -167,8 +170,7 @@ pub(crate) struct Manifest {
     pub next_table: u64,
     /// Oldest first.
     pub tables: Vec<Meta>,
-    /// Pool; objects, stored, allocated.
-    pub pools: Vec<(i64, (u64, (u64, u64)))>,
+    pub pools: Vec<PoolLine>,
     /// Used blocks, but for the manifest's own.
     pub used: Bytes,
 }
