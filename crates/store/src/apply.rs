@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use stdx::IntervalSet;
 use types::{HObject, PoolId};
 
 use crate::keys::{self, Key};
@@ -14,6 +15,13 @@ use crate::transaction::{Op, Target, Transaction};
 use crate::{Coll, Seq, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
+
+/// Forgets what the checkpoint before cared for, in an onode that was not changed since.
+fn fresh(o: &mut Arc<Onode>) {
+    if !o.dropped.is_empty() {
+        Arc::make_mut(o).dropped = IntervalSet::new();
+    }
+}
 
 /// Blocks that one `S` key counts.
 const SHARED_BLOCKS: u64 = 64;
@@ -44,7 +52,10 @@ impl State {
     fn edit(&mut self, key: &Key, pool: PoolId) -> Result<&mut Onode> {
         if !matches!(self.active.get(key), Some(Entry::Onode(_))) {
             let onode = match self.onode(key)? {
-                Some(o) => o,
+                Some(mut o) => {
+                    fresh(&mut o);
+                    o
+                }
                 None => {
                     self.next_id += 1;
                     self.pools.entry(pool).or_default().objects += 1;
@@ -191,7 +202,10 @@ impl State {
     }
 
     fn move_onode(&mut self, from: &Key, to: Key, pools: (PoolId, PoolId)) -> Result<()> {
-        let Some(o) = self.onode(from)? else { return Ok(()) };
+        let Some(mut o) = self.onode(from)? else { return Ok(()) };
+        if !self.active.contains_key(from) {
+            fresh(&mut o);
+        }
         self.remove_onode(&to, pools.1)?;
         self.note_move(o.id, &to);
         let (size, allocated) = (o.size, o.allocated());
@@ -232,9 +246,10 @@ impl State {
         }
         self.next_id += 1;
         copy.id = self.next_id;
+        copy.dropped = IntervalSet::new();
         for e in &mut copy.extents {
             self.share(e.phys, e.blocks())?;
-            (e.shared, e.seq) = (true, seq);
+            e.shared = true;
         }
         for p in &mut copy.pieces {
             p.seq = seq;
@@ -295,7 +310,6 @@ impl State {
         for mut e in parts {
             self.pools.entry(pool).or_default().allocated += e.blocks() * BLOCK;
             e.at = e.at - first + dst_off / BLOCK;
-            e.seq = seq;
             self.edit_data(dst, pool, |o, freed| o.put_extent(e, 0, freed))?;
         }
         Ok(())
@@ -466,7 +480,7 @@ impl State {
                 let (mut at, mut crcs) = (p.at, p.crcs.as_slice());
                 for (start, len) in &p.runs {
                     let (mine, rest) = crcs.split_at(*len as usize);
-                    let e = Extent { at, phys: *start, shared: false, seq, crcs: mine.to_vec() };
+                    let e = Extent { at, phys: *start, shared: false, crcs: mine.to_vec() };
                     self.pools.entry(pool).or_default().allocated += len * BLOCK;
                     self.edit_data(&key, pool, |o, freed| o.put_extent(e, p.size, freed))?;
                     (at, crcs) = (at + len, rest);

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use denc::Denc;
+use stdx::IntervalSet;
 
 use crate::alloc::{Area, Bitmap};
 use crate::commit::Committer;
@@ -244,11 +245,8 @@ impl Run<'_> {
             settled.push(Settled { at, base, release, phys, crc });
         }
         let mut onode = o.clone();
+        onode.dropped = IntervalSet::new();
         onode.settle(Seq::MAX, &settled, &mut Vec::new());
-        for e in &mut onode.extents {
-            e.seq = 0;
-        }
-        onode.merge_extents();
         assert!(onode.pieces.is_empty(), "every piece went to a block");
         let onode = Arc::new(onode);
         self.job.pools.entry(keys::pool(key)).or_default().2 += new_blocks * BLOCK;

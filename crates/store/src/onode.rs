@@ -7,11 +7,12 @@
 //! - extents are in order, apart, and never touch a block twice; pieces likewise by bytes;
 //! - a block that lost only part of its data (zeroed, truncated) has pieces of zeros where
 //!   the rest was, so that a piece never goes away unless another covers it or its whole
-//!   block goes. [`Onode::settle`] relies on this;
+//!   block goes, which is noted in `dropped`. [`Onode::settle`] relies on this;
 //! - beyond `size` within the last block everything reads as zeros.
 
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
+use stdx::IntervalSet;
 
 /// Bytes of a block: the unit of space, of checksums and of direct I/O.
 pub(crate) const BLOCK: u64 = 4096;
@@ -31,8 +32,6 @@ pub(crate) struct Extent {
     pub phys: u64,
     /// Whether other objects may refer to it, too: then `S` keys count.
     pub shared: bool,
-    /// The transaction that put it here; 0 when read from a table. Not stored.
-    pub seq: u64,
     /// crc32c of each block.
     pub crcs: Vec<u32>,
 }
@@ -54,7 +53,6 @@ impl Extent {
             at: from,
             phys: self.phys + skip,
             shared: self.shared,
-            seq: self.seq,
             crcs: self.crcs[skip as usize..(to - self.at) as usize].to_vec(),
         }
     }
@@ -106,6 +104,8 @@ pub(crate) struct Onode {
     pub attrs: Vec<(Bytes, Bytes)>,
     pub extents: Vec<Extent>,
     pub pieces: Vec<Piece>,
+    /// Blocks whose data was let go as a whole since the last checkpoint began. Not stored.
+    pub dropped: IntervalSet,
 }
 
 static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
@@ -233,6 +233,7 @@ impl Onode {
 
     /// Whole blocks become a hole.
     fn drop_blocks(&mut self, from: u64, to: u64, freed: &mut Vec<Freed>) {
+        self.dropped.insert(from, to - from);
         self.drop_extents(from, to, freed);
         self.drop_pieces(from * BLOCK, to * BLOCK);
     }
@@ -303,13 +304,7 @@ impl Onode {
         let mut out = Vec::with_capacity(blocks.len());
         for s in blocks {
             let (lo, hi) = (s.at * BLOCK, (s.at + 1) * BLOCK);
-            let here = self.extent_of(s.at).map(|e| (e.phys + (s.at - e.at), e.seq));
-            let same = match (here, s.base) {
-                // A block shared with another object may have left and come back.
-                (Some((phys, put)), Some(base)) => phys == base && put <= seq,
-                (None, None) => self.pieces_in(lo, hi).any(|p| p.seq <= seq),
-                _ => false,
-            };
+            let same = !self.dropped.contains(s.at);
             out.push(same);
             if !same {
                 freed.push(Freed { phys: s.phys, blocks: 1, shared: false });
@@ -318,13 +313,7 @@ impl Onode {
             let mut base = Vec::new();
             self.drop_extents(s.at, s.at + 1, &mut base);
             freed.extend(base.into_iter().filter(|f| !f.shared));
-            self.insert_extent(Extent {
-                at: s.at,
-                phys: s.phys,
-                shared: false,
-                seq: 0,
-                crcs: vec![s.crc],
-            });
+            self.insert_extent(Extent { at: s.at, phys: s.phys, shared: false, crcs: vec![s.crc] });
             self.drop_old_pieces(seq, lo, hi);
         }
         self.merge_extents();
@@ -350,10 +339,8 @@ impl Onode {
     /// Joins extents that continue one another on the device.
     pub fn merge_extents(&mut self) {
         self.extents.dedup_by(|next, e| {
-            let joins = e.end() == next.at
-                && e.phys + e.blocks() == next.phys
-                && e.shared == next.shared
-                && e.seq == next.seq;
+            let joins =
+                e.end() == next.at && e.phys + e.blocks() == next.phys && e.shared == next.shared;
             if joins {
                 e.crcs.append(&mut next.crcs);
             }
@@ -363,7 +350,7 @@ impl Onode {
 
     /// Parts of `from..to` with data, in bytes, joined where they touch.
     pub fn data_ranges(&self, from: u64, to: u64) -> Vec<(u64, u64)> {
-        let mut set = stdx::IntervalSet::new();
+        let mut set = IntervalSet::new();
         let (first, last) = (from / BLOCK, to.div_ceil(BLOCK));
         for e in self.extents_in(first, last) {
             let (lo, hi) = ((e.at * BLOCK).max(from), (e.end() * BLOCK).min(to));
@@ -421,11 +408,11 @@ impl Denc for Onode {
                         at: r.u64()?,
                         phys: r.u64()?,
                         shared: r.bool()?,
-                        seq: 0,
                         crcs: r.seq(|r| r.u32())?,
                     })
                 })?,
                 pieces: r.seq(|r| Ok(Piece { off: r.u64()?, seq: 0, data: r.blob()? }))?,
+                dropped: IntervalSet::new(),
             })
         })
     }

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use common::{Dice, Model, Scale, difference, seeds};
-use store::{DiskEvent, MkfsOptions, OpenOptions, Seq, SimDisk, Store};
+use store::{DiskEvent, MkfsOptions, OpenOptions, Seq, SimDisk, Store, StoreError};
 use types::Uuid;
 
-fn open(disk: &Arc<SimDisk>) -> Result<Store, store::StoreError> {
+fn open(disk: &Arc<SimDisk>) -> Result<Store, StoreError> {
     let options = OpenOptions { threads: false, ..OpenOptions::default() };
     Store::open_on(disk.clone(), options)
 }
@@ -45,9 +45,14 @@ fn work(seed: u64, disk: &Arc<SimDisk>) -> BTreeMap<Seq, Model> {
                 store = open(disk).unwrap();
             }
             _ => {
+                let before = model.clone();
                 let txn = model.random(&mut dice, scale);
-                let seq = store.submit(txn).unwrap();
-                models.insert(seq, model.clone());
+                match store.submit(txn) {
+                    Ok(seq) => drop(models.insert(seq, model.clone())),
+                    // The log is small here, and takes no more of it.
+                    Err(StoreError::Invalid(_)) => model = before,
+                    Err(e) => panic!("seed {seed}: {e}"),
+                }
             }
         }
         disk.mark(store.durable());

@@ -347,11 +347,14 @@ pub fn difference(store: &Store, model: &Model) -> Option<String> {
     None
 }
 
-/// Seeds of this run: `STORE_SEED` for one, `STORE_SEEDS` for how many.
+/// Seeds of this run: `STORE_SEED` for one, `STORE_SEEDS` for how many from `STORE_FIRST` on.
 pub fn seeds(default: u64) -> std::ops::Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|v| v.parse::<u64>().ok());
     match number("STORE_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("STORE_SEEDS").unwrap_or(default),
+        None => {
+            let first = number("STORE_FIRST").unwrap_or(0);
+            first..first + number("STORE_SEEDS").unwrap_or(default)
+        }
     }
 }
