@@ -50,3 +50,24 @@ pub fn run(suites: &[&str]) -> Result<Report> {
     });
     Ok(report)
 }
+
+/// Our own client library against a cluster of ours and a stock one.
+#[must_use]
+pub fn client_library() -> Report {
+    let mut report = Report::default();
+    let test = |conf: &std::path::Path| {
+        let mut cargo = sh::cargo(&["test", "--quiet", "-p", "rados", "--test", "cluster"]);
+        sh::output(cargo.env("ARGONAUT_TEST_CONF", conf)).map(drop)
+    };
+    report.check("client library, our cluster", || {
+        let cluster = Cluster::up("library", &[])?;
+        test(&cluster.conf())
+    });
+    report.check("client library, stock 20.2.4", || {
+        lab::peer_down("library").ok();
+        let tested = lab::peer_up("library", 3, 3).and_then(|conf| test(&conf));
+        lab::peer_down("library")?;
+        tested
+    });
+    report
+}

@@ -71,7 +71,7 @@ fn one_round(cluster: Cluster, round: u64, random: &mut Seeded) -> Result<Cluste
     cluster.kill9()?;
     writer.kill().ok();
     writer.wait()?;
-    sh::output(&mut sh::bash("pkill -KILL -f 'acks.py write' ; true"))?;
+    sh::output(&mut sh::bash("pkill -KILL -f '[a]cks.py write'; true"))?;
     let cluster = cluster.start(&[])?;
     let line = format!(
         "timeout 120 python3 {} check acks {}/acks.log",
