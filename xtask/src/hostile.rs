@@ -81,21 +81,22 @@ fn ports(pids: &[u32]) -> Result<Vec<u16>> {
     Ok(ports)
 }
 
+fn noise(random: &mut Seeded, max: u64) -> Vec<u8> {
+    let mut out = vec![0; (random.u64() % max) as usize];
+    random.fill(&mut out);
+    out
+}
+
 /// Noise, a broken handshake, or well-formed frames in a wrong place or with wrong content.
 fn stream(random: &mut Seeded) -> Vec<u8> {
-    let mut noise = |max: u64| {
-        let mut out = vec![0; (random.u64() % max) as usize];
-        random.fill(&mut out);
-        out
-    };
-    let kind = noise(256).len() % 5;
+    let kind = random.u64() % 5;
     let mut out = Vec::new();
     if kind == 0 {
-        return noise(2000);
+        return noise(random, 2000);
     }
     out.extend(b"ceph v2\n\x10\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
     if kind == 1 {
-        out.extend(noise(600));
+        out.extend(noise(random, 600));
         return out;
     }
     let hello = [
@@ -109,17 +110,17 @@ fn stream(random: &mut Seeded) -> Vec<u8> {
     auth.extend(b"admin\0\0\0\0\0\0\0\0");
     frame(&mut out, 2, &auth);
     match kind {
-        2 => frame(&mut out, (noise(40).len()) as u8, &noise(300)),
+        2 => frame(&mut out, (random.u64() % 40) as u8, &noise(random, 300)),
         3 => {
             for _ in 0..4 {
-                frame(&mut out, 5, &noise(200));
+                frame(&mut out, 5, &noise(random, 200));
             }
         }
         _ => {}
     }
-    for _ in 0..1 + noise(4).len() {
-        let at = noise(u64::MAX >> 40).len() % out.len();
-        out[at] = noise(256).len() as u8;
+    for _ in 0..=random.u64() % 4 {
+        let at = (random.u64() % out.len() as u64) as usize;
+        out[at] = random.u64() as u8;
     }
     out
 }

@@ -2,7 +2,8 @@
 //! at sectors, the store opens, is sound, holds every acknowledged transaction whole, and of
 //! the others a whole number, in order.
 //!
-//! `STORE_SEEDS` workloads (`STORE_SEED` for one) with `STORE_CUTS` cuts each.
+//! `STORE_SEEDS` workloads (`STORE_SEED` for one) of `STORE_STEPS` steps with `STORE_CUTS`
+//! cuts each.
 
 mod common;
 
@@ -16,6 +17,10 @@ use types::Uuid;
 fn open(disk: &Arc<SimDisk>) -> Result<Store, StoreError> {
     let options = OpenOptions { threads: false, ..OpenOptions::default() };
     Store::open_on(disk.clone(), options)
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }
 
 /// A run on a recording disk; what the store should hold after each transaction.
@@ -33,7 +38,7 @@ fn work(seed: u64, disk: &Arc<SimDisk>) -> BTreeMap<Seq, Model> {
     let mut model = Model::default();
     let mut models = BTreeMap::from([(0, model.clone())]);
     let scale = Scale { objects: 3 + dice.below(12), size: 4096 << dice.below(7) };
-    for _ in 0..150 {
+    for _ in 0..number("STORE_STEPS", 150) {
         match dice.below(20) {
             0 => store.begin_checkpoint().unwrap(),
             1 => drop(store.step_checkpoint() || store.step_merge()),
@@ -74,7 +79,7 @@ fn judge(what: &str, disk: &Arc<SimDisk>, models: &BTreeMap<Seq, Model>, acked: 
 
 #[test]
 fn power_cuts_lose_nothing_acknowledged() {
-    let cuts = std::env::var("STORE_CUTS").ok().and_then(|v| v.parse().ok()).unwrap_or(40);
+    let cuts = number("STORE_CUTS", 40);
     let mut states = 0;
     for seed in seeds(12) {
         let size = 64 << 20;
