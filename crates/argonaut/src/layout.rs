@@ -160,6 +160,8 @@ impl Layout {
     log file = {dir}/log/$name.log
     pid file = {dir}/run/$name.pid
     osd device bytes = {bytes}
+    # `rados put` keeps a file in one object; the peer's default would end it at 128 MiB.
+    osd max object size = 4G
 
 [client]
     # Clients neither listen nor log here.
