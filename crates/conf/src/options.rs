@@ -1,5 +1,5 @@
 //! The options this release knows. Names, types and defaults are the peer's where it has
-//! the option; a value an operator may set without any effect is not in the table.
+//! the option; one that is accepted and has no effect yet says so.
 
 /// What a value looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,6 +283,13 @@ pub const OPTIONS: &[OptionSpec] = &[
     opt("osd_heartbeat_interval", Secs, "6", true, "Seconds between heartbeats."),
     opt("osd_journal_size", Size, "256M", false, "Bytes of the store's log."),
     opt("osd_max_attr_name_len", Uint, "100", true, "Longest name of an attribute."),
+    opt(
+        "osd_max_backfills",
+        Uint,
+        "1",
+        true,
+        "PGs an OSD copies at once. Not honoured yet: osd_recovery_max_active bounds copying.",
+    ),
     opt("osd_max_object_size", Size, "128M", true, "Largest object."),
     opt("osd_max_omap_entries_per_request", Uint, "1024", true, "Most omap entries of one answer."),
     opt("osd_max_pg_log_entries", Uint, "10000", true, "Longest log of a PG."),
