@@ -97,6 +97,12 @@ pub(crate) fn replay(
     let mut unproven: VecDeque<Found> = VecDeque::new();
     loop {
         let next = log.next()?;
+        if next.is_none()
+            && let Some(device) = log.lost()?
+        {
+            let what = format!("group {} of the log", log.at.group);
+            return Err(StoreError::Corrupt { what, offset: 0, device });
+        }
         let proven = next.as_ref().map_or(0, |f| f.proven);
         while let Some(group) = unproven.front() {
             if group.group > proven {
@@ -140,11 +146,7 @@ pub(crate) fn replay(
         }
         match next {
             Some(group) => unproven.push_back(group),
-            None => {
-                let Some(device) = log.lost()? else { return Ok((seq, place)) };
-                let what = format!("group {} of the log", place.group);
-                return Err(StoreError::Corrupt { what, offset: 0, device });
-            }
+            None => return Ok((seq, place)),
         }
     }
 }
