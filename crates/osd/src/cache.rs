@@ -215,7 +215,11 @@ mod tests {
             }
         }
         assert!(hits > 1_000, "the test reads what is there: {hits}");
-        assert!(cache.inner().order.len() <= 2 * cache.inner().entries.len() + 65);
+        let (places, entries) = {
+            let inner = cache.inner();
+            (inner.order.len(), inner.entries.len())
+        };
+        assert!(places <= 2 * entries + 65, "{places} places of {entries} entries");
         cache.set_led(HashSet::new());
         assert_eq!(cache.bytes(), 0);
     }
