@@ -121,7 +121,7 @@ fn log(m: &Messenger) -> Log {
 }
 
 async fn until(what: &str, mut done: impl FnMut() -> bool) {
-    for _ in 0..2000 {
+    for _ in 0..6000 {
         if done() {
             return;
         }
@@ -131,7 +131,7 @@ async fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 fn test(work: impl Future<Output = ()>) {
-    run_local(async { tokio::time::timeout(Duration::from_secs(60), work).await.unwrap() })
+    run_local(async { tokio::time::timeout(Duration::from_secs(120), work).await.unwrap() })
         .unwrap();
 }
 
