@@ -72,6 +72,10 @@ struct Run<'a> {
 
 /// Makes one checkpoint. Returns when it is durable.
 pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome> {
+    // Data under the pieces must have reached the device before it is read; and nothing may
+    // be durable here that is not durable in the log.
+    let seq = job.frozen.seq;
+    commit.wait(seq)?;
     let mut run = Run {
         space,
         job,
@@ -87,8 +91,6 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
     }
     let Run { blocks, mut job, moved, .. } = run;
     blocks.finish()?;
-    let seq = job.frozen.seq;
-    commit.wait(seq)?;
     let place = commit.marked().expect("the last group before the checkpoint left its place");
     space.disk.flush().map_err(StoreError::io("flushing a checkpoint"))?;
 
@@ -214,7 +216,8 @@ impl Run<'_> {
             {
                 let i = at - e.at;
                 let crc = &e.crcs[i as usize..=i as usize];
-                let read = read_blocks(&*self.space.disk, e.phys + i, crc, &mut block, &name, lo);
+                let (disk, phys) = (&*self.space.disk, e.phys + i);
+                let read = read_blocks(disk, phys, crc, &mut block, false, &name, lo);
                 intact = read.is_ok();
             }
             for p in o.pieces_in(lo, hi) {

@@ -60,9 +60,6 @@ impl FileDisk {
         let open =
             |flags: i32| File::options().read(true).write(true).custom_flags(flags).open(path);
         let buffered = open(0).map_err(StoreError::io(what))?;
-        rustix::fs::flock(&buffered, FlockOperation::NonBlockingLockExclusive).map_err(|_| {
-            StoreError::Format(format!("{}: in use by another process", path.display()))
-        })?;
         // Without it a read of a few blocks would read much around them.
         let _ = rustix::fs::fadvise(&buffered, 0, None, Advice::Random);
         let (direct, aligned) = match open(OFlags::DIRECT.bits() as i32) {
@@ -70,6 +67,7 @@ impl FileDisk {
             // Memory file systems have no direct I/O.
             Err(_) => (open(0).map_err(StoreError::io(what))?, false),
         };
+        lock(&direct, path)?;
         let end = rustix::fs::seek(&direct, rustix::fs::SeekFrom::End(0));
         let size = end.map_err(|e| StoreError::io(what)(e.into()))?;
         let uring = Mutex::new(None);
@@ -96,6 +94,22 @@ impl FileDisk {
         }
         Ok(())
     }
+}
+
+/// Takes the file for this process. The lock is on the descriptor that is written through:
+/// when its last owner was killed, the kernel may still be writing for it, and holds the
+/// lock until it is done.
+fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
+    const TRIES: u32 = 200;
+    let pause = std::time::Duration::from_millis(10);
+    for _ in 0..TRIES {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(pause),
+            Err(e) => return Err(StoreError::io("locking the block file")(e.into())),
+        }
+    }
+    Err(StoreError::Format(format!("{}: in use by another process", path.display())))
 }
 
 impl Disk for FileDisk {

@@ -25,6 +25,7 @@ use bytes::Bytes;
 use env::Disk;
 
 use crate::buf::AlignedBuf;
+use crate::space::read_past_caches;
 use crate::{Seq, StoreError};
 
 pub(crate) const MAGIC: u32 = 0x4c47_5241; // "ARGL"
@@ -118,7 +119,7 @@ fn read_at(
     let what = "reading the log";
     let room = ring.len - pos % ring.len;
     let mut head = [0; BLOCK as usize];
-    disk.read(ring.device(pos), &mut head).map_err(StoreError::io(what))?;
+    read_past_caches(disk, ring.device(pos), &mut head).map_err(StoreError::io(what))?;
     let len = u32_at(&head, 52) as u64;
     let fits = u32_at(&head, 0) == MAGIC
         && u64_at(&head, 8) == ring.salt
@@ -133,7 +134,7 @@ fn read_at(
     let have = total.min(head.len());
     raw[..have].copy_from_slice(&head[..have]);
     if total > have {
-        disk.read(ring.device(pos) + have as u64, &mut raw[have..])
+        read_past_caches(disk, ring.device(pos) + have as u64, &mut raw[have..])
             .map_err(StoreError::io(what))?;
     }
     if stdx::crc32c(!0, &raw[8..]) != u32_at(&raw, 4) {
@@ -185,7 +186,8 @@ impl<'a> Reader<'a> {
         for (from, len) in parts {
             let mut buf = vec![0; len as usize];
             let device = self.ring.off + from;
-            self.disk.read(device, &mut buf).map_err(StoreError::io("reading the log"))?;
+            read_past_caches(self.disk, device, &mut buf)
+                .map_err(StoreError::io("reading the log"))?;
             for (i, head) in buf.chunks_exact(BLOCK as usize).enumerate() {
                 let number = u64_at(head, 24);
                 let later = u32_at(head, 0) == MAGIC

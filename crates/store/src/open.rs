@@ -162,7 +162,8 @@ fn data_is_whole(state: &State, group: &Found) -> Result<bool> {
                 crcs = rest;
                 let mut buf = vec![0; mine.len() * BLOCK as usize];
                 let name = || "the log's last group".to_owned();
-                match read_blocks(&*state.space.disk, *start, mine, &mut buf, &name, 0) {
+                let disk = &*state.space.disk;
+                match read_blocks(disk, *start, mine, &mut buf, true, &name, 0) {
                     Ok(()) => {}
                     Err(StoreError::Corrupt { .. }) => return Ok(false),
                     Err(e) => return Err(e),

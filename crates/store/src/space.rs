@@ -11,6 +11,8 @@ use crate::alloc::{Alloc, Area};
 use crate::buf::AlignedBuf;
 use crate::onode::BLOCK;
 
+type Result<T> = std::result::Result<T, StoreError>;
+
 /// Runs of blocks `(start, len)`, in stream order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Runs(pub Vec<(u64, u64)>);
@@ -28,8 +30,8 @@ impl Runs {
         }
     }
 
-    /// Reads `len` bytes of the stream from `off`.
-    pub fn read(&self, disk: &dyn Disk, off: u64, len: usize) -> Result<Vec<u8>, StoreError> {
+    /// Reads `len` bytes of the stream from `off`; past the caches when `once`.
+    fn read(&self, disk: &dyn Disk, off: u64, len: usize, once: bool) -> Result<Vec<u8>> {
         let mut out = vec![0; len];
         let (mut at, mut done) = (0, 0);
         for (start, blocks) in &self.0 {
@@ -37,8 +39,14 @@ impl Runs {
             let from = off + done as u64;
             if done < len && from < at + bytes {
                 let n = (len - done).min((at + bytes - from) as usize);
-                disk.read(start * BLOCK + (from - at), &mut out[done..done + n])
-                    .map_err(StoreError::io("reading a stream"))?;
+                let device = start * BLOCK + (from - at);
+                let part = &mut out[done..done + n];
+                let read = if once {
+                    read_past_caches(disk, device, part)
+                } else {
+                    disk.read(device, part)
+                };
+                read.map_err(StoreError::io("reading a stream"))?;
                 done += n;
             }
             at += bytes;
@@ -47,6 +55,24 @@ impl Runs {
             return Err(StoreError::Format("a stream is shorter than its description".into()));
         }
         Ok(out)
+    }
+
+    /// Reads and verifies `len` bytes of the stream from `off`. What does not fit is read
+    /// once more past the caches before it is called damaged.
+    pub fn read_verified(
+        &self,
+        disk: &dyn Disk,
+        (off, len): (u64, usize),
+        crc: u32,
+        what: &dyn Fn() -> String,
+    ) -> Result<Bytes> {
+        for once in [false, true] {
+            let raw = self.read(disk, off, len, once)?;
+            if stdx::crc32c(!0, &raw) == crc {
+                return Ok(raw.into());
+            }
+        }
+        Err(StoreError::Corrupt { what: what(), offset: off, device: self.device(off) })
     }
 
     /// Where byte `off` of the stream lies on the device.
@@ -65,7 +91,7 @@ impl Denc for Runs {
     fn encode(&self, w: &mut Writer) {
         self.0.encode(w);
     }
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    fn decode(r: &mut Reader<'_>) -> std::result::Result<Self, DecodeError> {
         Ok(Self(Denc::decode(r)?))
     }
 }
@@ -83,7 +109,7 @@ pub(crate) struct Space {
 }
 
 impl Space {
-    pub fn alloc(&self, blocks: u64, area: Area) -> Result<Vec<(u64, u64)>, StoreError> {
+    pub fn alloc(&self, blocks: u64, area: Area) -> Result<Vec<(u64, u64)>> {
         let mut alloc = self.alloc.lock().expect("no holder of this lock panics");
         let available = alloc.free() * BLOCK;
         let runs = alloc.alloc(blocks, area);
@@ -118,7 +144,7 @@ impl StreamWriter {
         Self { space, buf: AlignedBuf::with_capacity(CHUNK), runs: Runs::default(), len: 0 }
     }
 
-    pub fn put(&mut self, bytes: &[u8]) -> Result<(), StoreError> {
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
         for part in bytes.chunks(CHUNK) {
             let room = CHUNK - self.buf.len();
             let (now, later) = part.split_at(part.len().min(room));
@@ -132,7 +158,7 @@ impl StreamWriter {
         Ok(())
     }
 
-    fn write_out(&mut self) -> Result<(), StoreError> {
+    fn write_out(&mut self) -> Result<()> {
         self.buf.pad();
         let blocks = self.buf.len() as u64 / BLOCK;
         let mut at = 0;
@@ -149,7 +175,7 @@ impl StreamWriter {
         Ok(())
     }
 
-    pub fn finish(mut self) -> Result<(Runs, u64), StoreError> {
+    pub fn finish(mut self) -> Result<(Runs, u64)> {
         if !self.buf.is_empty() {
             self.write_out()?;
         }
@@ -171,7 +197,7 @@ impl BlockWriter {
     }
 
     /// Queues one block; where it will be.
-    pub fn put(&mut self, block: &[u8]) -> Result<u64, StoreError> {
+    pub fn put(&mut self, block: &[u8]) -> Result<u64> {
         if self.ready.is_empty() {
             let mut alloc = self.space.alloc.lock().expect("no holder of this lock panics");
             let want = (CHUNK as u64 / BLOCK).min(alloc.free());
@@ -189,7 +215,7 @@ impl BlockWriter {
     }
 
     /// Writes what is queued for the first run and gives the rest of it back.
-    fn write_run(&mut self) -> Result<(), StoreError> {
+    fn write_run(&mut self) -> Result<()> {
         let (start, len) = self.ready.remove(0);
         let used = self.buf.len() as u64 / BLOCK;
         if used > 0 {
@@ -205,7 +231,7 @@ impl BlockWriter {
         Ok(())
     }
 
-    pub fn finish(mut self) -> Result<(), StoreError> {
+    pub fn finish(mut self) -> Result<()> {
         while !self.ready.is_empty() {
             self.write_run()?;
         }
@@ -213,16 +239,13 @@ impl BlockWriter {
     }
 }
 
-/// Verifies bytes against their checksum.
-pub(crate) fn verify(
-    bytes: Vec<u8>,
-    crc: u32,
-    what: &str,
-    offset: u64,
-    device: u64,
-) -> Result<Bytes, StoreError> {
-    if stdx::crc32c(!0, &bytes) == crc {
-        return Ok(bytes.into());
-    }
-    Err(StoreError::Corrupt { what: what.to_owned(), offset, device })
+/// Reads from anywhere, past the caches below.
+pub(crate) fn read_past_caches(disk: &dyn Disk, off: u64, out: &mut [u8]) -> std::io::Result<()> {
+    let first = off / BLOCK * BLOCK;
+    let end = (off + out.len() as u64).next_multiple_of(BLOCK);
+    let mut buf = AlignedBuf::zeroed((end - first) as usize);
+    disk.read_once(first, &mut buf)?;
+    let skip = (off - first) as usize;
+    out.copy_from_slice(&buf[skip..skip + out.len()]);
+    Ok(())
 }

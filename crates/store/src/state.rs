@@ -13,7 +13,7 @@ use crate::buf::Pool;
 use crate::cache::Cache;
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Onode};
-use crate::space::Space;
+use crate::space::{Space, read_past_caches};
 use crate::table::{Block, Slot, Table, hash};
 use crate::{Coll, PoolStats, Seq, StoreError};
 
@@ -349,11 +349,7 @@ impl State {
                 continue;
             }
             let crcs = &e.crcs[(lo - e.at) as usize..(hi - e.at) as usize];
-            let disk = &*self.space.disk;
-            let read =
-                if once { disk.read_once(phys * BLOCK, out) } else { disk.read(phys * BLOCK, out) };
-            read.map_err(StoreError::io("reading data"))?;
-            verify_blocks(phys, crcs, out, name, lo * BLOCK)?;
+            read_blocks(&*self.space.disk, phys, crcs, out, once, name, lo * BLOCK)?;
         }
         buf[filled..].fill(0);
         for p in o.pieces_in(base, last * BLOCK) {
@@ -381,34 +377,34 @@ impl State {
     }
 }
 
-/// Reads blocks and verifies each.
+/// Reads blocks and verifies each; past the caches when `once`. What does not fit is read
+/// once more that way before it is called damaged.
 pub(crate) fn read_blocks(
     disk: &dyn env::Disk,
     phys: u64,
     crcs: &[u32],
     out: &mut [u8],
+    once: bool,
     name: &dyn Fn() -> String,
     offset: u64,
 ) -> Result<()> {
-    disk.read(phys * BLOCK, out).map_err(StoreError::io("reading data"))?;
-    verify_blocks(phys, crcs, out, name, offset)
-}
-
-/// Compares blocks with their checksums.
-fn verify_blocks(
-    phys: u64,
-    crcs: &[u32],
-    out: &[u8],
-    name: &dyn Fn() -> String,
-    offset: u64,
-) -> Result<()> {
-    for (i, (block, crc)) in out.chunks_exact(BLOCK as usize).zip(crcs).enumerate() {
-        if stdx::crc32c(!0, block) != *crc {
-            let (offset, device) = (offset + i as u64 * BLOCK, (phys + i as u64) * BLOCK);
-            let what = name();
-            tracing::error!(object = %what, offset, device, "checksum mismatch");
-            return Err(StoreError::Corrupt { what, offset, device });
-        }
+    let what = "reading data";
+    let wrong = |out: &[u8]| {
+        let blocks = out.chunks_exact(BLOCK as usize).zip(crcs);
+        blocks.enumerate().find(|(_, (b, crc))| stdx::crc32c(!0, b) != **crc).map(|(i, _)| i)
+    };
+    let read = if once { disk.read_once(phys * BLOCK, out) } else { disk.read(phys * BLOCK, out) };
+    read.map_err(StoreError::io(what))?;
+    if wrong(out).is_none() {
+        return Ok(());
     }
-    Ok(())
+    read_past_caches(disk, phys * BLOCK, out).map_err(StoreError::io(what))?;
+    let Some(i) = wrong(out) else {
+        tracing::warn!(device = phys * BLOCK, "a checksum fitted only on the second reading");
+        return Ok(());
+    };
+    let (offset, device) = (offset + i as u64 * BLOCK, (phys + i as u64) * BLOCK);
+    let what = name();
+    tracing::error!(object = %what, offset, device, "checksum mismatch");
+    Err(StoreError::Corrupt { what, offset, device })
 }

@@ -12,7 +12,7 @@ use types::{OsdId, Uuid};
 use crate::StoreError;
 use crate::buf::AlignedBuf;
 use crate::onode::BLOCK;
-use crate::space::{Runs, verify};
+use crate::space::{Runs, read_past_caches};
 use crate::table::Meta;
 
 /// `ARGOSTOR`
@@ -116,7 +116,8 @@ impl Superblock {
         let mut why = "not an object store: no superblock".to_owned();
         for place in PLACES {
             let mut raw = vec![0; BLOCK as usize];
-            disk.read(place, &mut raw).map_err(StoreError::io("reading the superblock"))?;
+            read_past_caches(disk, place, &mut raw)
+                .map_err(StoreError::io("reading the superblock"))?;
             let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().expect("four"));
             if raw[..8] != MAGIC.to_le_bytes() {
                 continue;
@@ -208,8 +209,9 @@ impl Denc for Manifest {
 
 impl Manifest {
     pub fn read(disk: &dyn Disk, sb: &Superblock) -> Result<Self, StoreError> {
-        let raw = sb.manifest.read(disk, 0, sb.manifest_len as usize)?;
-        let raw = verify(raw, sb.manifest_crc, "manifest", 0, sb.manifest.device(0))?;
+        let place = (0, sb.manifest_len as usize);
+        let what = || "manifest".to_owned();
+        let raw = sb.manifest.read_verified(disk, place, sb.manifest_crc, &what)?;
         Self::from_shared(&raw).map_err(|e| StoreError::Format(format!("manifest: {e}")))
     }
 }

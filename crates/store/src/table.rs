@@ -13,7 +13,7 @@ use env::Disk;
 
 use crate::StoreError;
 use crate::keys::Key;
-use crate::space::{Runs, Space, StreamWriter, verify};
+use crate::space::{Runs, Space, StreamWriter};
 
 /// Entries of a block stay below this, except for one that is larger alone.
 const BLOCK_BYTES: usize = 12 << 10;
@@ -148,10 +148,9 @@ pub(crate) struct Table {
 impl Table {
     /// Reads index and filter.
     pub fn open(disk: &dyn Disk, meta: Meta) -> Result<Self, StoreError> {
-        let raw = meta.runs.read(disk, meta.index_off, meta.index_len as usize)?;
-        let device = meta.runs.device(meta.index_off);
-        let what = format!("index of table {}", meta.id);
-        let raw = verify(raw, meta.index_crc, &what, meta.index_off, device)?;
+        let what = || format!("index of table {}", meta.id);
+        let place = (meta.index_off, meta.index_len as usize);
+        let raw = meta.runs.read_verified(disk, place, meta.index_crc, &what)?;
         let mut r = Reader::shared(&raw);
         let read = |r: &mut Reader<'_>| {
             let index = r.seq(|r| {
@@ -161,7 +160,7 @@ impl Table {
             Ok::<_, DecodeError>((index, Filter { words: Denc::decode(r)? }))
         };
         let (index, filter) =
-            read(&mut r).map_err(|e| StoreError::Format(format!("{what}: {e}")))?;
+            read(&mut r).map_err(|e| StoreError::Format(format!("{}: {e}", what())))?;
         Ok(Self { meta, index, filter })
     }
 
@@ -184,12 +183,11 @@ impl Table {
 
     pub fn read_block(&self, disk: &dyn Disk, i: usize) -> Result<Block, StoreError> {
         let e = &self.index[i];
-        let raw = self.meta.runs.read(disk, e.off, e.len as usize)?;
-        let device = self.meta.runs.device(e.off);
-        let what = format!("table {}", self.meta.id);
-        let data = verify(raw, e.crc, &what, e.off, device)?;
+        let what = || format!("table {}", self.meta.id);
+        let place = (e.off, e.len as usize);
+        let data = self.meta.runs.read_verified(disk, place, e.crc, &what)?;
         Block::parse(data)
-            .ok_or_else(|| StoreError::Format(format!("table {}: block {i} is malformed", what)))
+            .ok_or_else(|| StoreError::Format(format!("{}: block {i} is malformed", what())))
     }
 }
 

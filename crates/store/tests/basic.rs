@@ -2,9 +2,11 @@
 
 use std::ops::Bound;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use store::{Coll, MkfsOptions, OpenOptions, Store, StoreError, Transaction};
+use env::Disk;
+use store::{Coll, MkfsOptions, OpenOptions, SimDisk, Store, StoreError, Transaction};
 use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId, Uuid};
 
 struct Dir(PathBuf);
@@ -153,4 +155,47 @@ fn clones_part_from_their_source() {
     store.checkpoint().unwrap();
     assert_eq!(store.statfs().allocated, 0);
     assert!(store.statfs().used < used - (1 << 19), "space comes back");
+}
+
+/// A disk whose commits take their time.
+struct Slow(SimDisk);
+
+impl env::Disk for Slow {
+    fn size(&self) -> u64 {
+        self.0.size()
+    }
+    fn read(&self, off: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        self.0.read(off, buf)
+    }
+    fn write(&self, off: u64, data: &[u8]) -> std::io::Result<()> {
+        self.0.write(off, data)
+    }
+    fn flush(&self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+    fn commit(&self, writes: &[(u64, &[u8])]) -> std::io::Result<()> {
+        std::thread::sleep(std::time::Duration::from_millis(60));
+        writes.iter().try_for_each(|(off, data)| self.write(*off, data))?;
+        self.flush()
+    }
+}
+
+/// A checkpoint that begins while the data under a small write is on its way waits for it.
+#[test]
+fn checkpoints_wait_for_the_data_under_small_writes() {
+    let disk = Arc::new(Slow(SimDisk::new(64 << 20, false)));
+    let options = MkfsOptions { log_bytes: 4 << 20, ..MkfsOptions::default() };
+    Store::mkfs_on(disk.clone(), &options).unwrap();
+    let mut store = Store::open_on(disk, OpenOptions::default()).unwrap();
+    let (c, a) = (pg(0), object("a"));
+    let mut txn = Transaction::new();
+    txn.create_collection(c).write(c, &a, 0, bytes(128 << 10, 1));
+    txn.write(c, &a, 100, bytes(50, 2));
+    store.submit(txn).unwrap();
+    store.begin_checkpoint().unwrap();
+    store.checkpoint().unwrap();
+    let mut want = bytes(128 << 10, 1).to_vec();
+    want[100..150].copy_from_slice(&bytes(50, 2));
+    assert_eq!(store.read(c, &a, 0, 1 << 20).unwrap(), want);
+    store.close().unwrap();
 }
