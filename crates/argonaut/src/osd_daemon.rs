@@ -258,13 +258,13 @@ impl Daemon {
         }
     }
 
-    /// An event of a connection that this OSD made; whether it was one.
-    fn on_line(&self, event: &NetEvent) -> bool {
-        let (NetEvent::Opened { conn, .. }
-        | NetEvent::Message { conn, .. }
-        | NetEvent::Closed { conn, .. }
-        | NetEvent::Alive { conn, .. }) = event;
-        let Some(line) = self.lines.borrow().by_conn.get(conn).copied() else { return false };
+    /// Keeps the books when a connection that this OSD made opens or ends. The role hears
+    /// of both too: answers come over it.
+    fn on_line(&self, event: &NetEvent) {
+        if !matches!(event, NetEvent::Opened { .. } | NetEvent::Closed { .. }) {
+            return; // messages need no look-up
+        }
+        let Some(line) = self.lines.borrow().by_conn.get(&event.conn()).copied() else { return };
         let (Line::Peer(osd) | Line::Beat(osd, _)) = line;
         match event {
             NetEvent::Opened { .. } => {
@@ -273,9 +273,8 @@ impl Daemon {
                 if let Some(dialled) = lines.by_line.get_mut(&line) {
                     dialled.opened = true;
                 }
-                return false; // the role hears of it too: answers come over it
             }
-            NetEvent::Closed { why, .. } => {
+            NetEvent::Closed { conn, why } => {
                 tracing::debug!("to osd.{osd}: {why}");
                 let opened = {
                     let mut lines = self.lines.borrow_mut();
@@ -294,11 +293,9 @@ impl Daemon {
                         self.lines.borrow_mut().backoff.insert(osd, until);
                     }
                 }
-                return false;
             }
             _ => {}
         }
-        false
     }
 
     /// Who is at the other end, as its ticket proves: an OSD by the name of its key, all
@@ -560,11 +557,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         let to = Rc::downgrade(&daemon);
         messenger.set_handler(move |event| {
             let Some(daemon) = to.upgrade() else { return };
-            let (NetEvent::Opened { conn, .. }
-            | NetEvent::Message { conn, .. }
-            | NetEvent::Closed { conn, .. }
-            | NetEvent::Alive { conn, .. }) = &event;
-            if !at_cluster && daemon.link.borrow().owns(*conn) {
+            if !at_cluster && daemon.link.borrow().owns(event.conn()) {
                 let events = daemon.link.borrow_mut().on_event(rt::now(), event);
                 return daemon.on_mon_events(events);
             }

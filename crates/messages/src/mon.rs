@@ -29,7 +29,7 @@ impl Denc for Paxos {
     }
 }
 
-/// A set of interval runs as counts; see [`Subscription`].
+/// What is wanted of one map. The peer's `ceph_mon_subscribe_item`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Subscription {
     /// First version wanted; 0 is "the latest, whatever it is".

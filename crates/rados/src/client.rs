@@ -302,12 +302,7 @@ impl Inner {
     }
 
     fn on_event(&self, event: NetEvent) {
-        let conn = match &event {
-            NetEvent::Opened { conn, .. }
-            | NetEvent::Message { conn, .. }
-            | NetEvent::Closed { conn, .. }
-            | NetEvent::Alive { conn, .. } => *conn,
-        };
+        let conn = event.conn();
         if self.link.borrow().owns(conn) {
             let events = self.link.borrow_mut().on_event(rt::now(), event);
             return self.on_mon_events(events);

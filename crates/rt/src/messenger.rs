@@ -144,6 +144,19 @@ pub enum NetEvent {
     },
 }
 
+impl NetEvent {
+    /// Which connection it is about.
+    #[must_use]
+    pub const fn conn(&self) -> ConnId {
+        match self {
+            Self::Opened { conn, .. }
+            | Self::Message { conn, .. }
+            | Self::Closed { conn, .. }
+            | Self::Alive { conn, .. } => *conn,
+        }
+    }
+}
+
 /// A message's share of its connection's byte budget; given back on drop.
 pub struct Hold {
     pub(crate) conn: Rc<Conn>,
