@@ -9,6 +9,7 @@ mod kill9;
 mod lab;
 mod report;
 mod sh;
+mod store;
 mod suites;
 mod test;
 
@@ -28,6 +29,10 @@ cargo xtask VERB
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   fuzz [TARGET] [SECS]
                      every fuzz target, or one, for so long (60)
+  sim store [--states N] [--seed S] [--seeds N]
+                     power cuts on a disk in memory, from seed S on (100000 states)
+  bench store [DIR] [SECS]
+                     the object store beside its device; kept in bench/results
   bench peer [SECS]  the table beside stock Ceph; kept in bench/results
 ";
 
@@ -56,6 +61,8 @@ fn main() -> Result<()> {
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),
         ["fuzz", target, ..] => fuzz::run(Some(target), number(2, 60)?)?.end(),
+        ["sim", "store", args @ ..] => store::sim(args),
+        ["bench", "store", args @ ..] => store::bench(args),
         ["bench", "peer", ..] => bench::peer(number(2, 10)?),
         _ => {
             print!("{USAGE}");

@@ -42,6 +42,14 @@ pub enum StoreError {
     /// The device is not ours to open, in words for the operator.
     #[error("{0}")]
     Format(String),
+    /// A later version made the store (`EINVAL`).
+    #[error("the store has format {found}, this version knows {known} and below")]
+    NewerFormat {
+        /// The store's.
+        found: u32,
+        /// The newest that this version reads.
+        known: u32,
+    },
     /// The request breaks a rule of the store (`EINVAL`).
     #[error("{0}")]
     Invalid(&'static str),
@@ -58,7 +66,7 @@ impl StoreError {
         match self {
             Self::NoObject(_) | Self::NoCollection(_) => 2,
             Self::NoSpace { .. } => 28,
-            Self::Invalid(_) | Self::Format(_) => 22,
+            Self::Invalid(_) | Self::Format(_) | Self::NewerFormat { .. } => 22,
             Self::Corrupt { .. } | Self::Io { .. } | Self::Stopped(_) => 5,
         }
     }

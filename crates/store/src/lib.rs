@@ -47,6 +47,6 @@ pub use buf::AlignedBuf;
 pub use error::StoreError;
 pub use file::FileDisk;
 pub use fsck::FsckReport;
-pub use simdisk::{DiskEvent, SimDisk};
+pub use simdisk::{DiskEvent, DiskFault, SimDisk};
 pub use store::{Listing, MkfsOptions, OpenOptions, PoolStats, Seq, Stat, StatFs, Store, Waker};
 pub use transaction::{Coll, Transaction};

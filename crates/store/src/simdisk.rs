@@ -18,6 +18,19 @@ pub enum DiskEvent {
     Mark(u64),
 }
 
+/// What goes wrong with one call, once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiskFault {
+    /// A write or flush is refused for want of space (`ENOSPC`).
+    NoSpace,
+    /// A write is called done and is nowhere.
+    Lost,
+    /// A write is called done and lies at this offset instead.
+    Misdirected(u64),
+    /// A read fails (`EIO`).
+    Read,
+}
+
 const PAGE: u64 = 4096;
 
 #[derive(Default)]
@@ -29,6 +42,10 @@ struct Inner {
     /// Calls until one fails; none when 0.
     fail_in: u64,
     failed: bool,
+    /// Calls of its kind until it happens.
+    fault: Option<(u64, DiskFault)>,
+    /// Parts that cannot be read.
+    unreadable: Vec<(u64, u64)>,
 }
 
 impl Inner {
@@ -42,6 +59,16 @@ impl Inner {
             Arc::make_mut(page)[skip..skip + n].copy_from_slice(&data[done..done + n]);
             done += n;
         }
+    }
+
+    /// The fault that is due, where it is one of those that `concerns` the call.
+    fn fault(&mut self, concerns: impl Fn(DiskFault) -> bool) -> Option<DiskFault> {
+        let (left, fault) = self.fault.as_mut()?;
+        if !concerns(*fault) {
+            return None;
+        }
+        *left -= 1;
+        (*left == 0).then(|| self.fault.take().expect("just seen").1)
     }
 
     fn may_fail(&mut self) -> io::Result<()> {
@@ -88,6 +115,22 @@ impl SimDisk {
         (inner.fail_in, inner.failed) = (n, false);
     }
 
+    /// The `n`th call from now on that `fault` concerns meets it; `None` for no more.
+    pub fn fault_in(&self, fault: Option<(u64, DiskFault)>) {
+        self.lock().fault = fault.map(|(n, fault)| (n.max(1), fault));
+    }
+
+    /// Whether a fault still waits.
+    #[must_use]
+    pub fn is_fault_due(&self) -> bool {
+        self.lock().fault.is_some()
+    }
+
+    /// Reads of any byte of `off..off + len` fail from now on.
+    pub fn make_unreadable(&self, off: u64, len: u64) {
+        self.lock().unreadable.push((off, off + len));
+    }
+
     /// Flips one bit.
     pub fn flip(&self, off: u64, bit: u8) {
         let mut inner = self.lock();
@@ -100,6 +143,11 @@ impl SimDisk {
     #[must_use]
     pub fn written(&self) -> Vec<u64> {
         self.lock().pages.keys().map(|p| p * PAGE).collect()
+    }
+
+    /// Forgets the writes and flushes so far.
+    pub fn forget_events(&self) {
+        self.lock().events.clear();
     }
 
     /// Applies one event as a disk without a cache would.
@@ -153,7 +201,12 @@ impl Disk for SimDisk {
         if off + buf.len() as u64 > self.size {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        let inner = self.lock();
+        let mut inner = self.lock();
+        let end = off + buf.len() as u64;
+        let bad = inner.unreadable.iter().any(|(from, to)| *from < end && off < *to);
+        if bad || inner.fault(|f| f == DiskFault::Read).is_some() {
+            return Err(io::Error::other("the disk cannot read this"));
+        }
         let mut done = 0;
         while done < buf.len() {
             let at = off + done as u64;
@@ -176,7 +229,15 @@ impl Disk for SimDisk {
         assert!(off + data.len() as u64 <= self.size, "writes lie on the disk");
         let mut inner = self.lock();
         inner.may_fail()?;
-        inner.write(off, data);
+        match inner.fault(|f| f != DiskFault::Read) {
+            None => inner.write(off, data),
+            Some(DiskFault::Misdirected(to)) => {
+                let to = to / PAGE * PAGE % (self.size - data.len() as u64 + PAGE);
+                inner.write(to, data);
+            }
+            Some(DiskFault::Lost | DiskFault::Read) => return Ok(()),
+            Some(DiskFault::NoSpace) => return Err(io::ErrorKind::StorageFull.into()),
+        }
         if inner.record {
             inner.events.push(DiskEvent::Write(off, Bytes::copy_from_slice(data)));
         }
@@ -186,6 +247,9 @@ impl Disk for SimDisk {
     fn flush(&self) -> io::Result<()> {
         let mut inner = self.lock();
         inner.may_fail()?;
+        if inner.fault(|f| f == DiskFault::NoSpace).is_some() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         if inner.record {
             inner.events.push(DiskEvent::Flush);
         }

@@ -97,7 +97,12 @@ impl Superblock {
         buf.pad();
         let crc = stdx::crc32c(!0, &buf[16..]);
         buf[12..16].copy_from_slice(&crc.to_le_bytes());
-        for place in PLACES {
+        // The only good copy is not touched before there is another: a crash may have left
+        // the other one torn.
+        let generation = |place| Self::read_at(disk, place).ok().map(|s| s.generation);
+        let mut places = PLACES;
+        places.sort_by_key(|place| generation(*place));
+        for place in places {
             disk.commit(&[(place, &buf)]).map_err(StoreError::io("writing the superblock"))?;
         }
         Ok(())
@@ -111,39 +116,44 @@ impl Superblock {
         })
     }
 
+    /// The copy at `place`; what is wrong with it is a [`StoreError::Format`], with an empty
+    /// text where nothing of ours is there.
+    fn read_at(disk: &dyn Disk, place: u64) -> Result<Self, StoreError> {
+        let mut raw = vec![0; BLOCK as usize];
+        read_past_caches(disk, place, &mut raw)
+            .map_err(StoreError::io("reading the superblock"))?;
+        let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().expect("four"));
+        if raw[..8] != MAGIC.to_le_bytes() {
+            return Err(StoreError::Format(String::new()));
+        }
+        if stdx::crc32c(!0, &raw[16..]) != word(12) {
+            let why = format!("superblock at {place:#x}: checksum mismatch");
+            return Err(StoreError::Format(why));
+        }
+        if word(8) > FORMAT {
+            return Err(StoreError::NewerFormat { found: word(8), known: FORMAT });
+        }
+        let body = raw.get(20..20 + word(16) as usize);
+        Self::from_bytes(body.unwrap_or_default())
+            .map_err(|e| StoreError::Format(format!("superblock at {place:#x}: {e}")))
+    }
+
     pub fn read(disk: &dyn Disk) -> Result<Self, StoreError> {
         let mut best: Option<Self> = None;
-        let mut why = "not an object store: no superblock".to_owned();
+        let mut why = StoreError::Format("not an object store: no superblock".to_owned());
         for place in PLACES {
-            let mut raw = vec![0; BLOCK as usize];
-            read_past_caches(disk, place, &mut raw)
-                .map_err(StoreError::io("reading the superblock"))?;
-            let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().expect("four"));
-            if raw[..8] != MAGIC.to_le_bytes() {
-                continue;
-            }
-            if stdx::crc32c(!0, &raw[16..]) != word(12) {
-                why = format!("superblock at {place:#x}: checksum mismatch");
-                continue;
-            }
-            if word(8) > FORMAT {
-                let found = word(8);
-                return Err(StoreError::Format(format!(
-                    "the store has format {found}, this version knows {FORMAT} and below"
-                )));
-            }
-            let len = word(16) as usize;
-            let Some(body) = raw.get(20..20 + len) else { continue };
-            match Self::from_bytes(body) {
+            match Self::read_at(disk, place) {
                 Ok(s) => {
                     if best.as_ref().is_none_or(|b| b.generation < s.generation) {
                         best = Some(s);
                     }
                 }
-                Err(e) => why = format!("superblock at {place:#x}: {e}"),
+                Err(StoreError::Format(text)) if text.is_empty() => {}
+                Err(e @ StoreError::NewerFormat { .. }) => return Err(e),
+                Err(e) => why = e,
             }
         }
-        let best = best.ok_or(StoreError::Format(why))?;
+        let best = best.ok_or(why)?;
         if best.size > disk.size() {
             return Err(StoreError::Format(format!(
                 "the device has {} bytes, the store was made for {}",

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test uses a part
 
+pub mod explore;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -104,6 +106,24 @@ impl Model {
         for _ in 0..=dice.below(4) {
             self.random_op(dice, &mut txn, scale);
         }
+        txn
+    }
+
+    /// A transaction that takes space, applied here.
+    pub fn random_fill(&mut self, dice: &mut Dice, scale: Scale) -> Transaction {
+        let mut txn = Transaction::new();
+        if self.colls.is_empty() {
+            txn.create_collection(pg(0));
+            self.colls.entry(pg(0)).or_default();
+        }
+        let c = *self.colls.keys().next().expect("one at least");
+        let name = Bytes::from(format!("o{}", dice.below(scale.objects)));
+        let o = HObject::head(PoolId(1), Bytes::new(), Bytes::new(), name);
+        let x = self.object(c, &o);
+        let len = scale.size / 2 + dice.below(scale.size / 2);
+        let (off, data) = (x.data.len(), dice.bytes(len as usize));
+        x.data = splice(&x.data, off, &data, off + data.len());
+        txn.write(c, &o, off as u64, data);
         txn
     }
 

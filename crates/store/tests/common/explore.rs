@@ -1,0 +1,417 @@
+//! Power cuts, explored: a workload runs on a disk that records; then, for each interval
+//! between two flushes, disks are made that did any part of what was not flushed, and each
+//! is opened and judged. The workload goes on, on one of them, so that the log of one life
+//! lies under that of the next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use env::Random;
+use store::{Coll, DiskEvent, MkfsOptions, OpenOptions, Seq, SimDisk, Store, StoreError};
+use types::Uuid;
+
+use super::{Dice, Model, Scale, difference};
+
+/// How much is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Times the power goes and the work goes on.
+    pub lives: u64,
+    /// Steps of work in each.
+    pub steps: u64,
+    /// States tried for each interval between two flushes, about.
+    pub states: u64,
+}
+
+/// What was seen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    /// Contents of a disk that were opened and judged.
+    pub states: u64,
+    /// Those among them left by a cut while opening.
+    pub recoveries: u64,
+    /// Intervals between two flushes.
+    pub intervals: u64,
+    pub transactions: u64,
+    /// Transactions refused because the store was full.
+    pub refused: u64,
+    pub checkpoints: u64,
+    pub merges: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, other: &Self) {
+        self.states += other.states;
+        self.recoveries += other.recoveries;
+        self.intervals += other.intervals;
+        self.transactions += other.transactions;
+        self.refused += other.refused;
+        self.checkpoints += other.checkpoints;
+        self.merges += other.merges;
+    }
+}
+
+/// What kind of work a seed does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Mixed,
+    /// Checkpoints all the time, so that tables merge.
+    Compacting,
+    /// Few objects, small writes into the same blocks.
+    Overwriting,
+    /// A device that holds hardly more than what lives.
+    Full,
+    /// Data that goes to extents, clones of it.
+    Large,
+}
+
+struct Plan {
+    kind: Kind,
+    size: u64,
+    scale: Scale,
+}
+
+impl Plan {
+    fn new(seed: u64, dice: &mut Dice) -> Self {
+        let kind = [Kind::Mixed, Kind::Compacting, Kind::Overwriting, Kind::Full, Kind::Large]
+            [(seed % 5) as usize];
+        let (size, objects, bytes) = match kind {
+            Kind::Mixed => (64 << 20, 3 + dice.below(12), 4096 << dice.below(7)),
+            Kind::Compacting => (48 << 20, 4 + dice.below(20), 4096 << dice.below(3)),
+            Kind::Overwriting => (48 << 20, 1 + dice.below(3), 4096 << dice.below(5)),
+            Kind::Full => (11 << 20, 24, 262_144),
+            Kind::Large => (64 << 20, 3 + dice.below(6), 262_144 << dice.below(2)),
+        };
+        Self { kind, size, scale: Scale { objects, size: bytes } }
+    }
+}
+
+fn open(disk: &Arc<SimDisk>) -> Result<Store, StoreError> {
+    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    Store::open_on(disk.clone(), options)
+}
+
+/// What the store should hold after each transaction.
+type Models = BTreeMap<Seq, Model>;
+
+struct Run {
+    seed: u64,
+    dice: Dice,
+    plan: Plan,
+    effort: Effort,
+    seen: Seen,
+}
+
+/// Explores the work of one seed.
+///
+/// # Panics
+/// When a state is not what it must be; says which.
+pub fn explore(seed: u64, effort: Effort) -> Seen {
+    let mut dice = Dice::new(seed ^ 0x00ee_5b1c);
+    let plan = Plan::new(seed, &mut dice);
+    let mut disk = Arc::new(SimDisk::new(plan.size, true));
+    let options = MkfsOptions {
+        fsid: Uuid([1; 16]),
+        osd_uuid: Uuid([2; 16]),
+        log_bytes: 1 << 20,
+        ..MkfsOptions::default()
+    };
+    Store::mkfs_on(disk.clone(), &options).expect("makes a store");
+    let mut run = Run { seed, dice, plan, effort, seen: Seen::default() };
+    let (mut seq, mut model) = (0, Model::default());
+    for life in 0..effort.lives {
+        let begin = disk.copy(false);
+        disk.forget_events();
+        let models = run.live(&disk, seq, model);
+        let events = disk.events();
+        (disk, seq) = run.cut(life, &begin, &events, &models);
+        model = models.range(..=seq).next_back().expect("the first is there").1.clone();
+    }
+    run.seen
+}
+
+impl Run {
+    fn what(&self, life: u64, more: &str) -> String {
+        format!("seed {} ({:?}), life {life}, {more}", self.seed, self.plan.kind)
+    }
+
+    /// Works on a recording disk.
+    fn live(&mut self, disk: &Arc<SimDisk>, seq: Seq, mut model: Model) -> Models {
+        let mut store = open(disk).expect("was judged before");
+        assert!(store.opened_at() >= seq, "seed {}: nothing is lost between lives", self.seed);
+        let mut models = Models::from([(store.opened_at(), model.clone())]);
+        disk.mark(store.durable());
+        if model.colls.is_empty() && self.plan.kind == Kind::Full {
+            model = self.fill(&mut store, &mut models);
+        }
+        let mut full = false;
+        let often = if self.plan.kind == Kind::Compacting { 3 } else { 1 };
+        for _ in 0..self.effort.steps {
+            let dice = &mut self.dice;
+            match dice.below(19 + often) {
+                0 => {
+                    if store.step_checkpoint() {
+                        self.seen.checkpoints += 1;
+                    } else if store.step_merge() {
+                        self.seen.merges += 1;
+                    }
+                }
+                1..=5 => drop(store.step()),
+                6..=7 => drop(store.complete().expect("goes well")),
+                8 if dice.below(4) == 0 => self.settle(&mut store, disk, false),
+                9 if dice.below(12) == 0 => {
+                    self.settle(&mut store, disk, false);
+                    store.close().expect("closes");
+                    store = open(disk).expect("opens what was closed");
+                }
+                19.. => self.settle(&mut store, disk, true),
+                n => {
+                    let before = model.clone();
+                    let mut txn = model.random(dice, self.plan.scale);
+                    let must = n == 10 && full;
+                    if must {
+                        // A full store must let go.
+                        (txn, model) = remove_some(dice, &before);
+                    }
+                    if (11..=15).contains(&n) && self.plan.kind == Kind::Full {
+                        model = before.clone();
+                        let scale = Scale { size: 200_000, ..self.plan.scale };
+                        txn = model.random_fill(dice, scale);
+                    }
+                    match store.submit(txn) {
+                        Ok(seq) => {
+                            self.seen.transactions += 1;
+                            full &= !must;
+                            models.insert(seq, model.clone());
+                        }
+                        Err(StoreError::NoSpace { .. }) if !must => {
+                            self.seen.refused += 1;
+                            full = true;
+                            model = before;
+                        }
+                        // The log is small here, and takes no more of it.
+                        Err(StoreError::Invalid(_)) => model = before,
+                        Err(e) => panic!("seed {}: {e}", self.seed),
+                    }
+                }
+            }
+            disk.mark(store.durable());
+        }
+        if self.dice.below(3) == 0 {
+            self.settle(&mut store, disk, false);
+            drop(store);
+        }
+        models
+    }
+
+    /// Fills the store to the brim.
+    fn fill(&mut self, store: &mut Store, models: &mut Models) -> Model {
+        let mut model = Model::default();
+        loop {
+            let before = model.clone();
+            let scale = Scale { size: 100_000, ..self.plan.scale };
+            let txn = model.random_fill(&mut self.dice, scale);
+            match store.submit(txn) {
+                Ok(seq) => drop(models.insert(seq, model.clone())),
+                Err(StoreError::NoSpace { .. }) => return before,
+                Err(e) => panic!("seed {}: {e}", self.seed),
+            }
+            store.step();
+        }
+    }
+
+    /// Everything durable, group by group; with a checkpoint behind it.
+    fn settle(&mut self, store: &mut Store, disk: &Arc<SimDisk>, checkpoint: bool) {
+        while store.step() {
+            disk.mark(store.durable());
+        }
+        store.sync().expect("goes well");
+        if checkpoint {
+            self.seen.checkpoints += 1;
+            store.checkpoint().expect("goes well");
+            disk.mark(store.durable());
+            self.seen.merges += u64::from(store.step_merge());
+            store.complete().expect("goes well");
+        }
+    }
+
+    /// Tries states of all intervals. Returns one that was found good, with what it holds.
+    fn cut(
+        &mut self,
+        life: u64,
+        begin: &SimDisk,
+        events: &[DiskEvent],
+        models: &Models,
+    ) -> (Arc<SimDisk>, Seq) {
+        let flushed = begin.copy(false);
+        let mut acked = models.keys().next().copied().unwrap_or(0);
+        let mut pending: Vec<DiskEvent> = Vec::new();
+        let intervals = 1 + events.iter().filter(|e| matches!(e, DiskEvent::Flush)).count() as u64;
+        let go_on_at = intervals / 2 + self.dice.below(intervals.div_ceil(2));
+        let mut go_on = None;
+        let mut interval = 0;
+        for event in events.iter().chain([&DiskEvent::Flush]) {
+            match event {
+                DiskEvent::Write(..) => pending.push(event.clone()),
+                DiskEvent::Mark(n) => acked = acked.max(*n),
+                DiskEvent::Flush => {
+                    let what = self.what(life, &format!("interval {interval}"));
+                    let found = self.interval(&what, &flushed, &pending, models, acked);
+                    if interval <= go_on_at && found.is_some() {
+                        go_on = found;
+                    }
+                    pending.drain(..).for_each(|e| flushed.apply(&e));
+                    interval += 1;
+                    self.seen.intervals += 1;
+                }
+            }
+        }
+        go_on.unwrap_or_else(|| {
+            let disk = Arc::new(begin.copy(true));
+            let at = judge("the state it began with", &disk, models, 0);
+            (disk, at)
+        })
+    }
+
+    /// Tries states of one interval, in which `pending` was written.
+    fn interval(
+        &mut self,
+        what: &str,
+        flushed: &SimDisk,
+        pending: &[DiskEvent],
+        models: &Models,
+        acked: Seq,
+    ) -> Option<(Arc<SimDisk>, Seq)> {
+        if pending.is_empty() {
+            return None;
+        }
+        let mut last = None;
+        let n = pending.len() as u64;
+        for i in 0..self.effort.states.min(2 + 4 * n) {
+            let disk = flushed.copy(true);
+            // Each write may have been the last that was begun.
+            let begun = &pending[..(1 + self.dice.below(n)) as usize];
+            let one = self.dice.below(n) as usize;
+            let how = match i {
+                0 => {
+                    pending.iter().for_each(|e| disk.apply(e));
+                    "all kept".to_owned()
+                }
+                1 => "all dropped".to_owned(),
+                _ => match self.dice.below(5) {
+                    0 => {
+                        disk.apply(&pending[one]);
+                        format!("write {one} of {n} alone")
+                    }
+                    1 => {
+                        let kept = pending.iter().enumerate().filter(|(i, _)| *i != one);
+                        kept.for_each(|(_, e)| disk.apply(e));
+                        format!("all but write {one} of {n}")
+                    }
+                    2 => {
+                        begun.iter().for_each(|e| disk.apply(e));
+                        tear(&disk, begun.last().expect("one at least"), &mut self.dice);
+                        format!("{} of {n}, the last torn", begun.len())
+                    }
+                    _ => {
+                        disk.apply_unflushed(begun, &mut self.dice.0);
+                        format!("any part of {} of {n}", begun.len())
+                    }
+                },
+            };
+            let before = disk.copy(false);
+            let disk = Arc::new(disk);
+            let what = format!("{what}, state {i} ({how})");
+            let at = judge(&what, &disk, models, acked);
+            self.seen.states += 1;
+            if self.dice.below(3) == 0 {
+                self.cut_recovery(&what, before.copy(false), disk.events(), models, at, 0);
+            }
+            last = Some((Arc::new(before.copy(true)), at));
+        }
+        last
+    }
+
+    /// The power goes again while the store opens, and perhaps once more.
+    fn cut_recovery(
+        &mut self,
+        what: &str,
+        disk: SimDisk,
+        recovery: Vec<DiskEvent>,
+        models: &Models,
+        at: Seq,
+        depth: u32,
+    ) {
+        if recovery.is_empty() {
+            return;
+        }
+        let n = 1 + self.dice.below(recovery.len() as u64) as usize;
+        let mut pending: Vec<DiskEvent> = Vec::new();
+        for event in &recovery[..n] {
+            match event {
+                DiskEvent::Flush => pending.drain(..).for_each(|e| disk.apply(&e)),
+                event => pending.push(event.clone()),
+            }
+        }
+        disk.apply_unflushed(&pending, &mut self.dice.0);
+        let disk = Arc::new(disk.copy(true));
+        let before = disk.copy(false);
+        let what = format!("{what}, cut again at {n} of opening");
+        let again = judge(&what, &disk, models, at);
+        assert_eq!(again, at, "{what}: what one opening found the next finds, too");
+        self.seen.states += 1;
+        self.seen.recoveries += 1;
+        if depth < 3 && self.dice.below(2) == 0 {
+            self.cut_recovery(&what, before, disk.events(), models, at, depth + 1);
+        }
+    }
+}
+
+/// Some objects go, and nothing comes.
+fn remove_some(dice: &mut Dice, before: &Model) -> (store::Transaction, Model) {
+    let (mut txn, mut model) = (store::Transaction::new(), before.clone());
+    let colls: Vec<Coll> = model.colls.keys().copied().collect();
+    for c in colls {
+        let objects = &mut model.colls.get_mut(&c).expect("just seen").objects;
+        let gone: Vec<_> = objects.keys().filter(|_| dice.below(3) == 0).cloned().collect();
+        for o in gone {
+            objects.remove(&o);
+            txn.remove(c, &o);
+        }
+    }
+    (txn, model)
+}
+
+/// A write of which some sectors arrived.
+fn tear(disk: &SimDisk, event: &DiskEvent, dice: &mut Dice) {
+    let DiskEvent::Write(off, data) = event else { return };
+    // Sectors of the write come in a row, or each by itself.
+    let sectors = data.len() as u64 / 512;
+    let (mood, cut) = (dice.below(3), dice.below(sectors + 1));
+    for s in 0..sectors {
+        let keep = match mood {
+            0 => s < cut,
+            1 => s >= cut,
+            _ => dice.0.u64().is_multiple_of(2),
+        };
+        if !keep {
+            // What lay there before is not known any more here: anything may.
+            let (from, to) = ((s * 512) as usize, ((s + 1) * 512) as usize);
+            let junk = if dice.below(2) == 0 { vec![0; 512] } else { dice.bytes(512).to_vec() };
+            assert_eq!(data[from..to].len(), junk.len());
+            disk.apply(&DiskEvent::Write(off + s * 512, junk.into()));
+        }
+    }
+}
+
+/// Opens what a power cut left, and judges it. Returns what it holds.
+fn judge(what: &str, disk: &Arc<SimDisk>, models: &Models, acked: Seq) -> Seq {
+    let mut store = open(disk).unwrap_or_else(|e| panic!("{what}: {e}"));
+    let at = store.opened_at();
+    assert!(at >= acked, "{what}: holds {at} transactions, {acked} were acknowledged");
+    let (_, model) = models.range(..=at).next_back().expect("the first is there");
+    assert_eq!(difference(&store, model), None, "{what}: after {at} transactions");
+    let report = store.fsck(true).unwrap_or_else(|e| panic!("{what}: fsck: {e}"));
+    assert_eq!(report.errors, Vec::<String>::new(), "{what}: after {at} transactions");
+    at
+}
