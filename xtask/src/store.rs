@@ -13,12 +13,20 @@ fn example(name: &str, args: &[&str]) -> Command {
     sh::cargo(&line)
 }
 
-/// Explores crash states: `--states N`, `--seed S`, `--seeds N`.
+/// Explores crash states (`--states N`, `--seed S`, `--seeds N`), then disks that lie, at
+/// each call.
 ///
 /// # Errors
-/// When one is not what it must be; its seed is printed.
+/// When a state is not what it must be; its seed is printed.
 pub fn sim(args: &[&str]) -> Result<()> {
-    sh::run(&mut example("sim", args))
+    sh::run(&mut example("sim", args))?;
+    if args.contains(&"--seeds") {
+        return Ok(());
+    }
+    let mut lies = sh::cargo(&[
+        "test", "--quiet", "--release", "-p", "store", "--test", "bad_disk", "--", "--nocapture",
+    ]);
+    sh::run(lies.env("STORE_ALL", "1").env("STORE_SEEDS", "100"))
 }
 
 /// Measures the store beside the raw device; the table is kept in `bench/results`.

@@ -215,6 +215,10 @@ impl Committer {
 
     /// Writes the oldest group. Returns whether there was one.
     pub fn step(&self) -> bool {
+        if self.failed.get().is_some() {
+            // A group behind one that is missing would call it durable.
+            return false;
+        }
         let mut q = self.lock();
         let Some(mut g) = q.groups.pop_front() else { return false };
         q.busy = true;

@@ -1,0 +1,220 @@
+//! Disks that lie: writes that are lost or go elsewhere, reads that fail, no space at any
+//! call. Whatever happens is found or harmless: no read is ever wrong, nothing panics, and
+//! what the store refuses it refuses with a reason.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use common::{Dice, Model, Scale, seeds};
+use store::{DiskFault, MkfsOptions, OpenOptions, Seq, SimDisk, Store, StoreError};
+use types::{HObject, Uuid};
+
+const SIZE: u64 = 48 << 20;
+
+fn open(disk: &Arc<SimDisk>) -> Result<Store, StoreError> {
+    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    Store::open_on(disk.clone(), options)
+}
+
+fn mkfs() -> SimDisk {
+    let disk = Arc::new(SimDisk::new(SIZE, false));
+    let options = MkfsOptions {
+        fsid: Uuid([1; 16]),
+        osd_uuid: Uuid([2; 16]),
+        log_bytes: 1 << 20,
+        ..MkfsOptions::default()
+    };
+    Store::mkfs_on(disk.clone(), &options).unwrap();
+    disk.copy(false)
+}
+
+/// An error that says that the disk is at fault.
+fn is_honest(e: &StoreError) -> bool {
+    use StoreError as E;
+    matches!(e, E::Corrupt { .. } | E::Format(_) | E::Io { .. } | E::Stopped(_))
+}
+
+/// Everything that can be read is right. Returns what cannot.
+fn wrong(store: &Store, model: &Model) -> Result<u64, String> {
+    let mut errors = 0;
+    let mut check = |what: String, ok: Result<bool, StoreError>| match ok {
+        Ok(true) => Ok(()),
+        Err(e) if is_honest(&e) => {
+            errors += 1;
+            Ok(())
+        }
+        Ok(false) => Err(format!("{what}: wrong")),
+        Err(e) => Err(format!("{what}: {e}")),
+    };
+    if !store.list_collections().iter().eq(model.colls.keys()) {
+        return Err("collections differ".into());
+    }
+    for (c, coll) in &model.colls {
+        let c = *c;
+        let names = store.list(c, &HObject::min(), 1000);
+        check(format!("{c}"), names.map(|l| l.objects.iter().eq(coll.objects.keys())))?;
+        let keys = store.coll_iter(c, Bound::Unbounded, 1000);
+        check(format!("{c} keys"), keys.map(|k| k.iter().map(|(k, v)| (k, v)).eq(&coll.keys)))?;
+        for (o, x) in &coll.objects {
+            check(format!("{c} {o}"), store.read(c, o, 0, u64::MAX).map(|d| d == x.data))?;
+            check(format!("{c} {o} attrs"), store.get_attrs(c, o).map(|a| a == x.attrs))?;
+            let omap = store.omap_iter(c, o, Bound::Unbounded, 1000);
+            let omap = omap.map(|m| m.iter().map(|(k, v)| (k, v)).eq(&x.omap));
+            check(format!("{c} {o} omap"), omap)?;
+        }
+    }
+    Ok(errors)
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// The fault never came.
+    unmet: u64,
+    /// The running store refused something.
+    stopped: u64,
+    /// It did not open again.
+    refused: u64,
+    /// Some reads were refused, the rest right.
+    errors: u64,
+    /// No difference was seen.
+    harmless: u64,
+    /// The last groups of the log were lost by the disk, and nobody can tell.
+    forgotten: u64,
+}
+
+fn meet(seed: u64, fresh: &SimDisk, fault: DiskFault, n: u64, seen: &mut Seen) {
+    let mut dice = Dice::new(seed ^ 0x0bad);
+    let disk = Arc::new(fresh.copy(false));
+    let (mut store, mut model) = (open(&disk).unwrap(), Model::default());
+    let mut models = BTreeMap::<Seq, Model>::from([(0, model.clone())]);
+    disk.fault_in(Some((n, fault)));
+    let (mut acked, mut stopped) = (0, false);
+    for _ in 0..90 {
+        if disk.is_fault_due() {
+            acked = store.durable();
+        }
+        let result = match dice.below(10) {
+            0 => store.begin_checkpoint(),
+            1 => {
+                let _ = store.step_checkpoint() || store.step_merge();
+                Ok(())
+            }
+            2 | 3 => {
+                store.step();
+                Ok(())
+            }
+            4 => store.complete().map(drop),
+            5 if dice.below(4) == 0 => store.checkpoint(),
+            _ => {
+                let before = model.clone();
+                let txn = model.random(&mut dice, Scale { objects: 8, size: 1 << 17 });
+                let result = store.submit(txn);
+                match &result {
+                    Ok(seq) => drop(models.insert(*seq, model.clone())),
+                    Err(_) => model = before,
+                }
+                result.map(drop)
+            }
+        };
+        if let Err(e) = result {
+            assert!(is_honest(&e), "{e}");
+            stopped = true;
+            // A read that failed refuses what needed it, and nothing else.
+            if store.complete().is_err() {
+                break;
+            }
+        }
+    }
+    let unmet = disk.is_fault_due();
+    disk.fault_in(None);
+    let mut errors = 0;
+    if !stopped {
+        errors += wrong(&store, &model).unwrap_or_else(|e| panic!("while it ran: {e}"));
+    }
+    let durable = store.durable();
+    drop(store);
+    match open(&disk) {
+        Err(e) => {
+            assert!(matches!(e, StoreError::Corrupt { .. } | StoreError::Format(_)), "{e}");
+            assert!(!matches!(fault, DiskFault::NoSpace | DiskFault::Read), "opens: {e}");
+            seen.refused += 1;
+            return;
+        }
+        Ok(store) => {
+            let at = store.opened_at();
+            assert!(at >= acked, "{at} are there, {acked} were durable before the fault");
+            let (_, model) = models.range(..=at).next_back().unwrap();
+            errors += wrong(&store, model).unwrap_or_else(|e| panic!("opened again: {e}"));
+            if at < durable {
+                assert!(matches!(fault, DiskFault::Lost | DiskFault::Misdirected(_)));
+                seen.forgotten += 1;
+            }
+        }
+    }
+    *match (unmet, errors) {
+        (true, _) => &mut seen.unmet,
+        (_, 1..) => &mut seen.errors,
+        _ if stopped => &mut seen.stopped,
+        _ => &mut seen.harmless,
+    } += 1;
+}
+
+fn try_all(name: &str, step: u64, fault: impl Fn(&mut Dice) -> DiskFault) -> Seen {
+    let fresh = mkfs();
+    let mut seen = Seen::default();
+    for seed in seeds(3) {
+        let mut dice = Dice::new(seed ^ 0xd15c);
+        let mut n = 1;
+        loop {
+            let fault = fault(&mut dice);
+            let before = seen.unmet;
+            let met = catch_unwind(AssertUnwindSafe(|| meet(seed, &fresh, fault, n, &mut seen)));
+            met.unwrap_or_else(|_| panic!("{name}: seed {seed}, {fault:?} at call {n}: see above"));
+            if seen.unmet > before {
+                break;
+            }
+            n += 1 + dice.below(step);
+        }
+    }
+    println!("{name}: {seen:?}");
+    seen
+}
+
+/// Every third write, and every one with `STORE_ALL`.
+fn step(n: u64) -> u64 {
+    if std::env::var_os("STORE_ALL").is_some() { 1 } else { n }
+}
+
+#[test]
+fn lost_writes_are_found() {
+    let seen = try_all("lost", step(4), |_| DiskFault::Lost);
+    assert!(seen.refused > 0 && seen.errors > 0, "{seen:?}");
+}
+
+#[test]
+fn misdirected_writes_are_found() {
+    let seen = try_all("misdirected", step(4), |dice| {
+        // A superblock, the log, data, what checkpoints write.
+        let places = [0, 64 << 10, 1 << 20, 2 << 20, SIZE / 4 * 3];
+        let reach = [1, 1, 32 << 10, 64 << 10, 64 << 10];
+        let at = dice.below(5) as usize;
+        DiskFault::Misdirected(places[at] + dice.below(reach[at]))
+    });
+    assert!(seen.refused > 0 && seen.errors > 0, "{seen:?}");
+}
+
+#[test]
+fn failed_reads_are_contained() {
+    let seen = try_all("reads", step(4), |_| DiskFault::Read);
+    assert!(seen.refused == 0 && seen.forgotten == 0, "{seen:?}");
+}
+
+#[test]
+fn no_space_at_any_call_stops_and_loses_nothing() {
+    let seen = try_all("no space", step(4), |_| DiskFault::NoSpace);
+    assert!(seen.refused == 0 && seen.forgotten == 0, "{seen:?}");
+}
