@@ -23,6 +23,13 @@ pub trait Disk: Send + Sync {
         self.read(off, buf)
     }
 
+    /// As [`Disk::read`], when that needs no device; whether it did. `buf` is anything
+    /// otherwise.
+    fn read_cached(&self, off: u64, buf: &mut [u8]) -> bool {
+        let _ = (off, buf);
+        false
+    }
+
     /// Writes `data` at `off`: seen by reads when this returns, durable after
     /// [`Disk::flush`]. Until then a power cut may leave any part of it, in sectors of
     /// 512 bytes.

@@ -9,7 +9,7 @@ use store::{Seq, Store, Transaction};
 use types::{HObject, PgId, ShardId, SpgId};
 
 use crate::DataCache;
-use crate::backing::{Coll, ObjectStore, Space, StoreError, StoreOp};
+use crate::backing::{Coll, Fetched, ObjectStore, Space, StoreError, StoreOp};
 
 /// A [`Store`] and the tickets of what is on its way to the disk.
 pub struct StoreBacking {
@@ -151,6 +151,29 @@ impl ObjectStore for StoreBacking {
             return Ok(Some(data));
         }
         absent(self.store.read(coll(c), o, off, len))
+    }
+
+    fn fetch(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Option<Fetched>, StoreError> {
+        if let Coll::Pg(pg) = c
+            && let Some(data) = self.cache.read(pg, o, off, len)
+        {
+            return Ok(Some(Fetched::Here(data)));
+        }
+        Ok(absent(self.store.fetch(coll(c), o, off, len))?.map(|f| match f {
+            store::Fetch::Ready(data) => Fetched::Here(data),
+            store::Fetch::Later(id) => Fetched::Later(id),
+        }))
+    }
+
+    fn fetched(&mut self) -> Option<(u64, Result<Bytes, StoreError>)> {
+        let (id, data) = self.store.fetched()?;
+        Some((id, data.map_err(|e| StoreError(e.to_string()))))
     }
 
     fn attr(&self, c: Coll, o: &HObject, name: &[u8]) -> Result<Option<Bytes>, StoreError> {

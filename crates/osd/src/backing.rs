@@ -56,7 +56,16 @@ pub struct Space {
     pub internal: u64,
 }
 
-/// An object store with synchronous reads.
+/// What [`ObjectStore::fetch`] found.
+#[derive(Clone, Debug)]
+pub enum Fetched {
+    /// The bytes.
+    Here(Bytes),
+    /// They are being read; [`ObjectStore::fetched`] gives them under this number.
+    Later(u64),
+}
+
+/// An object store.
 ///
 /// - A submitted transaction is seen by every later read, all of it or nothing.
 /// - It is durable when its ticket comes back (`Osd::on_durable`); tickets come back in the
@@ -79,6 +88,25 @@ pub trait ObjectStore: Send {
     /// # Errors
     /// [`StoreError`].
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError>;
+
+    /// As [`ObjectStore::read`], but what is not in memory comes later, as it is now.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn fetch(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Option<Fetched>, StoreError> {
+        Ok(self.read(c, o, off, len)?.map(Fetched::Here))
+    }
+
+    /// Bytes that have come, with their number; `None` when there are none.
+    fn fetched(&mut self) -> Option<(u64, Result<Bytes, StoreError>)> {
+        None
+    }
 
     /// One attribute.
     ///

@@ -1,6 +1,6 @@
 //! The OSD as a whole: its state, and where each event goes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use env::{ConnId, Now};
@@ -117,6 +117,8 @@ pub(crate) struct Core {
     pub reports: Reports,
     pub benches: crate::commands::Benches,
     pub copies: crate::copy::Copies,
+    /// Data that the store is reading, by its number, and for whom.
+    pub fetches: HashMap<u64, PgId>,
 }
 
 impl Core {
@@ -134,6 +136,7 @@ impl Core {
             recoveries: &mut self.recoveries,
             pg_count: self.pg_count,
             copies: &mut self.copies.wanted,
+            fetches: &mut self.fetches,
         }
     }
 
@@ -236,6 +239,7 @@ impl Osd {
                 reports: Reports::default(),
                 benches: crate::commands::Benches::default(),
                 copies: crate::copy::Copies::default(),
+                fetches: HashMap::new(),
             },
             pgs,
         };
@@ -541,6 +545,11 @@ impl Osd {
     ) -> Result<(), crate::backing::StoreError> {
         if let Some(upto) = self.c.store.poll()? {
             self.on_durable(now, upto, out);
+        }
+        while let Some((id, data)) = self.c.store.fetched() {
+            if let Some(pg) = self.c.fetches.remove(&id) {
+                self.with_pg(now, pg, out, |pg, cx| pg.on_fetched(id, data, cx));
+            }
         }
         Ok(())
     }

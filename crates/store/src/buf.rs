@@ -112,9 +112,9 @@ impl AsRef<[u8]> for AlignedBuf {
 #[derive(Clone, Default)]
 pub(crate) struct Pool(Arc<Mutex<Vec<AlignedBuf>>>);
 
-/// Buffers kept, and the largest that is.
-const POOL_MAX: usize = 4;
-const POOLED_BYTES: usize = 8 << 20;
+/// Bytes kept, and the smallest and the largest buffers that are.
+const KEPT_MAX: usize = 32 << 20;
+const KEPT: std::ops::RangeInclusive<usize> = 64 << 10..=8 << 20;
 
 /// A buffer of a [`Pool`].
 pub(crate) struct Pooled {
@@ -122,16 +122,22 @@ pub(crate) struct Pooled {
     pool: Pool,
 }
 
+impl AlignedBuf {
+    fn room(&self) -> usize {
+        self.pages.len() * ALIGN
+    }
+}
+
 impl Pool {
     /// `len` bytes of anything.
     pub fn take(&self, len: usize) -> Pooled {
-        let mut kept = self.0.lock().expect("no holder of this lock panics");
-        let fits = kept.iter().position(|b| b.pages.len() * ALIGN >= len);
-        let mut buf = match fits {
-            Some(i) => kept.swap_remove(i),
-            None => AlignedBuf::default(),
-        };
-        drop(kept);
+        let mut buf = AlignedBuf::default();
+        if KEPT.contains(&len) {
+            let mut kept = self.0.lock().expect("no holder of this lock panics");
+            if let Some(i) = kept.iter().position(|b| (len..=2 * len).contains(&b.room())) {
+                buf = kept.swap_remove(i);
+            }
+        }
         buf.set_len(len);
         Pooled { buf, pool: self.clone() }
     }
@@ -164,12 +170,14 @@ impl AsRef<[u8]> for Pooled {
 
 impl Drop for Pooled {
     fn drop(&mut self) {
-        let mut kept = self.pool.0.lock().expect("no holder of this lock panics");
-        if self.buf.pages.len() * ALIGN <= POOLED_BYTES {
-            if kept.len() == POOL_MAX {
-                kept.remove(0);
-            }
-            kept.push(std::mem::take(&mut self.buf));
+        if !KEPT.contains(&self.buf.room()) {
+            return;
         }
+        let mut kept = self.pool.0.lock().expect("no holder of this lock panics");
+        let mut bytes = self.buf.room() + kept.iter().map(AlignedBuf::room).sum::<usize>();
+        while bytes > KEPT_MAX {
+            bytes -= kept.remove(0).room();
+        }
+        kept.push(std::mem::take(&mut self.buf));
     }
 }

@@ -14,11 +14,12 @@ use stdx::IntervalSet;
 
 use crate::alloc::{Area, Bitmap};
 use crate::commit::Committer;
+use crate::fetch::read_blocks;
 use crate::keys::{self, Key};
 use crate::log::Place;
 use crate::onode::{BLOCK, Onode, Settled};
 use crate::space::{BlockWriter, Runs, Space};
-use crate::state::{Entry, Frozen, read_blocks};
+use crate::state::{Entry, Frozen};
 use crate::superblock::{Manifest, Superblock};
 use crate::table::{Builder, Table};
 use crate::{Seq, StoreError};

@@ -12,6 +12,7 @@ use std::sync::Mutex;
 
 use env::Disk;
 use rustix::fs::{Advice, FlockOperation, OFlags};
+use rustix::io::ReadWriteFlags;
 
 use crate::StoreError;
 use crate::buf::{ALIGN, AlignedBuf};
@@ -129,6 +130,12 @@ impl Disk for FileDisk {
             return self.read(off, buf);
         }
         self.direct.read_exact_at(buf, off)
+    }
+
+    fn read_cached(&self, off: u64, buf: &mut [u8]) -> bool {
+        let len = buf.len();
+        let into = &mut [io::IoSliceMut::new(buf)];
+        rustix::io::preadv2(&self.buffered, into, off, ReadWriteFlags::NOWAIT) == Ok(len)
     }
 
     fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {

@@ -119,10 +119,7 @@ impl Store {
         }
         drop(alloc);
         self.commit.set_tail(done.place.pos, self.superblock.generation);
-        for (start, blocks) in all.freed {
-            self.resting.push_back((self.seq, start, blocks));
-            self.resting_blocks += blocks;
-        }
+        self.rest(self.seq, all.freed);
         self.warm = done.moved;
         if let Some(threads) = &self.threads {
             // A checkpointer that is gone is noticed by whoever waits for it.

@@ -14,7 +14,7 @@
 //! - every byte on the device has a crc32c which is verified when it is read.
 //!
 //! One thread owns a [`Store`]; its calls block only for reads that miss memory, and for
-//! submits while the log is full. Formats: `docs/formats/store.md`.
+//! submits while the log is full. [`Store::fetch`] reads without blocking. Formats: `docs/formats/store.md`.
 
 mod alloc;
 mod apply;
@@ -23,6 +23,7 @@ mod cache;
 mod checkpoint;
 mod commit;
 mod error;
+mod fetch;
 mod file;
 mod fsck;
 mod install;
@@ -45,6 +46,7 @@ mod uring;
 
 pub use buf::AlignedBuf;
 pub use error::StoreError;
+pub use fetch::{Fetch, FetchId};
 pub use file::FileDisk;
 pub use fsck::FsckReport;
 pub use simdisk::{DiskEvent, DiskFault, SimDisk};

@@ -6,10 +6,11 @@ use std::ops::Bound;
 use bytes::Bytes;
 use types::HObject;
 
+use crate::fetch::Found;
 use crate::keys;
 use crate::onode::BLOCK;
 use crate::superblock::LOG_OFF;
-use crate::{Coll, Listing, Stat, StatFs, Store, StoreError};
+use crate::{Coll, Fetch, FetchId, Listing, Stat, StatFs, Store, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -55,6 +56,36 @@ impl Store {
         let c = c.into();
         let onode = self.state.object(c, o)?;
         self.state.read_data(&onode, &|| format!("{c} {o}"), off, len)
+    }
+
+    /// As [`Store::read`], but without waiting for the device: what is not in memory is read
+    /// by another thread, and [`Store::fetched`] gives it after a wake-up. It is the data of
+    /// now, whatever is submitted meanwhile.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn fetch(&mut self, c: impl Into<Coll>, o: &HObject, off: u64, len: u64) -> Result<Fetch> {
+        let c = c.into();
+        let onode = self.state.object(c, o)?;
+        let plan = match self.state.look(&onode, off, len)? {
+            Found::Here(data) => return Ok(Fetch::Ready(data)),
+            Found::OnDevice(plan) => plan,
+        };
+        let (disk, pool) = (&*self.state.space.disk, &self.state.pool);
+        if !plan.once
+            && let Some(data) = plan.run_cached(disk, pool)
+        {
+            return Ok(Fetch::Ready(data));
+        }
+        if self.threads.is_none() {
+            return plan.run(disk, pool, &|| format!("{c} {o}")).map(Fetch::Ready);
+        }
+        self.fetches.begin(plan, format!("{c} {o}"), self.freed_runs).map(Fetch::Later)
+    }
+
+    /// A [`Store::fetch`] that is done; `None` when none is.
+    pub fn fetched(&mut self) -> Option<(FetchId, Result<Bytes>)> {
+        self.fetches.next_done()
     }
 
     /// The parts of `off..off + len` that hold data, as `(offset, length)`, ascending and

@@ -11,9 +11,10 @@ use types::{HObject, PoolId};
 
 use crate::buf::Pool;
 use crate::cache::Cache;
+use crate::fetch::{Found, ReadPlan, Run};
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Onode};
-use crate::space::{Space, read_past_caches};
+use crate::space::Space;
 use crate::table::{Block, Slot, Table, hash};
 use crate::{Coll, PoolStats, Seq, StoreError};
 
@@ -68,8 +69,8 @@ pub(crate) struct State {
     pub pool: Pool,
 }
 
-/// Reads from here on use buffers of the pool.
-const LARGE_READ: usize = 128 << 10;
+/// Reads of so many blocks go past the page cache.
+const LARGE_READ: u64 = (128 << 10) / BLOCK;
 /// Bytes of one read at most.
 const READ_MAX: u64 = 1 << 30;
 /// Large reads remembered.
@@ -274,20 +275,29 @@ impl State {
     /// Data of an object; `name` is for errors. At most to its end.
     pub fn read_data(
         &self,
-        o: &Onode,
+        o: &Arc<Onode>,
         name: &dyn Fn() -> String,
         off: u64,
         len: u64,
     ) -> Result<Bytes> {
+        match self.look(o, off, len)? {
+            Found::Here(data) => Ok(data),
+            Found::OnDevice(plan) => plan.run(&*self.space.disk, &self.pool, name),
+        }
+    }
+
+    /// What is in memory of a range of an object, or else how to read it.
+    pub fn look(&self, o: &Arc<Onode>, off: u64, len: u64) -> Result<Found> {
         let end = off.saturating_add(len).min(o.size);
         if off >= end {
-            return Ok(Bytes::new());
+            return Ok(Found::Here(Bytes::new()));
         }
         if let Some(p) = o.pieces.get(o.piece_from(off))
             && p.off <= off
             && end <= p.end()
         {
-            return Ok(p.data.slice((off - p.off) as usize..(end - p.off) as usize));
+            let data = p.data.slice((off - p.off) as usize..(end - p.off) as usize);
+            return Ok(Found::Here(data));
         }
         if end - off > READ_MAX {
             return Err(StoreError::Invalid("a read is 1 GiB at most"));
@@ -300,64 +310,30 @@ impl State {
             && last <= e.end()
             && let Some(data) = self.in_flight(e.phys + (first - e.at), last - first)
         {
-            return Ok(data.slice((off - base) as usize..(end - base) as usize));
+            return Ok(Found::Here(data.slice((off - base) as usize..(end - base) as usize)));
         }
-        let size = ((last - first) * BLOCK) as usize;
-        if size < LARGE_READ {
-            let mut buf = vec![0; size];
-            self.fill_data(o, name, (first, last), &mut buf, false)?;
-            let buf = Bytes::from(buf);
-            return Ok(buf.slice((off - base) as usize..(end - base) as usize));
-        }
+        let runs: Vec<Run> = o
+            .extents_in(first, last)
+            .map(|e| {
+                let (lo, hi) = (e.at.max(first), e.end().min(last));
+                let phys = e.phys + (lo - e.at);
+                Run { at: lo, end: hi, phys, data: self.in_flight(phys, hi - lo) }
+            })
+            .collect();
         // Read for the first time in a while it goes past the page cache, which costs a
         // fifth of the CPU; the second time it is kept there.
-        let mut buf = self.pool.take(size);
-        let once = match o.extent_of(first) {
-            Some(e) => {
-                let mut caches = self.caches.borrow_mut();
-                let seen = caches.seen.get(&e.phys).is_some();
-                caches.seen.put(e.phys, (), 1);
-                !seen
-            }
-            None => true,
-        };
-        self.fill_data(o, name, (first, last), &mut buf, once)?;
-        let buf = buf.freeze();
-        Ok(buf.slice((off - base) as usize..(end - base) as usize))
-    }
-
-    /// Reads the blocks `first..last` of an object.
-    fn fill_data(
-        &self,
-        o: &Onode,
-        name: &dyn Fn() -> String,
-        (first, last): (u64, u64),
-        buf: &mut [u8],
-        once: bool,
-    ) -> Result<()> {
-        let base = first * BLOCK;
-        let mut filled = 0;
-        for e in o.extents_in(first, last) {
-            let (lo, hi) = (e.at.max(first), e.end().min(last));
-            let phys = e.phys + (lo - e.at);
-            let (from, to) = (((lo - first) * BLOCK) as usize, ((hi - first) * BLOCK) as usize);
-            buf[filled..from].fill(0);
-            filled = to;
-            let out = &mut buf[from..to];
-            if let Some(data) = self.in_flight(phys, hi - lo) {
-                out.copy_from_slice(&data);
-                continue;
-            }
-            let crcs = &e.crcs[(lo - e.at) as usize..(hi - e.at) as usize];
-            read_blocks(&*self.space.disk, phys, crcs, out, once, name, lo * BLOCK)?;
-        }
-        buf[filled..].fill(0);
-        for p in o.pieces_in(base, last * BLOCK) {
-            let (lo, hi) = (p.off.max(base), p.end().min(last * BLOCK));
-            buf[(lo - base) as usize..(hi - base) as usize]
-                .copy_from_slice(&p.data[(lo - p.off) as usize..(hi - p.off) as usize]);
-        }
-        Ok(())
+        let once = last - first >= LARGE_READ
+            && match o.extent_of(first) {
+                Some(e) => {
+                    let mut caches = self.caches.borrow_mut();
+                    let seen = caches.seen.get(&e.phys).is_some();
+                    caches.seen.put(e.phys, (), 1);
+                    !seen
+                }
+                None => true,
+            };
+        let onode = o.clone();
+        Ok(Found::OnDevice(ReadPlan { onode, off, end, runs, once }))
     }
 
     /// Space that transactions may use, in bytes; `pending` blocks are about to be free, and
@@ -375,36 +351,4 @@ impl State {
             + (total / 64).max(8 << 20).min(total / 8);
         free.saturating_sub(own)
     }
-}
-
-/// Reads blocks and verifies each; past the caches when `once`. What does not fit is read
-/// once more that way before it is called damaged.
-pub(crate) fn read_blocks(
-    disk: &dyn env::Disk,
-    phys: u64,
-    crcs: &[u32],
-    out: &mut [u8],
-    once: bool,
-    name: &dyn Fn() -> String,
-    offset: u64,
-) -> Result<()> {
-    let what = "reading data";
-    let wrong = |out: &[u8]| {
-        let blocks = out.chunks_exact(BLOCK as usize).zip(crcs);
-        blocks.enumerate().find(|(_, (b, crc))| stdx::crc32c(!0, b) != **crc).map(|(i, _)| i)
-    };
-    let read = if once { disk.read_once(phys * BLOCK, out) } else { disk.read(phys * BLOCK, out) };
-    read.map_err(StoreError::io(what))?;
-    if wrong(out).is_none() {
-        return Ok(());
-    }
-    read_past_caches(disk, phys * BLOCK, out).map_err(StoreError::io(what))?;
-    let Some(i) = wrong(out) else {
-        tracing::warn!(device = phys * BLOCK, "a checksum fitted only on the second reading");
-        return Ok(());
-    };
-    let (offset, device) = (offset + i as u64 * BLOCK, (phys + i as u64) * BLOCK);
-    let what = name();
-    tracing::error!(object = %what, offset, device, "checksum mismatch");
-    Err(StoreError::Corrupt { what, offset, device })
 }

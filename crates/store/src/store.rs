@@ -15,6 +15,7 @@ use crate::alloc::{Alloc, Bitmap};
 use crate::buf::AlignedBuf;
 use crate::checkpoint::{self, Job, Moved, Outcome};
 use crate::commit::Committer;
+use crate::fetch::Fetches;
 use crate::file::FileDisk;
 use crate::keys;
 use crate::log::{Place, Ring};
@@ -178,6 +179,9 @@ pub struct Store {
     /// while a checkpoint is under way.
     pub(crate) resting: VecDeque<(Seq, u64, u64)>,
     pub(crate) resting_blocks: u64,
+    /// Runs of blocks that ever came to rest.
+    pub(crate) freed_runs: u64,
+    pub(crate) fetches: Fetches,
     pub(crate) callbacks: VecDeque<(Seq, Box<dyn FnOnce() + Send>)>,
     pub(crate) threads: Option<Threads>,
     /// A checkpoint that waits for its owner to run it, where there are no threads.
@@ -319,6 +323,7 @@ impl Store {
             .threads
             .then(|| start_threads(&state.space, &commit, &outcome_sender, superblock.log_ready))
             .transpose()?;
+        let fetches = Fetches::new(disk, state.pool.clone(), commit.clone());
         let mut store = Self {
             state,
             commit,
@@ -330,6 +335,8 @@ impl Store {
             since_freeze: head.pos - start.pos,
             resting: VecDeque::new(),
             resting_blocks: 0,
+            freed_runs: 0,
+            fetches,
             callbacks: VecDeque::new(),
             threads,
             job: None,
@@ -393,6 +400,7 @@ impl Store {
 
     fn stop(&mut self) {
         self.give_up_merge();
+        self.fetches.stop();
         if let Some(Threads { io, preparer, checkpointer, jobs }) = self.threads.take() {
             drop(jobs);
             self.commit.stop();
@@ -469,10 +477,8 @@ impl Store {
 
     pub(crate) fn queue(&mut self, seq: Seq, txn: &Transaction, data: Vec<(u64, Bytes)>) {
         self.seq = self.seq.max(seq);
-        for (start, blocks) in self.state.freed.drain(..) {
-            self.resting.push_back((seq, start, blocks));
-            self.resting_blocks += blocks;
-        }
+        let freed = std::mem::take(&mut self.state.freed);
+        self.rest(seq, freed);
         let mut bytes = 0;
         self.commit.push(
             seq,
@@ -596,16 +602,29 @@ impl Store {
         Ok(())
     }
 
+    /// Blocks that nothing refers to once `seq` is durable.
+    pub(crate) fn rest(&mut self, seq: Seq, freed: Vec<(u64, u64)>) {
+        self.freed_runs += freed.len() as u64;
+        for (start, blocks) in freed {
+            self.resting.push_back((seq, start, blocks));
+            self.resting_blocks += blocks;
+        }
+    }
+
     pub(crate) fn settle_resting(&mut self) {
         if self.state.frozen.is_some() || self.resting.is_empty() {
             return;
         }
         let proven = self.commit.proven();
+        // A read under way may need what was freed since it began.
+        let read = self.fetches.oldest().unwrap_or(u64::MAX);
+        let mut front = self.freed_runs - self.resting.len() as u64;
         let mut alloc = self.state.space.alloc.lock().expect("no holder of this lock panics");
         while let Some((seq, start, blocks)) = self.resting.front().copied() {
-            if seq > proven {
+            if seq > proven || front >= read {
                 break;
             }
+            front += 1;
             alloc.release(start, blocks);
             self.resting_blocks -= blocks;
             self.resting.pop_front();

@@ -8,6 +8,21 @@ use super::Exec;
 use crate::errno::{Errno, OpResult};
 use crate::object::ObjectInfo;
 
+/// The bytes that a vector of reads wants of an object, offset and length, when just one of
+/// its operations wants any; not cut at the object's end.
+#[must_use]
+pub fn wanted(ops: &[OsdOp], size: u64) -> Option<(u64, u64)> {
+    let wants =
+        |o: &&OsdOp| matches!(o.code, op::READ | op::SPARSE_READ | op::CHECKSUM | op::CMPEXT);
+    let mut found = ops.iter().filter(wants);
+    let (Some(o), None) = (found.next(), found.next()) else { return None };
+    if o.code == op::CHECKSUM {
+        return None; // reads by rules of its own
+    }
+    let len = if o.is_empty() && o.code == op::READ { size } else { o.len() };
+    (len > 0 && o.off() < size).then(|| (o.off(), len))
+}
+
 impl Exec<'_> {
     /// Bytes of the object as this vector has left it, cut at its size.
     pub(super) fn bytes_at(&mut self, off: u64, len: u64) -> OpResult<Bytes> {
@@ -16,10 +31,12 @@ impl Exec<'_> {
             return Ok(Bytes::new());
         }
         let len = len.min(size - off);
-        let base = if self.base.exists {
-            self.store.read(self.coll, self.oid, off, len)?.unwrap_or_default()
-        } else {
-            Bytes::new()
+        let base = match &self.fetched {
+            _ if !self.base.exists => Bytes::new(),
+            Some((at, data)) if *at == off && data.len() as u64 >= len => {
+                data.slice(..len as usize)
+            }
+            _ => self.store.read(self.coll, self.oid, off, len)?.unwrap_or_default(),
         };
         self.bytes_read += len;
         let changed = self.mutations.iter().any(|m| {

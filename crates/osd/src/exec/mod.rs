@@ -11,6 +11,8 @@ mod checksum;
 mod data;
 mod keys;
 
+pub use data::wanted;
+
 use bytes::Bytes;
 use messages::{Mutation, OsdOp, op, op_flag};
 use types::{EntityAddr, EntityId, HObject, UTime};
@@ -136,6 +138,8 @@ pub struct Exec<'a> {
     pub next_notify_id: u64,
     /// The source of COPY_FROM, fetched ahead.
     pub copy: Option<&'a CopyContent>,
+    /// Bytes of the object as it was before, from this offset on, read ahead.
+    pub fetched: Option<(u64, Bytes)>,
     /// Bytes that WRITEs brought.
     pub bytes_written: u64,
     /// Bytes that READs gave.
@@ -199,6 +203,7 @@ impl<'a> Exec<'a> {
             events: Vec::new(),
             next_notify_id: 0,
             copy: None,
+            fetched: None,
             bytes_written: 0,
             bytes_read: 0,
             has_omap: true,

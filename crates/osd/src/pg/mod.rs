@@ -121,6 +121,8 @@ pub struct Cx<'a> {
     pub pg_count: usize,
     /// Objects to be fetched for copying.
     pub(crate) copies: &'a mut Vec<crate::copy::CopyWanted>,
+    /// Data that the store is reading, by its number, and for whom.
+    pub(crate) fetches: &'a mut HashMap<u64, PgId>,
 }
 
 impl Cx<'_> {
@@ -290,6 +292,8 @@ pub struct Pg {
     pub(crate) blocked: HashMap<HObject, VecDeque<Box<ClientOp>>>,
     /// Requests whose source is being fetched; what comes for their objects is `blocked`.
     pub(crate) copying: BTreeMap<HObject, Box<ClientOp>>,
+    /// Reads whose data the store is reading, each with the object as it was when it began.
+    pub(crate) fetching: HashMap<u64, (Box<ClientOp>, ObjectState)>,
     /// Operations that wait for all objects.
     pub(crate) waiting_whole: VecDeque<Box<ClientOp>>,
     pub(crate) recovery: recovery::Recovery,
@@ -362,6 +366,7 @@ impl Pg {
             waiting: VecDeque::new(),
             blocked: HashMap::new(),
             copying: BTreeMap::new(),
+            fetching: HashMap::new(),
             waiting_whole: VecDeque::new(),
             recovery: recovery::Recovery::default(),
             watches: Watches::default(),
@@ -563,6 +568,7 @@ impl Pg {
             rest.extend(ops);
         }
         rest.extend(std::mem::take(&mut self.copying).into_values());
+        rest.extend(std::mem::take(&mut self.fetching).into_values().map(|(op, _)| op));
         rest.extend(std::mem::take(&mut self.waiting_whole));
         // Back into the order in which they came.
         rest.sort_by_key(|op| op.seq);

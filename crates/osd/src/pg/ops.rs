@@ -255,7 +255,14 @@ impl Pg {
         }
     }
 
-    fn run_vector(&self, op: &ClientOp, base: &ObjectState, writes: bool, cx: &Cx<'_>) -> Outcome {
+    fn run_vector(
+        &self,
+        op: &ClientOp,
+        base: &ObjectState,
+        writes: bool,
+        fetched: Option<(u64, Bytes)>,
+        cx: &Cx<'_>,
+    ) -> Outcome {
         let mut ops = op.msg.ops.clone();
         let mut rvals = vec![0; ops.len()];
         let store: &dyn crate::backing::ObjectStore = &*cx.store;
@@ -264,6 +271,7 @@ impl Pg {
         exec.has_omap = !self.pool.erasure;
         exec.mtime = op.msg.mtime;
         exec.copy = op.copy.as_deref();
+        exec.fetched = fetched;
         exec.asker = Asker { who: op.who, addr: op.addr };
         exec.next_notify_id = u64::from(cx.map.epoch.0) << 32 | u64::from(self.watches.counter);
         let result = exec.run(&mut ops, &mut rvals);
@@ -280,17 +288,13 @@ impl Pg {
     }
 
     fn execute(&mut self, op: Box<ClientOp>, writes: bool, cx: &mut Cx<'_>) {
-        let obc = &self.obcs[&op.oid];
-        let in_flight = obc.in_flight > 0;
-        if !writes && !obc.state.exists {
-            let mut answer = Answer::error(&op, Errno::NOENT);
-            answer.version = self.log.head();
-            answer.user_version = self.last_user_version();
-            answer.send(&op, cx);
+        if !writes {
+            self.read(op, cx);
             return;
         }
-        let outcome = self.run_vector(&op, &obc.state, writes, cx);
-        self.reads += u64::from(!writes);
+        let obc = &self.obcs[&op.oid];
+        let in_flight = obc.in_flight > 0;
+        let outcome = self.run_vector(&op, &obc.state, true, None, cx);
         self.read_bytes += outcome.bytes_read;
         if outcome.answer.result >= 0 && outcome.mutations.is_empty() {
             if in_flight {
@@ -303,11 +307,67 @@ impl Pg {
             outcome.answer.send(&op, cx);
             return;
         }
-        if outcome.answer.result < 0 && !writes {
-            outcome.answer.send(&op, cx);
+        self.write(op, outcome, cx);
+    }
+
+    /// A vector that changes nothing, on an object without writes in flight. Data that is
+    /// not in memory comes later; the answer then shows the object as it is now.
+    fn read(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
+        use crate::backing::Fetched;
+        let state = &self.obcs[&op.oid].state;
+        if !state.exists {
+            let mut answer = Answer::error(&op, Errno::NOENT);
+            answer.version = self.log.head();
+            answer.user_version = self.last_user_version();
+            answer.send(&op, cx);
             return;
         }
-        self.write(op, outcome, cx);
+        let mut fetched = None;
+        if let Some((off, len)) = crate::exec::wanted(&op.msg.ops, state.info.size) {
+            // What cannot be read is tried again, and answered for, by the vector itself.
+            match cx.store.fetch(self.coll, &op.oid, off, len) {
+                Ok(Some(Fetched::Here(data))) => fetched = Some((off, data)),
+                Ok(Some(Fetched::Later(id))) => {
+                    cx.fetches.insert(id, self.id);
+                    let state = state.clone();
+                    self.fetching.insert(id, (op, state));
+                    return;
+                }
+                Ok(None) | Err(_) => {}
+            }
+        }
+        let outcome = self.run_vector(&op, state, false, fetched, cx);
+        self.answer_read(&op, outcome, cx);
+    }
+
+    /// The store has read what a read waits for.
+    pub(crate) fn on_fetched(
+        &mut self,
+        id: u64,
+        data: Result<Bytes, crate::backing::StoreError>,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some((op, state)) = self.fetching.remove(&id) else { return };
+        let Some((off, _)) = crate::exec::wanted(&op.msg.ops, state.info.size) else { return };
+        match data {
+            Ok(data) => {
+                let outcome = self.run_vector(&op, &state, false, Some((off, data)), cx);
+                self.answer_read(&op, outcome, cx);
+            }
+            Err(e) => {
+                tracing::error!(pg = %self.id, "{e}");
+                Answer::error(&op, Errno::IO).send(&op, cx);
+            }
+        }
+    }
+
+    fn answer_read(&mut self, op: &ClientOp, outcome: Outcome, cx: &mut Cx<'_>) {
+        self.reads += 1;
+        self.read_bytes += outcome.bytes_read;
+        if outcome.answer.result >= 0 {
+            self.on_watch_events(op, outcome.events, cx);
+        }
+        outcome.answer.send(op, cx);
     }
 
     /// Orders a write, or the failure of one.

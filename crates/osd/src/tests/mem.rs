@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 use messages::Mutation;
 use types::HObject;
 
-use crate::backing::{Coll, ObjectStore, Space, StoreError, StoreOp};
+use crate::backing::{Coll, Fetched, ObjectStore, Space, StoreError, StoreOp};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
@@ -33,6 +33,9 @@ pub struct Inner {
     queue: VecDeque<(u64, Vec<StoreOp>)>,
     durable: u64,
     polled: u64,
+    /// Bytes that were asked for, with their numbers: they come with the next poll.
+    late: VecDeque<(u64, Bytes)>,
+    fetches: u64,
 }
 
 /// The store, shared with the test.
@@ -135,13 +138,14 @@ impl Inner {
 
     /// Transactions that are not durable.
     pub fn queued(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.late.len()
     }
 
     /// The process ends: `kept` of the queued transactions were flushed all the same.
     pub fn crash(&mut self, kept: usize) {
         self.flush(kept);
         self.queue.clear();
+        self.late.clear();
         self.now = self.disk.clone();
         (self.durable, self.polled) = (0, 0);
     }
@@ -178,6 +182,26 @@ impl ObjectStore for MemStore {
             let to = (off.saturating_add(len) as usize).min(size);
             Bytes::copy_from_slice(&o.data[from..to])
         }))
+    }
+
+    fn fetch(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Option<Fetched>, StoreError> {
+        let Some(data) = self.read(c, o, off, len)? else { return Ok(None) };
+        let mut i = self.lock();
+        i.fetches += 1;
+        let id = i.fetches;
+        i.late.push_back((id, data));
+        Ok(Some(Fetched::Later(id)))
+    }
+
+    fn fetched(&mut self) -> Option<(u64, Result<Bytes, StoreError>)> {
+        let (id, data) = self.lock().late.pop_front()?;
+        Some((id, Ok(data)))
     }
 
     fn attr(&self, c: Coll, o: &HObject, name: &[u8]) -> Result<Option<Bytes>, StoreError> {

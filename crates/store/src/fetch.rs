@@ -1,0 +1,280 @@
+//! Reads of object data from the device: what to read, and threads that do it while the
+//! store's owner goes on.
+//!
+//! Invariants: a plan names blocks that nobody writes to while it is carried out: whoever
+//! begins a [`Fetch`] keeps the blocks that are freed from then on out of use until it is
+//! done ([`Fetches::oldest`]).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use bytes::Bytes;
+use env::Disk;
+
+use crate::StoreError;
+use crate::buf::Pool;
+use crate::commit::Committer;
+use crate::onode::{BLOCK, Onode};
+use crate::space::read_past_caches;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Where a range of an object is.
+pub(crate) enum Found {
+    Here(Bytes),
+    OnDevice(ReadPlan),
+}
+
+/// A run of the object's blocks `at..end`, from `phys` on the device.
+pub(crate) struct Run {
+    pub at: u64,
+    pub end: u64,
+    pub phys: u64,
+    /// The data, while it is on its way to the device.
+    pub data: Option<Bytes>,
+}
+
+/// How to read the bytes `off..end` of an object.
+pub(crate) struct ReadPlan {
+    pub onode: Arc<Onode>,
+    pub off: u64,
+    pub end: u64,
+    pub runs: Vec<Run>,
+    /// Past the caches below.
+    pub once: bool,
+}
+
+impl ReadPlan {
+    fn blocks(&self) -> (u64, u64) {
+        (self.off / BLOCK, self.end.div_ceil(BLOCK))
+    }
+
+    fn crcs(&self, run: &Run) -> &[u32] {
+        let e = self.onode.extent_of(run.at).expect("the run was cut from this extent");
+        &e.crcs[(run.at - e.at) as usize..(run.end - e.at) as usize]
+    }
+
+    /// Fills the gaps between runs with zeros, what is in memory from there, and lets
+    /// `read` do the others. Returns the bytes asked for; `None` as soon as `read` says
+    /// `false`.
+    fn gather(
+        &self,
+        pool: &Pool,
+        read: &mut dyn FnMut(&Run, &mut [u8]) -> Result<bool>,
+    ) -> Result<Option<Bytes>> {
+        let (first, last) = self.blocks();
+        let base = first * BLOCK;
+        let at = |block: u64| ((block - first) * BLOCK) as usize;
+        let mut buf = pool.take(at(last));
+        let mut filled = 0;
+        for run in &self.runs {
+            buf[filled..at(run.at)].fill(0);
+            filled = at(run.end);
+            let out = &mut buf[at(run.at)..at(run.end)];
+            match &run.data {
+                Some(data) => out.copy_from_slice(data),
+                None if read(run, out)? => {}
+                None => return Ok(None),
+            }
+        }
+        buf[filled..].fill(0);
+        for p in self.onode.pieces_in(base, last * BLOCK) {
+            let (lo, hi) = (p.off.max(base), p.end().min(last * BLOCK));
+            buf[(lo - base) as usize..(hi - base) as usize]
+                .copy_from_slice(&p.data[(lo - p.off) as usize..(hi - p.off) as usize]);
+        }
+        let all = buf.freeze();
+        Ok(Some(all.slice((self.off - base) as usize..(self.end - base) as usize)))
+    }
+
+    /// Reads and verifies. `name` is for errors.
+    pub fn run(&self, disk: &dyn Disk, pool: &Pool, name: &dyn Fn() -> String) -> Result<Bytes> {
+        let data = self.gather(pool, &mut |run, out| {
+            read_blocks(disk, run.phys, self.crcs(run), out, self.once, name, run.at * BLOCK)?;
+            Ok(true)
+        })?;
+        Ok(data.expect("the reader never declines"))
+    }
+
+    /// The bytes, when a cache below has them and every checksum fits.
+    pub fn run_cached(&self, disk: &dyn Disk, pool: &Pool) -> Option<Bytes> {
+        let read = &mut |run: &Run, out: &mut [u8]| {
+            let there = disk.read_cached(run.phys * BLOCK, out);
+            Ok(there && first_wrong(out, self.crcs(run)).is_none())
+        };
+        self.gather(pool, read).ok().flatten()
+    }
+}
+
+fn first_wrong(data: &[u8], crcs: &[u32]) -> Option<usize> {
+    let blocks = data.chunks_exact(BLOCK as usize).zip(crcs);
+    blocks.enumerate().find(|(_, (b, crc))| stdx::crc32c(!0, b) != **crc).map(|(i, _)| i)
+}
+
+/// Reads blocks and verifies each; past the caches when `once`. What does not fit is read
+/// once more that way before it is called damaged.
+pub(crate) fn read_blocks(
+    disk: &dyn Disk,
+    phys: u64,
+    crcs: &[u32],
+    out: &mut [u8],
+    once: bool,
+    name: &dyn Fn() -> String,
+    offset: u64,
+) -> Result<()> {
+    let what = "reading data";
+    let read = if once { disk.read_once(phys * BLOCK, out) } else { disk.read(phys * BLOCK, out) };
+    read.map_err(StoreError::io(what))?;
+    if first_wrong(out, crcs).is_none() {
+        return Ok(());
+    }
+    read_past_caches(disk, phys * BLOCK, out).map_err(StoreError::io(what))?;
+    let Some(i) = first_wrong(out, crcs) else {
+        tracing::warn!(device = phys * BLOCK, "a checksum fitted only on the second reading");
+        return Ok(());
+    };
+    let (offset, device) = (offset + i as u64 * BLOCK, (phys + i as u64) * BLOCK);
+    let what = name();
+    tracing::error!(object = %what, offset, device, "checksum mismatch");
+    Err(StoreError::Corrupt { what, offset, device })
+}
+
+/// Names a read that is under way.
+pub type FetchId = u64;
+
+/// What [`crate::Store::fetch`] found.
+#[derive(Debug)]
+pub enum Fetch {
+    /// The data.
+    Ready(Bytes),
+    /// [`crate::Store::fetched`] gives it later.
+    Later(FetchId),
+}
+
+struct Job {
+    id: FetchId,
+    plan: ReadPlan,
+    name: String,
+}
+
+#[derive(Default)]
+struct Queue {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    closed: bool,
+}
+
+/// Threads at most: as many reads are under way on the device.
+const THREADS_MAX: usize = 8;
+
+struct Shared {
+    queue: Mutex<Queue>,
+    more: Condvar,
+    disk: Arc<dyn Disk>,
+    pool: Pool,
+    commit: Arc<Committer>,
+}
+
+impl Shared {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("no holder of this lock panics")
+    }
+
+    fn work(&self, done: &Sender<(FetchId, Result<Bytes>)>) {
+        loop {
+            let mut queue = self.queue();
+            let job = loop {
+                if let Some(job) = queue.jobs.pop_front() {
+                    break job;
+                }
+                if queue.closed {
+                    return;
+                }
+                queue.idle += 1;
+                queue = self.more.wait(queue).expect("no holder of this lock panics");
+                queue.idle -= 1;
+            };
+            drop(queue);
+            let data = job.plan.run(&*self.disk, &self.pool, &|| job.name.clone());
+            if done.send((job.id, data)).is_err() {
+                return;
+            }
+            self.commit.wake_owner();
+        }
+    }
+}
+
+/// Reads under way, and the threads that do them, which begin with the first.
+pub(crate) struct Fetches {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    done: Receiver<(FetchId, Result<Bytes>)>,
+    finished: Sender<(FetchId, Result<Bytes>)>,
+    next: FetchId,
+    /// Reads under way, with how many freed runs of blocks each found in rest or gone.
+    under_way: BTreeMap<FetchId, u64>,
+}
+
+impl Fetches {
+    pub fn new(disk: Arc<dyn Disk>, pool: Pool, commit: Arc<Committer>) -> Self {
+        let (finished, done) = channel();
+        let (queue, more) = (Mutex::default(), Condvar::new());
+        let shared = Arc::new(Shared { queue, more, disk, pool, commit });
+        Self { shared, threads: Vec::new(), done, finished, next: 0, under_way: BTreeMap::new() }
+    }
+
+    /// Begins one. `freed` counts the runs of blocks that were freed before.
+    pub fn begin(&mut self, plan: ReadPlan, name: String, freed: u64) -> Result<FetchId> {
+        self.next += 1;
+        let id = self.next;
+        let mut queue = self.shared.queue();
+        if queue.jobs.len() >= queue.idle && self.threads.len() < THREADS_MAX {
+            let (shared, done) = (self.shared.clone(), self.finished.clone());
+            let thread = std::thread::Builder::new()
+                .name("store-read".into())
+                .spawn(move || shared.work(&done))
+                .map_err(StoreError::io("starting a thread"));
+            match thread {
+                Ok(thread) => self.threads.push(thread),
+                Err(e) if self.threads.is_empty() => return Err(e),
+                Err(_) => {} // those there are take it
+            }
+        }
+        queue.jobs.push_back(Job { id, plan, name });
+        drop(queue);
+        self.shared.more.notify_one();
+        self.under_way.insert(id, freed);
+        Ok(id)
+    }
+
+    /// One that is done.
+    pub fn next_done(&mut self) -> Option<(FetchId, Result<Bytes>)> {
+        if self.under_way.is_empty() {
+            return None;
+        }
+        let (id, data) = self.done.try_recv().ok()?;
+        self.under_way.remove(&id);
+        Some((id, data))
+    }
+
+    /// What was freed after so many runs of blocks may still be read.
+    pub fn oldest(&self) -> Option<u64> {
+        self.under_way.first_key_value().map(|(_, freed)| *freed)
+    }
+
+    /// Ends the threads; what is under way is lost.
+    pub fn stop(&mut self) {
+        let mut queue = self.shared.queue();
+        queue.closed = true;
+        queue.jobs.clear();
+        drop(queue);
+        self.shared.more.notify_all();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread that reads panicked");
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Reads that come later show the data of when they began.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use env::Disk;
+use store::{
+    Coll, Fetch, FetchId, MkfsOptions, OpenOptions, SimDisk, Store, StoreError, Transaction,
+};
+use types::{HObject, PgId, PoolId, ShardId, SpgId};
+
+const LARGE: usize = 1 << 20;
+
+fn pg() -> Coll {
+    Coll::Pg(SpgId { pg: PgId::new(1, 0), shard: ShardId::NONE })
+}
+
+fn object(n: usize) -> HObject {
+    let none = Bytes::new;
+    HObject::head(PoolId(1), none(), none(), Bytes::from(format!("o{n}")))
+}
+
+/// Each block begins with its number.
+fn fill(seed: usize) -> Bytes {
+    let mut out = vec![seed as u8; LARGE];
+    for (i, block) in out.chunks_exact_mut(4096).enumerate() {
+        block[..16].copy_from_slice(&((seed as u128) << 64 | i as u128).to_le_bytes());
+    }
+    out.into()
+}
+
+fn write(store: &mut Store, n: usize, seed: usize) -> Result<u64, StoreError> {
+    let mut txn = Transaction::new();
+    txn.write(pg(), &object(n), 0, fill(seed));
+    store.submit(txn)
+}
+
+fn wait(store: &mut Store, id: FetchId) -> Result<Bytes, StoreError> {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some((found, data)) = store.fetched() {
+            assert_eq!(found, id, "one is under way");
+            return data;
+        }
+        assert!(Instant::now() < until, "the read never ends");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// A disk on which the threads that read wait while the gate is shut.
+struct Gated {
+    disk: SimDisk,
+    shut: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gated {
+    fn set(&self, shut: bool) {
+        *self.shut.lock().unwrap() = shut;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        if std::thread::current().name() == Some("store-read") {
+            let shut = self.shut.lock().unwrap();
+            drop(self.opened.wait_while(shut, |shut| *shut).unwrap());
+        }
+    }
+}
+
+impl Disk for Gated {
+    fn size(&self) -> u64 {
+        self.disk.size()
+    }
+
+    fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
+        self.pass();
+        self.disk.read(off, buf)
+    }
+
+    fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
+        self.disk.write(off, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.disk.flush()
+    }
+}
+
+fn open(bytes: u64) -> (Arc<Gated>, Store) {
+    let disk = SimDisk::new(bytes, false);
+    let gated = Arc::new(Gated { disk, shut: Mutex::new(false), opened: Condvar::new() });
+    let options = MkfsOptions { log_bytes: 4 << 20, ..MkfsOptions::default() };
+    Store::mkfs_on(gated.clone(), &options).unwrap();
+    let mut store = Store::open_on(gated.clone(), OpenOptions::default()).unwrap();
+    let mut txn = Transaction::new();
+    txn.create_collection(pg());
+    store.submit(txn).unwrap();
+    (gated, store)
+}
+
+/// An object is overwritten again and again while a read of it is under way: the device is
+/// so small that its old blocks would be used again many times over.
+#[test]
+fn what_is_read_is_the_data_of_when_it_began() {
+    let (disk, mut store) = open(48 << 20);
+    for round in 0..5 {
+        write(&mut store, 0, round).unwrap();
+        store.checkpoint().unwrap();
+        disk.set(true);
+        let Fetch::Later(id) = store.fetch(pg(), &object(0), 0, LARGE as u64).unwrap() else {
+            panic!("data of {LARGE} bytes is not kept in memory");
+        };
+        let mut refused = 0;
+        for n in 0..40 {
+            match write(&mut store, n % 3, 1000 + n) {
+                Ok(_) => {}
+                // The blocks of all those before are held back.
+                Err(StoreError::NoSpace { .. }) => refused += 1,
+                Err(e) => panic!("{e}"),
+            }
+            if n % 8 == 0 {
+                store.checkpoint().unwrap();
+            }
+        }
+        disk.set(false);
+        assert!((1..40).contains(&refused), "{refused}: some fitted, then space was out");
+        assert_eq!(wait(&mut store, id).unwrap(), fill(round), "round {round}");
+        // Once it is taken, the space is there again.
+        store.checkpoint().unwrap();
+        store.checkpoint().unwrap();
+        write(&mut store, 1, round).unwrap();
+    }
+    let report = store.fsck(true).unwrap();
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+}
+
+/// Many at once; each gives its own range, whatever the order.
+#[test]
+fn many_reads_at_once() {
+    let (_, mut store) = open(128 << 20);
+    for n in 0..20 {
+        write(&mut store, n, n).unwrap();
+    }
+    store.checkpoint().unwrap();
+    let mut open = std::collections::HashMap::new();
+    for n in 0..200 {
+        let (o, off, len) = (n % 20, (n * 4999) % LARGE, 1 + (n * 7919) % 300_000);
+        let want = fill(o).slice(off..(off + len).min(LARGE));
+        match store.fetch(pg(), &object(o), off as u64, len as u64).unwrap() {
+            Fetch::Ready(data) => assert_eq!(data, want),
+            Fetch::Later(id) => assert!(open.insert(id, want).is_none()),
+        }
+    }
+    let until = Instant::now() + Duration::from_secs(20);
+    while !open.is_empty() {
+        if let Some((id, data)) = store.fetched() {
+            assert_eq!(data.unwrap(), open.remove(&id).expect("it was asked for once"));
+        }
+        assert!(Instant::now() < until, "{} reads never end", open.len());
+    }
+    assert!(store.fetched().is_none());
+    assert!(matches!(store.fetch(pg(), &object(99), 0, 1), Err(StoreError::NoObject(_))));
+    store.close().unwrap();
+}
