@@ -106,10 +106,15 @@ impl Objecter {
         self.ops.remove(&tid);
     }
 
-    /// A newer map: what goes elsewhere by it is sent again.
+    /// A newer map: what goes elsewhere by it is sent again. When maps between it and the
+    /// last one were not seen everything is: an OSD that led a PG before and leads it now may
+    /// not have in between, and forgets then what it was asked.
     pub fn on_map(&mut self, map: Arc<OsdMap>, out: &mut Vec<Out>) {
         if self.map.as_ref().is_some_and(|old| old.epoch >= map.epoch) {
             return;
+        }
+        if self.map.as_ref().is_some_and(|old| old.epoch.0 + 1 < map.epoch.0) {
+            self.ops.values_mut().for_each(|op| op.sent = false);
         }
         let gone: Vec<OsdId> = self
             .sessions
