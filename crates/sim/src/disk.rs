@@ -1,0 +1,298 @@
+//! A store in memory on a disk that loses what was not flushed.
+//!
+//! What is submitted is seen at once and durable when the world flushes it, some
+//! transactions at a time; a crash keeps what was flushed and some of what followed, in
+//! order. That is what `osd::ObjectStore` promises, and no more.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::{Bytes, BytesMut};
+use messages::Mutation;
+use osd::backing::Fetched;
+use osd::{Coll, ObjectStore, Space, StoreError, StoreOp};
+use types::HObject;
+
+/// An object as it is stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Object {
+    /// Its data.
+    pub data: BytesMut,
+    /// Its attributes.
+    pub attrs: BTreeMap<Bytes, Bytes>,
+    /// Its omap header.
+    pub header: Bytes,
+    /// Its omap.
+    pub omap: BTreeMap<Bytes, Bytes>,
+}
+
+/// A collection as it is stored.
+#[derive(Clone, Debug, Default)]
+pub struct Collection {
+    /// Its objects.
+    pub objects: BTreeMap<HObject, Object>,
+    /// Its keys.
+    pub keys: BTreeMap<Bytes, Bytes>,
+}
+
+type State = BTreeMap<Coll, Collection>;
+
+/// What is behind a [`MemStore`].
+#[derive(Default)]
+pub struct Inner {
+    /// With all that was submitted.
+    pub now: State,
+    disk: State,
+    queue: VecDeque<(u64, Vec<StoreOp>)>,
+    durable: u64,
+    polled: u64,
+    /// Bytes that were asked for, with their numbers: they come with the next poll.
+    late: VecDeque<(u64, Bytes)>,
+    fetches: u64,
+    /// Says that all is durable as soon as it is submitted.
+    pub lies: bool,
+    /// Some reads take time.
+    pub late_reads: bool,
+}
+
+/// The store, shared with the world.
+#[derive(Clone, Default)]
+pub struct MemStore(pub Arc<Mutex<Inner>>);
+
+fn mutate(objects: &mut BTreeMap<HObject, Object>, oid: &HObject, m: &Mutation) {
+    match m {
+        Mutation::Remove => {
+            objects.remove(oid);
+            return;
+        }
+        Mutation::CloneFrom(src) => {
+            let copy = objects[src].clone();
+            objects.insert(oid.clone(), copy);
+            return;
+        }
+        _ => {}
+    }
+    let o = objects.entry(oid.clone()).or_default();
+    let grow = |o: &mut Object, to: usize| {
+        if o.data.len() < to {
+            o.data.resize(to, 0);
+        }
+    };
+    match m {
+        Mutation::Touch | Mutation::Remove | Mutation::CloneFrom(_) => {}
+        Mutation::Write { off, data } => {
+            let off = *off as usize;
+            grow(o, off + data.len());
+            o.data[off..off + data.len()].copy_from_slice(data);
+        }
+        Mutation::Zero { off, len } => {
+            let (off, end) = (*off as usize, (off + len) as usize);
+            grow(o, end);
+            o.data[off..end].fill(0);
+        }
+        Mutation::Truncate(size) => o.data.resize(*size as usize, 0),
+        Mutation::SetAttr(k, v) => {
+            o.attrs.insert(k.clone(), v.clone());
+        }
+        Mutation::RmAttr(k) => {
+            o.attrs.remove(k);
+        }
+        Mutation::OmapHeader(h) => o.header = h.clone(),
+        Mutation::OmapSet(all) => o.omap.extend(all.iter().cloned()),
+        Mutation::OmapRm(keys) => keys.iter().for_each(|k| {
+            o.omap.remove(k);
+        }),
+        Mutation::OmapRmRange(a, b) => o.omap.retain(|k, _| k < a || k >= b),
+        Mutation::OmapClear => {
+            o.omap.clear();
+            o.header = Bytes::new();
+        }
+    }
+}
+
+fn apply(state: &mut State, ops: &[StoreOp]) {
+    for op in ops {
+        let missing = "the collection exists";
+        match op {
+            StoreOp::Create(c) => {
+                state.entry(*c).or_default();
+            }
+            StoreOp::Drop(c) => {
+                state.remove(c);
+            }
+            StoreOp::Object(c, oid, all) => {
+                let objects = &mut state.get_mut(c).expect(missing).objects;
+                all.iter().for_each(|m| mutate(objects, oid, m));
+            }
+            StoreOp::Put(c, k, v) => {
+                state.get_mut(c).expect(missing).keys.insert(k.clone(), v.clone());
+            }
+            StoreOp::Rm(c, k) => {
+                state.get_mut(c).expect(missing).keys.remove(k);
+            }
+            StoreOp::RmRange(c, a, b) => {
+                state.get_mut(c).expect(missing).keys.retain(|k, _| k < a || k >= b);
+            }
+            StoreOp::Split(from, to, bits) => {
+                let mask = (1u64 << bits) as u32 - 1;
+                let all = &mut state.get_mut(from).expect(missing).objects;
+                let moved: Vec<_> = all.extract_if(.., |o, _| o.hash & mask == to.ps).collect();
+                state.get_mut(&Coll::Pg(*to)).expect(missing).objects.extend(moved);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Makes up to `n` transactions durable.
+    pub fn flush(&mut self, n: usize) {
+        for _ in 0..n {
+            let Some((ticket, ops)) = self.queue.pop_front() else { return };
+            apply(&mut self.disk, &ops);
+            self.durable = ticket;
+        }
+    }
+
+    /// Transactions that are not durable.
+    pub fn queued(&self) -> usize {
+        self.queue.len() + self.late.len()
+    }
+
+    /// The process ends: `kept` of the queued transactions were flushed all the same.
+    pub fn crash(&mut self, kept: usize) {
+        self.flush(kept);
+        self.queue.clear();
+        self.late.clear();
+        self.now = self.disk.clone();
+        (self.durable, self.polled) = (0, 0);
+    }
+}
+
+impl MemStore {
+    /// What is in it.
+    ///
+    /// # Panics
+    /// When a checker panicked in here before.
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("nothing panics in here")
+    }
+
+    fn object<T>(&self, c: Coll, o: &HObject, f: impl FnOnce(&Object) -> T) -> Option<T> {
+        self.lock().now.get(&c)?.objects.get(o).map(f)
+    }
+}
+
+impl ObjectStore for MemStore {
+    fn poll(&mut self) -> Result<Option<u64>, StoreError> {
+        let mut i = self.lock();
+        let durable = if i.lies { i.queue.back().map_or(i.durable, |q| q.0) } else { i.durable };
+        let fresh = (durable > i.polled).then_some(durable);
+        i.polled = durable.max(i.polled);
+        Ok(fresh)
+    }
+
+    fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64) {
+        let mut i = self.lock();
+        apply(&mut i.now, &ops);
+        i.queue.push_back((ticket, ops));
+    }
+
+    fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.object(c, o, |o| {
+            let size = o.data.len();
+            let from = (off as usize).min(size);
+            let to = (off.saturating_add(len) as usize).min(size);
+            Bytes::copy_from_slice(&o.data[from..to])
+        }))
+    }
+
+    fn fetch(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Option<Fetched>, StoreError> {
+        let Some(data) = self.read(c, o, off, len)? else { return Ok(None) };
+        let mut i = self.lock();
+        i.fetches += 1;
+        let id = i.fetches;
+        if !i.late_reads || id.is_multiple_of(3) {
+            return Ok(Some(Fetched::Here(data))); // it was in a cache
+        }
+        i.late.push_back((id, data));
+        Ok(Some(Fetched::Later(id)))
+    }
+
+    fn fetched(&mut self) -> Option<(u64, Result<Bytes, StoreError>)> {
+        let (id, data) = self.lock().late.pop_front()?;
+        Some((id, Ok(data)))
+    }
+
+    fn attr(&self, c: Coll, o: &HObject, name: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.object(c, o, |o| o.attrs.get(name).cloned()).flatten())
+    }
+
+    fn attrs(&self, c: Coll, o: &HObject) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
+        let all = self.object(c, o, |o| o.attrs.clone().into_iter().collect());
+        Ok(all.unwrap_or_default())
+    }
+
+    fn omap_header(&self, c: Coll, o: &HObject) -> Result<Bytes, StoreError> {
+        Ok(self.object(c, o, |o| o.header.clone()).unwrap_or_default())
+    }
+
+    fn omap_get(&self, c: Coll, o: &HObject, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.object(c, o, |o| o.omap.get(key).cloned()).flatten())
+    }
+
+    fn omap_walk(
+        &self,
+        c: Coll,
+        o: &HObject,
+        from: &[u8],
+        each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) -> Result<(), StoreError> {
+        let all = self.object(c, o, |o| o.omap.clone()).unwrap_or_default();
+        for (k, v) in all.iter().filter(|(k, _)| k.as_ref() >= from) {
+            if !each(k, v) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self, c: Coll, from: &HObject, max: usize) -> Result<Vec<HObject>, StoreError> {
+        let i = self.lock();
+        let Some(coll) = i.now.get(&c) else { return Ok(Vec::new()) };
+        Ok(coll.objects.range(from..).take(max).map(|(o, _)| o.clone()).collect())
+    }
+
+    fn get(&self, c: Coll, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.lock().now.get(&c).and_then(|c| c.keys.get(key).cloned()))
+    }
+
+    fn walk(
+        &self,
+        c: Coll,
+        from: &[u8],
+        to: &[u8],
+        each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
+    ) -> Result<(), StoreError> {
+        let keys = self.lock().now.get(&c).map(|c| c.keys.clone()).unwrap_or_default();
+        for (k, v) in keys.iter().filter(|(k, _)| k.as_ref() >= from && k.as_ref() < to) {
+            if !each(k, v) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn collections(&self) -> Vec<Coll> {
+        self.lock().now.keys().copied().collect()
+    }
+
+    fn space(&self) -> Space {
+        Space { total: 1 << 40, available: 1 << 40, ..Space::default() }
+    }
+}

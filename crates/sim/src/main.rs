@@ -1,0 +1,120 @@
+//! `cargo xtask sim cluster`: many seeds of the simulated cluster.
+
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Result, bail};
+use sim::{Plant, Report};
+
+const USAGE: &str = "\
+sim [--seeds N] [--seed S] [--verbose] [--plant NAME] [--threads N] [--keep-going]
+
+  --seeds N     run N seeds (100)
+  --seed S      the first seed; alone: this one, with what happens in --verbose
+  --plant NAME  with a bug planted: lying-disks, empty-writes, forgotten-requests,
+                false-pings, short-logs; succeeds when a seed finds it
+";
+
+struct Args {
+    seeds: u64,
+    first: u64,
+    verbose: bool,
+    plant: Option<Plant>,
+    threads: usize,
+    keep_going: bool,
+}
+
+fn args() -> Result<Args> {
+    let (mut seeds, mut first) = (None, None);
+    let mut a = Args {
+        seeds: 100,
+        first: 1,
+        verbose: false,
+        plant: None,
+        threads: std::thread::available_parallelism().map_or(1, usize::from),
+        keep_going: false,
+    };
+    let mut it = std::env::args().skip(1);
+    while let Some(word) = it.next() {
+        let mut value = || it.next().ok_or_else(|| anyhow::anyhow!("{word} wants a value"));
+        match word.as_str() {
+            "--seeds" => seeds = Some(value()?.parse()?),
+            "--seed" => first = Some(value()?.parse()?),
+            "--threads" => a.threads = value()?.parse()?,
+            "--verbose" => a.verbose = true,
+            "--keep-going" => a.keep_going = true,
+            "--plant" => {
+                let name = value()?;
+                a.plant = Plant::ALL.into_iter().find(|p| p.name() == name);
+                if a.plant.is_none() {
+                    bail!("no such bug: {name}");
+                }
+            }
+            _ => bail!("{word}?\n{USAGE}"),
+        }
+    }
+    a.first = first.unwrap_or(1);
+    a.seeds = seeds.unwrap_or(if first.is_some() { 1 } else { 100 });
+    Ok(a)
+}
+
+fn show(r: &Report) {
+    println!("seed {} is wrong (trace {:016x}):", r.seed, r.trace);
+    for w in &r.wrong {
+        println!("  {w}");
+    }
+}
+
+fn main() -> Result<ExitCode> {
+    let a = args()?;
+    if a.verbose {
+        tracing_subscriber::fmt()
+            .with_writer(std::io::stderr)
+            .without_time()
+            .with_env_filter("osd=debug,mon=warn,sim=debug")
+            .init();
+    }
+    let next = AtomicU64::new(a.first);
+    let end = a.first + a.seeds;
+    let reports = std::sync::Mutex::new(Vec::new());
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for _ in 0..a.threads.clamp(1, a.seeds.max(1) as usize) {
+            s.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= end {
+                        break;
+                    }
+                    let r = sim::run(seed, a.plant, a.verbose);
+                    let wrong = !r.wrong.is_empty();
+                    if wrong {
+                        show(&r);
+                        if !a.keep_going {
+                            stop.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    reports.lock().expect("nobody panics here").push(r);
+                }
+            });
+        }
+    });
+    let reports = reports.into_inner().expect("nobody panics here");
+    let wrong = reports.iter().filter(|r| !r.wrong.is_empty()).count();
+    let sum = |f: fn(&Report) -> u64| reports.iter().map(f).sum::<u64>();
+    let healed = reports.iter().map(|r| r.healed_secs).fold(0.0, f64::max);
+    println!(
+        "{} seeds, {wrong} wrong; {} operations, {} maps, {} faults, {} events, {:.1} virtual \
+         hours; slowest to heal {healed:.1} s",
+        reports.len(),
+        sum(|r| r.operations),
+        sum(|r| u64::from(r.epochs)),
+        sum(|r| r.faults.values().sum()),
+        sum(|r| r.events),
+        sum(|r| r.virtual_ns) as f64 / 3.6e12,
+    );
+    if a.plant.is_some() {
+        return Ok(if wrong > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

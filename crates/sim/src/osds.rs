@@ -1,0 +1,507 @@
+//! OSDs in the world: the role with its store, its connections and its session with the
+//! monitor, driven as the daemon drives it.
+
+use std::collections::BTreeMap;
+
+use conf::ConfFile;
+use env::ConnId;
+use messages::{
+    Envelope, MOsdOp, Message, MonSubscribe, OsdPeer, OsdPing, PeerMsg, RepOp, Subscription,
+};
+use osd::{Effect, Identity, Osd, Outbox, PeerInfo};
+use stdx::crc32c;
+use types::{
+    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, ReqId,
+    Uuid,
+};
+
+use crate::disk::MemStore;
+use crate::net::Line;
+use crate::plant::Plant;
+use crate::world::{Event, MS, Node, World};
+
+/// How long an OSD that did not take a connection is left alone.
+const BACKOFF: u64 = 200 * MS;
+
+/// A connection that an OSD made.
+pub(crate) struct Dialled {
+    conn: usize,
+    nonce: u32,
+    opened: bool,
+}
+
+/// An OSD, alive or not.
+pub struct OsdProc {
+    /// The role, while the process runs.
+    pub role: Option<Osd>,
+    /// What is on its disk.
+    pub store: MemStore,
+    /// Counts its processes.
+    pub life: u64,
+    pub(crate) nonce: u32,
+    uuid: Uuid,
+    lines: BTreeMap<Line, Dialled>,
+    backoff: BTreeMap<OsdId, u64>,
+    mon: Option<usize>,
+    flushing: bool,
+    /// Its disk takes so many times as long.
+    pub(crate) slow: u64,
+    epoch: Epoch,
+}
+
+pub(crate) fn id(conn: usize) -> ConnId {
+    ConnId(conn as u64 + 10)
+}
+
+pub(crate) fn conn_of(id: ConnId) -> Option<usize> {
+    (id.0 as usize).checked_sub(10)
+}
+
+fn addrs(osd: usize, side: usize, nonce: u32) -> AddrVec {
+    let port = 6_800 + (osd * 4 + side) as u16;
+    AddrVec(vec![EntityAddr::msgr2(std::net::SocketAddr::from(([127, 0, 0, 1], port)), nonce)])
+}
+
+fn nonce_of(addrs: &AddrVec) -> u32 {
+    addrs.0.first().map_or(0, |a| a.nonce)
+}
+
+impl OsdProc {
+    fn new(uuid: Uuid) -> Self {
+        Self {
+            role: None,
+            store: MemStore::default(),
+            life: 0,
+            nonce: 0,
+            uuid,
+            lines: BTreeMap::new(),
+            backoff: BTreeMap::new(),
+            mon: None,
+            flushing: false,
+            slow: 1,
+            epoch: Epoch(0),
+        }
+    }
+}
+
+impl World {
+    /// A new OSD with an empty disk; it starts soon. Its number.
+    pub(crate) fn add_osd(&mut self) -> usize {
+        let mut raw = [0; 16];
+        env::Random::fill(&mut self.chance.fork(), &mut raw);
+        self.osds.push(OsdProc::new(Uuid::from_random(raw)));
+        let i = self.osds.len() - 1;
+        self.osds[i].store.lock().lies = self.plant == Some(Plant::LyingDisks);
+        let ns = self.chance.within(0, 300 * MS);
+        self.after(ns, Event::Start(Node::Osd(i)));
+        i
+    }
+
+    pub(crate) fn start_osd(&mut self, i: usize) {
+        if self.osds[i].role.is_some() || self.gone.contains(&i) {
+            return;
+        }
+        self.tell(|| format!("osd.{i} starts"));
+        let nonce = self.chance.any() as u32;
+        let node = Node::Osd(i);
+        // A new boot of the machine, for all that is known.
+        let chance = &mut self.chance;
+        let clock = crate::world::Clock::new(chance);
+        self.clocks.insert(node, clock);
+        let s = &self.settings;
+        let text = format!(
+            "[global]\nosd_heartbeat_interval = {}\nosd_heartbeat_grace = {}\n\
+             osd_min_pg_log_entries = 16\nosd_max_pg_log_entries = {}\n",
+            s.heartbeat_ms as f64 / 1000.0,
+            s.grace_ms as f64 / 1000.0,
+            s.log_entries
+        );
+        let file = ConfFile::parse(&text).expect("well formed");
+        let options = conf::Config::new(&file, "osd", &i.to_string(), "host", 1);
+        let identity = Identity {
+            whoami: OsdId(i as i32),
+            fsid: self.fsid,
+            uuid: self.osds[i].uuid,
+            client: addrs(i, 0, nonce),
+            cluster: addrs(i, 1, nonce),
+            hb_front: addrs(i, 2, nonce),
+            hb_back: addrs(i, 3, nonce),
+            device_bytes: 1 << 40,
+            features: Features::TENTACLE_WORD.0,
+            location: [("host".to_owned(), format!("h{i}")), ("root".to_owned(), "default".into())]
+                .into(),
+            ..Identity::default()
+        };
+        let p = &mut self.osds[i];
+        p.life += 1;
+        p.nonce = nonce;
+        p.lines.clear();
+        p.backoff.clear();
+        p.mon = None;
+        p.flushing = false;
+        let life = p.life;
+        match Osd::new(identity, options, Box::new(p.store.clone())) {
+            Ok(role) => {
+                p.epoch = role.map().epoch;
+                p.role = Some(role);
+            }
+            Err(e) => return self.complain(format!("osd.{i} does not start: {e}")),
+        }
+        self.after(0, Event::Tick(node, life));
+        self.after(0, Event::MonDial(node, life));
+        self.osd_do(i, |osd, now, out| osd.on_start(now, out));
+    }
+
+    /// The process ends as by `kill -9`; what was not flushed is lost, or is not.
+    pub(crate) fn kill_osd(&mut self, i: usize) {
+        if self.osds[i].role.take().is_none() {
+            return;
+        }
+        let queued = self.osds[i].store.lock().queued();
+        let kept = self.chance.index(queued + 1);
+        self.tell(|| format!("osd.{i} dies, {kept} of {queued} kept"));
+        self.osds[i].store.lock().crash(kept);
+        self.osds[i].life += 1;
+        self.paused.remove(&Node::Osd(i));
+        self.drop_conns(Node::Osd(i));
+    }
+
+    pub(crate) fn listens(&self, node: Node, nonce: u32) -> bool {
+        match node {
+            Node::Mon => self.mon.role.is_some(),
+            Node::Osd(i) => self.osds[i].role.is_some() && self.osds[i].nonce == nonce,
+            Node::Client(_) => false,
+        }
+    }
+
+    /// Something happens to an OSD; what it wants is done.
+    pub(crate) fn osd_do(&mut self, i: usize, f: impl FnOnce(&mut Osd, env::Now, &mut Outbox)) {
+        let now = self.clock(Node::Osd(i));
+        let Some(role) = self.osds[i].role.as_mut() else { return };
+        let mut out = Outbox::new();
+        f(role, now, &mut out);
+        for effect in out.effects {
+            self.osd_effect(i, effect);
+        }
+        self.flush_later(i);
+        self.look_at_map(i);
+    }
+
+    fn flush_later(&mut self, i: usize) {
+        let p = &self.osds[i];
+        if p.flushing || p.store.lock().queued() == 0 {
+            return;
+        }
+        let (a, b) = self.settings.disk;
+        let ns = self.chance.within(a, b) * self.osds[i].slow;
+        self.osds[i].flushing = true;
+        let life = self.osds[i].life;
+        self.after(ns, Event::Flush(i, life));
+        if self.osds[i].store.lock().lies {
+            self.after(0, Event::Fetch(i, life));
+        }
+    }
+
+    pub(crate) fn flush(&mut self, i: usize, life: u64) {
+        if self.osds[i].life != life {
+            return;
+        }
+        let queued = self.osds[i].store.lock().queued();
+        let n = 1 + self.chance.index(queued.max(1));
+        self.osds[i].store.lock().flush(n);
+        self.osds[i].flushing = false;
+        self.fetched(i, life);
+        self.flush_later(i);
+    }
+
+    /// The store has something to say.
+    pub(crate) fn fetched(&mut self, i: usize, life: u64) {
+        if self.osds[i].life == life {
+            self.osd_do(i, |osd, now, out| osd.poll_store(now, out).expect("no disk fails here"));
+        }
+    }
+
+    /// Maps rise, and everybody's map of an epoch is the same.
+    fn look_at_map(&mut self, i: usize) {
+        let Some(role) = &self.osds[i].role else { return };
+        let map = std::sync::Arc::clone(role.map());
+        let before = self.osds[i].epoch;
+        if map.epoch == before {
+            return;
+        }
+        self.osds[i].epoch = map.epoch;
+        if map.epoch < before {
+            self.complain(format!("osd.{i} goes from map {before} back to {}", map.epoch));
+        }
+        let sum = crc32c(0, &map.to_bytes_for(Features::TENTACLE_WORD));
+        self.mix(u64::from(sum));
+        let known = *self.maps.entry(map.epoch).or_insert(sum);
+        if known != sum {
+            self.complain(format!("osd.{i} has another map {} than others", map.epoch));
+        }
+    }
+
+    fn osd_effect(&mut self, i: usize, effect: Effect) {
+        let node = Node::Osd(i);
+        match effect {
+            Effect::Conn(conn, e) => {
+                if let Some(c) = conn_of(conn)
+                    && let Some(side) = self.side_of(c, node)
+                {
+                    self.send(c, side, e);
+                }
+            }
+            Effect::Osd(to, e) => self.send_line(i, Line::Peer(to), e),
+            Effect::Heartbeat { osd, back, envelope } => {
+                self.false_ping(i, osd, &envelope);
+                self.send_line(i, Line::Beat(osd, back), envelope);
+            }
+            Effect::Mon(e) => {
+                if let Some(c) = self.osds[i].mon {
+                    self.send(c, 0, e);
+                }
+            }
+            Effect::SubscribeMaps(from) => self.subscribe(node, u64::from(from.0)),
+            Effect::Close(conn) => {
+                if let Some(c) = conn_of(conn)
+                    && let Some(side) = self.side_of(c, node)
+                {
+                    self.tell(|| format!("osd.{i} closes #{c}"));
+                    self.hang_up(c, side);
+                }
+            }
+            Effect::ClusterLog { error, text } => {
+                self.tell(|| format!("osd.{i} log error {error}: {text}"));
+            }
+            Effect::Admin { .. } => {}
+        }
+    }
+
+    pub(crate) fn subscribe(&mut self, node: Node, start: u64) {
+        let conn = match node {
+            Node::Osd(i) => self.osds[i].mon,
+            Node::Client(i) => self.clients[i].mon,
+            Node::Mon => None,
+        };
+        let Some(c) = conn else { return };
+        let what = [("osdmap".to_owned(), Subscription { start, flags: 0 })].into();
+        let m = MonSubscribe { what, hostname: String::new() };
+        self.send(c, 0, m.envelope(Features::ALL));
+    }
+
+    /// The connection of a line to its address in the OSD's newest map; `None` while that
+    /// OSD is down or left alone.
+    fn line(&mut self, i: usize, line: Line) -> Option<usize> {
+        let (Line::Peer(osd) | Line::Beat(osd, _)) = line else { return None };
+        let p = &self.osds[i];
+        let map = p.role.as_ref()?.map();
+        if !map.is_up(osd) || osd.0 as usize >= self.osds.len() {
+            return None;
+        }
+        let nonce = nonce_of(map.osd_cluster_addrs(osd)?);
+        if let Some(d) = p.lines.get(&line) {
+            if d.nonce == nonce {
+                return Some(d.conn);
+            }
+            let old = d.conn;
+            self.osds[i].lines.remove(&line);
+            self.hang_up(old, 0);
+            // The driver's close is told to the role as any other.
+            self.osd_gone(i, old);
+        }
+        if self.osds[i].backoff.get(&osd).is_some_and(|until| self.now < *until) {
+            return None;
+        }
+        let c = self.dial(Node::Osd(i), Node::Osd(osd.0 as usize), line, nonce);
+        self.osds[i].lines.insert(line, Dialled { conn: c, nonce, opened: false });
+        Some(c)
+    }
+
+    fn osd_gone(&mut self, i: usize, c: usize) {
+        if let Some(role) = &mut self.osds[i].role {
+            role.on_closed(id(c));
+        }
+    }
+
+    fn send_line(&mut self, i: usize, line: Line, e: Envelope) {
+        if let Some(c) = self.line(i, line) {
+            self.send(c, 0, e);
+        }
+    }
+
+    pub(crate) fn osd_opened(&mut self, i: usize, c: usize, side: usize) {
+        let line = self.conns[c].line;
+        if line == Line::Mon {
+            let start = self.osds[i].role.as_ref().map_or(0, |r| u64::from(r.map().epoch.0) + 1);
+            self.subscribe(Node::Osd(i), start);
+            return self.osd_do(i, |osd, now, out| osd.on_mon_session(now, out));
+        }
+        if side == 0
+            && let Line::Peer(osd) | Line::Beat(osd, _) = line
+        {
+            let p = &mut self.osds[i];
+            p.backoff.remove(&osd);
+            if let Some(d) = p.lines.get_mut(&line).filter(|d| d.conn == c) {
+                d.opened = true;
+            }
+        }
+        let info = match self.conns[c].ends[1 - side] {
+            Node::Osd(o) => PeerInfo {
+                who: EntityId::new(EntityKind::OSD, o as i64),
+                name: EntityName::new(EntityKind::OSD, o.to_string()),
+                addr: EntityAddr::default(),
+                features: Features::ALL,
+                caps: String::new(),
+                allow_all: true,
+            },
+            Node::Client(k) => PeerInfo {
+                who: EntityId::new(EntityKind::CLIENT, self.clients[k].gid as i64),
+                name: EntityName::new(EntityKind::CLIENT, "admin"),
+                addr: client_addr(self.clients[k].gid),
+                features: Features::TENTACLE_WORD,
+                caps: "allow *".into(),
+                allow_all: false,
+            },
+            Node::Mon => return,
+        };
+        if let Some(role) = &mut self.osds[i].role {
+            role.on_open(id(c), info);
+        }
+    }
+
+    pub(crate) fn osd_closed(
+        &mut self,
+        i: usize,
+        c: usize,
+        side: usize,
+        opened: bool,
+        refused: bool,
+    ) {
+        if self.osds[i].role.is_none() {
+            return;
+        }
+        let line = self.conns[c].line;
+        if line == Line::Mon {
+            if self.osds[i].mon == Some(c) {
+                self.osds[i].mon = None;
+                let (ns, life) = (self.chance.within(200 * MS, 1_500 * MS), self.osds[i].life);
+                self.after(ns, Event::MonDial(Node::Osd(i), life));
+            }
+            return;
+        }
+        self.osd_gone(i, c);
+        let (Line::Peer(osd) | Line::Beat(osd, _)) = line else { return };
+        let p = &mut self.osds[i];
+        if side != 0 || p.lines.get(&line).is_none_or(|d| d.conn != c) {
+            return;
+        }
+        p.lines.remove(&line);
+        if let Line::Peer(_) = line {
+            if opened {
+                self.osd_do(i, |role, now, out| role.on_osd_reset(now, osd, out));
+            } else {
+                if refused {
+                    self.osd_do(i, |role, now, out| role.on_refused(now, osd, out));
+                }
+                let until = self.now + BACKOFF;
+                self.osds[i].backoff.insert(osd, until);
+            }
+        }
+    }
+
+    pub(crate) fn osd_message(&mut self, i: usize, c: usize, e: Envelope) {
+        if self.conns[c].line == Line::Mon {
+            return self.osd_do(i, |osd, now, out| osd.on_mon_message(now, &e, out));
+        }
+        let e = self.spoil(c, e);
+        self.osd_do(i, |osd, now, out| osd.on_message(now, id(c), e, out));
+    }
+
+    pub(crate) fn osd_tick(&mut self, i: usize, life: u64) {
+        if self.osds[i].life != life || self.osds[i].role.is_none() {
+            return;
+        }
+        let now = self.now;
+        let over: Vec<OsdId> =
+            self.osds[i].backoff.extract_if(.., |_, until| *until <= now).map(|(o, _)| o).collect();
+        for osd in over {
+            self.osd_do(i, |role, now, out| role.on_osd_reset(now, osd, out));
+        }
+        self.osd_do(i, |osd, now, out| osd.on_tick(now, out));
+        let ns = self.chance.within(150 * MS, 350 * MS);
+        self.after(ns, Event::Tick(Node::Osd(i), life));
+    }
+
+    pub(crate) fn mon_dial(&mut self, node: Node, life: u64) {
+        match node {
+            Node::Osd(i) => {
+                let p = &self.osds[i];
+                if p.life == life && p.role.is_some() && p.mon.is_none() {
+                    let c = self.dial(node, Node::Mon, Line::Mon, 0);
+                    self.osds[i].mon = Some(c);
+                }
+            }
+            Node::Client(i) => {
+                if self.clients[i].gid == life && self.clients[i].mon.is_none() {
+                    let c = self.dial(node, Node::Mon, Line::Mon, 0);
+                    self.clients[i].mon = Some(c);
+                }
+            }
+            Node::Mon => {}
+        }
+    }
+
+    // ----- planted bugs -----
+
+    fn spoil(&mut self, c: usize, e: Envelope) -> Envelope {
+        match (self.plant, e.kind) {
+            (Some(Plant::EmptyWrites), RepOp::KIND) if self.chance.one_in(30) => {
+                let Ok(mut m) = RepOp::decode(&e) else { return e };
+                m.changes.clear();
+                m.envelope(Features::ALL)
+            }
+            (Some(Plant::ForgottenRequests), MOsdOp::KIND) => {
+                let Ok(mut m) = MOsdOp::decode(&e) else { return e };
+                if let Node::Client(k) = self.conns[c].ends[0]
+                    && m.retry_attempt > 0
+                {
+                    let client = EntityId::new(EntityKind::CLIENT, self.clients[k].gid as i64);
+                    m.reqid = ReqId { client, tid: e.tid, inc: m.retry_attempt };
+                }
+                m.envelope(Features::TENTACLE_WORD).with_tid(e.tid)
+            }
+            (Some(Plant::ShortLogs), OsdPeer::KIND) => {
+                let Ok(mut m) = OsdPeer::decode(&e) else { return e };
+                match &mut m.body {
+                    PeerMsg::Log { entries, .. } => drop(entries.pop()),
+                    _ => return e,
+                }
+                m.envelope(Features::ALL)
+            }
+            _ => e,
+        }
+    }
+
+    fn false_ping(&mut self, i: usize, to: OsdId, e: &Envelope) {
+        if self.plant != Some(Plant::FalsePings) {
+            return;
+        }
+        let there = Node::Osd(to.0 as usize);
+        let reached = !self.is_cut(Node::Osd(i), there)
+            && !self.is_cut(there, Node::Osd(i))
+            && !self.paused.contains_key(&there);
+        let Some(d) = self.osds[i].lines.get(&Line::Beat(to, true)) else { return };
+        if reached || !d.opened {
+            return;
+        }
+        let conn = d.conn;
+        let Ok(ping) = OsdPing::decode(e) else { return };
+        let reply = OsdPing { from: to, op: 1, ..ping }.envelope(Features::ALL);
+        self.osd_do(i, |osd, now, out| osd.on_message(now, id(conn), reply, out));
+    }
+}
+
+/// Where a client is.
+pub(crate) fn client_addr(gid: u64) -> EntityAddr {
+    EntityAddr::msgr2("127.0.0.1:0".parse().expect("an address"), gid as u32)
+}

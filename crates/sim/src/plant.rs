@@ -1,0 +1,41 @@
+//! Bugs planted on purpose, to see that the checkers find them. Each is a wrapper around
+//! a cluster that works; the roles know nothing of them.
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// Disks say that everything is durable at once; a crash shows that it was not.
+    LyingDisks,
+    /// Now and then a replica is sent a write without its changes.
+    EmptyWrites,
+    /// OSDs do not recognise a request that is sent again.
+    ForgottenRequests,
+    /// Pings of OSDs are answered by the network on behalf of whom they do not reach, so a
+    /// primary that is cut off believes that it still leads.
+    FalsePings,
+    /// A log that is sent for peering ends one write early.
+    ShortLogs,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::LyingDisks,
+        Self::EmptyWrites,
+        Self::ForgottenRequests,
+        Self::FalsePings,
+        Self::ShortLogs,
+    ];
+
+    /// Its name on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LyingDisks => "lying-disks",
+            Self::EmptyWrites => "empty-writes",
+            Self::ForgottenRequests => "forgotten-requests",
+            Self::FalsePings => "false-pings",
+            Self::ShortLogs => "short-logs",
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! One run: a cluster is made, works, is troubled, heals, and is looked at.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use maps::OsdMap;
+use osd::Coll;
+use serde_json::json;
+use types::{OsdId, PgId};
+
+use crate::disk::Object;
+use crate::history::Ask;
+use crate::plant::Plant;
+use crate::world::{Event, Node, SEC, World};
+
+/// Virtual seconds in which a new cluster must be clean.
+const CREATE_SECS: u64 = 60;
+/// Virtual seconds after the last fault in which all must be clean and answered.
+const HEAL_SECS: u64 = 300;
+
+/// What became of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// A hash of everything that happened.
+    pub trace: u64,
+    /// What is wrong; nothing when all is well.
+    pub wrong: Vec<String>,
+    /// Events handled.
+    pub events: u64,
+    /// Virtual nanoseconds.
+    pub virtual_ns: u64,
+    /// Operations asked.
+    pub operations: u64,
+    /// Maps made.
+    pub epochs: u32,
+    /// Faults, by name.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Virtual seconds from the end of trouble until all was clean.
+    pub healed_secs: f64,
+}
+
+/// Runs one seed.
+#[must_use]
+pub fn run(seed: u64, plant: Option<Plant>, verbose: bool) -> Report {
+    let mut world = World::new(seed);
+    world.plant = plant;
+    world.verbose = verbose;
+    let mut healed = 0;
+    let ended = catch_unwind(AssertUnwindSafe(|| healed = world.whole_run()));
+    if let Err(e) = ended {
+        let text = e
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| e.downcast_ref::<&str>().map(|s| (*s).to_owned()))
+            .unwrap_or_default();
+        world.wrong.push(format!("panic: {text}"));
+    }
+    Report {
+        seed,
+        trace: world.trace(),
+        events: world.events,
+        virtual_ns: world.now,
+        operations: world.asked,
+        epochs: world.maps.last_key_value().map_or(0, |(e, _)| e.0),
+        faults: std::mem::take(&mut world.faults),
+        healed_secs: healed as f64 / 1e9,
+        wrong: world.wrong,
+    }
+}
+
+impl World {
+    /// Everything; how long healing took.
+    fn whole_run(&mut self) -> u64 {
+        self.start_mon();
+        for _ in 0..self.settings.osds {
+            self.add_osd();
+        }
+        let n = self.settings.osds;
+        let all_up = |w: &mut Self| {
+            w.osds.iter().filter(|o| o.role.as_ref().is_some_and(osd::Osd::is_up)).count() == n
+        };
+        if !self.run_until(CREATE_SECS, all_up) {
+            self.complain("OSDs do not come up".into());
+            return 0;
+        }
+        let s = &self.settings;
+        self.command(json!({"prefix": "osd pool create", "pool": "p", "pg_num": s.pg_num,
+            "pgp_num": s.pg_num, "size": s.size}));
+        if !self.run_until(CREATE_SECS, |w| w.find_pool() && w.is_clean()) {
+            let why = self.why_not_clean();
+            self.complain(format!("a new pool does not become clean: {why}"));
+            return 0;
+        }
+        self.working = true;
+        self.trouble = true;
+        for _ in 0..self.settings.clients {
+            let depth = self.chance.within(1, 5) as usize;
+            self.add_client(depth);
+        }
+        self.after(SEC, Event::Fault);
+        let trouble = self.settings.trouble / SEC;
+        self.run_until(trouble, |_| false);
+        if !self.wrong.is_empty() {
+            return 0;
+        }
+        self.working = false;
+        self.heal();
+        let began = self.now;
+        let well = |w: &mut Self| w.clients.iter().all(|c| c.open.is_empty()) && w.is_clean();
+        if !self.run_until(HEAL_SECS, well) {
+            let why = self.why_not_clean();
+            self.complain(format!("not healed after {HEAL_SECS} s: {why}"));
+            return 0;
+        }
+        let healed = self.now - began;
+        let names: Vec<String> = self.histories.keys().cloned().collect();
+        for name in names {
+            self.ask(0, name, Ask::Read);
+        }
+        if !self.run_until(60, |w| w.clients.iter().all(|c| c.open.is_empty())) {
+            self.complain("the last reads are not answered".into());
+        }
+        // What strays held is removed.
+        self.run_until(30, |w| w.is_clean() && w.strays().is_empty());
+        if self.wrong.is_empty() {
+            self.check_histories();
+            self.check_copies();
+            self.check_strays();
+            self.check_monitor();
+        }
+        healed
+    }
+
+    fn find_pool(&mut self) -> bool {
+        let Some(mon) = &self.mon.role else { return false };
+        let found =
+            mon.state().osdmap.pool_names.iter().find(|(_, n)| *n == "p").map(|(id, _)| *id);
+        self.pool = found.unwrap_or_default();
+        found.is_some()
+    }
+
+    fn newest(&self) -> Option<OsdMap> {
+        Some(self.mon.role.as_ref()?.state().osdmap.clone())
+    }
+
+    fn pgs(&self, map: &OsdMap) -> Vec<PgId> {
+        let n = map.pool(self.pool).map_or(0, |p| p.pg_num);
+        (0..n).map(|ps| PgId { pool: self.pool, ps }).collect()
+    }
+
+    /// Whether every PG is active and clean by the newest map, and everybody has it.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.first_not_clean().is_none()
+    }
+
+    fn first_not_clean(&self) -> Option<String> {
+        let Some(map) = self.newest() else { return Some("no monitor".into()) };
+        for (i, p) in self.osds.iter().enumerate().filter(|(i, _)| !self.gone.contains(i)) {
+            let Some(role) = &p.role else { return Some(format!("osd.{i} is dead")) };
+            if role.map().epoch != map.epoch || !role.is_up() {
+                return Some(format!(
+                    "osd.{i} up {} has map {} of {}",
+                    role.is_up(),
+                    role.map().epoch,
+                    map.epoch
+                ));
+            }
+        }
+        for pg in self.pgs(&map) {
+            let sets = map.pg_to_up_acting(pg);
+            let Some(primary) = sets.acting_primary else {
+                return Some(format!("{pg} has no primary"));
+            };
+            let role = self.osds.get(Self::osd_index(primary)).and_then(|p| p.role.as_ref());
+            let Some(role) = role else { return Some(format!("{pg}: osd.{primary} is dead")) };
+            match role.pg_summaries().into_iter().find(|s| s.id == pg) {
+                Some(s) if s.clean => {}
+                Some(s) => {
+                    return Some(format!(
+                        "{pg} {} up {:?} acting {:?}: {}",
+                        s.state,
+                        sets.up.iter().map(|o| o.0).collect::<Vec<_>>(),
+                        s.acting.iter().map(|o| o.0).collect::<Vec<_>>(),
+                        s.why
+                    ));
+                }
+                None => return Some(format!("{pg} is not at its primary osd.{primary}")),
+            }
+        }
+        None
+    }
+
+    fn why_not_clean(&self) -> String {
+        let open: Vec<String> = self
+            .clients
+            .iter()
+            .enumerate()
+            .flat_map(|(i, c)| c.open.iter().map(move |(t, o)| (i, t, o)))
+            .take(4)
+            .map(|(i, t, o)| format!("client {i} tid {t} {} {:?}", o.name, o.ask))
+            .collect();
+        format!("{}; open: {open:?}", self.first_not_clean().unwrap_or_else(|| "clean".into()))
+    }
+
+    fn check_histories(&mut self) {
+        for (name, history) in std::mem::take(&mut self.histories) {
+            if let Err(e) = history.check() {
+                self.complain(format!("{name}: {e}"));
+                return;
+            }
+        }
+    }
+
+    /// All copies of a PG hold the same, to the last byte.
+    fn check_copies(&mut self) {
+        let Some(map) = self.newest() else { return };
+        for pg in self.pgs(&map) {
+            let mut first: Option<(OsdId, BTreeMap<types::HObject, Object>)> = None;
+            for osd in map.pg_to_up_acting(pg).acting {
+                let store = self.osds[Self::osd_index(osd)].store.clone();
+                let objects = store.lock().now.get(&Coll::Pg(pg)).map(|c| c.objects.clone());
+                let Some(objects) = objects else {
+                    return self.complain(format!("{pg} is not on osd.{osd}"));
+                };
+                match &first {
+                    Some((_, f)) if *f == objects => {}
+                    Some((o, f)) => {
+                        let name = f
+                            .keys()
+                            .chain(objects.keys())
+                            .find(|k| f.get(*k) != objects.get(*k))
+                            .map(ToString::to_string);
+                        let what = format!("{pg}: osd.{o} and osd.{osd} differ in {name:?}");
+                        return self.complain(what);
+                    }
+                    None => first = Some((osd, objects)),
+                }
+            }
+        }
+    }
+
+    /// Copies that nobody needs.
+    fn strays(&self) -> Vec<String> {
+        let Some(map) = self.newest() else { return Vec::new() };
+        let mut found = Vec::new();
+        for (i, p) in self.osds.iter().enumerate().filter(|(i, _)| !self.gone.contains(i)) {
+            for coll in p.store.lock().now.keys() {
+                if let Coll::Pg(pg) = coll
+                    && !map.pg_to_up_acting(*pg).acting.contains(&OsdId(i as i32))
+                {
+                    found.push(format!("{pg} on osd.{i}"));
+                }
+            }
+        }
+        found
+    }
+
+    fn check_strays(&mut self) {
+        let found = self.strays();
+        if !found.is_empty() {
+            self.complain(format!("copies that nobody needs are left: {}", found.join(", ")));
+        }
+    }
+
+    /// The monitor has heard that all is well.
+    fn check_monitor(&mut self) {
+        let heard = |w: &mut Self| {
+            let Some(mon) = &w.mon.role else { return false };
+            let map = &mon.state().osdmap;
+            w.pgs(map).iter().all(|pg| {
+                mon.volatile().pgmap.pgs.get(pg).is_some_and(|s| {
+                    s.state.has(maps::PgState::ACTIVE) && s.state.has(maps::PgState::CLEAN)
+                })
+            })
+        };
+        if !self.run_until(60, heard) {
+            self.complain("the monitor does not hear that all PGs are clean".into());
+        }
+        let _ = Node::Mon;
+    }
+}

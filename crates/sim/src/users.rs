@@ -1,0 +1,191 @@
+//! Clients in the world: their connections, and the work they do.
+
+use messages::{Envelope, MOsdOpReply, Message, OsdMapMsg};
+use osdc::{Objecter, Out};
+use types::{Epoch, Features, OsdId};
+
+use crate::client::{Client, Open};
+use crate::history::Ask;
+use crate::net::Line;
+use crate::world::{Event, MS, Node, World};
+
+impl World {
+    /// A new client; its number.
+    pub(crate) fn add_client(&mut self, depth: usize) -> usize {
+        self.next_gid += 1;
+        self.clients.push(Client::new(self.next_gid, depth));
+        let i = self.clients.len() - 1;
+        self.after(0, Event::MonDial(Node::Client(i), self.next_gid));
+        let ns = self.chance.within(0, 500 * MS);
+        self.after(ns, Event::Work(i));
+        i
+    }
+
+    /// A client dies in the middle of what it does, and another takes its place.
+    pub(crate) fn replace_client(&mut self, i: usize) {
+        self.drop_conns(Node::Client(i));
+        let depth = self.clients[i].depth;
+        self.next_gid += 1;
+        self.answered += self.clients[i].open.len() as u64;
+        self.clients[i] = Client::new(self.next_gid, depth);
+        self.after(0, Event::MonDial(Node::Client(i), self.next_gid));
+    }
+
+    fn client_do<T>(&mut self, i: usize, f: impl FnOnce(&mut Objecter, &mut Vec<Out>) -> T) -> T {
+        let mut out = Vec::new();
+        let value = f(&mut self.clients[i].objecter, &mut out);
+        for wish in out {
+            match wish {
+                Out::Connect(osd, _) => {
+                    let ns = self.chance.within(0, 150 * MS);
+                    self.after(ns, Event::ClientDial(i, osd));
+                }
+                Out::Close(osd) => {
+                    if let Some(c) = self.clients[i].lines.remove(&osd) {
+                        self.hang_up(c, 0);
+                    }
+                }
+                Out::Send(osd, e) => {
+                    if let Some(&c) = self.clients[i].lines.get(&osd) {
+                        self.send(c, 0, e);
+                    }
+                }
+                Out::Done(tid, reply) => self.client_done(i, tid, &reply),
+                Out::Failed(tid, r) => self.complain(format!("client {i} tid {tid} fails: {r}")),
+                Out::WantMap(_) => {
+                    let have = self.clients[i].objecter.map().map_or(0, |m| m.epoch.0);
+                    self.subscribe(Node::Client(i), if have == 0 { 0 } else { have as u64 + 1 });
+                }
+            }
+        }
+        value
+    }
+
+    fn client_done(&mut self, i: usize, tid: u64, reply: &MOsdOpReply) {
+        let now = self.now;
+        match self.clients[i].done(tid, reply) {
+            Ok(Some((open, told))) => {
+                self.answered += 1;
+                self.tell(|| format!("client {i} {} {:?} -> {told:?}", open.name, open.ask));
+                let history = self.histories.get_mut(&open.name).expect("it was asked");
+                history.end(open.record, told, now);
+            }
+            Ok(None) => {}
+            Err(e) => self.complain(e),
+        }
+    }
+
+    pub(crate) fn client_dial(&mut self, i: usize, osd: OsdId) {
+        if self.clients[i].lines.contains_key(&osd) {
+            return;
+        }
+        let node = Node::Client(i);
+        let Some(map) = self.clients[i].objecter.map().cloned() else { return };
+        let known = map.osd_addrs(osd).and_then(|a| a.0.first().map(|a| a.nonce));
+        let there = osd.0 >= 0 && (osd.0 as usize) < self.osds.len();
+        if let Some(nonce) = known.filter(|_| there) {
+            let c = self.dial(node, Node::Osd(osd.0 as usize), Line::Client(osd), nonce);
+            self.clients[i].lines.insert(osd, c);
+        }
+    }
+
+    pub(crate) fn client_opened(&mut self, i: usize, c: usize) {
+        match self.conns[c].line {
+            Line::Mon => {
+                let have = self.clients[i].objecter.map().map_or(0, |m| u64::from(m.epoch.0));
+                self.subscribe(Node::Client(i), if have == 0 { 0 } else { have + 1 });
+            }
+            Line::Client(osd) if self.clients[i].lines.get(&osd) == Some(&c) => {
+                self.client_do(i, |o, out| o.on_opened(osd, Features::TENTACLE_WORD, out));
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn client_closed(&mut self, i: usize, c: usize) {
+        match self.conns[c].line {
+            Line::Mon if self.clients[i].mon == Some(c) => {
+                self.clients[i].mon = None;
+                let ns = self.chance.within(200 * MS, 1_500 * MS);
+                let gid = self.clients[i].gid;
+                self.after(ns, Event::MonDial(Node::Client(i), gid));
+            }
+            Line::Client(osd) if self.clients[i].lines.get(&osd) == Some(&c) => {
+                self.clients[i].lines.remove(&osd);
+                self.client_do(i, |o, out| o.on_closed(osd, out));
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn client_message(&mut self, i: usize, c: usize, e: &Envelope) {
+        match e.kind {
+            MOsdOpReply::KIND => {
+                let Line::Client(osd) = self.conns[c].line else { return };
+                match MOsdOpReply::decode(e) {
+                    Ok(m) => self.client_do(i, |o, out| o.on_reply(osd, e.tid, m, out)),
+                    Err(e) => self.complain(format!("an answer to client {i}: {e}")),
+                }
+            }
+            OsdMapMsg::KIND => {
+                let Ok(m) = OsdMapMsg::decode(e) else { return };
+                if let Some(map) = self.clients[i].next_map(&m) {
+                    self.client_do(i, |o, out| o.on_map(map, out));
+                } else if m.last() > self.clients[i].objecter.map().map(|m| m.epoch) {
+                    let have = self.clients[i].objecter.map().map_or(Epoch(0), |m| m.epoch);
+                    self.subscribe(Node::Client(i), u64::from(have.0) + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A client asks for something, and will again.
+    pub(crate) fn work(&mut self, i: usize) {
+        let depth = self.clients[i].depth;
+        if self.working
+            && self.asked < self.settings.operations
+            && self.clients[i].open.len() < depth
+        {
+            let name = format!("o{}", self.chance.index(self.settings.objects));
+            self.value += 1;
+            let v = self.value;
+            let k = self.chance.below(5) as u8;
+            let ask = match self.chance.below(20) {
+                0..=7 => Ask::Read,
+                8..=9 => Ask::WriteFull(v),
+                10..=12 => Ask::Append(v),
+                13 => Ask::SetAttr(v),
+                14 => Ask::SetOmap(k, v),
+                15 => Ask::RmOmap(k),
+                16 => Ask::All(k, v),
+                17 => Ask::Create,
+                _ => Ask::Delete,
+            };
+            self.ask(i, name, ask);
+        }
+        if self.working {
+            // Bursts, and pauses between them.
+            let mean = self.settings.trouble / (self.settings.operations / 3 + 1);
+            let ns = if self.chance.one_in(3) {
+                self.chance.within(0, 2 * mean * self.settings.clients as u64)
+            } else {
+                self.chance.within(0, 20 * MS)
+            };
+            self.after(ns, Event::Work(i));
+        }
+    }
+
+    /// A client asks.
+    pub(crate) fn ask(&mut self, i: usize, name: String, ask: Ask) {
+        let now = self.now;
+        let record = self.histories.entry(name.clone()).or_default().begin(i, ask.clone(), now);
+        self.asked += 1;
+        let wall = self.clock(Node::Client(i)).wall_ns;
+        let request = Client::request(self.pool, &name, &ask, wall);
+        // The answer may only come later: the objecter never answers at once.
+        let tid = self.client_do(i, |o, out| o.submit(request, out));
+        self.tell(|| format!("client {i} asks {name} {ask:?} tid {tid}"));
+        self.clients[i].open.insert(tid, Open { name, record, ask });
+    }
+}

@@ -1,0 +1,429 @@
+//! The world: virtual time, chance, processes, and the events that are to come.
+//!
+//! Everything that happens is an [`Event`] at a time; equal times keep their order. All
+//! chance comes from one seed. So a seed replays byte for byte, and [`World::trace`], a
+//! hash of everything that happened, tells whether it did.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use env::{Now, Random, Seeded};
+use types::{Epoch, OsdId, PoolId, Uuid};
+
+use crate::client::Client;
+use crate::history::History;
+use crate::mons::MonProc;
+use crate::net::Conn;
+use crate::osds::OsdProc;
+use crate::plant::Plant;
+
+/// A virtual millisecond.
+pub const MS: u64 = 1_000_000;
+/// A virtual second.
+pub const SEC: u64 = 1_000 * MS;
+/// Where wall clocks start.
+const WALL: u64 = 1_800_000_000 * SEC;
+
+/// A process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Node {
+    /// The monitor.
+    Mon,
+    /// An OSD.
+    Osd(usize),
+    /// A client.
+    Client(usize),
+}
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A message arrives: connection and direction.
+    Deliver(usize, usize),
+    /// A connection is dialled.
+    Dial(usize),
+    /// A side learns that its connection is gone; whether it was refused.
+    Closed(usize, usize, bool),
+    /// Time for a process, in one of its lives.
+    Tick(Node, u64),
+    /// An OSD's disk writes.
+    Flush(usize, u64),
+    /// An OSD's disk has read.
+    Fetch(usize, u64),
+    /// The monitors' log takes a proposal: life, token.
+    Commit(u64, u64),
+    /// A process starts.
+    Start(Node),
+    /// A client does something.
+    Work(usize),
+    /// A client dials an OSD.
+    ClientDial(usize, OsdId),
+    /// A process asks for a session with a monitor.
+    MonDial(Node, u64),
+    /// The next fault.
+    Fault,
+    /// A fault ends.
+    Mend(Mend),
+}
+
+/// What ends.
+#[derive(Clone, Debug)]
+pub enum Mend {
+    /// These directions carry again.
+    Wires(Vec<(Node, Node)>),
+    /// A disk is fast again.
+    Disk(usize),
+}
+
+struct Due {
+    at: u64,
+    seq: u64,
+    event: Event,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+impl Eq for Due {}
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Due {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.seq).cmp(&(self.at, self.seq)) // the heap gives the greatest
+    }
+}
+
+/// Chance.
+pub struct Chance(Seeded);
+
+impl Chance {
+    /// A number below `n`; 0 for 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0.u64() % n.max(1)
+    }
+
+    /// An index of something with `n` places.
+    pub fn index(&mut self, n: usize) -> usize {
+        self.below(n as u64) as usize
+    }
+
+    /// A number from `a` up to and without `b`.
+    pub fn within(&mut self, a: u64, b: u64) -> u64 {
+        a + self.below(b.saturating_sub(a))
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of these.
+    pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.index(all.len())]
+    }
+
+    /// A source of its own for somebody else.
+    pub fn fork(&mut self) -> Seeded {
+        Seeded(self.0.u64())
+    }
+
+    /// A random number.
+    pub fn any(&mut self) -> u64 {
+        self.0.u64()
+    }
+}
+
+/// A process' clocks: never the same twice, neither in zero nor in pace.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    mono: u64,
+    wall: i64,
+    /// Parts per million too fast or too slow.
+    ppm: i64,
+}
+
+impl Clock {
+    pub(crate) fn new(chance: &mut Chance) -> Self {
+        Self {
+            mono: chance.within(SEC, 1_000_000 * SEC),
+            wall: chance.within(0, 200 * MS) as i64 - 100 * MS as i64,
+            ppm: chance.within(0, 401) as i64 - 200,
+        }
+    }
+
+    /// The wall clock steps.
+    pub(crate) fn step(&mut self, by_ns: i64) {
+        self.wall += by_ns;
+    }
+
+    fn now(&self, t: u64) -> Now {
+        let run = (t as i64 + t as i64 / 1_000_000 * self.ppm) as u64;
+        Now { mono_ns: self.mono + run, wall_ns: (WALL as i64 + self.wall) as u64 + run }
+    }
+}
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// OSDs at the start.
+    pub osds: usize,
+    /// PGs at the start.
+    pub pg_num: u32,
+    /// Copies.
+    pub size: usize,
+    /// Copies without which nobody is served.
+    pub min_size: usize,
+    /// Clients.
+    pub clients: usize,
+    /// Objects.
+    pub objects: usize,
+    /// Operations in all.
+    pub operations: u64,
+    /// How long faults happen, ns.
+    pub trouble: u64,
+    /// Mean time between faults, ns.
+    pub fault_every: u64,
+    /// `osd_heartbeat_interval`, ms.
+    pub heartbeat_ms: u64,
+    /// `osd_heartbeat_grace`, ms.
+    pub grace_ms: u64,
+    /// `osd_max_pg_log_entries`.
+    pub log_entries: u64,
+    /// Latency of the network, ns, from and to.
+    pub latency: (u64, u64),
+    /// Latency of disks, ns, from and to.
+    pub disk: (u64, u64),
+}
+
+impl Settings {
+    pub(crate) fn draw(chance: &mut Chance) -> Self {
+        let osds = match chance.below(12) {
+            0 => chance.within(9, 21),
+            _ => chance.within(3, 9),
+        } as usize;
+        let size = chance.of(&[2, 3, 3, 3, 4]).min(osds);
+        let min_size = match chance.below(6) {
+            0 => 1,
+            1 => size,
+            _ => size / 2 + 1,
+        };
+        let grace_ms = chance.within(3_000, 20_000);
+        Self {
+            osds,
+            size,
+            min_size,
+            pg_num: chance.within(1, 13) as u32,
+            clients: chance.within(2, 5) as usize,
+            objects: chance.within(3, 16) as usize,
+            operations: chance.within(150, 700),
+            trouble: chance.within(40, 180) * SEC,
+            fault_every: chance.within(1, 12) * SEC,
+            heartbeat_ms: chance.within(grace_ms / 8, grace_ms / 3),
+            grace_ms,
+            log_entries: chance.of(&[16, 24, 60, 2_000]),
+            latency: chance.of(&[(50_000, MS), (100_000, 5 * MS), (MS, 60 * MS)]),
+            disk: chance.of(&[(50_000, MS), (200_000, 8 * MS), (MS, 40 * MS)]),
+        }
+    }
+}
+
+/// See the module.
+pub struct World {
+    /// The seed.
+    pub seed: u64,
+    /// What the run is like.
+    pub settings: Settings,
+    /// Virtual time, ns.
+    pub now: u64,
+    pub(crate) chance: Chance,
+    seq: u64,
+    due: BinaryHeap<Due>,
+    trace: u64,
+    /// Events so far.
+    pub events: u64,
+    /// Whether to print what happens.
+    pub verbose: bool,
+    /// The bug that is planted.
+    pub plant: Option<Plant>,
+    pub(crate) fsid: Uuid,
+    pub(crate) pool: PoolId,
+    pub(crate) conns: Vec<Conn>,
+    /// Directions that carry nothing.
+    pub(crate) cut: BTreeMap<(Node, Node), u32>,
+    /// Processes that stand still, and until when.
+    pub(crate) paused: BTreeMap<Node, u64>,
+    pub(crate) clocks: BTreeMap<Node, Clock>,
+    pub(crate) mon: MonProc,
+    pub(crate) osds: Vec<OsdProc>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) next_gid: u64,
+    /// The objects' histories.
+    pub histories: BTreeMap<String, History>,
+    pub(crate) value: u64,
+    pub(crate) asked: u64,
+    pub(crate) answered: u64,
+    /// Whether clients begin new operations.
+    pub(crate) working: bool,
+    /// Whether faults happen.
+    pub(crate) trouble: bool,
+    /// A checksum of each map that was seen.
+    pub(crate) maps: BTreeMap<Epoch, u32>,
+    /// Faults so far, by name.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// OSDs that will not come back.
+    pub(crate) gone: BTreeSet<usize>,
+    /// What was seen to be wrong.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl World {
+    /// An empty one; nothing runs yet.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut chance = Chance(Seeded(seed));
+        let settings = Settings::draw(&mut chance);
+        let mut raw = [0; 16];
+        chance.0.fill(&mut raw);
+        let fsid = Uuid::from_random(raw);
+        Self {
+            seed,
+            mon: MonProc::new(fsid, &settings),
+            settings,
+            now: SEC,
+            chance,
+            seq: 0,
+            due: BinaryHeap::new(),
+            trace: 0xcbf2_9ce4_8422_2325,
+            events: 0,
+            verbose: false,
+            plant: None,
+            fsid,
+            pool: PoolId(0),
+            conns: Vec::new(),
+            cut: BTreeMap::new(),
+            paused: BTreeMap::new(),
+            clocks: BTreeMap::new(),
+            osds: Vec::new(),
+            clients: Vec::new(),
+            next_gid: 5_000,
+            histories: BTreeMap::new(),
+            value: 0,
+            asked: 0,
+            answered: 0,
+            working: false,
+            trouble: false,
+            maps: BTreeMap::new(),
+            faults: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    /// A hash of everything that has happened.
+    #[must_use]
+    pub fn trace(&self) -> u64 {
+        self.trace
+    }
+
+    pub(crate) fn mix(&mut self, x: u64) {
+        self.trace = (self.trace ^ x).wrapping_mul(0x100_0000_01b3).rotate_left(17);
+    }
+
+    /// Prints a line, when somebody wants to know.
+    pub(crate) fn tell(&self, line: impl FnOnce() -> String) {
+        if self.verbose {
+            eprintln!("{:>10.4} {}", self.now as f64 / 1e9, line());
+        }
+    }
+
+    /// Something is wrong; the run ends.
+    pub(crate) fn complain(&mut self, what: String) {
+        self.tell(|| format!("WRONG: {what}"));
+        self.wrong.push(what);
+    }
+
+    /// What a process' clocks show.
+    pub(crate) fn clock(&mut self, node: Node) -> Now {
+        let t = self.now;
+        let chance = &mut self.chance;
+        self.clocks.entry(node).or_insert_with(|| Clock::new(chance)).now(t)
+    }
+
+    pub(crate) fn after(&mut self, ns: u64, event: Event) {
+        self.seq += 1;
+        self.due.push(Due { at: self.now + ns, seq: self.seq, event });
+    }
+
+    /// Until when the process that an event happens to stands still.
+    fn held(&self, event: &Event) -> Option<u64> {
+        if self.paused.is_empty() {
+            return None;
+        }
+        let node = match event {
+            Event::Deliver(c, dir) => self.conns[*c].ends[1 - dir],
+            Event::Closed(c, side, _) => self.conns[*c].ends[*side],
+            Event::Tick(node, _) | Event::MonDial(node, _) => *node,
+            Event::Flush(i, _) | Event::Fetch(i, _) => Node::Osd(*i),
+            Event::Commit(..) => Node::Mon,
+            Event::Work(i) | Event::ClientDial(i, _) => Node::Client(*i),
+            Event::Dial(_) | Event::Start(_) | Event::Fault | Event::Mend(_) => return None,
+        };
+        self.paused.get(&node).copied().filter(|until| *until > self.now)
+    }
+
+    /// The next event happens. `false` when there is none.
+    pub fn step(&mut self) -> bool {
+        let Some(due) = self.due.pop() else { return false };
+        self.now = self.now.max(due.at);
+        if let Some(until) = self.held(&due.event) {
+            self.after(until - self.now, due.event);
+            return true;
+        }
+        self.events += 1;
+        self.mix(due.at);
+        match due.event {
+            Event::Deliver(c, dir) => self.deliver(c, dir),
+            Event::Dial(c) => self.dialled(c),
+            Event::Closed(c, side, refused) => self.closed(c, side, refused),
+            Event::Tick(Node::Mon, life) => self.mon_tick(life),
+            Event::Tick(Node::Osd(i), life) => self.osd_tick(i, life),
+            Event::Tick(Node::Client(_), _) => {}
+            Event::Flush(i, life) => self.flush(i, life),
+            Event::Fetch(i, life) => self.fetched(i, life),
+            Event::Commit(life, token) => self.mon_commit(life, token),
+            Event::Start(Node::Mon) => self.start_mon(),
+            Event::Start(Node::Osd(i)) => self.start_osd(i),
+            Event::Start(Node::Client(_)) => {}
+            Event::Work(i) => self.work(i),
+            Event::ClientDial(i, osd) => self.client_dial(i, osd),
+            Event::MonDial(node, life) => self.mon_dial(node, life),
+            Event::Fault => self.fault(),
+            Event::Mend(mend) => self.mend(mend),
+        }
+        true
+    }
+
+    /// Goes on until `done` says so, asked twice a virtual second, or `secs` are over.
+    /// Whether it said so; ends early when something is wrong.
+    pub fn run_until(&mut self, secs: u64, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + secs * SEC;
+        let mut ask_at = self.now;
+        while self.wrong.is_empty() {
+            if self.now >= ask_at {
+                if done(self) {
+                    return true;
+                }
+                ask_at = self.now + SEC / 2;
+            }
+            if self.now >= end || !self.step() {
+                break;
+            }
+        }
+        false
+    }
+}
