@@ -6,6 +6,7 @@ mod daemon;
 mod layout;
 mod mon_daemon;
 mod osd_daemon;
+mod store_tool;
 mod supervise;
 mod up;
 mod words;
@@ -124,6 +125,8 @@ enum Verb {
         #[command(subcommand)]
         verb: client::RadosVerb,
     },
+    /// Look at and change the store of an OSD that is down.
+    Store(store_tool::StoreTool),
     /// Read, write, edit and test CRUSH maps, as crushtool does.
     Crushtool {
         /// crushtool's arguments.
@@ -168,6 +171,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Rados { connect, pool, namespace, verb } => {
             return client::rados(&connect, pool.as_deref(), &namespace, &verb);
         }
+        Verb::Store(tool) => return store_tool::run(&tool),
         Verb::Crushtool { args } => return Ok(crushtool(&args)),
     }
     Ok(ExitCode::SUCCESS)

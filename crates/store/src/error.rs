@@ -42,6 +42,17 @@ pub enum StoreError {
     /// The device is not ours to open, in words for the operator.
     #[error("{0}")]
     Format(String),
+    /// Another process has it open (`EBUSY`).
+    #[error("{0}: in use by another process")]
+    InUse(String),
+    /// An export of another cluster (`EINVAL`).
+    #[error("the export is of cluster {found}, this store of {mine}")]
+    Foreign {
+        /// The export's.
+        found: types::Uuid,
+        /// The store's.
+        mine: types::Uuid,
+    },
     /// A later version made the store (`EINVAL`).
     #[error("the store has format {found}, this version knows {known} and below")]
     NewerFormat {
@@ -66,7 +77,11 @@ impl StoreError {
         match self {
             Self::NoObject(_) | Self::NoCollection(_) => 2,
             Self::NoSpace { .. } => 28,
-            Self::Invalid(_) | Self::Format(_) | Self::NewerFormat { .. } => 22,
+            Self::Invalid(_)
+            | Self::Format(_)
+            | Self::NewerFormat { .. }
+            | Self::Foreign { .. } => 22,
+            Self::InUse(_) => 16,
             Self::Corrupt { .. } | Self::Io { .. } | Self::Stopped(_) => 5,
         }
     }

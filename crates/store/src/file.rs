@@ -55,7 +55,7 @@ impl FileDisk {
     /// Opens it for one process alone.
     ///
     /// # Errors
-    /// [`StoreError::Format`] when another process has it; [`StoreError::Io`].
+    /// [`StoreError::InUse`] when another process has it; [`StoreError::Io`].
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let what = "opening the block file";
         let open =
@@ -110,7 +110,7 @@ fn lock(file: &File, path: &Path) -> Result<(), StoreError> {
             Err(e) => return Err(StoreError::io("locking the block file")(e.into())),
         }
     }
-    Err(StoreError::Format(format!("{}: in use by another process", path.display())))
+    Err(StoreError::InUse(path.display().to_string()))
 }
 
 impl Disk for FileDisk {

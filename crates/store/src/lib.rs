@@ -23,6 +23,7 @@ mod cache;
 mod checkpoint;
 mod commit;
 mod error;
+mod export;
 mod fetch;
 mod file;
 mod fsck;
@@ -46,6 +47,7 @@ mod uring;
 
 pub use buf::AlignedBuf;
 pub use error::StoreError;
+pub use export::Exported;
 pub use fetch::{Fetch, FetchId};
 pub use file::FileDisk;
 pub use fsck::FsckReport;

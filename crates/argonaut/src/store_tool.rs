@@ -1,0 +1,495 @@
+//! `argonaut store`: looks at and changes the store of an OSD that is down.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Write};
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use store::{Coll, OpenOptions, Store, StoreError, Transaction};
+use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId};
+
+#[derive(Args)]
+pub struct StoreTool {
+    /// The data directory of the OSD, which must be down.
+    #[arg(long)]
+    data_path: PathBuf,
+    #[command(subcommand)]
+    verb: StoreVerb,
+}
+
+#[derive(Subcommand)]
+enum StoreVerb {
+    /// Compare space, references and statistics with what there is.
+    Fsck {
+        /// Also read and verify all data.
+        #[arg(long)]
+        deep: bool,
+    },
+    /// Show the device, its pools and whose store it is; or one object.
+    Stat {
+        /// The object's PG, as 3.1f.
+        #[arg(requires = "object")]
+        pg: Option<String>,
+        /// The object's name.
+        object: Option<String>,
+        #[command(flatten)]
+        which: Which,
+    },
+    /// List the collections; or the objects of one.
+    List {
+        /// A PG, as 3.1f; `meta` is the OSD's own collection.
+        pg: Option<String>,
+    },
+    /// Print what is stored.
+    #[command(subcommand)]
+    Get(Get),
+    /// Change what is stored. The OSD's own records of the object stay: a scrub compares them.
+    #[command(subcommand)]
+    Set(Set),
+    /// Write a PG to a file.
+    Export {
+        /// The PG.
+        pg: String,
+        /// The file; - is standard output.
+        file: PathBuf,
+    },
+    /// Bring a PG from a file that `export` wrote.
+    Import {
+        /// The file; - is standard input.
+        file: PathBuf,
+        /// Also from another cluster.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Write and read objects of the tool's own, then remove them.
+    Bench {
+        /// Bytes of each write.
+        #[arg(long, default_value = "4K", value_parser = crate::size)]
+        bytes: u64,
+        /// Seconds.
+        #[arg(long, default_value_t = 5)]
+        secs: u64,
+        /// Writes in flight.
+        #[arg(long, default_value_t = 16)]
+        depth: usize,
+    },
+}
+
+/// An object, by name.
+#[derive(Args)]
+struct Named {
+    /// Its PG, as 3.1f; `meta` is the OSD's own collection.
+    pg: String,
+    /// Its name.
+    object: String,
+    #[command(flatten)]
+    which: Which,
+}
+
+/// What else tells an object from others.
+#[derive(Args, Clone)]
+struct Which {
+    /// Its namespace.
+    #[arg(short = 'N', long, default_value = "")]
+    namespace: String,
+    /// Its locator key.
+    #[arg(long, default_value = "")]
+    key: String,
+    /// A snapshot's number; the object itself without.
+    #[arg(long)]
+    snap: Option<u64>,
+}
+
+#[derive(Subcommand)]
+enum Get {
+    /// Its data.
+    Bytes {
+        #[command(flatten)]
+        object: Named,
+        /// The file to write; - is standard output.
+        #[arg(default_value = "-")]
+        file: PathBuf,
+    },
+    /// Its attributes; of one the value alone. A user's attribute has a _ before its name.
+    Attrs {
+        #[command(flatten)]
+        object: Named,
+        /// Only this one.
+        name: Option<String>,
+    },
+    /// Its omap; of one key the value alone.
+    Omap {
+        #[command(flatten)]
+        object: Named,
+        /// Only this key.
+        name: Option<String>,
+    },
+}
+
+#[derive(Subcommand)]
+enum Set {
+    /// Its data, all of it.
+    Bytes {
+        #[command(flatten)]
+        object: Named,
+        /// The file to read; - is standard input.
+        file: PathBuf,
+    },
+    /// One attribute.
+    Attrs {
+        #[command(flatten)]
+        object: Named,
+        /// Its name as stored: a user's has a _ before it.
+        name: String,
+        /// Its value; absent to remove it.
+        value: Option<String>,
+    },
+    /// One omap key.
+    Omap {
+        #[command(flatten)]
+        object: Named,
+        /// The key.
+        name: String,
+        /// Its value; absent to remove it.
+        value: Option<String>,
+    },
+}
+
+fn coll(text: &str) -> Result<Coll> {
+    if text == "meta" {
+        return Ok(Coll::Meta);
+    }
+    Ok(Coll::Pg(spg(text)?))
+}
+
+/// `3.1f`, or `3.1fs0` for a shard.
+fn spg(text: &str) -> Result<SpgId> {
+    let shard = |(pg, shard): (_, &str)| shard.parse().ok().map(|n| (pg, ShardId(n)));
+    let (pg, shard) = text.rsplit_once('s').and_then(shard).unwrap_or((text, ShardId::NONE));
+    let pg: PgId = pg.parse().map_err(anyhow::Error::msg).with_context(|| text.to_owned())?;
+    Ok(SpgId { pg, shard })
+}
+
+impl Named {
+    fn find(&self) -> Result<(Coll, HObject)> {
+        let c = coll(&self.pg)?;
+        let pool = match c {
+            Coll::Pg(pg) => pg.pg.pool,
+            Coll::Meta => PoolId(-1),
+        };
+        let bytes = |s: &String| Bytes::copy_from_slice(s.as_bytes());
+        let o = HObject::head(
+            pool,
+            bytes(&self.which.namespace),
+            bytes(&self.which.key),
+            bytes(&self.object),
+        );
+        Ok((c, self.which.snap.map_or(o.clone(), |snap| o.with_snap(SnapId(snap)))))
+    }
+
+    /// The object, which is there.
+    fn existing(&self, store: &Store) -> Result<(Coll, HObject)> {
+        let (c, o) = self.find()?;
+        if !store.collection_exists(c) {
+            bail!("no PG {c} in this store");
+        }
+        if !store.exists(c, &o)? {
+            bail!("no object {} in {c}", self.object);
+        }
+        Ok((c, o))
+    }
+}
+
+fn open(data: &Path) -> Result<(Store, Receiver<()>)> {
+    let block = data.join("block");
+    if !block.exists() {
+        bail!("{} holds no OSD: there is no {}", data.display(), block.display());
+    }
+    let (sender, woken) = sync_channel(1);
+    let waker = Box::new(move || {
+        let _ = sender.try_send(());
+    });
+    let options = OpenOptions { waker, ..OpenOptions::default() };
+    let store = Store::open(&block, options).map_err(|e| match e {
+        StoreError::InUse(_) => anyhow::Error::new(e).context("the OSD must be down"),
+        e => anyhow::Error::new(e).context(block.display().to_string()),
+    })?;
+    Ok((store, woken))
+}
+
+/// Runs it.
+///
+/// # Errors
+/// With what could not be done.
+pub fn run(tool: &StoreTool) -> Result<ExitCode> {
+    let (mut store, woken) = open(&tool.data_path)?;
+    let out = &mut std::io::stdout().lock();
+    match &tool.verb {
+        StoreVerb::Fsck { deep } => return fsck(&mut store, *deep, out),
+        StoreVerb::Stat { pg: Some(pg), object: Some(object), which } => {
+            let (pg, object, which) = (pg.clone(), object.clone(), which.clone());
+            let (c, o) = Named { pg, object, which }.existing(&store)?;
+            let stat = store.stat(c, &o)?;
+            let omap = store.omap_iter(c, &o, Bound::Unbounded, usize::MAX)?.len();
+            writeln!(
+                out,
+                "{o}: {} bytes, {} allocated, {} attributes, {omap} omap keys",
+                stat.size,
+                stat.allocated,
+                store.get_attrs(c, &o)?.len(),
+            )?;
+        }
+        StoreVerb::Stat { .. } => stat(&store, out)?,
+        StoreVerb::List { pg: None } => {
+            for c in store.list_collections() {
+                writeln!(out, "{c}")?;
+            }
+        }
+        StoreVerb::List { pg: Some(pg) } => {
+            let (c, mut from) = (coll(pg)?, HObject::min());
+            while !from.max {
+                let part = store.list(c, &from, 1000)?;
+                for o in &part.objects {
+                    writeln!(out, "{o}")?;
+                }
+                from = part.next;
+            }
+        }
+        StoreVerb::Get(what) => get(&store, what, out)?,
+        StoreVerb::Set(what) => {
+            set(&mut store, what)?;
+            store.close()?;
+        }
+        StoreVerb::Export { pg, file } => {
+            let mut to = writer(file)?;
+            let done = store.export(spg(pg)?, &mut to)?;
+            eprintln!(
+                "{}: {} objects, {} bytes of data, {} omap pairs, {} keys",
+                done.pg, done.objects, done.bytes, done.omap, done.keys
+            );
+        }
+        StoreVerb::Import { file, force } => import(&mut store, file, *force)?,
+        StoreVerb::Bench { bytes, secs, depth } => {
+            bench(&mut store, &woken, (*bytes, *secs, (*depth).max(1)), out)?;
+            store.close()?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fsck(store: &mut Store, deep: bool, out: &mut impl Write) -> Result<ExitCode> {
+    let report = store.fsck(deep)?;
+    for error in &report.errors {
+        writeln!(out, "error: {error}")?;
+    }
+    let n = report.errors.len();
+    writeln!(out, "{} objects, {} bytes verified, {n} errors", report.objects, report.verified)?;
+    Ok(if n == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn stat(store: &Store, out: &mut impl Write) -> Result<()> {
+    let (fsid, osd, uuid) = store.identity();
+    let s = store.statfs();
+    writeln!(out, "osd.{} of cluster {fsid}, incarnation {uuid}", osd.0)?;
+    writeln!(
+        out,
+        "bytes: {} in all, {} used, {} available; {} of data take {}, {} of omap, {} internal",
+        s.total, s.used, s.available, s.stored, s.allocated, s.omap, s.internal
+    )?;
+    for (pool, p) in &s.pools {
+        writeln!(
+            out,
+            "pool {pool}: {} objects, {} bytes of data take {}",
+            p.objects, p.stored, p.allocated
+        )?;
+    }
+    Ok(())
+}
+
+fn writer(file: &Path) -> Result<BufWriter<Box<dyn Write>>> {
+    let to: Box<dyn Write> = if file == Path::new("-") {
+        Box::new(std::io::stdout())
+    } else {
+        Box::new(File::create(file).with_context(|| file.display().to_string())?)
+    };
+    Ok(BufWriter::with_capacity(1 << 20, to))
+}
+
+fn reader(file: &Path) -> Result<Box<dyn Read>> {
+    if file == Path::new("-") {
+        return Ok(Box::new(std::io::stdin()));
+    }
+    let file = File::open(file).with_context(|| file.display().to_string())?;
+    Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
+}
+
+fn show(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
+fn get(store: &Store, what: &Get, out: &mut impl Write) -> Result<()> {
+    match what {
+        Get::Bytes { object, file } => {
+            let (c, o) = object.existing(store)?;
+            let size = store.stat(c, &o)?.size;
+            let (mut to, mut at) = (writer(file)?, 0);
+            while at < size {
+                let data = store.read(c, &o, at, 4 << 20)?;
+                to.write_all(&data)?;
+                at += data.len() as u64;
+            }
+            to.flush()?;
+        }
+        Get::Attrs { object, name: Some(name) } => {
+            let (c, o) = object.existing(store)?;
+            let value = store.get_attr(c, &o, name.as_bytes())?;
+            out.write_all(&value.with_context(|| format!("no attribute {name}"))?)?;
+        }
+        Get::Attrs { object, name: None } => {
+            let (c, o) = object.existing(store)?;
+            for (k, v) in store.get_attrs(c, &o)? {
+                writeln!(out, "{}\t{}", show(&k), show(&v))?;
+            }
+        }
+        Get::Omap { object, name: Some(name) } => {
+            let (c, o) = object.existing(store)?;
+            let key = Bytes::copy_from_slice(name.as_bytes());
+            let found = store.omap_get_keys(c, &o, &[key])?;
+            let value = found.into_values().next();
+            out.write_all(&value.with_context(|| format!("no omap key {name}"))?)?;
+        }
+        Get::Omap { object, name: None } => {
+            let (c, o) = object.existing(store)?;
+            let mut failed = None;
+            store.omap_walk(c, &o, Bound::Unbounded, &mut |k, v| {
+                failed = writeln!(out, "{}\t{}", show(k), show(v)).err();
+                failed.is_none()
+            })?;
+            failed.map_or(Ok(()), Err)?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of data in one transaction.
+const PART: usize = 4 << 20;
+
+fn set(store: &mut Store, what: &Set) -> Result<()> {
+    let value = |v: &String| Bytes::copy_from_slice(v.as_bytes());
+    let mut txn = Transaction::new();
+    match what {
+        Set::Bytes { object, file } => {
+            let (c, o) = object.find()?;
+            if !store.collection_exists(c) {
+                bail!("no PG {c} in this store");
+            }
+            let mut data = Vec::new();
+            reader(file)?.read_to_end(&mut data)?;
+            let data = Bytes::from(data);
+            // All of it in one transaction, so that nobody meets half of it.
+            txn.touch(c, &o).truncate(c, &o, 0).truncate(c, &o, data.len() as u64);
+            for (i, at) in (0..data.len()).step_by(PART).enumerate() {
+                let part = data.slice(at..data.len().min(at + PART));
+                txn.write(c, &o, (i * PART) as u64, part);
+            }
+        }
+        Set::Attrs { object, name, value: Some(v) } => {
+            let (c, o) = object.existing(store)?;
+            txn.set_attr(c, &o, value(name), value(v));
+        }
+        Set::Attrs { object, name, value: None } => {
+            let (c, o) = object.existing(store)?;
+            txn.rm_attr(c, &o, value(name));
+        }
+        Set::Omap { object, name, value: Some(v) } => {
+            let (c, o) = object.existing(store)?;
+            txn.omap_set(c, &o, [(value(name), value(v))]);
+        }
+        Set::Omap { object, name, value: None } => {
+            let (c, o) = object.existing(store)?;
+            txn.omap_rm_keys(c, &o, [value(name)]);
+        }
+    }
+    store.submit(txn)?;
+    Ok(store.sync()?)
+}
+
+fn import(store: &mut Store, file: &Path, force: bool) -> Result<()> {
+    let done = store.import(&mut reader(file)?, force).map_err(|e| match e {
+        StoreError::Foreign { .. } => {
+            anyhow::Error::new(e).context("--force brings it all the same")
+        }
+        e => e.into(),
+    })?;
+    eprintln!(
+        "{} from osd.{}: {} objects, {} bytes of data, {} omap pairs, {} keys",
+        done.pg, done.osd.0, done.objects, done.bytes, done.omap, done.keys
+    );
+    Ok(store.checkpoint()?)
+}
+
+/// A collection that no cluster has.
+const BENCH: SpgId = SpgId { pg: PgId { pool: PoolId(i64::MAX), ps: 0 }, shard: ShardId::NONE };
+
+#[allow(clippy::disallowed_methods, reason = "a bench asks for the time")]
+fn bench(
+    store: &mut Store,
+    woken: &Receiver<()>,
+    (bytes, secs, depth): (u64, u64, usize),
+    out: &mut impl Write,
+) -> Result<()> {
+    if bytes == 0 || bytes > 64 << 20 {
+        bail!("a write has 1 byte to 64 MiB");
+    }
+    let mut txn = Transaction::new();
+    txn.remove_collection(BENCH).create_collection(BENCH);
+    store.submit(txn)?;
+    let mut data = vec![0; bytes as usize];
+    env::Random::fill(&mut env::Seeded(bytes), &mut data);
+    let data = Bytes::from(data);
+    // So many that they take a quarter of what is free at most.
+    let objects = (store.statfs().available / 4 / (bytes.max(4096) + 4096)).clamp(1, 10_000);
+    let object = |n: u64| {
+        let name = Bytes::from(format!("bench{}", n % objects));
+        HObject::head(BENCH.pg.pool, Bytes::new(), Bytes::new(), name)
+    };
+    let report = |out: &mut dyn Write, what: &str, ops: u64, secs: f64| {
+        let (rate, mib) = (ops as f64 / secs, (ops * bytes) as f64 / secs / 1_048_576.0);
+        writeln!(out, "{what}: {ops} in {secs:.2} s, {rate:.0}/s, {mib:.1} MiB/s")
+    };
+    let start = Instant::now();
+    let (mut ops, mut flying) = (0u64, std::collections::VecDeque::new());
+    while start.elapsed().as_secs() < secs {
+        let mut txn = Transaction::new();
+        txn.write(BENCH, &object(ops), 0, data.clone());
+        flying.push_back(store.submit(txn)?);
+        ops += 1;
+        while flying.len() >= depth && flying.front().is_some_and(|seq| *seq > store.durable()) {
+            let _ = woken.recv_timeout(Duration::from_millis(100));
+        }
+        let durable = store.complete()?;
+        while flying.front().is_some_and(|seq| *seq <= durable) {
+            flying.pop_front();
+        }
+    }
+    store.sync()?;
+    report(out, "durable writes", ops, start.elapsed().as_secs_f64())?;
+    store.checkpoint()?;
+    let (start, written, mut reads) = (Instant::now(), ops.min(objects), 0u64);
+    while start.elapsed().as_secs() < secs.div_ceil(2) {
+        let n = reads.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        store.read(BENCH, &object(n % written), 0, bytes)?;
+        reads += 1;
+    }
+    report(out, "random reads, one at a time", reads, start.elapsed().as_secs_f64())?;
+    let mut txn = Transaction::new();
+    txn.remove_collection(BENCH);
+    store.submit(txn)?;
+    Ok(store.sync()?)
+}
