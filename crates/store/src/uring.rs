@@ -1,14 +1,11 @@
-//! Writes and their flush as one submission to the kernel.
-//!
-//! Two system calls, write and flush, sleep twice; on busy cores each sleep costs a turn of
-//! everybody else's. Here the thread sleeps once for all.
+//! Writes of a group as one submission to the kernel: all are under way at once.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use io_uring::{IoUring, opcode, squeue, types};
+use io_uring::{IoUring, opcode, types};
 
-/// Writes of one submission, and the flush.
+/// Writes of one submission.
 const ENTRIES: u32 = 64;
 
 pub(crate) struct Uring(IoUring);
@@ -21,43 +18,32 @@ impl Uring {
 
     /// Whether that many writes fit one submission.
     pub fn takes(writes: usize) -> bool {
-        writes < ENTRIES as usize
+        writes <= ENTRIES as usize
     }
 
-    /// Writes all of `writes`, aligned for `fd`, then flushes. `Ok(false)` when something
+    /// Writes all of `writes`, aligned for `fd`. `Ok(false)` when something
     /// was not done: the caller then does everything again its own way.
     ///
     /// # Errors
     /// When the ring itself does not work; nothing is under way then.
     #[allow(unsafe_code)]
-    pub fn commit(&mut self, fd: BorrowedFd<'_>, writes: &[(u64, &[u8])]) -> io::Result<bool> {
+    pub fn write_all(&mut self, fd: BorrowedFd<'_>, writes: &[(u64, &[u8])]) -> io::Result<bool> {
         let file = types::Fd(fd.as_raw_fd());
-        let count = writes.len() + 1;
+        let count = writes.len();
+        if !Self::takes(count) || writes.iter().any(|w| u32::try_from(w.1.len()).is_err()) {
+            return Ok(false);
+        }
         {
             let mut queue = self.0.submission();
             for (i, (off, data)) in writes.iter().enumerate() {
-                let Ok(len) = u32::try_from(data.len()) else { return Ok(false) };
-                let mut entry = opcode::Write::new(file, data.as_ptr(), len)
+                let entry = opcode::Write::new(file, data.as_ptr(), data.len() as u32)
                     .offset(*off)
                     .build()
                     .user_data(i as u64);
-                if writes.len() == 1 {
-                    entry = entry.flags(squeue::Flags::IO_LINK);
-                }
                 // SAFETY: `data` outlives its use by the kernel: below, this function does
                 // not return before every entry's completion was seen.
                 unsafe { queue.push(&entry) }.map_err(io::Error::other)?;
             }
-            let mut flush = opcode::Fsync::new(file)
-                .flags(types::FsyncFlags::DATASYNC)
-                .build()
-                .user_data(writes.len() as u64);
-            if writes.len() != 1 {
-                // Begins when all writes before it are done.
-                flush = flush.flags(squeue::Flags::IO_DRAIN);
-            }
-            // SAFETY: a flush refers to no memory.
-            unsafe { queue.push(&flush) }.map_err(io::Error::other)?;
         }
         let (mut seen, mut whole) = (0, true);
         while seen < count {
