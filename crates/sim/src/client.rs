@@ -142,6 +142,10 @@ pub struct Client {
     pub open: BTreeMap<u64, Open>,
     /// The connection that serves each OSD's session.
     pub lines: BTreeMap<OsdId, usize>,
+    /// The sessions that are wanted, by number.
+    pub wanted: BTreeMap<OsdId, u64>,
+    /// Counts sessions.
+    pub sessions: u64,
     /// Its session with the monitor.
     pub mon: Option<usize>,
     /// Operations at a time.
@@ -157,6 +161,8 @@ impl Client {
             objecter: Objecter::new(),
             open: BTreeMap::new(),
             lines: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            sessions: 0,
             mon: None,
             depth,
         }

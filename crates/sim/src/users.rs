@@ -35,12 +35,19 @@ impl World {
         let mut out = Vec::new();
         let value = f(&mut self.clients[i].objecter, &mut out);
         for wish in out {
+            if let Out::Connect(..) | Out::Close(_) | Out::WantMap(_) = &wish {
+                self.tell(|| format!("client {i}: {wish:?}"));
+            }
             match wish {
                 Out::Connect(osd, _) => {
                     let ns = self.chance.within(0, 150 * MS);
-                    self.after(ns, Event::ClientDial(i, osd));
+                    self.clients[i].sessions += 1;
+                    let session = self.clients[i].sessions;
+                    self.clients[i].wanted.insert(osd, session);
+                    self.after(ns, Event::ClientDial(i, osd, session));
                 }
                 Out::Close(osd) => {
+                    self.clients[i].wanted.remove(&osd);
                     if let Some(c) = self.clients[i].lines.remove(&osd) {
                         self.hang_up(c, 0);
                     }
@@ -75,9 +82,9 @@ impl World {
         }
     }
 
-    pub(crate) fn client_dial(&mut self, i: usize, osd: OsdId) {
-        if self.clients[i].lines.contains_key(&osd) {
-            return;
+    pub(crate) fn client_dial(&mut self, i: usize, osd: OsdId, session: u64) {
+        if self.clients[i].wanted.get(&osd) != Some(&session) {
+            return; // it was given up since
         }
         let node = Node::Client(i);
         let Some(map) = self.clients[i].objecter.map().cloned() else { return };
@@ -86,6 +93,8 @@ impl World {
         if let Some(nonce) = known.filter(|_| there) {
             let c = self.dial(node, Node::Osd(osd.0 as usize), Line::Client(osd), nonce);
             self.clients[i].lines.insert(osd, c);
+        } else {
+            self.client_do(i, |o, out| o.on_closed(osd, out));
         }
     }
 

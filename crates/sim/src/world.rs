@@ -56,8 +56,8 @@ pub enum Event {
     Start(Node),
     /// A client does something.
     Work(usize),
-    /// A client dials an OSD.
-    ClientDial(usize, OsdId),
+    /// A client dials an OSD, for one of its sessions.
+    ClientDial(usize, OsdId, u64),
     /// A process asks for a session with a monitor.
     MonDial(Node, u64),
     /// The next fault.
@@ -370,7 +370,7 @@ impl World {
             Event::Tick(node, _) | Event::MonDial(node, _) => *node,
             Event::Flush(i, _) | Event::Fetch(i, _) => Node::Osd(*i),
             Event::Commit(..) => Node::Mon,
-            Event::Work(i) | Event::ClientDial(i, _) => Node::Client(*i),
+            Event::Work(i) | Event::ClientDial(i, ..) => Node::Client(*i),
             Event::Dial(_) | Event::Start(_) | Event::Fault | Event::Mend(_) => return None,
         };
         self.paused.get(&node).copied().filter(|until| *until > self.now)
@@ -400,7 +400,7 @@ impl World {
             Event::Start(Node::Osd(i)) => self.start_osd(i),
             Event::Start(Node::Client(_)) => {}
             Event::Work(i) => self.work(i),
-            Event::ClientDial(i, osd) => self.client_dial(i, osd),
+            Event::ClientDial(i, osd, session) => self.client_dial(i, osd, session),
             Event::MonDial(node, life) => self.mon_dial(node, life),
             Event::Fault => self.fault(),
             Event::Mend(mend) => self.mend(mend),
