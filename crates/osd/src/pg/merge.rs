@@ -9,7 +9,7 @@ use messages::{LogKind, Mutation, PgLogEntry};
 use types::{EVersion, HObject};
 
 use super::{MISSING, Pg, log_key, log_range, missing_key};
-use crate::backing::StoreOp;
+use crate::backing::{ObjectStore, StoreOp};
 
 /// The logs have no version in common: copies must be compared.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,6 +38,9 @@ impl Pg {
         if !self.log.contains(since) {
             return Err(NoCommonPoint);
         }
+        // What the sender remembers of requests below is known here: the log meets theirs.
+        let below = entries.partition_point(|e| e.version <= since);
+        let entries = &entries[below..];
         // How far both agree.
         let at = self.log.entries.partition_point(|e| e.version <= since);
         let agreed = self
@@ -45,7 +48,7 @@ impl Pg {
             .entries
             .iter()
             .skip(at)
-            .zip(&entries)
+            .zip(entries)
             .take_while(|(a, b)| a.version == b.version)
             .count();
         let common = if agreed == 0 { since } else { entries[agreed - 1].version };
@@ -58,7 +61,7 @@ impl Pg {
                 undone.insert(e.oid.clone(), e.prior);
             }
         }
-        for e in entries.into_iter().skip(agreed) {
+        for e in entries.iter().skip(agreed) {
             ops.push(StoreOp::Put(self.coll, log_key(e.version), e.to_bytes()));
             match e.kind {
                 LogKind::Error => {}
@@ -71,7 +74,7 @@ impl Pg {
                     self.remove_here(&e.oid, ops);
                 }
             }
-            self.log.push(e);
+            self.log.push(e.clone());
         }
         for (oid, prior) in undone {
             if prior == EVersion::ZERO {
@@ -83,8 +86,26 @@ impl Pg {
         Ok(())
     }
 
-    /// Forgets the own log and takes over another, whole; `missing` is all that this copy
-    /// lacks and `surplus` what it has too much.
+    /// What is remembered of requests below the tail: encoded entries, oldest first. They
+    /// go with a log that replaces another, or a write that is sent again would be done
+    /// again.
+    pub(crate) fn requests_below_tail(&self, store: &dyn ObjectStore) -> Vec<Bytes> {
+        let tail = self.log.tail;
+        let end = log_key(EVersion { version: tail.version + 1, ..tail });
+        let mut all = Vec::with_capacity(self.log.old_len());
+        let walked = store.walk(self.coll, &log_range().0, &end, &mut |_, raw| {
+            all.push(raw.clone());
+            true
+        });
+        if let Err(e) = walked {
+            tracing::error!(pg = %self.id, "requests answered before: {e}");
+        }
+        all
+    }
+
+    /// Forgets the own log and takes over another, whole; entries up to `tail` are what it
+    /// remembers of requests. `missing` is all that this copy lacks and `surplus` what it has
+    /// too much.
     pub(crate) fn replace_log(
         &mut self,
         tail: EVersion,
@@ -96,12 +117,14 @@ impl Pg {
         let (from, to) = log_range();
         ops.push(StoreOp::RmRange(self.coll, from, to));
         self.log.reset(tail);
+        let mut last = EVersion::ZERO;
         for e in entries {
-            if e.version <= self.log.head() {
+            if e.version <= last {
                 continue; // a sender's error must not cost the order of the log
             }
+            last = e.version;
             ops.push(StoreOp::Put(self.coll, log_key(e.version), e.to_bytes()));
-            self.log.push(e);
+            self.log.load(e);
         }
         let first = Bytes::from_static(&[MISSING]);
         ops.push(StoreOp::RmRange(self.coll, first, Bytes::from_static(&[MISSING + 1])));
@@ -177,6 +200,21 @@ mod tests {
             matches!(op, StoreOp::Object(_, o, m) if *o == oid("new") && m == &[Mutation::Remove])
         });
         assert!(removed, "an object that only a void entry made is removed");
+    }
+
+    /// A log that replaces another brings along what it remembers of older requests.
+    #[test]
+    fn replaced_logs_recognise_older_requests() {
+        let mut pg = pg(vec![e(1, 1, "z", EVersion::ZERO)]);
+        let theirs = vec![
+            e(2, 5, "a", EVersion::ZERO),
+            e(2, 6, "b", EVersion::ZERO),
+            e(2, 7, "a", EVersion::new(2, 5)),
+        ];
+        let asked = theirs[0].reqid;
+        pg.replace_log(EVersion::new(2, 6), theirs, vec![], vec![], &mut vec![]);
+        assert_eq!((pg.log.entries.len(), pg.log.old_len()), (1, 2));
+        assert_eq!(pg.log.dup(&asked).map(|d| d.version), Some(EVersion::new(2, 5)));
     }
 
     /// Logs without a version in common are not merged.

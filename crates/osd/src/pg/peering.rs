@@ -426,12 +426,14 @@ impl Pg {
         for o in self.others(cx.me).collect::<Vec<_>>() {
             let Some(peer) = self.peers.get(&o).filter(|p| !p.activated) else { continue };
             let body = if let Some((missing, surplus)) = &peer.reset {
+                let mut entries = self.requests_below_tail(cx.store);
+                entries.extend(self.log.after(self.log.tail));
                 PeerMsg::Activate {
                     round: self.round,
                     info: self.info.clone(),
                     since: self.log.tail,
                     reset: true,
-                    entries: self.log.after(self.log.tail),
+                    entries,
                     missing: missing.clone(),
                     surplus: surplus.clone(),
                 }

@@ -114,10 +114,15 @@ impl Pg {
                 }
                 let since = self.log.floor(wanted).unwrap_or(self.log.tail);
                 self.refresh_info();
+                // The whole log may replace the asking side's.
+                let whole = since == self.log.tail;
+                let mut entries =
+                    if whole { self.requests_below_tail(cx.store) } else { Vec::new() };
+                entries.extend(self.log.after(since));
                 let body = PeerMsg::Log {
                     since,
                     info: self.info.clone(),
-                    entries: self.log.after(since),
+                    entries,
                     missing: self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect(),
                 };
                 self.reply(from, m.interval, body, cx);
