@@ -5,6 +5,7 @@ mod client;
 mod daemon;
 mod layout;
 mod mon_daemon;
+mod mon_peers;
 mod osd_daemon;
 mod store_tool;
 mod supervise;
@@ -59,8 +60,8 @@ enum Verb {
     Up {
         #[command(flatten)]
         dir: Dir,
-        /// Monitors.
-        #[arg(long, default_value_t = 1)]
+        /// Monitors of a new cluster: 1, 3, 5, 7 or 9.
+        #[arg(long, default_value_t = 3)]
         mons: u32,
         /// OSDs.
         #[arg(long, default_value_t = 3)]

@@ -1,7 +1,7 @@
 //! `argonaut mon`: the monitor role with sockets, clock, log and admin socket.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::Path;
 use std::rc::Rc;
@@ -21,12 +21,19 @@ use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTi
 use crate::asok::{self, Asked};
 use crate::daemon;
 use crate::layout::{Layout, Wanted, mon_id};
+use crate::mon_peers::{Me, PeerEvent, Peers, log_message};
 use crate::up::write_durably;
 
 /// The release that this cluster's monitors present themselves as.
 const MON_RELEASE: u8 = 18;
 /// What both sides may use.
 pub const FEATURES: Features = Features::REEF_WORD;
+/// How often a monitor looks at its clocks.
+const TICK: Duration = Duration::from_millis(100);
+/// How often in the first moments, when the others come up too.
+const TICK_FIRST: Duration = Duration::from_millis(10);
+/// How long those last.
+const HURRY_MS: u64 = 3_000;
 /// Connections to the manager's role are told apart from the monitor's by this bit.
 const AT_MGR: u64 = 1 << 63;
 
@@ -79,15 +86,28 @@ pub fn mkfs_cluster(
         fs::create_dir_all(&data)?;
         write_secret(&data.join("keyring"), &keyring_of(name))?;
     }
-    for (rank, (id, _)) in members.iter().enumerate() {
+    let (founders, state) = (founders(&members), mkfs.to_state_bytes());
+    let secret = keyring_of(&mon);
+    let make = |node: u64, id: &str| -> Result<()> {
         let data = layout.data(&format!("mon.{id}"));
         fs::create_dir_all(&data)?;
-        write_secret(&data.join("keyring"), &keyring_of(&mon))?;
+        write_secret(&data.join("keyring"), &secret)?;
         fs::remove_file(data.join("store")).ok();
-        quorum::create(&data.join("store"), rank as u64, &mkfs.to_state_bytes())?;
-        write_durably(&data.join("ready"), b"")?;
-    }
-    Ok(())
+        quorum::create(&data.join("store"), node, &founders, &state)?;
+        write_durably(&data.join("ready"), b"")
+    };
+    // Each waits for the disk a few times: all at once.
+    std::thread::scope(|scope| {
+        let make = &make;
+        let all: Vec<_> =
+            founders.iter().map(|(node, id)| scope.spawn(move || make(*node, id))).collect();
+        all.into_iter().try_for_each(|one| one.join().expect("it does not panic"))
+    })
+}
+
+/// The first monitors by their numbers in the quorum.
+fn founders(members: &[(String, EntityAddr)]) -> BTreeMap<u64, String> {
+    members.iter().enumerate().map(|(i, (name, _))| (i as u64, name.clone())).collect()
 }
 
 /// Writes a file that only its owner may read.
@@ -132,7 +152,8 @@ fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<(
         ..Mkfs::default()
     };
     fs::create_dir_all(data).with_context(|| data.display().to_string())?;
-    quorum::create(&data.join("store"), rank as u64, &mkfs.to_state_bytes())?;
+    let state = mkfs.to_state_bytes();
+    quorum::create(&data.join("store"), rank as u64, &founders(&members), &state)?;
     write_secret(&data.join("keyring"), &text)?;
     write_durably(&data.join("ready"), b"")
 }
@@ -152,6 +173,11 @@ pub fn main(conf: &Path, id: &str, mkfs: bool, keyring: Option<&Path>) -> Result
 
 struct Daemon {
     monitor: RefCell<Monitor>,
+    quorum: quorum::Quorum,
+    peers: RefCell<Peers>,
+    /// A change of the members is being made.
+    changing: Cell<bool>,
+    started_ms: u64,
     messenger: Messenger,
     mgr: Messenger,
     mgr_keys: SharedRotatingKeys,
@@ -168,8 +194,11 @@ impl Daemon {
         }
     }
 
-    fn on_event(&self, event: NetEvent, at_mgr: bool) {
+    fn on_event(self: &Rc<Self>, event: NetEvent, at_mgr: bool) {
         let now = rt::now();
+        if !at_mgr && self.is_peers(&event) {
+            return self.on_peers_event(now, event);
+        }
         let shift = |conn: ConnId| if at_mgr { ConnId(conn.0 | AT_MGR) } else { conn };
         {
             let mut monitor = self.monitor.borrow_mut();
@@ -195,6 +224,62 @@ impl Daemon {
         self.drain();
     }
 
+    fn is_peers(&self, event: &NetEvent) -> bool {
+        let peers = self.peers.borrow();
+        match event {
+            NetEvent::Opened { conn, peer } => peers.owns(*conn) || Peers::proves(&peer.identity),
+            other => peers.owns(other.conn()),
+        }
+    }
+
+    fn on_peers_event(self: &Rc<Self>, now: env::Now, event: NetEvent) {
+        let events = match event {
+            NetEvent::Opened { conn, .. } => {
+                self.peers.borrow_mut().on_opened(now, conn);
+                Vec::new()
+            }
+            NetEvent::Message { conn, env, .. } => {
+                self.peers.borrow_mut().on_message(now, conn, &env)
+            }
+            NetEvent::Closed { conn, why } => {
+                tracing::debug!("monitor {conn:?}: {why}");
+                self.peers.borrow_mut().lost(now, conn)
+            }
+            NetEvent::Alive { .. } => Vec::new(),
+        };
+        self.on_peer_events(now, events);
+    }
+
+    fn on_peer_events(self: &Rc<Self>, now: env::Now, events: Vec<PeerEvent>) {
+        if events.is_empty() {
+            return;
+        }
+        for event in events {
+            let mut monitor = self.monitor.borrow_mut();
+            match event {
+                PeerEvent::Up(node, name) => {
+                    tracing::info!("mon.{name} is there");
+                    monitor.on_peer_up(now, node, &name);
+                }
+                PeerEvent::Down(node) => monitor.on_peer_down(now, node),
+                PeerEvent::Says(node, says) => monitor.on_peer_says(now, node, says),
+                PeerEvent::Admitted(node, sent_ms) => monitor.on_admitted(node, sent_ms),
+                PeerEvent::Ask(conn, tid, body) => {
+                    let this = self.clone();
+                    tokio::task::spawn_local(async move {
+                        let answer = this.quorum.answer(&body).await;
+                        if quorum::Call::admits(&answer) {
+                            this.monitor.borrow_mut().on_heard(rt::now());
+                        }
+                        let env = log_message(mon::peer::LOG_ANSWER, tid, answer);
+                        this.messenger.send(conn, env);
+                    });
+                }
+            }
+        }
+        self.drain();
+    }
+
     /// Does what the role wants.
     fn drain(&self) {
         loop {
@@ -212,6 +297,7 @@ impl Daemon {
                         let (messenger, conn) = self.of(conn);
                         messenger.close(conn);
                     }
+                    Output::Peer { node, env } => self.peers.borrow().send(node, env),
                     Output::Propose { .. } | Output::Snapshot { .. } => {
                         self.proposals.send(wish).ok();
                     }
@@ -225,7 +311,62 @@ impl Daemon {
         }
     }
 
-    fn tick(&self) {
+    /// What the log tells, in order.
+    fn on_quorum(&self, event: quorum::Event) -> Result<()> {
+        let mut monitor = self.monitor.borrow_mut();
+        monitor.on_quorum(rt::now(), event)?;
+        if let Some(index) = monitor.rewind_to() {
+            let (state, entries, index) = self.quorum.state_after(index)?;
+            monitor.on_rewound(rt::now(), index, &state, &entries)?;
+        }
+        Ok(())
+    }
+
+    /// The quorum's own work: connections, elections, members that come and go.
+    fn tick_quorum(self: &Rc<Self>) {
+        let now = rt::now();
+        let events = {
+            let monitor = self.monitor.borrow();
+            self.peers.borrow_mut().tick(now, &monitor.state().monmap)
+        };
+        self.on_peer_events(now, events);
+        let up_ms = now.mono_ms().saturating_sub(self.started_ms);
+        let elections = self.monitor.borrow_mut().elections(now, up_ms);
+        self.quorum.allow_elections(elections.allowed);
+        if elections.begin {
+            let quorum = self.quorum.clone();
+            tokio::task::spawn_local(async move { quorum.elect().await });
+        }
+        let wanted = self.monitor.borrow().wanted_members();
+        if let Some(wanted) = wanted.filter(|_| !self.changing.replace(true)) {
+            let this = self.clone();
+            tokio::task::spawn_local(async move {
+                if let Err(err) = this.change_members(&wanted).await {
+                    tracing::warn!("the members of the quorum did not change: {err:#}");
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                this.changing.set(false);
+            });
+        }
+    }
+
+    async fn change_members(&self, wanted: &BTreeMap<u64, String>) -> Result<()> {
+        if !self.quorum.can_grow() {
+            // The log of a monitor of the first version: what new ones are to begin with.
+            self.monitor.borrow_mut().snapshot_soon();
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            self.quorum.drop_covered().await?;
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            if !self.quorum.can_grow() {
+                bail!("the log has no beginning for a new member yet");
+            }
+        }
+        tracing::info!("members of the quorum are to be {wanted:?}");
+        Ok(self.quorum.change_members(wanted).await?)
+    }
+
+    fn tick(self: &Rc<Self>) {
+        self.tick_quorum();
         self.monitor.borrow_mut().on_tick(rt::now());
         let secrets = self.monitor.borrow().state().auth.rotating(EntityKind::MGR).cloned();
         if let Some(secrets) = secrets {
@@ -263,6 +404,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     if !store.exists() {
         bail!("{data} holds no monitor: argonaut mon --mkfs -i {id} makes one");
     }
+    let started_ms = rt::now().mono_ms();
     let started = quorum::start(&store).await.with_context(|| store.display().to_string())?;
     let auth_none = config.get("auth_cluster_required") == "none";
     // Where the manager's role listens has to be known before the monitor is made.
@@ -297,13 +439,9 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         options: config.all().map(|(k, v)| (k.to_owned(), v)).collect(),
     };
     let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(OsRandom));
-    let mut monitor = Monitor::new(role, &started.state, rt::now(), Box::new(OsRandom), auth_rng)?;
+    let monitor = Monitor::new(role, &started.state, rt::now(), Box::new(OsRandom), auth_rng)?;
     let quorum = started.quorum;
-    let mut events = started.events;
-    // A quorum of one: what its log holds is committed and comes at once.
-    while let Ok(event) = events.try_recv() {
-        monitor.on_quorum(rt::now(), event)?;
-    }
+    let (mut events, mut calls) = (started.events, started.calls);
     let addrs = {
         let info = monitor.state().monmap.mons.get(&id).context("not in the monitor map")?;
         info.addrs.clone()
@@ -311,6 +449,14 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let at = addrs.msgr2().and_then(|a| a.sock).context("the monitor map gives no v2 address")?;
     let rank = monitor.state().monmap.rank_of(&id).unwrap_or(0) as i64;
     let doors = monitor.auth();
+    let mon_key = monitor.state().auth.get(&EntityName::new(EntityKind::MON, ""));
+    let me = Me {
+        fsid: monitor.state().fsid,
+        node: started.node,
+        name: id.clone(),
+        key: mon_key.map(|e| e.key.clone()).unwrap_or_default(),
+        auth_none,
+    };
     let messenger = Messenger::new(rt::Config {
         local: rt::Local { kind: EntityKind::MON, num: rank, addrs, nonce: 0, features: FEATURES },
         policy: Box::new(|_| Policy::stateless_server()),
@@ -320,15 +466,16 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let (proposals, mut proposed) = tokio::sync::mpsc::unbounded_channel();
     let daemon = Rc::new(Daemon {
         monitor: RefCell::new(monitor),
+        quorum: quorum.clone(),
+        peers: RefCell::new(Peers::new(me, messenger.clone())),
+        changing: Cell::new(false),
+        started_ms,
         messenger: messenger.clone(),
         mgr: mgr.clone(),
         mgr_keys,
         proposals,
         asked: RefCell::default(),
     });
-    daemon.monitor.borrow_mut().lead(rt::now(), quorum.term());
-    daemon.tick();
-
     let writer = quorum.clone();
     tokio::task::spawn_local(async move {
         while let Some(wish) = proposed.recv().await {
@@ -352,25 +499,46 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         });
     }
     messenger.bind(at).with_context(|| format!("mon.{id} cannot listen at {at}"))?;
+    let carrier = daemon.clone();
+    tokio::task::spawn_local(async move {
+        while let Some(call) = calls.recv().await {
+            carrier.peers.borrow_mut().call(rt::now(), call);
+        }
+    });
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
     asok::listen(Path::new(&config.get("admin_socket")), ask)?;
     daemon::write_pid(&config)?;
     tracing::info!("mon.{id} serves at {at}, the manager's role at {mgr_at}");
 
-    let mut tick = tokio::time::interval(Duration::from_millis(100));
+    let mut tick = tokio::time::interval(TICK_FIRST);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut hurried = true;
     let mut next_ask = 0u64;
     let mut stop = std::pin::pin!(rt::stop_signal());
     loop {
         tokio::select! {
             event = events.recv() => {
                 let event = event.context("the log ended")?;
-                daemon.monitor.borrow_mut().on_quorum(rt::now(), event)?;
+                daemon.on_quorum(event)?;
                 while let Ok(event) = events.try_recv() {
-                    daemon.monitor.borrow_mut().on_quorum(rt::now(), event)?;
+                    daemon.on_quorum(event)?;
                 }
                 daemon.drain();
             }
-            _ = tick.tick() => daemon.tick(),
+            _ = tick.tick() => {
+                daemon.tick();
+                if hurried && rt::now().mono_ms() > started_ms + HURRY_MS {
+                    hurried = false;
+                    tick = tokio::time::interval(TICK);
+                    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+                }
+                if daemon.monitor.borrow().is_removed() {
+                    tracing::info!("mon.{id} was removed from the cluster: it ends");
+                    fs::remove_file(Path::new(&data).join("ready")).ok();
+                    quorum.stop().await;
+                    return Ok(());
+                }
+            }
             Some(one) = asked.recv() => {
                 next_ask += 1;
                 daemon.asked.borrow_mut().insert(next_ask, one.answer);

@@ -113,9 +113,6 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
     if wanted.mons == 0 || wanted.mons > 9 || wanted.mons % 2 == 0 {
         bail!("--mons is 1, 3, 5, 7 or 9");
     }
-    if wanted.mons > 1 {
-        bail!("more than one monitor is not built yet: use --mons 1");
-    }
     if wanted.osds == 0 || wanted.size == 0 || wanted.size > 10 {
         bail!("--osds is 1 or more, --size is 1 to 10");
     }

@@ -92,6 +92,8 @@ pub enum ServerStep {
         /// Modes to try instead.
         allowed_modes: Vec<u32>,
     },
+    /// Nothing: the connection ends, and the client tries another server.
+    Leave,
 }
 
 /// The server's side of one connection's handshake.

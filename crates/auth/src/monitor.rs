@@ -24,8 +24,8 @@ use crate::proto::{
     ServiceTicketRequest, TicketBlob, TicketInfo, request,
 };
 use crate::service::{
-    AuthorizerCheck, EACCES, EBUSY, EINVAL, EOPNOTSUPP, EPERM, SharedRandom, connection_secret,
-    none_done, none_identity, open_authorizer, pick_mode, wall,
+    AuthorizerCheck, EACCES, EINVAL, EOPNOTSUPP, EPERM, SharedRandom, connection_secret, none_done,
+    none_identity, open_authorizer, pick_mode, wall,
 };
 use crate::{
     AuthDone, AuthError, CryptoKey, EntityAuth, KeyKind, KeyServer, PeerIdentity, ServerAuth,
@@ -69,6 +69,8 @@ struct Inner {
     settings: MonAuthSettings,
     /// Free global ids, taken from the front of the first range.
     free_ids: Vec<Range<u64>>,
+    /// Clients are to try another monitor.
+    closed: bool,
 }
 
 /// What a monitor's connections share: its copy of the key database, its settings and its
@@ -176,7 +178,13 @@ impl MonAuth {
         }
     }
 
-    /// How many global ids are left; ask for more in time, new clients are refused without.
+    /// Whether clients may come in; where not, as without global ids, their connections end
+    /// without an answer and they try another monitor. Other monitors may always.
+    pub fn set_open(&self, open: bool) {
+        self.lock().closed = !open;
+    }
+
+    /// How many global ids are left; ask for more in time, new clients are sent away without.
     #[must_use]
     pub fn global_ids_left(&self) -> u64 {
         self.lock().free_ids.iter().map(|r| r.end - r.start).sum()
@@ -557,12 +565,16 @@ impl MonServerAuth {
         }
         let (name, claimed) = (EntityName::decode(&mut r)?, r.u64()?);
         self.peer = format!("{name} ({})", self.peer);
+        if inner.closed {
+            return Ok(ServerStep::Leave);
+        }
         let claim = if claimed == 0 { IdClaim::New } else { IdClaim::Reclaim };
         let global_id = match claim {
             IdClaim::Reclaim => claimed,
-            IdClaim::New => inner
-                .take_global_id()
-                .ok_or_else(|| Failure::new(EBUSY, "no global id is free right now"))?,
+            IdClaim::New => match inner.take_global_id() {
+                Some(id) => id,
+                None => return Ok(ServerStep::Leave),
+            },
         };
         drop(inner);
         if method == method::NONE {

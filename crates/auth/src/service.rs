@@ -20,7 +20,6 @@ pub type SharedRandom = Arc<Mutex<dyn Random>>;
 
 pub(crate) const EPERM: i32 = -1;
 pub(crate) const EACCES: i32 = -13;
-pub(crate) const EBUSY: i32 = -16;
 pub(crate) const EINVAL: i32 = -22;
 pub(crate) const EOPNOTSUPP: i32 = -95;
 

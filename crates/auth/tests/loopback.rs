@@ -96,6 +96,7 @@ fn run(
                     .map_err(|e| e.to_string())?;
                 return Ok((mine, *done));
             }
+            ServerStep::Leave => panic!("the server takes no clients"),
             ServerStep::Refuse { result, allowed_methods, allowed_modes } => {
                 start = client
                     .bad_method(now, start.method, result, &allowed_methods, &allowed_modes)

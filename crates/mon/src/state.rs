@@ -56,6 +56,7 @@ pub struct ClusterState {
 /// What a change concerned: who must be told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Effects {
+    pub osdmap: bool,
     pub monmap: bool,
     pub mgrmap: bool,
     pub fsmap: bool,
@@ -75,7 +76,10 @@ impl ClusterState {
     pub(crate) fn apply(&mut self, mutation: &Mutation) -> Result<Effects, DecodeError> {
         let mut effects = Effects::default();
         match mutation {
-            Mutation::Osd(inc) => self.apply_osd(inc)?,
+            Mutation::Osd(inc) => {
+                self.apply_osd(inc)?;
+                effects.osdmap = true;
+            }
             Mutation::MonMap(map) => {
                 self.monmap =
                     maps::MonMap { epoch: Epoch(self.monmap.epoch.0 + 1), ..(**map).clone() };
@@ -147,11 +151,12 @@ impl ClusterState {
     }
 
     /// Makes all changes of a committed entry.
-    pub(crate) fn apply_entry(&mut self, entry: &Entry) -> Result<(), DecodeError> {
+    pub(crate) fn apply_entry(&mut self, entry: &Entry) -> Result<Effects, DecodeError> {
+        let mut effects = Effects::default();
         for mutation in &entry.mutations {
-            self.apply(mutation)?;
+            effects.join(self.apply(mutation)?);
         }
-        Ok(())
+        Ok(effects)
     }
 
     fn apply_osd(&mut self, inc: &maps::Incremental) -> Result<(), DecodeError> {
@@ -181,7 +186,18 @@ impl ClusterState {
 }
 
 impl Effects {
+    pub(crate) const ALL: Self = Self {
+        osdmap: true,
+        monmap: true,
+        mgrmap: true,
+        fsmap: true,
+        config: true,
+        log: true,
+        auth: true,
+    };
+
     fn join(&mut self, other: Self) {
+        self.osdmap |= other.osdmap;
         self.monmap |= other.monmap;
         self.mgrmap |= other.mgrmap;
         self.fsmap |= other.fsmap;

@@ -36,7 +36,8 @@ fn place(name: &str) -> PathBuf {
     let key = CryptoKey::generate(KeyKind::AES, at, &mut Seeded(1));
     mkfs.add_key("client.admin".parse().unwrap(), key);
     let path = dir.join("store");
-    quorum::create(&path, 0, &mkfs.to_state_bytes()).unwrap();
+    let founders = BTreeMap::from([(0, "a".to_owned())]);
+    quorum::create(&path, 0, &founders, &mkfs.to_state_bytes()).unwrap();
     path
 }
 
@@ -49,10 +50,10 @@ impl Running {
         let mut mon =
             Monitor::new(config, &s.state, now, Box::new(Seeded(secs)), auth_rng).unwrap();
         let mut events = s.events;
-        while let Ok(event) = events.try_recv() {
-            mon.on_quorum(now, event).unwrap();
+        while !mon.leads() {
+            let event = tokio::time::timeout(Duration::from_secs(20), events.recv()).await;
+            mon.on_quorum(now, event.unwrap().unwrap()).unwrap();
         }
-        mon.lead(now, s.quorum.term());
         let mut this = Self { mon, quorum: s.quorum, events, sent: Vec::new(), now, snapshots: 0 };
         this.drain().await;
         let peer = PeerInfo {
@@ -81,7 +82,7 @@ impl Running {
                     self.snapshots += 1;
                     self.quorum.offer_snapshot(index, state).await.unwrap();
                 }
-                Output::Close { .. } | Output::Local { .. } => {}
+                Output::Close { .. } | Output::Local { .. } | Output::Peer { .. } => {}
             }
         }
     }

@@ -101,7 +101,7 @@ impl Alone {
                 Output::Send { conn, env } => self.sent.push((conn, env)),
                 Output::Close { conn } => self.closed.push(conn),
                 Output::Propose { token, data } => self.proposed.push((token, data)),
-                Output::Snapshot { .. } | Output::Local { .. } => {}
+                Output::Snapshot { .. } | Output::Local { .. } | Output::Peer { .. } => {}
             }
         }
     }
@@ -596,6 +596,7 @@ fn authenticates_clients() {
                     assert_eq!(got.session_key, done.session_key);
                     return Some(*done);
                 }
+                ServerStep::Leave => panic!("the monitor takes no clients"),
                 ServerStep::Refuse { result, .. } => {
                     assert_eq!(result, -13);
                     assert!(server.refusal().is_some());

@@ -563,6 +563,7 @@ impl Connection {
                 };
                 self.put(tag::AUTH_BAD_METHOD, &refusal)
             }
+            ServerStep::Leave => Err(Fault::NotNow),
             ServerStep::Done(done) => {
                 let auth::AuthDone {
                     global_id,

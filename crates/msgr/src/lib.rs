@@ -69,6 +69,9 @@ pub enum Fault {
     /// The peer is not who was dialled.
     #[error("the peer is not the one wanted: {0}")]
     WrongPeer(&'static str),
+    /// The server does not take clients now; another one may.
+    #[error("no clients are taken now")]
+    NotNow,
     /// Features that one side requires and the other lacks.
     #[error("features {0:#x} are required and missing")]
     Features(u64),

@@ -85,6 +85,11 @@ pub(crate) fn tell(ctx: &mut CommandCtx<'_>) -> Outcome {
     settle(tell::run(ctx))
 }
 
+/// Whether a command is the daemon's own that it is sent to, whoever leads.
+pub(crate) fn is_own(cmd: &[Bytes]) -> bool {
+    cli::Args::parse(cmd).is_ok_and(|args| tell::is_own(&args))
+}
+
 fn settle(run: Run) -> Outcome {
     run.unwrap_or_else(|Fail { errno, why }| Outcome::Reply(Reply::err(errno, why)))
 }

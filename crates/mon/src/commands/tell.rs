@@ -13,6 +13,35 @@ use types::{EntityKind, EntityName};
 use super::{EINVAL, ENOENT, Fail, Run, dispatch, fail, mons, out, release_name};
 use crate::{CommandCtx, ConfigPlace, Mutation, Outcome, Reply};
 
+/// Whether a command is this daemon's own, whoever leads.
+pub(super) fn is_own(args: &cli::Args) -> bool {
+    let prefix = args.prefix();
+    match prefix {
+        "config show" | "config get" | "config set" => !args.has("who"),
+        "config help" => !args.has("key"),
+        _ => matches!(
+            prefix,
+            "get_command_descriptions"
+                | "help"
+                | "version"
+                | "git_version"
+                | "config unset"
+                | "config diff"
+                | "config diff get"
+                | "injectargs"
+                | "perf dump"
+                | "perf schema"
+                | "ops"
+                | "dump_historic_ops"
+                | "log flush"
+                | "log reopen"
+                | "quorum_status"
+                | "mon_status"
+                | "sessions"
+        ),
+    }
+}
+
 pub(super) fn run(ctx: &mut CommandCtx<'_>) -> Run {
     let prefix = ctx.cmd.prefix().to_owned();
     // `config set` of the cluster names whose setting it is, the daemon's own does not.

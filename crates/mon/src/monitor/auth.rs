@@ -11,7 +11,7 @@ use crate::{AuthChange, Mutation};
 /// Global ids taken from the log at a time.
 const GLOBAL_ID_BATCH: u64 = 1000;
 /// Fewer left than this, and more are taken.
-const GLOBAL_IDS_LOW: u64 = 500;
+pub(super) const GLOBAL_IDS_LOW: u64 = 500;
 
 impl Monitor {
     /// What makes handshakes for new connections: `MonAuth::connection` gives one for
@@ -64,11 +64,16 @@ impl Monitor {
             self.propose(Mutation::Auth(AuthChange::Rotate { at: now, secrets }));
         }
         if self.ids_asked.is_none() && self.auth.global_ids_left() < GLOBAL_IDS_LOW {
-            let from = self.state.global_ids_below;
-            let below = from + GLOBAL_ID_BATCH;
+            let (from, below) = self.take_ids();
             self.propose(Mutation::GlobalIds { below });
             self.ids_asked = Some((self.seq, from..below));
         }
+    }
+
+    /// The next global ids: to be taken by a change of the state.
+    pub(super) fn take_ids(&self) -> (u64, u64) {
+        let from = self.state.global_ids_below;
+        (from, from + GLOBAL_ID_BATCH)
     }
 
     /// A batch was committed: what it gave the handshakes.

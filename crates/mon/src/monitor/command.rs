@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use denc::DecodeError;
 use env::ConnId;
 use messages::{
-    Command, CommandReply, LogPriority, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck,
-    Paxos,
+    Command, CommandReply, Envelope, LogPriority, Message, MgrCommand, MgrCommandReply, MonCommand,
+    MonCommandAck, Paxos,
 };
 use types::{AddrKind, AddrVec, EntityKind, Epoch};
 
-use super::{Monitor, Output};
+use super::{Monitor, Output, Wish};
 use crate::{CommandCtx, Outcome, Reply, SessionGroup, Wait, commands, session};
 
 const EPERM: i32 = 1;
@@ -73,20 +74,36 @@ impl Monitor {
     }
 
     /// `ceph tell mon.X ...`
-    pub(super) fn on_tell(&mut self, conn: ConnId, tid: u64, msg: Command) {
-        let answer = Answer::Tell { conn, tid };
-        let Some(session) = self.sessions.get(&conn) else { return };
+    pub(super) fn on_tell(&mut self, conn: ConnId, env: &Envelope) -> Result<(), DecodeError> {
+        let msg = Command::decode(env)?;
+        let answer = Answer::Tell { conn, tid: env.tid };
+        let Some(session) = self.sessions.get(&conn) else { return Ok(()) };
         if !session.info.caps.is_allow_all() {
-            return self.answer(&answer, Reply::err(EACCES, "access denied"));
+            self.answer(&answer, Reply::err(EACCES, "access denied"));
+            return Ok(());
+        }
+        if self.serving.is_none() && !commands::is_own(&msg.cmd) {
+            self.keep(conn, env.clone()); // the cluster's: the leader's to answer
+            return Ok(());
         }
         self.command(&answer, &msg.cmd, &msg.input);
+        Ok(())
     }
 
     /// A command on the admin socket; whoever reaches it may do everything. The answer
     /// comes as [`Output::Local`] with `id`.
     pub fn on_admin_command(&mut self, now: env::Now, id: u64, json: &[u8], input: &Bytes) {
         self.now = now;
-        self.command(&Answer::Local { id }, &[Bytes::copy_from_slice(json)], input);
+        let cmd = [Bytes::copy_from_slice(json)];
+        if commands::is_own(&cmd) {
+            self.local_command(id, &cmd, input);
+        } else {
+            self.keep_local(id, &cmd, input);
+        }
+    }
+
+    pub(super) fn local_command(&mut self, id: u64, cmd: &[Bytes], input: &Bytes) {
+        self.command(&Answer::Local { id }, cmd, input);
     }
 
     fn command(&mut self, answer: &Answer, cmd: &[Bytes], input: &Bytes) {
@@ -177,7 +194,7 @@ impl Monitor {
         session::may_run(info, command.module, args.prefix(), &args.strings(), command.perm)
     }
 
-    fn local_session(&self) -> crate::SessionInfo {
+    pub(super) fn local_session(&self) -> crate::SessionInfo {
         crate::SessionInfo {
             conn: ConnId(0),
             name: self.name(),
@@ -214,7 +231,8 @@ impl Monitor {
             }
             Wait::OsdMap(epoch) => {
                 if self.waiting.len() < WAITING_MAX {
-                    self.waiting.push((epoch, answer.clone(), reply));
+                    let serving = self.serving.take();
+                    self.waiting.push((epoch, answer.clone(), reply, serving));
                 }
             }
         }
@@ -226,8 +244,11 @@ impl Monitor {
         let (ready, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|w| w.0 <= last);
         self.waiting = rest;
-        for (_, answer, reply) in ready {
+        for (_, answer, reply, serving) in ready {
             self.answer(&answer, reply);
+            if let Some((to, rid)) = serving {
+                self.emit(Wish::Served { to, rid });
+            }
         }
     }
 
@@ -257,5 +278,5 @@ impl Monitor {
     }
 }
 
-/// An answer that waits for an OSD map.
-pub(super) type Waiting = (Epoch, Answer, Reply);
+/// An answer that waits for an OSD map, and the message it is for.
+pub(super) type Waiting = (Epoch, Answer, Reply, Option<(Option<u64>, u64)>);

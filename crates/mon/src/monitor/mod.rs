@@ -5,17 +5,23 @@
 //!                 └────▶ outputs ──(wait for the batch they depend on)──▶ outbox
 //! ```
 //! What may be trusted: `state` is the head (see the crate's invariants); `done` is the
-//! newest batch known to be committed; outputs in `gated` wait for theirs, in order.
+//! newest batch known to be committed; outputs in `gated` wait for theirs, in order. All of
+//! that is the leader's: at the others `state` is what was committed, and nothing is gated
+//! (see `others`, `forward`).
 
 mod auth;
 mod command;
+mod forward;
 mod osd;
+mod others;
 mod pools;
 mod requests;
 mod rounds;
 mod subs;
 
 use std::collections::{BTreeMap, VecDeque};
+
+pub use others::Elections;
 
 use ::auth::{MonAuth, MonAuthSettings, PeerIdentity, SharedRandom};
 use bytes::Bytes;
@@ -26,7 +32,9 @@ use types::{AddrVec, EntityId, EntityKind, EntityName, Epoch, UTime};
 
 use crate::mutation::Entry;
 use crate::osdinc::OpenOsd;
+use crate::peer::PeerSays;
 use crate::session::Session;
+use crate::state::Effects;
 use crate::{ClusterState, HealthReport, Mutation, QuorumInfo, Reply, Volatile, quorum};
 
 /// Outputs that may wait in one monitor; beyond it, connections that ask for more close.
@@ -108,6 +116,42 @@ pub enum Output {
         /// The answer.
         reply: Reply,
     },
+    /// A message for another monitor; dropped when it cannot be reached.
+    Peer {
+        /// Its number.
+        node: u64,
+        /// What.
+        env: Envelope,
+    },
+}
+
+/// What is to leave, before it is known how: clients may be another monitor's.
+#[derive(Debug)]
+enum Wish {
+    Do(Output),
+    /// Something for another monitor.
+    Says {
+        node: u64,
+        says: PeerSays,
+    },
+    /// Nothing more comes for a message that came by a monitor, or from a client here.
+    Served {
+        to: Option<u64>,
+        rid: u64,
+    },
+    /// Another monitor's client lacks OSD maps.
+    CatchUp {
+        node: u64,
+        conn: ConnId,
+        has: Epoch,
+        subscribe: bool,
+    },
+}
+
+impl From<Output> for Wish {
+    fn from(output: Output) -> Self {
+        Self::Do(output)
+    }
 }
 
 /// Why a monitor cannot start.
@@ -117,9 +161,6 @@ pub enum MonError {
     /// The stored state is damaged or of a later version.
     #[error("monitor state: {0}")]
     State(#[from] denc::DecodeError),
-    /// The monitor map has no monitor of that name.
-    #[error("mon.{0} is not in the monitor map")]
-    NotInMap(String),
 }
 
 /// Changes that are gathered, not proposed yet.
@@ -161,10 +202,19 @@ pub struct Monitor {
     token: u64,
     entries_since_snapshot: u64,
     bytes_since_snapshot: u64,
-    gated: VecDeque<(u64, Output)>,
-    out: Vec<Output>,
-    /// Whether the leader's first acts were done.
-    started: bool,
+    gated: VecDeque<(u64, Wish)>,
+    out: Vec<Wish>,
+    /// The newest entry of the log that is in the state.
+    applied: u64,
+    others: others::Others,
+    forwards: forward::Forwards,
+    /// What other monitors asked before this leader was sure of itself.
+    held: VecDeque<(u64, PeerSays)>,
+    /// The message being answered: the monitor it came by, and its number.
+    serving: Option<(Option<u64>, u64)>,
+    pumping: bool,
+    /// The state holds what was not committed and is to be made anew.
+    rewind: bool,
     next_round_ms: u64,
     log_seq: u64,
     map_cache: subs::MapCache,
@@ -195,17 +245,24 @@ impl Monitor {
         auth_rng: SharedRandom,
     ) -> Result<Self, MonError> {
         let state = ClusterState::from_shared(state)?;
-        let rank = state
-            .monmap
-            .rank_of(&config.name)
-            .ok_or_else(|| MonError::NotInMap(config.name.clone()))? as u32;
+        let rank = state.monmap.rank_of(&config.name).unwrap_or(0) as u32;
         let token = rng.u64();
         let auth = MonAuth::new(MonAuthSettings::default(), auth_rng);
-        Ok(Self {
+        auth.set_open(false);
+        let volatile = Volatile {
+            quorum: QuorumInfo {
+                name: config.name.clone(),
+                rank,
+                started_mono_ms: now.mono_ms(),
+                ..QuorumInfo::default()
+            },
+            ..Volatile::default()
+        };
+        let mut this = Self {
             rank,
             config,
             state,
-            volatile: Volatile::default(),
+            volatile,
             rng,
             now,
             sessions: BTreeMap::new(),
@@ -219,7 +276,13 @@ impl Monitor {
             bytes_since_snapshot: 0,
             gated: VecDeque::new(),
             out: Vec::new(),
-            started: false,
+            applied: 0,
+            others: others::Others::new(now),
+            forwards: forward::Forwards::default(),
+            held: VecDeque::new(),
+            serving: None,
+            pumping: false,
+            rewind: false,
             next_round_ms: 0,
             log_seq: 0,
             map_cache: subs::MapCache::default(),
@@ -230,7 +293,10 @@ impl Monitor {
             mapped: None,
             health_stale: true,
             health_told: HealthReport::default(),
-        })
+        };
+        this.refresh_auth_settings();
+        this.refresh_auth_keys();
+        Ok(this)
     }
 
     /// The newest state, with what is not committed yet.
@@ -246,26 +312,18 @@ impl Monitor {
     }
 
     /// Begins service as the leader; `term` grows with each election. Old entries must
-    /// have been applied: with a quorum of one, once the log says it is the leader.
+    /// have been applied: [`quorum::Event::Began`] does this.
     pub fn lead(&mut self, now: Now, term: u64) {
         self.now = now;
-        let ranks: Vec<u32> = (0..self.state.monmap.ranks.len() as u32).collect();
-        let quorum = if ranks.len() == 1 { ranks } else { vec![self.rank] };
-        self.volatile.quorum = QuorumInfo {
-            name: self.config.name.clone(),
-            rank: self.rank,
-            election_epoch: (term * 2) as u32 + 2,
-            quorum,
-            leader: self.config.name.clone(),
-            since_mono_ms: now.mono_ms(),
-            started_mono_ms: now.mono_ms(),
-        };
-        self.started = true;
+        self.enter_leading(term);
+        let q = &mut self.volatile.quorum;
+        q.election_epoch = (term * 2) as u32 + 2;
+        q.leader = self.config.name.clone();
+        q.since_mono_ms = now.mono_ms();
+        self.volatile.quorum.quorum = self.quorum_ranks();
         self.next_round_ms = 0;
-        let line = format!(
-            "mon.{} is new leader, mons {} in quorum (ranks {})",
-            self.config.name, self.config.name, self.rank
-        );
+        self.osd.begin();
+        let line = self.quorum_line();
         self.log(LogPriority::INFO, line);
         let map = &self.state.monmap;
         let mons: Vec<String> =
@@ -274,16 +332,32 @@ impl Monitor {
             format!("monmap e{}: {} mons at {{{}}}", map.epoch, map.mons.len(), mons.join(","));
         self.log(LogPriority::DEBUG, line);
         self.log(LogPriority::DEBUG, self.osdmap_line());
+        if !self.volatile.pgmap.osds.is_empty() {
+            // The leader before this one has told of what it found.
+            self.health_stale = true;
+            self.refresh_health();
+            self.health_told = self.volatile.health.clone();
+        }
         self.start_services();
         let status = self.volatile.health.status(&self.state).name();
         self.log(LogPriority::INFO, format!("overall {status}"));
+        self.leader_changed();
+        self.others_tick();
     }
 
-    /// Every change of the log, in order.
+    /// Every change of the log, in order. While [`Monitor::rewind_to`] asks for it, the
+    /// state must be made anew first.
+    ///
+    /// # Errors
+    /// [`MonError`] when the log holds what cannot be read.
     pub fn on_quorum(&mut self, now: Now, event: quorum::Event) -> Result<(), MonError> {
         self.now = now;
         match event {
             quorum::Event::Committed { index, origin, token, data } => {
+                if index <= self.applied {
+                    return Ok(()); // in the state already
+                }
+                self.applied = index;
                 self.entries_since_snapshot += 1;
                 self.bytes_since_snapshot += data.len() as u64;
                 let ours = origin == self.config.node
@@ -292,21 +366,99 @@ impl Monitor {
                     let done = self.in_flight.take().expect("just seen");
                     self.done = done.seq;
                     if let Some(state) = done.snapshot {
-                        self.out.push(Output::Snapshot { index, state });
+                        self.out.push(Output::Snapshot { index, state }.into());
                     }
                     self.auth_committed();
                     self.release();
                 } else {
                     let entry = Entry::from_shared(&data)?;
-                    self.state.apply_entry(&entry)?;
+                    let effects = self.state.apply_entry(&entry)?;
+                    self.on_applied(effects);
+                    if self.snapshot_is_due() {
+                        let state = self.state.to_bytes();
+                        self.out.push(Output::Snapshot { index, state }.into());
+                    }
                 }
             }
-            quorum::Event::Restored { state, .. } => {
-                self.state = ClusterState::from_shared(&state)?;
-                self.map_cache = subs::MapCache::default();
+            quorum::Event::Restored { index, state } => {
+                if index > self.applied {
+                    self.replace_state(index, &state, &[])?;
+                }
             }
+            quorum::Event::Began { index, term, node } => {
+                self.applied = self.applied.max(index);
+                if node == self.config.node && self.begins(term) {
+                    self.lead(now, term);
+                }
+            }
+            quorum::Event::Standing { term, leader } => self.on_standing(term, leader)?,
+            quorum::Event::Members { voters, .. } => self.on_members(voters),
         }
+        self.deliver_later();
+        self.pump();
         Ok(())
+    }
+
+    /// The state is another; everybody is told what that changes.
+    fn replace_state(
+        &mut self,
+        index: u64,
+        state: &Bytes,
+        entries: &[Bytes],
+    ) -> Result<(), MonError> {
+        let mut state = ClusterState::from_shared(state)?;
+        for entry in entries {
+            state.apply_entry(&Entry::from_shared(entry)?)?;
+        }
+        self.state = state;
+        self.applied = index;
+        self.map_cache = subs::MapCache::default();
+        self.on_applied(Effects::ALL);
+        self.deliver_later();
+        Ok(())
+    }
+
+    /// What somebody else changed is in the state: those are told whom it concerns.
+    fn on_applied(&mut self, effects: Effects) {
+        if effects.auth {
+            self.refresh_auth_keys();
+            self.refresh_auth_settings();
+        }
+        if effects.config {
+            self.refresh_auth_settings();
+        }
+        if effects.monmap {
+            self.refresh_rank();
+        }
+        if effects.osdmap {
+            self.answer_waiting();
+            self.push_osdmap();
+            self.pgmap_follows();
+        }
+        self.push_effects(effects);
+        self.health_stale = true;
+    }
+
+    fn refresh_rank(&mut self) {
+        if let Some(rank) = self.state.monmap.rank_of(&self.config.name) {
+            self.rank = rank as u32;
+            self.volatile.quorum.rank = self.rank;
+        }
+    }
+
+    fn snapshot_is_due(&mut self) -> bool {
+        let due = self.entries_since_snapshot >= SNAPSHOT_EVERY
+            || self.bytes_since_snapshot >= SNAPSHOT_BYTES;
+        if due {
+            self.entries_since_snapshot = 0;
+            self.bytes_since_snapshot = 0;
+        }
+        due
+    }
+
+    /// Offers a snapshot with the next batch, however few entries there are.
+    pub fn snapshot_soon(&mut self) {
+        self.entries_since_snapshot = SNAPSHOT_EVERY;
     }
 
     /// A peer has been authenticated.
@@ -325,8 +477,7 @@ impl Monitor {
     /// A connection is gone.
     pub fn on_closed(&mut self, now: Now, conn: ConnId) {
         self.now = now;
-        self.sessions.remove(&conn);
-        self.osd.conns.retain(|_, c| *c != conn);
+        self.forget_session(conn);
     }
 
     /// A message came. Bytes that cannot be read close the connection.
@@ -338,23 +489,29 @@ impl Monitor {
         if self.gated.len() > GATED_MAX {
             return self.drop_session(conn, "too much is waiting for commits");
         }
+        self.take(conn, env);
+    }
+
+    fn dispatch_or_drop(&mut self, conn: ConnId, env: &Envelope) {
         if let Err(e) = self.dispatch(conn, env) {
             self.drop_session(conn, &format!("message {:#x}: {e}", env.kind));
         }
     }
 
     fn drop_session(&mut self, conn: ConnId, why: &str) {
-        if let Some(s) = self.sessions.remove(&conn) {
+        if let Some(s) = self.sessions.get(&conn) {
             tracing::warn!("{} {} dropped: {why}", s.info.name, s.info.addrs);
         }
-        self.osd.conns.retain(|_, c| *c != conn);
-        self.out.push(Output::Close { conn });
+        let close = self.close_output(conn);
+        self.out.push(close);
+        self.forget_session(conn);
     }
 
     /// Time has passed; to be called about ten times a second.
     pub fn on_tick(&mut self, now: Now) {
         self.now = now;
-        if !self.started {
+        self.others_tick();
+        if !self.leads() {
             return;
         }
         if now.mono_ms() >= self.next_round_ms {
@@ -372,18 +529,45 @@ impl Monitor {
         if self.in_flight.is_none() && (self.open.gates || self.open.osd.is_some()) {
             self.flush();
         }
-        std::mem::take(&mut self.out)
+        let mut outputs = Vec::with_capacity(self.out.len());
+        for wish in std::mem::take(&mut self.out) {
+            let said = match wish {
+                Wish::Do(output) => match self.routed(output) {
+                    Ok(said) => Some(said),
+                    Err(output) => {
+                        outputs.push(output);
+                        None
+                    }
+                },
+                Wish::Says { node, says } => Some((node, says)),
+                Wish::Served { to, rid } => self.served(to, rid),
+                Wish::CatchUp { node, conn, has, subscribe } => {
+                    let index = self.applied;
+                    Some((node, PeerSays::CatchUp { conn, index, has, subscribe }))
+                }
+            };
+            if let Some((node, says)) = said {
+                outputs.push(Output::Peer { node, env: says.envelope() });
+            }
+        }
+        outputs
     }
 
     // ----- changes -----
 
     /// Makes a change of the head; it is committed with the open batch.
     fn propose(&mut self, mutation: Mutation) {
+        if !self.leads() {
+            return self.wish(mutation);
+        }
         self.open.gates = true;
         self.take_in(mutation);
     }
 
     fn take_in(&mut self, mutation: Mutation) {
+        if !self.leads() {
+            return self.wish(mutation);
+        }
         match mutation {
             Mutation::Batch(all) => all.into_iter().for_each(|m| self.take_in(m)),
             Mutation::Osd(inc) => self.change_osd(*inc),
@@ -415,6 +599,9 @@ impl Monitor {
         }
         if effects.config {
             self.refresh_auth_settings();
+        }
+        if effects.monmap {
+            self.refresh_rank();
         }
         self.push_effects(effects);
     }
@@ -462,17 +649,11 @@ impl Monitor {
         let entry = Entry { stamp: self.wall(), mutations: open.mutations };
         let data = entry.to_bytes();
         self.token = self.token.wrapping_add(1);
-        let snapshot = (self.entries_since_snapshot >= SNAPSHOT_EVERY
-            || self.bytes_since_snapshot >= SNAPSHOT_BYTES)
-            .then(|| {
-                self.entries_since_snapshot = 0;
-                self.bytes_since_snapshot = 0;
-                self.state.to_bytes()
-            });
+        let snapshot = self.snapshot_is_due().then(|| self.state.to_bytes());
         self.in_flight =
             Some(InFlight { seq: self.seq, token: self.token, gates: open.gates, snapshot });
         self.seq += 1;
-        self.out.push(Output::Propose { token: self.token, data });
+        self.out.push(Output::Propose { token: self.token, data }.into());
         if had_osd {
             self.answer_waiting();
             self.push_osdmap();
@@ -532,12 +713,13 @@ impl Monitor {
         }
     }
 
-    fn emit(&mut self, output: Output) {
+    fn emit(&mut self, wish: impl Into<Wish>) {
+        let wish = wish.into();
         let seq = self.depends_on().max(self.gated.back().map_or(0, |g| g.0));
         if seq > self.done {
-            self.gated.push_back((seq, output));
+            self.gated.push_back((seq, wish));
         } else {
-            self.out.push(output);
+            self.out.push(wish);
         }
     }
 

@@ -33,6 +33,15 @@ pub(super) struct OsdService {
     down_since: BTreeMap<OsdId, u64>,
 }
 
+impl OsdService {
+    /// A leader begins: what it remembers of an earlier time counts no more.
+    pub(super) fn begin(&mut self) {
+        self.failures.clear();
+        self.heard.clear();
+        self.down_since.clear();
+    }
+}
+
 impl Monitor {
     /// The OSD behind a connection, when it is `claimed`.
     fn osd_of(&self, conn: ConnId, claimed: OsdId) -> bool {
@@ -92,6 +101,7 @@ impl Monitor {
                 let msg = PgStats::decode(env)?;
                 if self.osd_of(conn, msg.osd) {
                     self.on_pg_stats(conn, env.tid, &msg)?;
+                    self.tell_stats(&env.front);
                 }
             }
             _ => tracing::debug!("message {:#x} is not for monitors", env.kind),
@@ -100,7 +110,10 @@ impl Monitor {
     }
 
     /// Maps an OSD lacks, where it does not hold a subscription for them.
-    fn catch_up(&mut self, conn: ConnId, has: Epoch) {
+    pub(super) fn catch_up(&mut self, conn: ConnId, has: Epoch) {
+        if self.catch_up_there(conn, has, false) {
+            return;
+        }
         let Some(session) = self.sessions.get(&conn) else { return };
         if !session.subs.contains_key("osdmap") && has < self.state.osd_history.last {
             self.send_osdmaps(conn, Epoch(has.0 + 1), true);
@@ -177,7 +190,10 @@ impl Monitor {
         self.osd_boot_waits(conn, msg.epoch);
     }
 
-    fn osd_boot_waits(&mut self, conn: ConnId, has: Epoch) {
+    pub(super) fn osd_boot_waits(&mut self, conn: ConnId, has: Epoch) {
+        if self.catch_up_there(conn, has, true) {
+            return;
+        }
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         session
             .subs
@@ -358,6 +374,17 @@ impl Monitor {
 
     fn on_pg_stats(&mut self, conn: ConnId, tid: u64, msg: &PgStats) -> Result<(), DecodeError> {
         self.osd.heard.insert(msg.osd, self.now.mono_ms());
+        self.take_stats(msg)?;
+        let ack = PgStatsAck { pgs: msg.pgs.keys().copied().collect() };
+        if let Some(session) = self.sessions.get(&conn) {
+            // Statistics are the leader's own: nobody waits for a commit.
+            let env = ack.envelope(session.info.features).with_tid(tid);
+            self.out.push(super::Output::Send { conn, env }.into());
+        }
+        Ok(())
+    }
+
+    fn take_stats(&mut self, msg: &PgStats) -> Result<(), DecodeError> {
         let osd_stat = maps::OsdStat::from_shared(&msg.osd_stat)?;
         let mut pgs = Vec::with_capacity(msg.pgs.len());
         for (pg, stat) in &msg.pgs {
@@ -367,13 +394,15 @@ impl Monitor {
         let now = self.now.mono_ms();
         self.volatile.pgmap.report(stamp, now, &self.state.osdmap, msg.osd, osd_stat, pgs);
         self.health_stale = true;
-        let ack = PgStatsAck { pgs: msg.pgs.keys().copied().collect() };
-        if let Some(session) = self.sessions.get(&conn) {
-            // Statistics are the leader's own: nobody waits for a commit.
-            let env = ack.envelope(session.info.features).with_tid(tid);
-            self.out.push(super::Output::Send { conn, env });
-        }
         Ok(())
+    }
+
+    /// Statistics that the leader was told: whoever leads next has them already.
+    pub(super) fn on_peer_stats(&mut self, front: &bytes::Bytes) {
+        let msg = PgStats::decode_front(&mut denc::Reader::shared(front), 1, &bytes::Bytes::new());
+        if let Err(e) = msg.and_then(|msg| self.take_stats(&msg)) {
+            tracing::warn!("statistics from the leader: {e}");
+        }
     }
 
     /// Periodic work: OSDs not heard of, OSDs down for long, and what their use asks for.
@@ -418,7 +447,12 @@ impl Monitor {
                 self.osd.down_since.remove(&osd);
                 continue;
             }
-            let since = *self.osd.down_since.entry(osd).or_insert(now);
+            let since = *self.osd.down_since.entry(osd).or_insert_with(|| {
+                // Another leader may have seen it go down.
+                let stamp = map.xinfo(osd).down_stamp.nanos();
+                let ms = self.now.wall_ns.saturating_sub(stamp) / 1_000_000;
+                if stamp == 0 { now } else { now.saturating_sub(ms) }
+            });
             let secs = now.saturating_sub(since) / 1000;
             let (known, _, r#in) = map.osd_counts();
             let kept = map.has_flag(maps::OsdMapFlags::NOOUT)

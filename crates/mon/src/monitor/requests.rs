@@ -27,7 +27,7 @@ impl Monitor {
             PoolOp::KIND => self.on_pool_op(conn, env.tid, &Message::decode(env)?),
             MonCommand::KIND => self.on_mon_command(conn, env.tid, Message::decode(env)?),
             MgrCommand::KIND => self.on_mgr_command(conn, env.tid, Message::decode(env)?),
-            Command::KIND => self.on_tell(conn, env.tid, Message::decode(env)?),
+            Command::KIND => self.on_tell(conn, env)?,
             LogMsg::KIND => self.on_log(conn, env.tid, Message::decode(env)?),
             Auth::KIND => self.on_auth(conn, env.tid, &Message::decode(env)?),
             MonGetOsdMap::KIND => self.on_get_osdmap(conn, env.tid, &Message::decode(env)?),

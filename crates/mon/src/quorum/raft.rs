@@ -1,24 +1,15 @@
 //! The raft library behind the seam: its storage on our store, its state machine as a
 //! stream of committed entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use openraft::error::{
-    Fatal, NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Unreachable,
-};
-use openraft::network::{RPCOption, RaftNetwork, RaftNetworkFactory};
-use openraft::raft::responder::Responder;
-use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, ClientWriteResult, SnapshotResponse, VoteRequest,
-    VoteResponse,
-};
 use openraft::storage::{LogFlushed, RaftLogStorage, RaftStateMachine};
 use openraft::{
-    BasicNode, Entry, EntryPayload, LogId, LogState, OptionalSend, RaftLogReader,
+    BasicNode, Entry, EntryPayload, LogId, LogState, Membership, OptionalSend, RaftLogReader,
     RaftSnapshotBuilder, Snapshot, SnapshotMeta, StorageError, StorageIOError, StoredMembership,
     Vote,
 };
@@ -50,26 +41,7 @@ openraft::declare_raft_types!(
         NodeId = u64,
         Node = BasicNode,
         SnapshotData = Bytes,
-        Responder = Unasked,
 );
-
-/// Nobody waits for single proposals: what is committed comes as an event. Only a refusal
-/// (this monitor does not lead) is worth a line.
-pub struct Unasked;
-
-impl Responder<Config> for Unasked {
-    type Receiver = ();
-
-    fn from_app_data(data: Proposal) -> (Proposal, Self, ()) {
-        (data, Self, ())
-    }
-
-    fn send(self, result: ClientWriteResult<Config>) {
-        if let Err(e) = result {
-            tracing::warn!("a proposal was refused: {e}");
-        }
-    }
-}
 
 type Stored<T> = Result<T, StorageError<u64>>;
 
@@ -170,6 +142,8 @@ impl Machine {
         if let (Some(meta), _) = store.state()? {
             applied.last = meta.last_log_id;
             applied.membership = meta.last_membership;
+            let event = members_event(applied.membership.membership());
+            events.send(event).map_err(|_| StoreError::Damaged("nobody listens; the log"))?;
         }
         Ok(Self { store, applied: Arc::new(Mutex::new(applied)), events })
     }
@@ -182,6 +156,13 @@ impl Machine {
     pub(super) fn offer(&self, index: u64, data: Bytes) {
         self.applied().offered = Some((index, data));
     }
+}
+
+fn members_event(m: &Membership<u64, BasicNode>) -> Event {
+    let voters: BTreeSet<u64> = m.voter_ids().collect();
+    let named = |(id, node): (&u64, &BasicNode)| (*id, node.addr.clone());
+    let (voters, learners) = m.nodes().map(named).partition(|(id, _)| voters.contains(id));
+    Event::Members { voters, learners }
 }
 
 fn gone() -> StorageError<u64> {
@@ -216,14 +197,25 @@ impl RaftStateMachine<Config> for Machine {
                 }
             }
             match entry.payload {
-                EntryPayload::Blank => {}
+                // The first entry of a leader: all before it are committed. Those of earlier
+                // terms are history.
+                EntryPayload::Blank => {
+                    let leader = entry.log_id.leader_id;
+                    let vote = self.store.vote().map_err(on_read)?;
+                    if vote.is_some_and(|v| v.leader_id.term == leader.term) {
+                        let event = Event::Began { index, term: leader.term, node: leader.node_id };
+                        self.events.send(event).map_err(|_| gone())?;
+                    }
+                }
                 EntryPayload::Normal(p) => {
                     let data = Bytes::from(p.data);
                     let event = Event::Committed { index, origin: p.origin, token: p.token, data };
                     self.events.send(event).map_err(|_| gone())?;
                 }
                 EntryPayload::Membership(m) => {
+                    let event = members_event(&m);
                     self.applied().membership = StoredMembership::new(Some(entry.log_id), m);
+                    self.events.send(event).map_err(|_| gone())?;
                 }
             }
             out.push(());
@@ -253,7 +245,8 @@ impl RaftStateMachine<Config> for Machine {
             applied.offered = None;
         }
         let index = meta.last_log_id.map_or(0, |id| id.index);
-        self.events.send(Event::Restored { index, state: *snapshot }).map_err(|_| gone())
+        self.events.send(Event::Restored { index, state: *snapshot }).map_err(|_| gone())?;
+        self.events.send(members_event(meta.last_membership.membership())).map_err(|_| gone())
     }
 
     async fn get_current_snapshot(&mut self) -> Stored<Option<Snapshot<Config>>> {
@@ -293,46 +286,5 @@ impl RaftSnapshotBuilder<Config> for Machine {
         applied.ids = applied.ids.split_off(&id.index);
         drop(applied);
         Ok(Snapshot { meta, snapshot: Box::new(data) })
-    }
-}
-
-/// Reaches no other monitor: for a quorum of one.
-pub(super) struct Alone;
-
-impl RaftNetworkFactory<Config> for Alone {
-    type Network = Self;
-
-    async fn new_client(&mut self, _target: u64, _node: &BasicNode) -> Self {
-        Self
-    }
-}
-
-fn unreachable() -> Unreachable {
-    Unreachable::new(&NetworkError::new(&std::io::Error::from(std::io::ErrorKind::HostUnreachable)))
-}
-
-type Rpc<T> = Result<T, RPCError<u64, BasicNode, RaftError<u64>>>;
-
-impl RaftNetwork<Config> for Alone {
-    async fn append_entries(
-        &mut self,
-        _rpc: AppendEntriesRequest<Config>,
-        _option: RPCOption,
-    ) -> Rpc<AppendEntriesResponse<u64>> {
-        Err(RPCError::Unreachable(unreachable()))
-    }
-
-    async fn vote(&mut self, _rpc: VoteRequest<u64>, _option: RPCOption) -> Rpc<VoteResponse<u64>> {
-        Err(RPCError::Unreachable(unreachable()))
-    }
-
-    async fn full_snapshot(
-        &mut self,
-        _vote: Vote<u64>,
-        _snapshot: Snapshot<Config>,
-        _cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
-        _option: RPCOption,
-    ) -> Result<SnapshotResponse<u64>, StreamingError<Config, Fatal<u64>>> {
-        Err(StreamingError::Unreachable(unreachable()))
     }
 }

@@ -6,15 +6,20 @@
 //! - `log` (u64 index -> bytes): u8 1, u64 term, u64 node, u8 kind, then nothing (0, blank),
 //!   u64 origin ‖ u64 token ‖ payload (1), or JSON of a membership (2).
 //! - `state` (text -> bytes): `meta`, JSON of what the snapshot covers; `data`, the
-//!   snapshot itself. What `create` puts there covers nothing of the log.
+//!   snapshot itself. What `create` puts there covers the log's entry 0, which names the
+//!   founders and is nowhere else; in a file made to join a cluster it covers nothing.
 //!
 //! A file comes into being whole: it is written aside, synced and renamed.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use openraft::{CommittedLeaderId, Entry, EntryPayload, LogId, SnapshotMeta, Vote};
+use openraft::{
+    BasicNode, CommittedLeaderId, Entry, EntryPayload, LogId, Membership, SnapshotMeta,
+    StoredMembership, Vote,
+};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
 use super::raft::{Config, Proposal};
@@ -63,11 +68,18 @@ pub(super) struct Store {
     db: Arc<Database>,
 }
 
-/// Makes a monitor's file with a first state in it.
+/// Makes a monitor's file with a first state in it. `founders` are the monitors of a new
+/// cluster, number to name, this one among them; empty for one that joins a cluster, which
+/// is given its state and log by the leader.
 ///
 /// # Errors
 /// [`StoreError::Exists`] when there is one, and those of the disk.
-pub fn create(path: &Path, node: u64, first_state: &[u8]) -> Result<(), StoreError> {
+pub fn create(
+    path: &Path,
+    node: u64,
+    founders: &BTreeMap<u64, String>,
+    first_state: &[u8],
+) -> Result<(), StoreError> {
     if path.exists() {
         return Err(StoreError::Exists(path.to_owned()));
     }
@@ -87,6 +99,22 @@ pub fn create(path: &Path, node: u64, first_state: &[u8]) -> Result<(), StoreErr
             tx.open_table(LOG)?;
             let mut state = tx.open_table(STATE)?;
             state.insert("data", first_state)?;
+            if founders.is_empty() {
+                meta.insert("joins", [].as_slice())?;
+            } else {
+                let first = LogId::new(CommittedLeaderId::new(0, 0), 0);
+                let voters: BTreeSet<u64> = founders.keys().copied().collect();
+                let nodes: BTreeMap<u64, BasicNode> =
+                    founders.iter().map(|(id, name)| (*id, BasicNode::new(name))).collect();
+                let members = Membership::new(vec![voters], nodes);
+                let covers = SnapshotMeta {
+                    last_log_id: Some(first),
+                    last_membership: StoredMembership::new(Some(first), members),
+                    snapshot_id: "founders".to_owned(),
+                };
+                state.insert("meta", json(&covers).as_slice())?;
+                meta.insert("purged", json(&first).as_slice())?;
+            }
         }
         tx.commit()?;
     }
@@ -120,6 +148,12 @@ impl Store {
     pub(super) fn node(&self) -> Result<u64, StoreError> {
         let raw = self.meta("node")?.ok_or(StoreError::Damaged("node"))?;
         Ok(u64::from_le_bytes(raw[..].try_into().map_err(|_| StoreError::Damaged("node"))?))
+    }
+
+    /// Whether the file was made by the first version, which left the founders out: all of
+    /// those were lone monitors. Files made to join a cluster say so.
+    pub(super) fn is_old_founder(&self) -> Result<bool, StoreError> {
+        Ok(self.meta("joins")?.is_none())
     }
 
     fn meta(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
@@ -256,7 +290,7 @@ impl Store {
     }
 }
 
-fn entry_bytes(entry: &Entry<Config>) -> Vec<u8> {
+pub(super) fn entry_bytes(entry: &Entry<Config>) -> Vec<u8> {
     let leader = &entry.log_id.leader_id;
     let mut out = vec![1];
     out.extend(leader.term.to_le_bytes());
@@ -277,7 +311,7 @@ fn entry_bytes(entry: &Entry<Config>) -> Vec<u8> {
     out
 }
 
-fn entry_from(index: u64, raw: &[u8]) -> Result<Entry<Config>, StoreError> {
+pub(super) fn entry_from(index: u64, raw: &[u8]) -> Result<Entry<Config>, StoreError> {
     const DAMAGED: StoreError = StoreError::Damaged("a log entry");
     let num = |at: usize| -> Result<u64, StoreError> {
         let raw = raw.get(at..at + 8).ok_or(DAMAGED)?;
@@ -290,7 +324,7 @@ fn entry_from(index: u64, raw: &[u8]) -> Result<Entry<Config>, StoreError> {
         (1, 1) => EntryPayload::Normal(Proposal {
             origin: num(18)?,
             token: num(26)?,
-            data: body[16..].to_vec(),
+            data: body.get(16..).ok_or(DAMAGED)?.to_vec(),
         }),
         (1, 2) => EntryPayload::Membership(serde_json::from_slice(body).map_err(|_| DAMAGED)?),
         _ => return Err(DAMAGED),

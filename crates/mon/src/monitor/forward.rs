@@ -1,0 +1,455 @@
+//! Clients' messages on their way to the leader, and the answers on their way back.
+//!
+//! A monitor keeps each message that only a leader can answer until the leader says that
+//! nothing more comes for it, and sends it again to the next one: it is handled at least
+//! once. The leader gives each client of another monitor a connection of its own numbering
+//! (a proxy) and serves it like its own clients.
+//!
+//! Answers carry the entry that they were computed from; the client's monitor passes them
+//! on when it knows the log that far. So what a client sees never goes back in time.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use env::ConnId;
+use messages::*;
+use types::Epoch;
+
+use super::others::Standing;
+use super::{Monitor, Output, Wish};
+use crate::Reply;
+use crate::peer::{self, PeerSays, Who};
+use crate::session::Session;
+
+/// Connections that are another monitor's.
+const PROXY: u64 = 1 << 62;
+/// Callers at the admin socket, as connections.
+const LOCAL: u64 = 1 << 61;
+/// Messages that may wait for a leader.
+const FORWARDS_MAX: usize = 100_000;
+
+/// Whether the client is connected to another monitor.
+pub(super) fn is_proxy(conn: ConnId) -> bool {
+    conn.0 & PROXY != 0 && conn.0 & (1 << 63) == 0
+}
+
+fn is_local(conn: ConnId) -> bool {
+    conn.0 & (PROXY | LOCAL | 1 << 63) == LOCAL
+}
+
+/// A message that only a leader can answer.
+struct Kept {
+    conn: ConnId,
+    env: Envelope,
+}
+
+/// Something that waits for the log.
+enum Later {
+    Route { conn: ConnId, env: Option<Envelope> },
+    CatchUp { conn: ConnId, has: Epoch, subscribe: bool },
+    Reads(Vec<(ConnId, Envelope)>),
+}
+
+/// What a monitor has on its way to the leader and back.
+#[derive(Default)]
+pub(super) struct Forwards {
+    kept: BTreeMap<u64, Kept>,
+    unsent: BTreeSet<u64>,
+    next_rid: u64,
+    /// Clients that the leader knows.
+    told: BTreeSet<ConnId>,
+    later: VecDeque<(u64, Later)>,
+    /// Reads that were asked for, under this number, and those that come after them.
+    reading: Option<(u64, Vec<(ConnId, Envelope)>)>,
+    reads: Vec<(ConnId, Envelope)>,
+    next_read: u64,
+    // The leader's side.
+    proxies: BTreeMap<ConnId, (u64, ConnId)>,
+    proxy_of: BTreeMap<(u64, ConnId), ConnId>,
+    next_proxy: u64,
+}
+
+/// Where a message can be answered.
+#[derive(PartialEq, Eq)]
+enum Place {
+    /// By every monitor.
+    Here,
+    /// By every monitor that knows the log far enough.
+    Read,
+    /// By the leader.
+    Leader,
+    /// By the leader; soon said again.
+    LeaderOnce,
+}
+
+fn place(kind: u16) -> Place {
+    match kind {
+        Ping::KIND | MonGetMap::KIND | MonSubscribe::KIND | Auth::KIND | Command::KIND => {
+            Place::Here
+        }
+        MonGetVersion::KIND | MonGetOsdMap::KIND | GetConfig::KIND => Place::Read,
+        OsdBeacon::KIND => Place::LeaderOnce,
+        _ => Place::Leader,
+    }
+}
+
+impl Monitor {
+    /// A client's message: answered here or on its way to the leader.
+    pub(super) fn take(&mut self, conn: ConnId, env: &Envelope) {
+        match (place(env.kind), self.others.standing) {
+            (Place::Here, _) => self.dispatch_or_drop(conn, env),
+            (Place::Read, Standing::Following(_)) => {
+                self.forwards.reads.push((conn, env.clone()));
+                self.ask_reads();
+            }
+            (Place::LeaderOnce, Standing::Following(leader)) => {
+                self.send_forward(leader, 0, conn, env.clone());
+            }
+            (Place::LeaderOnce, Standing::Electing) => {}
+            _ => self.keep(conn, env.clone()),
+        }
+    }
+
+    /// Keeps a message until a leader has answered it.
+    pub(super) fn keep(&mut self, conn: ConnId, env: Envelope) {
+        if self.forwards.kept.len() >= FORWARDS_MAX {
+            return self.drop_session(conn, "too much is waiting for a leader");
+        }
+        self.forwards.next_rid += 1;
+        let rid = self.forwards.next_rid;
+        self.forwards.kept.insert(rid, Kept { conn, env });
+        self.forwards.unsent.insert(rid);
+        self.pump();
+    }
+
+    /// A command at the admin socket that only a leader can answer.
+    pub(super) fn keep_local(&mut self, id: u64, cmd: &[bytes::Bytes], input: &bytes::Bytes) {
+        let command = MonCommand {
+            paxos: Paxos::default(),
+            fsid: self.state.fsid,
+            cmd: cmd.to_vec(),
+            input: input.clone(),
+        };
+        let env = command.envelope(denc::Features::ALL).with_tid(id);
+        self.keep(ConnId(LOCAL | id), env);
+    }
+
+    /// Whoever leads may be another, or have forgotten: everything unanswered goes again.
+    pub(super) fn leader_changed(&mut self) {
+        let f = &mut self.forwards;
+        f.told.clear();
+        f.unsent = f.kept.keys().copied().collect();
+        if let Some((_, mut reads)) = f.reading.take() {
+            reads.append(&mut f.reads);
+            f.reads = reads;
+        }
+    }
+
+    /// Sends, or serves, what waits, as far as that can be done now.
+    pub(super) fn pump(&mut self) {
+        if self.pumping {
+            return;
+        }
+        self.pumping = true;
+        self.pump_all();
+        self.pumping = false;
+    }
+
+    fn pump_all(&mut self) {
+        let now_ms = self.now.mono_ms();
+        match self.others.standing {
+            Standing::Electing => {}
+            Standing::Leading => {
+                if !self.others.is_fresh(self.config.node, now_ms) {
+                    return;
+                }
+                for (conn, env) in std::mem::take(&mut self.forwards.reads) {
+                    self.keep(conn, env);
+                }
+                while let Some((node, says)) = self.held.pop_front() {
+                    self.on_forwarding(node, says);
+                }
+                while let Some(rid) = self.forwards.unsent.pop_first() {
+                    let Some(kept) = self.forwards.kept.get(&rid) else { continue };
+                    let (conn, env) = (kept.conn, kept.env.clone());
+                    self.serve(None, rid, conn, &env);
+                }
+            }
+            Standing::Following(leader) => {
+                if !self.others.connected().any(|n| n == leader) {
+                    return;
+                }
+                self.ask_reads();
+                while let Some(rid) = self.forwards.unsent.pop_first() {
+                    let Some(kept) = self.forwards.kept.get(&rid) else { continue };
+                    let (conn, env) = (kept.conn, kept.env.clone());
+                    self.send_forward(leader, rid, conn, env);
+                }
+            }
+        }
+    }
+
+    fn send_forward(&mut self, leader: u64, rid: u64, conn: ConnId, env: Envelope) {
+        let who = if self.forwards.told.insert(conn) {
+            match self.sessions.get(&conn) {
+                Some(session) => Some(peer::who(session)),
+                None if is_local(conn) => Some(self.local_who()),
+                None => return,
+            }
+        } else {
+            None
+        };
+        let says = PeerSays::Forward { rid, conn, who, env };
+        self.out.push(Wish::Says { node: leader, says });
+    }
+
+    fn local_who(&self) -> Box<Who> {
+        let info = self.local_session();
+        let identity = ::auth::PeerIdentity {
+            name: info.name.clone(),
+            allow_all: true,
+            ..::auth::PeerIdentity::default()
+        };
+        let peer = crate::PeerInfo {
+            identity,
+            entity: info.entity,
+            features: info.features,
+            addrs: info.addrs,
+            at_mgr: false,
+        };
+        peer::who(&Session::new(ConnId(0), peer))
+    }
+
+    fn ask_reads(&mut self) {
+        let Standing::Following(leader) = self.others.standing else { return };
+        let connected = self.others.connected().any(|n| n == leader);
+        if !connected || self.forwards.reading.is_some() || self.forwards.reads.is_empty() {
+            return;
+        }
+        self.forwards.next_read += 1;
+        let id = self.forwards.next_read;
+        self.forwards.reading = Some((id, std::mem::take(&mut self.forwards.reads)));
+        self.out.push(Wish::Says { node: leader, says: PeerSays::ReadAsk { id } });
+    }
+
+    /// Answers a message as the leader; `to`: the monitor it came by.
+    fn serve(&mut self, to: Option<u64>, rid: u64, conn: ConnId, env: &Envelope) {
+        self.serving = Some((to, rid));
+        if is_local(conn) {
+            if let Ok(msg) = MonCommand::decode(env) {
+                self.local_command(conn.0 & !LOCAL, &msg.cmd, &msg.input);
+            }
+        } else if self.sessions.contains_key(&conn) {
+            self.dispatch_or_drop(conn, env);
+        }
+        if let Some((to, rid)) = self.serving.take()
+            && rid != 0
+        {
+            self.emit(Wish::Served { to, rid });
+        }
+    }
+
+    /// Nothing more comes for a message.
+    pub(super) fn served(&mut self, to: Option<u64>, rid: u64) -> Option<(u64, PeerSays)> {
+        match to {
+            Some(node) => Some((node, PeerSays::Done { rid })),
+            None => {
+                self.forwards.kept.remove(&rid);
+                None
+            }
+        }
+    }
+
+    // ----- what other monitors say about it -----
+
+    pub(super) fn on_forwarding(&mut self, node: u64, says: PeerSays) {
+        match says {
+            PeerSays::Forward { .. } | PeerSays::ReadAsk { .. } => {
+                if self.others.is_fresh(self.config.node, self.now.mono_ms()) {
+                    self.on_asked(node, says);
+                } else if !matches!(self.others.standing, Standing::Following(_))
+                    && self.held.len() < FORWARDS_MAX
+                {
+                    // It may be this monitor that leads, in a moment.
+                    self.held.push_back((node, says));
+                }
+            }
+            PeerSays::Gone { conn } => {
+                if let Some(proxy) = self.forwards.proxy_of.remove(&(node, conn)) {
+                    self.forget_proxy(proxy);
+                }
+            }
+            PeerSays::Route { conn, index, env } => self.later(index, Later::Route { conn, env }),
+            PeerSays::CatchUp { conn, index, has, subscribe } => {
+                self.later(index, Later::CatchUp { conn, has, subscribe });
+            }
+            PeerSays::Done { rid } => {
+                self.forwards.kept.remove(&rid);
+                self.forwards.unsent.remove(&rid);
+            }
+            PeerSays::ReadAt { id, index } => {
+                if self.forwards.reading.as_ref().is_some_and(|r| r.0 == id)
+                    && let Some((_, reads)) = self.forwards.reading.take()
+                {
+                    self.later(index, Later::Reads(reads));
+                    self.ask_reads();
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_asked(&mut self, node: u64, says: PeerSays) {
+        match says {
+            PeerSays::ReadAsk { id } => {
+                let says = PeerSays::ReadAt { id, index: self.applied };
+                self.out.push(Wish::Says { node, says });
+            }
+            PeerSays::Forward { rid, conn, who, env } => {
+                let Some(proxy) = self.proxy(node, conn, who) else {
+                    // Whose it is was said before this monitor forgot: from the beginning.
+                    let says = PeerSays::Route { conn, index: 0, env: None };
+                    return self.out.push(Wish::Says { node, says });
+                };
+                if self.gated.len() > super::GATED_MAX {
+                    return self.drop_session(proxy, "too much is waiting for commits");
+                }
+                self.serve(Some(node), rid, proxy, &env);
+            }
+            _ => {}
+        }
+    }
+
+    /// The connection number of another monitor's client.
+    fn proxy(&mut self, node: u64, conn: ConnId, who: Option<Box<Who>>) -> Option<ConnId> {
+        let known = self.forwards.proxy_of.get(&(node, conn)).copied();
+        let Some(who) = who else { return known };
+        let proxy = known.unwrap_or_else(|| {
+            self.forwards.next_proxy += 1;
+            ConnId(PROXY | self.forwards.next_proxy)
+        });
+        self.forwards.proxy_of.insert((node, conn), proxy);
+        self.forwards.proxies.insert(proxy, (node, conn));
+        let (info, hostname) = peer::peer_info(*who);
+        self.on_opened(self.now, proxy, info);
+        if let Some(session) = self.sessions.get_mut(&proxy) {
+            session.info.hostname = hostname;
+        }
+        Some(proxy)
+    }
+
+    fn forget_proxy(&mut self, proxy: ConnId) {
+        self.forwards.proxies.remove(&proxy);
+        self.sessions.remove(&proxy);
+        self.osd.conns.retain(|_, c| *c != proxy);
+    }
+
+    pub(super) fn forget_proxies_of(&mut self, node: u64) {
+        let all: Vec<_> =
+            self.forwards.proxy_of.extract_if(.., |(n, _), _| *n == node).map(|(_, p)| p).collect();
+        for proxy in all {
+            self.forget_proxy(proxy);
+        }
+    }
+
+    pub(super) fn forget_all_proxies(&mut self) {
+        for (_, proxy) in std::mem::take(&mut self.forwards.proxy_of) {
+            self.forget_proxy(proxy);
+        }
+    }
+
+    /// A client is gone: nothing waits for its answers.
+    pub(super) fn forget_session(&mut self, conn: ConnId) {
+        if let Some((node, remote)) = self.forwards.proxies.remove(&conn) {
+            self.forwards.proxy_of.remove(&(node, remote));
+        }
+        self.sessions.remove(&conn);
+        self.osd.conns.retain(|_, c| *c != conn);
+        self.forwards.kept.retain(|_, k| k.conn != conn);
+        self.forwards.reads.retain(|(c, _)| *c != conn);
+        if self.forwards.told.remove(&conn)
+            && let Standing::Following(leader) = self.others.standing
+        {
+            self.out.push(Wish::Says { node: leader, says: PeerSays::Gone { conn } });
+        }
+    }
+
+    /// Something for a client of another monitor, in that monitor's words.
+    pub(super) fn routed(&self, output: Output) -> Result<(u64, PeerSays), Output> {
+        let index = self.applied;
+        match output {
+            Output::Send { conn, env } if is_proxy(conn) => {
+                match self.forwards.proxies.get(&conn) {
+                    Some((node, conn)) => {
+                        Ok((*node, PeerSays::Route { conn: *conn, index, env: Some(env) }))
+                    }
+                    None => Err(Output::Send { conn, env }),
+                }
+            }
+            other => Err(other),
+        }
+    }
+
+    /// Closes a client's connection, wherever that is.
+    pub(super) fn close_output(&mut self, conn: ConnId) -> Wish {
+        match self.forwards.proxies.get(&conn) {
+            Some(&(node, conn)) => {
+                Wish::Says { node, says: PeerSays::Route { conn, index: 0, env: None } }
+            }
+            None => Wish::Do(Output::Close { conn }),
+        }
+    }
+
+    /// Has another monitor's client caught up there; `false` where it is a client here.
+    pub(super) fn catch_up_there(&mut self, conn: ConnId, has: Epoch, subscribe: bool) -> bool {
+        let Some(&(node, conn)) = self.forwards.proxies.get(&conn) else { return false };
+        // It waits, as answers do, for the batch being made.
+        self.emit(Wish::CatchUp { node, conn, has, subscribe });
+        true
+    }
+
+    // ----- what waits for the log -----
+
+    fn later(&mut self, index: u64, what: Later) {
+        self.forwards.later.push_back((index, what));
+        self.deliver_later();
+    }
+
+    /// Does what waited for the log as far as it is known now.
+    pub(super) fn deliver_later(&mut self) {
+        while self.forwards.later.front().is_some_and(|(index, _)| *index <= self.applied) {
+            let Some((_, what)) = self.forwards.later.pop_front() else { return };
+            match what {
+                Later::Route { conn, env: Some(env) } if is_local(conn) => {
+                    if let Ok(ack) = MonCommandAck::decode(&env) {
+                        let reply = Reply { r: ack.r, rs: ack.rs, out: ack.output };
+                        let id = conn.0 & !LOCAL;
+                        self.out.push(Wish::Do(Output::Local { id, reply }));
+                    }
+                }
+                Later::Route { conn, env: Some(env) } => {
+                    if self.sessions.contains_key(&conn) {
+                        self.out.push(Wish::Do(Output::Send { conn, env }));
+                    }
+                }
+                Later::Route { conn, env: None } => {
+                    if self.sessions.contains_key(&conn) {
+                        self.drop_session(conn, "the leader wants it closed");
+                    }
+                }
+                Later::CatchUp { conn, has, subscribe } => {
+                    if subscribe {
+                        self.osd_boot_waits(conn, has);
+                    }
+                    self.catch_up(conn, has);
+                }
+                Later::Reads(reads) => {
+                    for (conn, env) in reads {
+                        if self.sessions.contains_key(&conn) {
+                            self.dispatch_or_drop(conn, &env);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,575 @@
+//! The other monitors: whom this one follows, who can be reached, who agrees.
+//!
+//! ```text
+//!              Standing{leader: other}                 Began{node: this}
+//!  Following ◀────────────────────────── Electing ──────────────────────▶ Leading
+//!      └──────────── higher term ──────────▶ ◀───────── higher term ─────────┘
+//! ```
+//! What may be trusted:
+//! - *Leading*: the state is the newest there is while [`Others::is_fresh`]: a majority has
+//!   said since less than the lease that it follows this monitor, so nobody else leads.
+//!   Otherwise nothing is served: what comes waits.
+//! - *Following*: the state is what was committed at some time; subscriptions are served
+//!   from it. Reads that must see what was acknowledged before ask the leader how far the
+//!   log has to be known; all else goes to the leader.
+//! - *Electing*: nothing is served; what clients ask waits for a leader.
+//!
+//! A monitor that neither leads nor hears of a leader for [`ALONE_MS`] closes its clients'
+//! connections and takes no new ones, so that they look for another.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use env::{ConnId, Now};
+use messages::LogPriority;
+
+use super::{Monitor, Wish};
+use crate::peer::{PeerSays, QuorumNews};
+use crate::quorum::LEASE_MS;
+use crate::{MonError, Mutation};
+
+/// Subtracted from the lease for clocks that run unequally.
+const LEASE_SPARE_MS: u64 = 100;
+/// A follower is in touch with a leader that it heard of within this time.
+const TOUCH_MS: u64 = 2_000;
+/// After so long out of touch, clients are sent away.
+const ALONE_MS: u64 = 2_000;
+/// A connected monitor that has not followed for so long is out of the quorum.
+const SILENT_MS: u64 = 3_000;
+/// A new leader counts connected monitors as following for so long.
+const YOUNG_MS: u64 = 1_500;
+/// How often monitors tell each other whom they follow.
+const STATUS_MS: u64 = 250;
+/// How often followers hear who agrees.
+const NEWS_MS: u64 = 1_000;
+/// After a start, how much later than its predecessor each rank stands for election.
+const STAGGER_MS: u64 = 150;
+/// Pause between two questions for global ids.
+const IDS_MS: u64 = 500;
+
+/// What a monitor does in its quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Electing,
+    Following(u64),
+    Leading,
+}
+
+/// Another monitor.
+#[derive(Debug, Default)]
+struct Peer {
+    connected: bool,
+    /// When it was last told something that it admitted (monotonic milliseconds).
+    admitted_ms: u64,
+    /// The leader it follows.
+    leader: Option<u64>,
+}
+
+/// Whether an election may begin, and whether to begin one now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elections {
+    /// See `Quorum::allow_elections`.
+    pub allowed: bool,
+    /// See `Quorum::elect`.
+    pub begin: bool,
+}
+
+/// See the module's page.
+pub(super) struct Others {
+    pub(super) standing: Standing,
+    /// The newest term heard of.
+    term: u64,
+    /// The term this monitor last led in.
+    led_term: u64,
+    leading_since_ms: u64,
+    /// Who counts: number to name.
+    members: BTreeMap<u64, String>,
+    peers: BTreeMap<u64, Peer>,
+    names: BTreeMap<u64, String>,
+    /// When the leader was last heard of.
+    heard_ms: u64,
+    in_touch_ms: u64,
+    reach_since_ms: Option<u64>,
+    began_ms: Option<u64>,
+    status_at_ms: u64,
+    news_at_ms: u64,
+    ids_at_ms: u64,
+    wishes: Vec<Mutation>,
+    pub(super) wish_sent: bool,
+}
+
+impl Others {
+    pub(super) fn new(now: Now) -> Self {
+        Self {
+            standing: Standing::Electing,
+            term: 0,
+            led_term: 0,
+            leading_since_ms: 0,
+            members: BTreeMap::new(),
+            peers: BTreeMap::new(),
+            names: BTreeMap::new(),
+            heard_ms: 0,
+            in_touch_ms: now.mono_ms(),
+            reach_since_ms: None,
+            began_ms: None,
+            status_at_ms: 0,
+            news_at_ms: 0,
+            ids_at_ms: 0,
+            wishes: Vec::new(),
+            wish_sent: false,
+        }
+    }
+
+    pub(super) fn leads(&self) -> bool {
+        self.standing == Standing::Leading
+    }
+
+    /// Those that can be spoken to.
+    pub(super) fn connected(&self) -> impl Iterator<Item = u64> {
+        self.peers.iter().filter(|(_, p)| p.connected).map(|(id, _)| *id)
+    }
+
+    fn is_connected(&self, node: u64) -> bool {
+        self.peers.get(&node).is_some_and(|p| p.connected)
+    }
+
+    /// Whether this leader is certain that nobody else leads.
+    pub(super) fn is_fresh(&self, me: u64, now_ms: u64) -> bool {
+        if !self.leads() {
+            return false;
+        }
+        let mut admitted: Vec<u64> = self
+            .members
+            .keys()
+            .map(|id| match self.peers.get(id) {
+                _ if *id == me => now_ms,
+                Some(peer) => peer.admitted_ms,
+                None => 0,
+            })
+            .collect();
+        if admitted.len() < 2 {
+            return true;
+        }
+        admitted.sort_unstable_by(|a, b| b.cmp(a));
+        admitted[admitted.len() / 2] + LEASE_MS - LEASE_SPARE_MS > now_ms
+    }
+
+    fn is_in_touch(&self, me: u64, now_ms: u64) -> bool {
+        match self.standing {
+            Standing::Leading => self.is_fresh(me, now_ms),
+            Standing::Following(leader) => {
+                self.is_connected(leader) && now_ms < self.heard_ms + TOUCH_MS
+            }
+            Standing::Electing => false,
+        }
+    }
+
+    /// A leader: numbers of those that follow it, itself among them.
+    fn followers(&self, me: u64, now_ms: u64) -> BTreeSet<u64> {
+        let young = now_ms < self.leading_since_ms + YOUNG_MS;
+        let follows = |p: &Peer| p.connected && (young || now_ms < p.admitted_ms + SILENT_MS);
+        let peers = self.peers.iter().filter(|(id, p)| self.members.contains_key(id) && follows(p));
+        peers.map(|(id, _)| *id).chain([me]).collect()
+    }
+}
+
+impl Monitor {
+    /// Whether it leads.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.others.leads()
+    }
+
+    /// Another monitor can be spoken to.
+    pub fn on_peer_up(&mut self, now: Now, node: u64, name: &str) {
+        self.now = now;
+        self.others.names.insert(node, name.to_owned());
+        let peer = self.others.peers.entry(node).or_default();
+        *peer = Peer { connected: true, admitted_ms: peer.admitted_ms, leader: None };
+        self.others.status_at_ms = 0;
+        if self.others.standing == Standing::Following(node) {
+            self.leader_changed(); // it may have lost what was on its way
+        }
+    }
+
+    /// Another monitor cannot be spoken to any more.
+    pub fn on_peer_down(&mut self, now: Now, node: u64) {
+        self.now = now;
+        if let Some(peer) = self.others.peers.get_mut(&node) {
+            peer.connected = false;
+            peer.leader = None;
+        }
+        self.forget_proxies_of(node);
+    }
+
+    /// Another monitor's log admitted what was sent to it at `sent_ms`: it follows this one.
+    pub fn on_admitted(&mut self, node: u64, sent_ms: u64) {
+        let peer = self.others.peers.entry(node).or_default();
+        peer.admitted_ms = peer.admitted_ms.max(sent_ms);
+    }
+
+    /// This monitor's log admitted what a leader sent.
+    pub fn on_heard(&mut self, now: Now) {
+        self.others.heard_ms = now.mono_ms();
+    }
+
+    /// What this monitor's log may do about elections.
+    #[must_use]
+    pub fn elections(&mut self, now: Now, up_ms: u64) -> Elections {
+        let now_ms = now.mono_ms();
+        let o = &mut self.others;
+        if o.members.len() < 2 {
+            return Elections { allowed: true, begin: false };
+        }
+        let reach = o
+            .members
+            .keys()
+            .filter(|id| **id == self.config.node || o.peers.get(id).is_some_and(|p| p.connected))
+            .count();
+        let majority = reach > o.members.len() / 2;
+        o.reach_since_ms = majority.then(|| o.reach_since_ms.unwrap_or(now_ms));
+        let me = self.config.node;
+        let led = o.peers.values().any(|p| p.connected && p.leader.is_some_and(|l| l != me));
+        let Some(since) = o.reach_since_ms.filter(|_| !led) else {
+            return Elections { allowed: false, begin: false };
+        };
+        // Who was just started does not wait for timeouts: the first rank stands at once.
+        let hold = if self.applied > 0 || o.term > 0 { LEASE_MS + 50 } else { 0 };
+        let turn = u64::from(self.rank) * STAGGER_MS;
+        let ready = now_ms >= since + turn && up_ms >= hold + turn;
+        let begin = ready && o.standing == Standing::Electing && o.began_ms.is_none();
+        if begin {
+            o.began_ms = Some(now_ms);
+        }
+        Elections { allowed: ready, begin }
+    }
+
+    /// As the leader: who should count in the quorum next, where that is not who does. At
+    /// most one monitor more or less than now.
+    #[must_use]
+    pub fn wanted_members(&self) -> Option<BTreeMap<u64, String>> {
+        let o = &self.others;
+        if !o.leads() || o.members.is_empty() {
+            return None;
+        }
+        let named = |id: &u64, name: &String| match name.as_str() {
+            "" if *id == self.config.node => self.config.name.clone(),
+            name => name.to_owned(),
+        };
+        let members: BTreeMap<u64, String> =
+            o.members.iter().map(|(id, name)| (*id, named(id, name))).collect();
+        let map = &self.state.monmap;
+        let mut wanted = members.clone();
+        let new = o.names.iter().find(|(id, name)| {
+            o.is_connected(**id)
+                && map.mons.contains_key(*name)
+                && !members.contains_key(id)
+                && !members.values().any(|n| n == *name)
+        });
+        if let Some((id, name)) = new {
+            wanted.insert(*id, name.clone());
+            return Some(wanted);
+        }
+        if let Some(id) =
+            members.iter().find(|(_, n)| !map.mons.contains_key(*n)).map(|(id, _)| *id)
+            && members.len() > 1
+        {
+            wanted.remove(&id);
+            return Some(wanted);
+        }
+        (wanted != o.members).then_some(wanted)
+    }
+
+    /// Whether the monitor map no longer has this monitor, and the others go on without it.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        let known = self.applied > 0 && !self.others.members.is_empty();
+        known
+            && !self.state.monmap.mons.contains_key(&self.config.name)
+            && !self.others.members.contains_key(&self.config.node)
+    }
+
+    // ----- what the log says -----
+
+    pub(super) fn on_members(&mut self, voters: BTreeMap<u64, String>) {
+        self.others.names.extend(voters.iter().map(|(id, n)| (*id, n.clone())));
+        self.others.members = voters;
+    }
+
+    pub(super) fn on_standing(&mut self, term: u64, leader: Option<u64>) -> Result<(), MonError> {
+        if term < self.others.term || (self.others.leads() && term <= self.others.led_term) {
+            return Ok(());
+        }
+        self.others.term = term;
+        if self.others.leads() {
+            self.step_down();
+        }
+        let standing = match leader {
+            Some(node) if node != self.config.node => Standing::Following(node),
+            _ => Standing::Electing, // this monitor itself leads once `Began` tells so
+        };
+        if standing != self.others.standing {
+            self.others.standing = standing;
+            self.others.heard_ms = self.now.mono_ms();
+            if let Standing::Following(_) = standing {
+                self.held.clear();
+            }
+            self.leader_changed();
+        }
+        self.others.status_at_ms = 0;
+        Ok(())
+    }
+
+    /// Whether the first entry of `term` makes this monitor lead.
+    pub(super) fn begins(&self, term: u64) -> bool {
+        term >= self.others.term && term > self.others.led_term && !self.rewind
+    }
+
+    /// Enters leadership; what the log holds was applied.
+    pub(super) fn enter_leading(&mut self, term: u64) {
+        let now_ms = self.now.mono_ms();
+        let o = &mut self.others;
+        o.standing = Standing::Leading;
+        (o.term, o.led_term) = (o.term.max(term), term);
+        o.leading_since_ms = now_ms;
+        o.in_touch_ms = now_ms;
+        o.status_at_ms = 0;
+        o.news_at_ms = 0;
+    }
+
+    /// Another monitor may lead: what was not committed is not ours to keep.
+    fn step_down(&mut self) {
+        tracing::info!("mon.{} no longer leads", self.config.name);
+        self.rewind |=
+            self.in_flight.is_some() || !self.open.mutations.is_empty() || self.open.osd.is_some();
+        self.in_flight = None;
+        self.open = super::Open::default();
+        self.gated.clear();
+        self.waiting.clear();
+        self.ids_asked = None;
+        self.serving = None;
+        self.done = self.seq;
+        self.seq += 1;
+        self.forget_all_proxies();
+    }
+
+    /// Which entry the state has to be made anew up to, from the log: it holds what was not
+    /// committed. Answer by [`Monitor::on_rewound`] before anything else.
+    #[must_use]
+    pub fn rewind_to(&self) -> Option<u64> {
+        self.rewind.then_some(self.applied)
+    }
+
+    /// The state as the log has it: `state` and then `entries`, up to `index`.
+    ///
+    /// # Errors
+    /// [`MonError`] when it cannot be read.
+    pub fn on_rewound(
+        &mut self,
+        now: Now,
+        index: u64,
+        state: &bytes::Bytes,
+        entries: &[bytes::Bytes],
+    ) -> Result<(), MonError> {
+        self.now = now;
+        self.rewind = false;
+        self.replace_state(index, state, entries)
+    }
+
+    // ----- what the others say -----
+
+    /// A monitor said something; it is one of this cluster.
+    pub fn on_peer_says(&mut self, now: Now, node: u64, says: PeerSays) {
+        self.now = now;
+        match says {
+            PeerSays::Hello { .. } => {}
+            PeerSays::Status { leader, .. } => {
+                self.others.peers.entry(node).or_default().leader = leader;
+            }
+            PeerSays::Quorum(news) => self.on_news(node, news),
+            PeerSays::Wish(mutations) => {
+                if self.others.leads() {
+                    for mutation in mutations {
+                        self.propose_wish(mutation);
+                    }
+                }
+            }
+            PeerSays::IdsAsk => {
+                if self.others.leads() {
+                    let (from, below) = self.take_ids();
+                    self.propose(Mutation::GlobalIds { below });
+                    self.emit(Wish::Says { node, says: PeerSays::Ids { from, below } });
+                }
+            }
+            PeerSays::Ids { from, below } => self.auth.add_global_ids(from..below),
+            PeerSays::Stats { front } => self.on_peer_stats(&front),
+            other => self.on_forwarding(node, other),
+        }
+    }
+
+    fn propose_wish(&mut self, mutation: Mutation) {
+        match mutation {
+            // Lines make nobody wait.
+            Mutation::Log(_) => self.take_in(mutation),
+            other => self.propose(other),
+        }
+    }
+
+    fn on_news(&mut self, from: u64, news: QuorumNews) {
+        if self.others.standing != Standing::Following(from) {
+            return;
+        }
+        let ranks = news.names.iter().filter_map(|n| self.state.monmap.rank_of(n));
+        let mut ranks: Vec<u32> = ranks.map(|r| r as u32).collect();
+        ranks.sort_unstable();
+        let q = &mut self.volatile.quorum;
+        q.election_epoch = news.election_epoch;
+        q.leader = news.leader;
+        q.quorum = ranks;
+        q.since_mono_ms = self.now.mono_ms().saturating_sub(news.age_ms);
+        self.health_stale = true;
+    }
+
+    // ----- periodic -----
+
+    /// A change that this monitor wants and does not lead to make itself.
+    pub(super) fn wish(&mut self, mutation: Mutation) {
+        if self.others.wishes.len() < 1000 {
+            self.others.wishes.push(mutation);
+        }
+    }
+
+    pub(super) fn others_tick(&mut self) {
+        let now_ms = self.now.mono_ms();
+        let me = self.config.node;
+        if now_ms >= self.others.status_at_ms {
+            self.others.status_at_ms = now_ms + STATUS_MS;
+            let leader = match self.others.standing {
+                Standing::Leading => Some(me),
+                Standing::Following(node) if self.others.is_in_touch(me, now_ms) => Some(node),
+                _ => None,
+            };
+            let term = self.others.term;
+            for node in self.others.connected().collect::<Vec<_>>() {
+                self.out.push(Wish::Says { node, says: PeerSays::Status { term, leader } });
+            }
+        }
+        self.touch_tick(now_ms);
+        match self.others.standing {
+            Standing::Leading => self.quorum_tick(now_ms),
+            Standing::Following(leader) if self.others.is_connected(leader) => {
+                self.follower_tick(now_ms, leader);
+            }
+            _ => {}
+        }
+        self.pump();
+    }
+
+    fn touch_tick(&mut self, now_ms: u64) {
+        if self.others.is_in_touch(self.config.node, now_ms) {
+            self.others.in_touch_ms = now_ms;
+            self.auth.set_open(true);
+            return;
+        }
+        if now_ms < self.others.in_touch_ms + ALONE_MS {
+            return;
+        }
+        self.auth.set_open(false);
+        self.volatile.quorum.quorum.clear();
+        self.volatile.quorum.leader.clear();
+        let conns: Vec<ConnId> =
+            self.sessions.keys().copied().filter(|c| !super::forward::is_proxy(*c)).collect();
+        if !conns.is_empty() {
+            tracing::info!("no quorum: {} clients are sent away", conns.len());
+        }
+        for conn in conns {
+            self.forget_session(conn);
+            self.out.push(Wish::Do(super::Output::Close { conn }));
+        }
+    }
+
+    fn follower_tick(&mut self, now_ms: u64, leader: u64) {
+        let name = &self.config.name;
+        if self.auth.global_ids_left() < super::auth::GLOBAL_IDS_LOW
+            && now_ms >= self.others.ids_at_ms
+        {
+            self.others.ids_at_ms = now_ms + IDS_MS;
+            self.out.push(Wish::Says { node: leader, says: PeerSays::IdsAsk });
+        }
+        let known = self.state.mon_metadata.get(name) == Some(&self.config.metadata);
+        if !known && !self.others.wish_sent && self.state.monmap.mons.contains_key(name) {
+            self.others.wish_sent = true;
+            let metadata = self.config.metadata.clone();
+            let name = name.clone();
+            self.others.wishes.push(Mutation::MonMetadata { name, metadata });
+        }
+        if !self.others.wishes.is_empty() {
+            let wishes = std::mem::take(&mut self.others.wishes);
+            self.out.push(Wish::Says { node: leader, says: PeerSays::Wish(wishes) });
+        }
+    }
+
+    /// The leader keeps account of who follows, and tells.
+    fn quorum_tick(&mut self, now_ms: u64) {
+        let ranks = self.quorum_ranks();
+        if ranks != self.volatile.quorum.quorum {
+            self.volatile.quorum.quorum = ranks;
+            self.volatile.quorum.since_mono_ms = now_ms;
+            self.health_stale = true;
+            self.others.news_at_ms = 0;
+            let line = self.quorum_line();
+            self.log(LogPriority::INFO, line);
+        }
+        if now_ms < self.others.news_at_ms {
+            return;
+        }
+        self.others.news_at_ms = now_ms + NEWS_MS;
+        let q = &self.volatile.quorum;
+        let name = |r: &u32| self.state.monmap.by_rank(*r as usize).map(|m| m.name.clone());
+        let news = QuorumNews {
+            election_epoch: q.election_epoch,
+            leader: q.leader.clone(),
+            names: q.quorum.iter().filter_map(name).collect(),
+            age_ms: now_ms.saturating_sub(q.since_mono_ms),
+        };
+        for node in self.others.connected().collect::<Vec<_>>() {
+            self.out.push(Wish::Says { node, says: PeerSays::Quorum(news.clone()) });
+        }
+    }
+
+    /// Ranks of those that follow this leader.
+    pub(super) fn quorum_ranks(&self) -> Vec<u32> {
+        let now_ms = self.now.mono_ms();
+        let followers = self.others.followers(self.config.node, now_ms);
+        let name = |id: &u64| match self.others.members.get(id) {
+            _ if *id == self.config.node => Some(&self.config.name),
+            other => other,
+        };
+        let ranks = followers.iter().filter_map(name);
+        let mut ranks: Vec<u32> =
+            ranks.filter_map(|n| Some(self.state.monmap.rank_of(n)? as u32)).collect();
+        ranks.sort_unstable();
+        ranks
+    }
+
+    /// `mon.a is new leader, mons a,b in quorum (ranks 0,1)`
+    pub(super) fn quorum_line(&self) -> String {
+        let quorum = &self.volatile.quorum.quorum;
+        let name = |r: &u32| self.state.monmap.by_rank(*r as usize).map(|m| m.name.as_str());
+        let names: Vec<&str> = quorum.iter().filter_map(name).collect();
+        let ranks: Vec<String> = quorum.iter().map(u32::to_string).collect();
+        format!(
+            "mon.{} is new leader, mons {} in quorum (ranks {})",
+            self.config.name,
+            names.join(","),
+            ranks.join(",")
+        )
+    }
+
+    /// The leader's statistics, kept by all so that the next leader has them.
+    pub(super) fn tell_stats(&mut self, front: &bytes::Bytes) {
+        for node in self.others.connected().collect::<Vec<_>>() {
+            let says = PeerSays::Stats { front: front.clone() };
+            self.out.push(Wish::Says { node, says });
+        }
+    }
+}
