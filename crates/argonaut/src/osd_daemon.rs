@@ -18,7 +18,7 @@ use messages::{
 use osd::{DataCache, Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
 use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
-use store::{MkfsOptions, OpenOptions, Store};
+use store::{LogPlacement, MkfsOptions, OpenOptions, Store};
 use tokio::sync::Notify;
 use types::{
     AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, PgId,
@@ -46,15 +46,40 @@ fn mkfs(data: &Path, fsid: Uuid, osd: i32, uuid: Uuid, config: &Config) -> Resul
     if block.is_file() && !block.is_symlink() {
         fs::remove_file(&block)?;
     }
+    let log = match config.get("osd_journal").as_str() {
+        "" => LogPlacement::Device,
+        "memory" => LogPlacement::Memory,
+        path => {
+            link_journal(data, Path::new(path))?;
+            LogPlacement::Own
+        }
+    };
     let options = MkfsOptions {
         fsid,
         osd: OsdId(osd),
         osd_uuid: uuid,
         size: config.u64("osd_device_bytes"),
         log_bytes: config.u64("osd_journal_size"),
+        log,
+        log_path: None,
     };
     Store::mkfs(&block, &options).with_context(|| block.display().to_string())?;
     Ok(())
+}
+
+/// Makes the log's place findable from the data directory alone: `journal` there is it, or
+/// leads to it.
+fn link_journal(data: &Path, journal: &Path) -> Result<()> {
+    let here = data.join("journal");
+    if journal == here {
+        return Ok(());
+    }
+    if here.is_symlink() {
+        fs::remove_file(&here)?;
+    }
+    let journal = std::path::absolute(journal)?;
+    std::os::unix::fs::symlink(&journal, &here)
+        .with_context(|| format!("osd_journal = {}: {}", journal.display(), here.display()))
 }
 
 /// For `argonaut up`: makes an OSD's store. Its key comes from the monitors.
@@ -460,6 +485,10 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     let store = Store::open(&block, open).with_context(|| block.display().to_string())?;
     let uuid = store.identity().2;
     let device_bytes = store.statfs().total;
+    let journal = store.log_placement();
+    if journal == LogPlacement::Memory {
+        tracing::warn!("the store's log is in memory: a crash loses acknowledged writes");
+    }
 
     let keys = MonLink::new_keys();
     let auth_none = config.get("auth_service_required") == "none";
@@ -495,6 +524,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     metadata.extend([
         ("osd_data".to_owned(), data.display().to_string()),
         ("osd_objectstore".to_owned(), "argonaut".to_owned()),
+        ("osd_journal_placement".to_owned(), journal.name().to_owned()),
         ("front_addr".to_owned(), client_addrs.to_string()),
         ("back_addr".to_owned(), cluster_addrs.to_string()),
         ("hb_front_addr".to_owned(), cluster_addrs.to_string()),

@@ -23,6 +23,7 @@ fn osd(dir: &Path, n: i32, fsid: u8) -> PathBuf {
         osd_uuid: Uuid([n as u8 + 1; 16]),
         size: 64 << 20,
         log_bytes: 8 << 20,
+        ..MkfsOptions::default()
     };
     Store::mkfs(&data.join("block"), &options).unwrap();
     data

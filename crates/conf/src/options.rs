@@ -281,6 +281,14 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     opt("osd_heartbeat_grace", Secs, "20", true, "Silence after which an OSD is reported."),
     opt("osd_heartbeat_interval", Secs, "6", true, "Seconds between heartbeats."),
+    opt(
+        "osd_journal",
+        Str,
+        "",
+        false,
+        "Where mkfs puts the store's log: a file or device; empty for the store's own device; \
+         memory for none, which loses acknowledged writes in a crash.",
+    ),
     opt("osd_journal_size", Size, "256M", false, "Bytes of the store's log."),
     opt("osd_max_attr_name_len", Uint, "100", true, "Longest name of an attribute."),
     opt(

@@ -13,6 +13,7 @@ use env::Disk;
 
 use crate::buf::AlignedBuf;
 use crate::log::{HEADER, Place, Ring};
+use crate::placement::LogDisk;
 use crate::{Seq, StoreError, Waker};
 
 /// Records of one group stay below this, or a sixteenth of the ring, except for one that is
@@ -63,6 +64,7 @@ struct Queue {
 /// Shared by the owner, the I/O thread and the checkpointer.
 pub(crate) struct Committer {
     disk: Arc<dyn Disk>,
+    log: LogDisk,
     ring: Ring,
     group_bytes: u64,
     queue: Mutex<Queue>,
@@ -77,7 +79,7 @@ pub(crate) struct Committer {
 impl Committer {
     pub fn new(
         disk: Arc<dyn Disk>,
-        ring: Ring,
+        (log, ring): (LogDisk, Ring),
         (tail, generation): (u64, u64),
         head: Place,
         last: Seq,
@@ -98,6 +100,7 @@ impl Committer {
         };
         Self {
             disk,
+            log,
             ring,
             group_bytes: GROUP_BYTES.min(ring.len / 16),
             queue: Mutex::new(queue),
@@ -233,12 +236,7 @@ impl Committer {
         q.head = Place { group: group + 1, pos: pos + len };
         drop(q);
 
-        self.ring.seal(&mut g.buf, group, g.first, g.count, known);
-        let mut writes: Vec<(u64, &[u8])> =
-            g.data.iter().map(|(off, d)| (*off, d.as_ref())).collect();
-        writes.push((self.ring.device(pos), &g.buf));
-        let result = self.disk.commit(&writes);
-        drop(writes);
+        let result = self.write_group(&mut g, (group, pos), known);
         if let Err(e) = result {
             self.fail(format!("writing group {group} of the log: {e}"));
             return false;
@@ -265,6 +263,33 @@ impl Committer {
         drop(q);
         (self.waker)();
         true
+    }
+
+    /// Makes a group durable, as far as the log's place allows.
+    fn write_group(
+        &self,
+        g: &mut Group,
+        (group, pos): (u64, u64),
+        known: (u64, u64),
+    ) -> std::io::Result<()> {
+        let data = g.data.iter().map(|(off, d)| (*off, d.as_ref()));
+        let mut writes: Vec<(u64, &[u8])> = data.collect();
+        match &self.log {
+            LogDisk::Shared(_) => {
+                self.ring.seal(&mut g.buf, group, g.first, g.count, known);
+                writes.push((self.ring.device(pos), &g.buf));
+                self.disk.commit(&writes)
+            }
+            LogDisk::Own(log) => {
+                self.ring.seal(&mut g.buf, group, g.first, g.count, known);
+                if !writes.is_empty() {
+                    self.disk.commit(&writes)?;
+                }
+                log.commit(&[(self.ring.device(pos), &g.buf)])
+            }
+            // What comes before the next checkpoint counts only with it.
+            LogDisk::Memory => writes.iter().try_for_each(|(off, d)| self.disk.write(*off, d)),
+        }
     }
 
     /// The I/O thread: until told to stop, and nothing is left.
@@ -298,6 +323,7 @@ impl Committer {
     pub fn prepare_ring(&self) -> std::io::Result<bool> {
         const PART: u64 = 1 << 20;
         const AHEAD: u64 = 4 << 20;
+        let Some(disk) = self.log.disk() else { return Ok(true) };
         let zeros = AlignedBuf::zeroed(PART as usize);
         let mut next = 0;
         loop {
@@ -315,7 +341,7 @@ impl Committer {
             let to = (from + PART).min(self.ring.len);
             q.preparing = Some((from, to));
             drop(q);
-            let result = self.disk.write(self.ring.off + from, &zeros[..(to - from) as usize]);
+            let result = disk.write(self.ring.off + from, &zeros[..(to - from) as usize]);
             self.lock().preparing = None;
             self.done.notify_all();
             result?;

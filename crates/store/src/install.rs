@@ -86,6 +86,7 @@ impl Store {
         }
         (state.frozen_bytes, state.frozen_blocks) = (0, 0);
         self.superblock = done.superblock;
+        self.checkpointed = done.seq;
 
         // Both are in order of their keys, and most of what was moved has not changed.
         let mut all = Gathered::default();

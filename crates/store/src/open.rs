@@ -86,13 +86,13 @@ pub(crate) fn load(
 /// checkpoint. Returns the last transaction and where the log goes on.
 pub(crate) fn replay(
     state: &mut State,
+    disk: &dyn Disk,
     ring: Ring,
     generation: u64,
     start: Place,
     mut seq: Seq,
 ) -> Result<(Seq, Place)> {
-    let disk = state.space.disk.clone();
-    let mut log = Reader::new(&*disk, ring, start);
+    let mut log = Reader::new(disk, ring, start);
     let mut place = start;
     // Groups that no later one has called durable yet.
     let mut unproven: VecDeque<Found> = VecDeque::new();

@@ -14,6 +14,8 @@ pub enum DiskEvent {
     Write(u64, Bytes),
     /// Everything before is durable.
     Flush,
+    /// What was written before to `.1` bytes from `.0` on is durable.
+    FlushPart(u64, u64),
     /// A mark of the test's own.
     Mark(u64),
 }
@@ -192,6 +194,56 @@ impl SimDisk {
     }
 }
 
+impl SimDisk {
+    /// A part of it that is flushed by itself, as a device of its own.
+    #[must_use]
+    pub fn part(self: &Arc<Self>, off: u64, size: u64) -> SimPart {
+        assert!(off.is_multiple_of(PAGE) && off + size <= self.size, "it lies on the disk");
+        SimPart { disk: self.clone(), off, size }
+    }
+
+    fn flush_event(&self, event: DiskEvent) -> io::Result<()> {
+        let mut inner = self.lock();
+        inner.may_fail()?;
+        if inner.fault(|f| f == DiskFault::NoSpace).is_some() {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if inner.record {
+            inner.events.push(event);
+        }
+        Ok(())
+    }
+}
+
+/// See [`SimDisk::part`].
+pub struct SimPart {
+    disk: Arc<SimDisk>,
+    off: u64,
+    size: u64,
+}
+
+impl Disk for SimPart {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
+        if off + buf.len() as u64 > self.size {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.disk.read(self.off + off, buf)
+    }
+
+    fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
+        assert!(off + data.len() as u64 <= self.size, "writes lie on the disk");
+        self.disk.write(self.off + off, data)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.disk.flush_event(DiskEvent::FlushPart(self.off, self.size))
+    }
+}
+
 impl Disk for SimDisk {
     fn size(&self) -> u64 {
         self.size
@@ -245,14 +297,6 @@ impl Disk for SimDisk {
     }
 
     fn flush(&self) -> io::Result<()> {
-        let mut inner = self.lock();
-        inner.may_fail()?;
-        if inner.fault(|f| f == DiskFault::NoSpace).is_some() {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        if inner.record {
-            inner.events.push(DiskEvent::Flush);
-        }
-        Ok(())
+        self.flush_event(DiskEvent::Flush)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -12,15 +12,15 @@ use env::Disk;
 use types::{HObject, OsdId, PoolId, Uuid};
 
 use crate::alloc::{Alloc, Bitmap};
-use crate::buf::AlignedBuf;
 use crate::checkpoint::{self, Job, Moved, Outcome};
 use crate::commit::Committer;
 use crate::fetch::Fetches;
 use crate::file::FileDisk;
 use crate::keys;
-use crate::log::{Place, Ring};
+use crate::log::Place;
 use crate::merge::Merging;
 use crate::onode::BLOCK;
+use crate::placement::{self, LogPlacement};
 use crate::space::{Ledger, Runs, Space};
 use crate::state::{Frozen, State};
 use crate::superblock::{LOG_OFF, Manifest, Superblock};
@@ -47,6 +47,10 @@ pub struct MkfsOptions {
     pub size: u64,
     /// Bytes of the log ring.
     pub log_bytes: u64,
+    /// Where the log is.
+    pub log: LogPlacement,
+    /// The file or device of a log of its own; `journal` beside the block file without.
+    pub log_path: Option<PathBuf>,
 }
 
 impl Default for MkfsOptions {
@@ -57,6 +61,8 @@ impl Default for MkfsOptions {
             osd_uuid: Uuid::default(),
             size: 10 << 30,
             log_bytes: 256 << 20,
+            log: LogPlacement::Device,
+            log_path: None,
         }
     }
 }
@@ -67,6 +73,8 @@ pub struct OpenOptions {
     pub fsid: Option<Uuid>,
     /// Refuse another OSD's store.
     pub osd: Option<OsdId>,
+    /// The file or device of a log of its own; `journal` beside the block file without.
+    pub log_path: Option<PathBuf>,
     /// Bytes of log after which a checkpoint begins; 0 is a quarter of the log.
     pub checkpoint_bytes: u64,
     /// Memory for clean object metadata.
@@ -87,6 +95,7 @@ impl Default for OpenOptions {
         Self {
             fsid: None,
             osd: None,
+            log_path: None,
             checkpoint_bytes: 0,
             onode_cache_bytes: 32 << 20,
             table_cache_bytes: 16 << 20,
@@ -171,6 +180,8 @@ pub struct Store {
     pub(crate) superblock: Superblock,
     pub(crate) seq: Seq,
     pub(crate) opened_at: Seq,
+    /// The last transaction in a durable checkpoint.
+    pub(crate) checkpointed: Seq,
     pub(crate) next_table: u64,
     pub(crate) checkpoint_bytes: u64,
     /// Bytes of records since the last freeze.
@@ -218,7 +229,14 @@ impl Store {
         if Superblock::is_present(&disk) {
             return Err(StoreError::Format(format!("{}: holds a store", path.display())));
         }
-        Self::mkfs_on(Arc::new(disk), options)
+        let log = match options.log {
+            LogPlacement::Own => {
+                let path = options.log_path.clone().unwrap_or_else(|| placement::beside(path));
+                Some(placement::create(&path, options)?)
+            }
+            LogPlacement::Device | LogPlacement::Memory => None,
+        };
+        Self::mkfs_with(Arc::new(disk), log, options)
     }
 
     /// As [`Store::mkfs`], on any disk; what it held is lost.
@@ -226,9 +244,22 @@ impl Store {
     /// # Errors
     /// As [`Store::mkfs`].
     pub fn mkfs_on(disk: Arc<dyn Disk>, options: &MkfsOptions) -> Result<()> {
+        Self::mkfs_with(disk, None, options)
+    }
+
+    /// As [`Store::mkfs_on`]; `log` is for [`LogPlacement::Own`].
+    ///
+    /// # Errors
+    /// As [`Store::mkfs`].
+    pub fn mkfs_with(
+        disk: Arc<dyn Disk>,
+        log: Option<Arc<dyn Disk>>,
+        options: &MkfsOptions,
+    ) -> Result<()> {
         let log_len = options.log_bytes.next_multiple_of(BLOCK);
         let size = disk.size() / BLOCK * BLOCK;
-        if log_len < LOG_MIN || size < LOG_OFF + log_len + (8 << 20) {
+        let here = if options.log == LogPlacement::Device { log_len } else { 0 };
+        if log_len < LOG_MIN || size < LOG_OFF + here + (8 << 20) {
             return Err(StoreError::Format(format!(
                 "a store of {size} bytes with a log of {log_len} is too small"
             )));
@@ -245,8 +276,9 @@ impl Store {
             size,
             log_len,
             salt,
+            placement: options.log,
             mount: 0,
-            log_ready: false,
+            log_ready: options.log == LogPlacement::Memory,
             manifest: Runs::default(),
             manifest_len: 0,
             manifest_crc: 0,
@@ -255,9 +287,7 @@ impl Store {
         used.set(0, superblock.first_block());
         let alloc = Arc::new(Mutex::new(Alloc::new(used.clone())));
         let space = Space { disk: disk.clone(), alloc, ledger: None };
-        // The first group of an older store in the ring, if any, goes.
-        disk.commit(&[(LOG_OFF, &AlignedBuf::zeroed(BLOCK as usize))])
-            .map_err(StoreError::io("clearing the log"))?;
+        placement::make(log.as_deref(), &*disk, &superblock)?;
         checkpoint::write_manifest(&space, &checkpoint::empty(&used), &superblock)?;
         Ok(())
     }
@@ -272,7 +302,14 @@ impl Store {
         if options.io_uring && !disk.use_io_uring() {
             tracing::info!("io_uring is not allowed here; writing by plain calls");
         }
-        Self::open_on(Arc::new(disk), options)
+        let log = match Superblock::read(&disk)?.placement {
+            LogPlacement::Own => {
+                let log = options.log_path.clone().unwrap_or_else(|| placement::beside(path));
+                Some(Arc::new(FileDisk::open(&log)?) as Arc<dyn Disk>)
+            }
+            LogPlacement::Device | LogPlacement::Memory => None,
+        };
+        Self::open_with(Arc::new(disk), log, options)
     }
 
     /// As [`Store::open`], on any disk.
@@ -280,6 +317,18 @@ impl Store {
     /// # Errors
     /// As [`Store::open`].
     pub fn open_on(disk: Arc<dyn Disk>, options: OpenOptions) -> Result<Self> {
+        Self::open_with(disk, None, options)
+    }
+
+    /// As [`Store::open_on`]; `log` is for [`LogPlacement::Own`].
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_with(
+        disk: Arc<dyn Disk>,
+        log: Option<Arc<dyn Disk>>,
+        options: OpenOptions,
+    ) -> Result<Self> {
         let mut superblock = Superblock::read(&*disk)?;
         if options.fsid.is_some_and(|fsid| fsid != superblock.fsid) {
             let fsid = superblock.fsid;
@@ -292,23 +341,22 @@ impl Store {
         let manifest = Manifest::read(&*disk, &superblock)?;
         let mut state = open::load(&disk, &superblock, &manifest, &options)?;
         let generation = superblock.generation;
+        let (log, ring) = placement::find(&disk, log, &superblock)?;
         superblock.generation += 1;
         superblock.mount += 1;
-        let ring = Ring {
-            off: LOG_OFF,
-            len: superblock.log_len,
-            salt: superblock.salt,
-            mount: superblock.mount,
-        };
         let start = Place { group: manifest.log_group, pos: manifest.log_pos };
-        let (seq, head) = open::replay(&mut state, ring, generation, start, manifest.seq)?;
+        let (mut seq, mut head) = (manifest.seq, start);
+        if let Some(log) = log.disk() {
+            (seq, head) = open::replay(&mut state, &**log, ring, generation, start, seq)?;
+            log.flush().map_err(StoreError::io("flushing the log"))?;
+        }
         // From here on the log holds groups of this mount; it also makes durable what the
         // last run had written and not flushed.
         superblock.write(&*disk)?;
 
         let commit = Arc::new(Committer::new(
             disk.clone(),
-            ring,
+            (log, ring),
             (manifest.log_pos, superblock.generation),
             head,
             seq,
@@ -330,6 +378,7 @@ impl Store {
             superblock,
             seq,
             opened_at: seq,
+            checkpointed: manifest.seq,
             next_table: manifest.next_table,
             checkpoint_bytes,
             since_freeze: head.pos - start.pos,
@@ -419,6 +468,12 @@ impl Store {
     #[must_use]
     pub fn identity(&self) -> (Uuid, OsdId, Uuid) {
         (self.superblock.fsid, self.superblock.osd, self.superblock.osd_uuid)
+    }
+
+    /// Where the log is: in [`LogPlacement::Memory`] what is acknowledged is not safe.
+    #[must_use]
+    pub fn log_placement(&self) -> LogPlacement {
+        self.superblock.placement
     }
 
     /// Applies `txn`: reads see it from now on; it is durable once [`Store::durable`] has
@@ -615,7 +670,11 @@ impl Store {
         if self.state.frozen.is_some() || self.resting.is_empty() {
             return;
         }
-        let proven = self.commit.proven();
+        let proven = match self.superblock.placement {
+            LogPlacement::Device | LogPlacement::Own => self.commit.proven(),
+            // No log leads on from the last checkpoint, and what that refers to stays.
+            LogPlacement::Memory => self.checkpointed,
+        };
         // A read under way may need what was freed since it began.
         let read = self.fetches.oldest().unwrap_or(u64::MAX);
         let mut front = self.freed_runs - self.resting.len() as u64;

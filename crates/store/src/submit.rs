@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::alloc::Area;
 use crate::keys;
 use crate::onode::{BLOCK, OBJECT_MAX};
+use crate::placement::LogPlacement;
 use crate::state::Entry;
 use crate::transaction::{Op, Placed};
 use crate::{Coll, Seq, Store, StoreError, Transaction};
@@ -327,7 +328,8 @@ impl Store {
     /// Makes free what is about to be.
     fn reclaim(&mut self) -> Result<()> {
         self.finish_checkpoint()?;
-        if !self.retired.is_empty() {
+        let by_checkpoint = self.superblock.placement == LogPlacement::Memory;
+        if !self.retired.is_empty() || by_checkpoint {
             self.freeze()?;
             self.finish_checkpoint()?;
         }

@@ -12,6 +12,7 @@ use types::{OsdId, Uuid};
 use crate::StoreError;
 use crate::buf::AlignedBuf;
 use crate::onode::BLOCK;
+use crate::placement::LogPlacement;
 use crate::space::{Runs, read_past_caches};
 use crate::table::Meta;
 
@@ -32,6 +33,7 @@ pub(crate) struct Superblock {
     pub size: u64,
     pub log_len: u64,
     pub salt: u64,
+    pub placement: LogPlacement,
     /// Counts openings.
     pub mount: u64,
     /// Whether every block of the log has been written.
@@ -43,7 +45,9 @@ pub(crate) struct Superblock {
 
 impl Denc for Superblock {
     fn encode(&self, w: &mut Writer) {
-        w.framed(1, 1, |w| {
+        // Version 2 has the log's place: readers of 1 look for it on the device.
+        let version = if self.placement == LogPlacement::Device { 1 } else { 2 };
+        w.framed(version, version, |w| {
             w.u64(self.generation);
             self.fsid.encode(w);
             self.osd.encode(w);
@@ -56,11 +60,14 @@ impl Denc for Superblock {
             self.manifest.encode(w);
             w.u64(self.manifest_len);
             w.u32(self.manifest_crc);
+            if version >= 2 {
+                w.u8(self.placement.number());
+            }
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("superblock", 1, |r, _| {
-            Ok(Self {
+        r.framed("superblock", 2, |r, version| {
+            let mut sb = Self {
                 generation: r.u64()?,
                 fsid: Denc::decode(r)?,
                 osd: Denc::decode(r)?,
@@ -68,20 +75,30 @@ impl Denc for Superblock {
                 size: r.u64()?,
                 log_len: r.u64()?,
                 salt: r.u64()?,
+                placement: LogPlacement::Device,
                 mount: r.u64()?,
                 log_ready: r.bool()?,
                 manifest: Denc::decode(r)?,
                 manifest_len: r.u64()?,
                 manifest_crc: r.u32()?,
-            })
+            };
+            if version >= 2 {
+                let placement = LogPlacement::from_number(r.u8()?);
+                r.require(placement.is_some(), "the log's place is known")?;
+                sb.placement = placement.unwrap_or_default();
+            }
+            Ok(sb)
         })
     }
 }
 
 impl Superblock {
-    /// The first block behind the log.
+    /// The first block behind the superblocks and, where it is there, the log.
     pub fn first_block(&self) -> u64 {
-        (LOG_OFF + self.log_len) / BLOCK
+        match self.placement {
+            LogPlacement::Device => (LOG_OFF + self.log_len) / BLOCK,
+            LogPlacement::Own | LogPlacement::Memory => LOG_OFF / BLOCK,
+        }
     }
 
     /// u64 magic, u32 format, u32 crc32c of all behind it, u32 length, that many bytes.

@@ -54,7 +54,10 @@ fn a_pg_moves_whole_or_not_at_all() {
         let (disk, mut to) = fresh(4);
         assert_eq!(to.import(&mut &*bytes, false).unwrap(), out, "seed {seed}");
         assert_eq!(difference(&to, &want), None, "seed {seed}");
-        assert!(matches!(to.import(&mut &*bytes, false), Err(StoreError::Invalid(_))), "seed {seed}");
+        assert!(
+            matches!(to.import(&mut &*bytes, false), Err(StoreError::Invalid(_))),
+            "seed {seed}"
+        );
         drop(to);
         let mut to = open(&disk);
         assert_eq!(difference(&to, &want), None, "seed {seed}, opened again");

@@ -115,6 +115,7 @@ fn both_stores_agree() {
         osd_uuid: Uuid([2; 16]),
         size: 256 << 20,
         log_bytes: 32 << 20,
+        ..store::MkfsOptions::default()
     };
     store::Store::mkfs(&dir.0.join("block"), &mkfs).unwrap();
     let (mut real, mut mem) = (open(&dir), MemStore::default());

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use env::Random;
-use store::{Coll, DiskEvent, MkfsOptions, OpenOptions, Seq, SimDisk, Store, StoreError};
+use env::{Disk, Random};
+use store::{
+    Coll, DiskEvent, LogPlacement, MkfsOptions, OpenOptions, Seq, SimDisk, Store, StoreError,
+};
 use types::Uuid;
 
 use super::{Dice, Model, Scale, difference};
@@ -67,6 +69,7 @@ enum Kind {
 
 struct Plan {
     kind: Kind,
+    log: LogPlacement,
     size: u64,
     scale: Scale,
 }
@@ -82,13 +85,46 @@ impl Plan {
             Kind::Full => (11 << 20, 24, 262_144),
             Kind::Large => (64 << 20, 3 + dice.below(6), 262_144 << dice.below(2)),
         };
-        Self { kind, size, scale: Scale { objects, size: bytes } }
+        let log = match seed / 5 % 4 {
+            1 => LogPlacement::Own,
+            3 => LogPlacement::Memory,
+            _ => LogPlacement::Device,
+        };
+        Self { kind, log, size, scale: Scale { objects, size: bytes } }
     }
 }
 
-fn open(disk: &Arc<SimDisk>) -> Result<Store, StoreError> {
+const LOG: u64 = 1 << 20;
+
+/// The store's device, and the log's where it has its own: parts of one disk, so that
+/// writes to both stand in one order.
+fn parts(disk: &Arc<SimDisk>, plan: &Plan) -> (Arc<dyn Disk>, Option<Arc<dyn Disk>>) {
+    if plan.log != LogPlacement::Own {
+        return (disk.clone(), None);
+    }
+    let log = disk.part(plan.size, LOG + 4096);
+    (Arc::new(disk.part(0, plan.size)), Some(Arc::new(log)))
+}
+
+fn open(disk: &Arc<SimDisk>, plan: &Plan) -> Result<Store, StoreError> {
     let options = OpenOptions { threads: false, ..OpenOptions::default() };
-    Store::open_on(disk.clone(), options)
+    let (disk, log) = parts(disk, plan);
+    Store::open_with(disk, log, options)
+}
+
+/// What is durable after a flush goes to the platter; the rest stays pending.
+fn flush(event: &DiskEvent, pending: &mut Vec<DiskEvent>, platter: &SimDisk) {
+    let part = match event {
+        DiskEvent::FlushPart(off, len) => *off..off + len,
+        _ => 0..u64::MAX,
+    };
+    pending.retain(|e| {
+        let done = matches!(e, DiskEvent::Write(off, _) if part.contains(off));
+        if done {
+            platter.apply(e);
+        }
+        !done
+    });
 }
 
 /// What the store should hold after each transaction.
@@ -109,14 +145,16 @@ struct Run {
 pub fn explore(seed: u64, effort: Effort) -> Seen {
     let mut dice = Dice::new(seed ^ 0x00ee_5b1c);
     let plan = Plan::new(seed, &mut dice);
-    let mut disk = Arc::new(SimDisk::new(plan.size, true));
+    let mut disk = Arc::new(SimDisk::new(plan.size + LOG + 4096, true));
     let options = MkfsOptions {
         fsid: Uuid([1; 16]),
         osd_uuid: Uuid([2; 16]),
-        log_bytes: 1 << 20,
+        log_bytes: LOG,
+        log: plan.log,
         ..MkfsOptions::default()
     };
-    Store::mkfs_on(disk.clone(), &options).expect("makes a store");
+    let (block, log) = parts(&disk, &plan);
+    Store::mkfs_with(block, log, &options).expect("makes a store");
     let mut run = Run { seed, dice, plan, effort, seen: Seen::default() };
     let (mut seq, mut model) = (0, Model::default());
     for life in 0..effort.lives {
@@ -132,12 +170,13 @@ pub fn explore(seed: u64, effort: Effort) -> Seen {
 
 impl Run {
     fn what(&self, life: u64, more: &str) -> String {
-        format!("seed {} ({:?}), life {life}, {more}", self.seed, self.plan.kind)
+        let Plan { kind, log, .. } = &self.plan;
+        format!("seed {} ({kind:?}, log {log:?}), life {life}, {more}", self.seed)
     }
 
     /// Works on a recording disk.
     fn live(&mut self, disk: &Arc<SimDisk>, seq: Seq, mut model: Model) -> Models {
-        let mut store = open(disk).expect("was judged before");
+        let mut store = open(disk, &self.plan).expect("was judged before");
         assert!(store.opened_at() >= seq, "seed {}: nothing is lost between lives", self.seed);
         let mut models = Models::from([(store.opened_at(), model.clone())]);
         disk.mark(store.durable());
@@ -162,7 +201,7 @@ impl Run {
                 9 if dice.below(12) == 0 => {
                     self.settle(&mut store, disk, false);
                     store.close().expect("closes");
-                    store = open(disk).expect("opens what was closed");
+                    store = open(disk, &self.plan).expect("opens what was closed");
                 }
                 19.. => self.settle(&mut store, disk, true),
                 n => {
@@ -246,21 +285,24 @@ impl Run {
         let flushed = begin.copy(false);
         let mut acked = models.keys().next().copied().unwrap_or(0);
         let mut pending: Vec<DiskEvent> = Vec::new();
-        let intervals = 1 + events.iter().filter(|e| matches!(e, DiskEvent::Flush)).count() as u64;
+        let is_flush = |e: &&DiskEvent| matches!(e, DiskEvent::Flush | DiskEvent::FlushPart(..));
+        let intervals = 1 + events.iter().filter(is_flush).count() as u64;
         let go_on_at = intervals / 2 + self.dice.below(intervals.div_ceil(2));
         let mut go_on = None;
         let mut interval = 0;
         for event in events.iter().chain([&DiskEvent::Flush]) {
             match event {
                 DiskEvent::Write(..) => pending.push(event.clone()),
+                // Without a log only checkpoints hold, and any of them may be there.
+                DiskEvent::Mark(_) if self.plan.log == LogPlacement::Memory => {}
                 DiskEvent::Mark(n) => acked = acked.max(*n),
-                DiskEvent::Flush => {
+                DiskEvent::Flush | DiskEvent::FlushPart(..) => {
                     let what = self.what(life, &format!("interval {interval}"));
                     let found = self.interval(&what, &flushed, &pending, models, acked);
                     if interval <= go_on_at && found.is_some() {
                         go_on = found;
                     }
-                    pending.drain(..).for_each(|e| flushed.apply(&e));
+                    flush(event, &mut pending, &flushed);
                     interval += 1;
                     self.seen.intervals += 1;
                 }
@@ -268,7 +310,7 @@ impl Run {
         }
         go_on.unwrap_or_else(|| {
             let disk = Arc::new(begin.copy(true));
-            let at = judge("the state it began with", &disk, models, 0);
+            let at = judge("the state it began with", &self.plan, &disk, models, 0);
             (disk, at)
         })
     }
@@ -322,7 +364,7 @@ impl Run {
             let before = disk.copy(false);
             let disk = Arc::new(disk);
             let what = format!("{what}, state {i} ({how})");
-            let at = judge(&what, &disk, models, acked);
+            let at = judge(&what, &self.plan, &disk, models, acked);
             self.seen.states += 1;
             if self.dice.below(3) == 0 {
                 self.cut_recovery(&what, before.copy(false), disk.events(), models, at, 0);
@@ -349,15 +391,15 @@ impl Run {
         let mut pending: Vec<DiskEvent> = Vec::new();
         for event in &recovery[..n] {
             match event {
-                DiskEvent::Flush => pending.drain(..).for_each(|e| disk.apply(&e)),
-                event => pending.push(event.clone()),
+                DiskEvent::Write(..) => pending.push(event.clone()),
+                event => flush(event, &mut pending, &disk),
             }
         }
         disk.apply_unflushed(&pending, &mut self.dice.0);
         let disk = Arc::new(disk.copy(true));
         let before = disk.copy(false);
         let what = format!("{what}, cut again at {n} of opening");
-        let again = judge(&what, &disk, models, at);
+        let again = judge(&what, &self.plan, &disk, models, at);
         assert_eq!(again, at, "{what}: what one opening found the next finds, too");
         self.seen.states += 1;
         self.seen.recoveries += 1;
@@ -405,11 +447,12 @@ fn tear(disk: &SimDisk, event: &DiskEvent, dice: &mut Dice) {
 }
 
 /// Opens what a power cut left, and judges it. Returns what it holds.
-fn judge(what: &str, disk: &Arc<SimDisk>, models: &Models, acked: Seq) -> Seq {
-    let mut store = open(disk).unwrap_or_else(|e| panic!("{what}: {e}"));
+fn judge(what: &str, plan: &Plan, disk: &Arc<SimDisk>, models: &Models, acked: Seq) -> Seq {
+    let mut store = open(disk, plan).unwrap_or_else(|e| panic!("{what}: {e}"));
     let at = store.opened_at();
     assert!(at >= acked, "{what}: holds {at} transactions, {acked} were acknowledged");
-    let (_, model) = models.range(..=at).next_back().expect("the first is there");
+    let model = models.range(..=at).next_back();
+    let (_, model) = model.unwrap_or_else(|| panic!("{what}: {at} is older than the first"));
     assert_eq!(difference(&store, model), None, "{what}: after {at} transactions");
     let report = store.fsck(true).unwrap_or_else(|e| panic!("{what}: fsck: {e}"));
     assert_eq!(report.errors, Vec::<String>::new(), "{what}: after {at} transactions");

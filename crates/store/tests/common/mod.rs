@@ -345,12 +345,16 @@ pub fn difference(store: &Store, model: &Model) -> Option<String> {
             if part != x.data[from as usize..(from + len) as usize] {
                 return Some(format!("{c} {o}: part {from}~{len} differs"));
             }
-            let mut dark = x.data.to_vec();
-            for (at, len) in store.fiemap(c, o, 0, u64::MAX).unwrap() {
-                dark[at as usize..(at + len) as usize].fill(0);
-            }
-            if dark.iter().any(|b| *b != 0) {
-                return Some(format!("{c} {o}: data in a hole"));
+            let mut hole = 0;
+            for (at, len) in store.fiemap(c, o, 0, u64::MAX).unwrap().into_iter().chain([(size, 0)])
+            {
+                // By pieces that compare as memory: a loop over bytes takes long unoptimised.
+                let zeros = [0; 4096];
+                let gap = x.data[hole as usize..at as usize].chunks(4096);
+                if gap.into_iter().any(|part| *part != zeros[..part.len()]) {
+                    return Some(format!("{c} {o}: data in a hole"));
+                }
+                hole = at + len;
             }
             if store.get_attrs(c, o).unwrap() != x.attrs {
                 return Some(format!("{c} {o}: attributes differ"));
