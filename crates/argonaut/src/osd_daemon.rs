@@ -168,13 +168,21 @@ struct Daemon {
     cached_epoch: std::cell::Cell<Epoch>,
     asked: RefCell<HashMap<u64, tokio::sync::oneshot::Sender<Vec<u8>>>>,
     out: RefCell<Outbox>,
+    /// Tells the main loop that transactions wait for [`Osd::kick_store`].
+    kick: Notify,
+    kicking: std::cell::Cell<bool>,
 }
 
 impl Daemon {
     /// Calls the role and does what it wants.
     fn with<T>(&self, call: impl FnOnce(&mut Osd, &mut Outbox) -> T) -> T {
         let mut out = self.out.take();
-        let value = call(&mut self.osd.borrow_mut(), &mut out);
+        let mut osd = self.osd.borrow_mut();
+        let value = call(&mut osd, &mut out);
+        if osd.open_writes() > 0 && !self.kicking.replace(true) {
+            self.kick.notify_one();
+        }
+        drop(osd);
         for effect in out.effects.drain(..) {
             self.carry_out(effect);
         }
@@ -480,6 +488,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         fsid: Some(fsid),
         osd: Some(OsdId(id)),
         waker: Box::new(move || waker.notify_one()),
+        gather: true,
         ..OpenOptions::default()
     };
     let store = Store::open(&block, open).with_context(|| block.display().to_string())?;
@@ -582,6 +591,8 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         cached_epoch: std::cell::Cell::new(Epoch(0)),
         asked: RefCell::default(),
         out: RefCell::default(),
+        kick: Notify::new(),
+        kicking: std::cell::Cell::new(false),
     });
     for (messenger, at_cluster) in [(&public, false), (&cluster, true)] {
         let to = Rc::downgrade(&daemon);
@@ -615,6 +626,10 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         tokio::select! {
             biased;
             () = written.notified() => daemon.on_store()?,
+            () = daemon.kick.notified() => {
+                daemon.kicking.set(false);
+                daemon.osd.borrow_mut().kick_store();
+            }
             _ = tick.tick() => {
                 daemon.tick();
                 let gone = || !daemon.osd.borrow().map().is_up(OsdId(id));

@@ -28,6 +28,8 @@ pub(crate) const STAGE_LEN: usize = 32 << 10;
 /// From this many missing bytes on, a segment is read straight into its buffer.
 const DIRECT_MIN: usize = 8 << 10;
 /// Alignment of data segments of at least this size.
+/// Data from here on lies on a page boundary, so that it can go to a disk as it is.
+const ALIGN_MIN: usize = 32 << 10;
 const PAGE: usize = 4096;
 
 /// A frame whose checksums held.
@@ -220,7 +222,7 @@ impl FrameReader {
                     self.crcs[i - 1] = if i < usize::from(pre.count) { !0 } else { 0 };
                     if len > 0 {
                         let buf = self.gather(len, || {
-                            if i == 3 && len >= PAGE {
+                            if i == 3 && len >= ALIGN_MIN {
                                 page_buffer(len, 0)
                             } else {
                                 BytesMut::with_capacity(len)
@@ -257,7 +259,7 @@ impl FrameReader {
                     let plain = lead + padded(pre.lens[3]) + secure::EPILOGUE_LEN;
                     let len = plain + TAG_LEN;
                     let buf = self.gather(len, || {
-                        if pre.lens[3] as usize >= PAGE {
+                        if pre.lens[3] as usize >= ALIGN_MIN {
                             page_buffer(len, lead)
                         } else {
                             BytesMut::with_capacity(len)

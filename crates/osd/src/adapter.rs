@@ -144,6 +144,10 @@ impl ObjectStore for StoreBacking {
         }
     }
 
+    fn kick(&mut self) {
+        self.store.kick();
+    }
+
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {
         if let Coll::Pg(pg) = c
             && let Some(data) = self.cache.read(pg, o, off, len)

@@ -82,6 +82,9 @@ pub trait ObjectStore: Send {
     /// Takes a transaction.
     fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64);
 
+    /// Begins to make durable what was submitted; it may have begun before.
+    fn kick(&mut self) {}
+
     /// Bytes of an object from `off` on, at most `len`, fewer at its end; `None` when there
     /// is no such object.
     ///

@@ -534,6 +534,17 @@ impl Osd {
         }
     }
 
+    /// The driver has handled what was at hand: what that wrote goes to the disk.
+    pub fn kick_store(&mut self) {
+        self.c.store.kick();
+    }
+
+    /// How many transactions are not durable.
+    #[must_use]
+    pub fn open_writes(&self) -> usize {
+        self.c.tickets.open()
+    }
+
     /// The store was woken: what has become durable goes on.
     ///
     /// # Errors

@@ -22,6 +22,9 @@ const GROUP_BYTES: u64 = 2 << 20;
 /// Data of one group stays about below this, so that small transactions behind large ones
 /// need not wait for all of them.
 const GROUP_DATA: u64 = 16 << 20;
+/// Where transactions come several at a time, a group waits so long for more of them: an
+/// append and its flush cost the same CPU for one as for many.
+const GATHER_TIME: std::time::Duration = std::time::Duration::from_micros(100);
 /// Bytes that may wait for the I/O thread before the owner does.
 const QUEUE_BYTES: u64 = 64 << 20;
 
@@ -56,6 +59,8 @@ struct Queue {
     mark: Option<(Seq, Option<Place>)>,
     spare: Vec<AlignedBuf>,
     busy: bool,
+    /// The I/O thread sleeps and has not been told of what is queued.
+    untold: bool,
     stop: bool,
     /// Part of the ring that is being written for the first time, by its preparer.
     preparing: Option<(u64, u64)>,
@@ -74,6 +79,8 @@ pub(crate) struct Committer {
     proven: AtomicU64,
     failed: OnceLock<String>,
     waker: Waker,
+    /// Begins to write only when it is told to.
+    gathers: bool,
 }
 
 impl Committer {
@@ -95,6 +102,7 @@ impl Committer {
             mark: None,
             spare: Vec::new(),
             busy: false,
+            untold: false,
             stop: false,
             preparing: None,
         };
@@ -110,7 +118,13 @@ impl Committer {
             proven: AtomicU64::new(0),
             failed: OnceLock::new(),
             waker,
+            gathers: false,
         }
+    }
+
+    /// Whether writing begins only at [`Committer::kick`].
+    pub fn gathering(self, gathers: bool) -> Self {
+        Self { gathers, ..self }
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -206,7 +220,15 @@ impl Committer {
         g.last = seq;
         let added = g.bytes() - before;
         q.bytes += added;
-        if was_idle && !q.busy {
+        q.untold |= was_idle && !q.busy;
+        if !self.gathers && std::mem::take(&mut q.untold) {
+            self.work.notify_one();
+        }
+    }
+
+    /// Begins to write what is queued, if nothing is being written.
+    pub fn kick(&self) {
+        if std::mem::take(&mut self.lock().untold) {
             self.work.notify_one();
         }
     }
@@ -302,7 +324,11 @@ impl Committer {
                 }
                 q = self.work.wait(q).expect("no holder of this lock panics");
             }
+            let several = q.groups.front().is_some_and(|g| g.count > 1 && g.data.is_empty());
             drop(q);
+            if self.gathers && several {
+                std::thread::sleep(GATHER_TIME);
+            }
             if !self.step() && self.failed.get().is_some() {
                 return;
             }
@@ -352,6 +378,7 @@ impl Committer {
 
     /// Sleeps until another group is finished, or a while.
     pub fn wait_a_group(&self) {
+        self.kick();
         let q = self.lock();
         let a_while = std::time::Duration::from_millis(50);
         drop(self.done.wait_timeout(q, a_while).expect("no holder of this lock panics"));
@@ -359,6 +386,7 @@ impl Committer {
 
     /// Sleeps until `seq` is durable.
     pub fn wait(&self, seq: Seq) -> Result<(), StoreError> {
+        self.kick();
         let mut q = self.lock();
         while q.finished.0 < seq {
             if let Some(e) = self.failed() {

@@ -88,6 +88,9 @@ pub struct OpenOptions {
     pub threads: bool,
     /// Called once per durable group.
     pub waker: Waker,
+    /// Begin to write only at [`Store::kick`], so that all that is submitted meanwhile
+    /// becomes one group.
+    pub gather: bool,
 }
 
 impl Default for OpenOptions {
@@ -102,6 +105,7 @@ impl Default for OpenOptions {
             io_uring: true,
             threads: true,
             waker: Box::new(|| {}),
+            gather: false,
         }
     }
 }
@@ -354,14 +358,9 @@ impl Store {
         // last run had written and not flushed.
         superblock.write(&*disk)?;
 
-        let commit = Arc::new(Committer::new(
-            disk.clone(),
-            (log, ring),
-            (manifest.log_pos, superblock.generation),
-            head,
-            seq,
-            options.waker,
-        ));
+        let at = (manifest.log_pos, superblock.generation);
+        let commit = Committer::new(disk.clone(), (log, ring), at, head, seq, options.waker);
+        let commit = Arc::new(commit.gathering(options.gather));
         let checkpoint_bytes = match options.checkpoint_bytes {
             0 => ring.len / 4,
             n => n.min(ring.len / 2),
@@ -551,6 +550,11 @@ impl Store {
     #[must_use]
     pub fn durable(&self) -> Seq {
         self.commit.durable()
+    }
+
+    /// Begins to write what was submitted; see [`OpenOptions::gather`].
+    pub fn kick(&self) {
+        self.commit.kick();
     }
 
     /// The last transaction submitted.
