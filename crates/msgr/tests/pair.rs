@@ -60,7 +60,7 @@ fn data_is_page_aligned() {
         let mut a = client(mode, Policy::lossy_client(), None, 1);
         let mut b = server(Policy::stateless_server());
         let (mut at_a, mut at_b) = (vec![], vec![]);
-        for data in [4096, 4097, 65_536, 1 << 20] {
+        for data in [32_768, 32_769, 65_536, 1 << 20] {
             a.send(message(1, 211, 3, data)).unwrap();
         }
         run(&mut a, &mut b, 50_000, &mut at_a, &mut at_b).unwrap();
