@@ -60,7 +60,7 @@ fn objects_keep_what_they_were_given() {
     let (c, a, b) = (pg(0), object("a"), object("b"));
     let large = bytes(300_001, 7);
     let mut store = Store::open(&path, OpenOptions::default()).unwrap();
-    assert!(matches!(Store::open(&path, OpenOptions::default()), Err(StoreError::Format(_))));
+    assert!(matches!(Store::open(&path, OpenOptions::default()), Err(StoreError::InUse(_))));
 
     let mut txn = Transaction::new();
     txn.write(c, &a, 0, bytes(10, 0));
