@@ -3,6 +3,7 @@
 mod asok;
 mod client;
 mod daemon;
+mod device;
 mod layout;
 mod mon_daemon;
 mod mon_peers;

@@ -26,10 +26,10 @@ use types::{
 };
 
 use crate::asok::{self, Asked};
-use crate::daemon;
 use crate::layout::Layout;
 use crate::mon_daemon::{FEATURES, local_text, proven_id, write_secret};
 use crate::up::write_durably;
+use crate::{daemon, device};
 
 /// Connections of other daemons to the cluster address are told apart by this bit.
 const CLUSTER: u64 = 1 << 63;
@@ -539,6 +539,15 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         ("hb_front_addr".to_owned(), cluster_addrs.to_string()),
         ("hb_back_addr".to_owned(), cluster_addrs.to_string()),
     ]);
+    let device_class = match config.get("osd_class_update_on_start").as_str() {
+        "false" => "",
+        _ => device::class(&block),
+    };
+    let device_class = device_class.to_owned();
+    if let Some(rotates) = device::rotates(&block) {
+        metadata.insert("rotational".to_owned(), u8::from(rotates).to_string());
+        metadata.insert("default_device_class".to_owned(), device::class(&block).to_owned());
+    }
     let location = config.get("crush_location");
     let location = location.split_whitespace().filter_map(|w| w.split_once('='));
     let identity = Identity {
@@ -552,7 +561,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         metadata,
         features: FEATURES.0,
         device_bytes,
-        device_class: String::new(),
+        device_class,
         location: location.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
     };
     let key = configured_key(&config, &name)?;

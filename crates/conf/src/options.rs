@@ -257,6 +257,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Seconds between beacons to the monitors.",
     ),
     opt(
+        "osd_class_update_on_start",
+        Bool,
+        "true",
+        false,
+        "An OSD without a device class takes that of its device, hdd or ssd.",
+    ),
+    opt(
         "osd_crush_chooseleaf_type",
         Int,
         "1",
