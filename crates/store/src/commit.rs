@@ -1,8 +1,11 @@
 //! The group committer: everything queued goes out as one append and one flush.
 //!
-//! The owner adds records to the open group under a lock held for one copy; the I/O thread
-//! takes the whole group, writes it with the data it points to, flushes once, publishes the
-//! last transaction's number and wakes the owner once.
+//! The owner adds records to the open group under a lock held for one copy; an I/O thread
+//! takes the whole group, writes it with the data it points to and flushes. There are two
+//! such threads, so that one group is written while the one before is being flushed.
+//! Groups become durable in their order: the last transaction's number is published, and
+//! the owner woken, when a group and all before it are done. A group's header calls those
+//! groups proven that were durable when it was taken.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +25,6 @@ const GROUP_BYTES: u64 = 2 << 20;
 /// Data of one group stays about below this, so that small transactions behind large ones
 /// need not wait for all of them.
 const GROUP_DATA: u64 = 16 << 20;
-/// Where transactions come several at a time, a group waits so long for more of them: an
-/// append and its flush cost the same CPU for one as for many.
-const GATHER_TIME: std::time::Duration = std::time::Duration::from_micros(100);
 /// Bytes that may wait for the I/O thread before the owner does.
 const QUEUE_BYTES: u64 = 64 << 20;
 
@@ -44,8 +44,33 @@ impl Group {
     }
 }
 
+/// A group that is being written.
+struct Flight {
+    /// Behind it.
+    end: Place,
+    last: Seq,
+    count: u32,
+    /// The last transaction that its header calls durable.
+    proves: Seq,
+    done: bool,
+}
+
+/// What a thread writes.
+struct Taken {
+    group: Group,
+    number: u64,
+    pos: u64,
+    /// The last durable group, and the superblock's generation.
+    known: (u64, u64),
+}
+
+/// Groups written at a time.
+pub(crate) const FLIGHTS: usize = 2;
+
 struct Queue {
     groups: VecDeque<Group>,
+    /// Groups under way, in order.
+    flights: VecDeque<Flight>,
     bytes: u64,
     /// Where the next group goes.
     head: Place,
@@ -58,9 +83,9 @@ struct Queue {
     /// The last transaction before the checkpoint that is being made, once finished its place.
     mark: Option<(Seq, Option<Place>)>,
     spare: Vec<AlignedBuf>,
-    busy: bool,
-    /// The I/O thread sleeps and has not been told of what is queued.
-    untold: bool,
+    /// I/O threads with nothing to do, and whether one of them was woken.
+    idle: usize,
+    kicked: bool,
     stop: bool,
     /// Part of the ring that is being written for the first time, by its preparer.
     preparing: Option<(u64, u64)>,
@@ -94,6 +119,7 @@ impl Committer {
     ) -> Self {
         let queue = Queue {
             groups: VecDeque::new(),
+            flights: VecDeque::new(),
             bytes: 0,
             head,
             tail,
@@ -101,8 +127,8 @@ impl Committer {
             finished: (last, head),
             mark: None,
             spare: Vec::new(),
-            busy: false,
-            untold: false,
+            idle: 0,
+            kicked: false,
             stop: false,
             preparing: None,
         };
@@ -122,7 +148,7 @@ impl Committer {
         }
     }
 
-    /// Whether writing begins only at [`Committer::kick`].
+    /// Whether writing begins only at [`Committer::begin`].
     pub fn gathering(self, gathers: bool) -> Self {
         Self { gathers, ..self }
     }
@@ -204,7 +230,6 @@ impl Committer {
             buf.set_len(HEADER);
             q.groups.push_back(Group { buf, first: seq, ..Group::default() });
         }
-        let was_idle = q.groups.len() == 1 && q.groups[0].count == 0;
         let g = q.groups.back_mut().expect("just made sure");
         let before = g.bytes();
         let at = g.buf.len();
@@ -220,22 +245,112 @@ impl Committer {
         g.last = seq;
         let added = g.bytes() - before;
         q.bytes += added;
-        q.untold |= was_idle && !q.busy;
-        if !self.gathers && std::mem::take(&mut q.untold) {
-            self.work.notify_one();
+        if !self.gathers {
+            self.kick(&mut q);
         }
     }
 
-    /// Begins to write what is queued, if nothing is being written.
-    pub fn kick(&self) {
-        if std::mem::take(&mut self.lock().untold) {
-            self.work.notify_one();
-        }
+    /// Begins to write what is queued.
+    pub fn begin(&self) {
+        self.kick(&mut self.lock());
     }
 
     /// Whether the owner should wait before it queues more.
     pub fn is_behind(&self) -> bool {
         self.lock().bytes > QUEUE_BYTES
+    }
+
+    /// Whether the oldest group should be written now: at once when none is, beside another
+    /// when it is worth a write of its own.
+    fn may_start(q: &Queue) -> bool {
+        let (Some(g), n) = (q.groups.front(), q.flights.len()) else { return false };
+        match q.flights.back() {
+            None => true,
+            Some(last) => {
+                n < FLIGHTS && (q.groups.len() > 1 || g.data_bytes > 0 || 2 * g.count >= last.count)
+            }
+        }
+    }
+
+    fn kick(&self, q: &mut Queue) {
+        if q.idle > 0 && !q.kicked && Self::may_start(q) {
+            q.kicked = true;
+            self.work.notify_one();
+        }
+    }
+
+    /// Takes the oldest group for writing. The queue has one.
+    fn take<'a>(&self, mut q: MutexGuard<'a, Queue>) -> (MutexGuard<'a, Queue>, Option<Taken>) {
+        loop {
+            let Some(g) = q.groups.front() else { return (q, None) };
+            let len = (g.buf.len() as u64).next_multiple_of(4096);
+            let pos = self.ring.fit(q.head.pos, len);
+            if q.preparing.is_some_and(|(from, to)| pos < to && from < pos + len) {
+                q = self.done.wait(q).expect("no holder of this lock panics");
+                continue;
+            }
+            let ok = pos + len - q.tail <= self.ring.len;
+            assert!(ok, "records still needed are not overwritten");
+            let number = q.head.group;
+            q.head = Place { group: number + 1, pos: pos + len };
+            let group = q.groups.pop_front().expect("there is a front");
+            let flight = Flight {
+                end: q.head,
+                last: group.last,
+                count: group.count,
+                proves: q.finished.0,
+                done: false,
+            };
+            q.flights.push_back(flight);
+            let known = (q.finished.1.group.saturating_sub(1), q.generation);
+            return (q, Some(Taken { group, number, pos, known }));
+        }
+    }
+
+    /// A group was written: it and those behind it that were done before are durable once
+    /// all before it are.
+    fn finish(&self, taken: Taken) {
+        let mut g = taken.group;
+        let bytes = g.bytes();
+        g.data.clear();
+        let mut q = self.lock();
+        q.bytes = q.bytes.saturating_sub(bytes);
+        let mine = q.flights.iter_mut().find(|f| f.end.group == taken.number + 1);
+        mine.expect("it stays until it is done").done = true;
+        let mut some = false;
+        while let Some(f) = q.flights.pop_front_if(|f| f.done) {
+            some = true;
+            self.proven.store(f.proves, Ordering::Release);
+            q.finished = (f.last, f.end);
+            if let Some((seq, None)) = q.mark
+                && seq == f.last
+            {
+                q.mark = Some((seq, Some(f.end)));
+            }
+            self.durable.store(f.last, Ordering::Release);
+        }
+        if q.spare.len() < 3 && g.buf.len() as u64 <= 2 * GROUP_BYTES {
+            g.buf.clear();
+            q.spare.push(g.buf);
+        }
+        if some {
+            self.done.notify_all();
+            drop(q);
+            (self.waker)();
+        }
+    }
+
+    fn write(&self, mut taken: Taken) -> bool {
+        match self.write_group(&mut taken) {
+            Ok(()) => {
+                self.finish(taken);
+                true
+            }
+            Err(e) => {
+                self.fail(format!("writing group {} of the log: {e}", taken.number));
+                false
+            }
+        }
     }
 
     /// Writes the oldest group. Returns whether there was one.
@@ -244,94 +359,95 @@ impl Committer {
             // A group behind one that is missing would call it durable.
             return false;
         }
-        let mut q = self.lock();
-        let Some(mut g) = q.groups.pop_front() else { return false };
-        q.busy = true;
-        let len = (g.buf.len() as u64).next_multiple_of(4096);
-        let pos = self.ring.fit(q.head.pos, len);
-        while q.preparing.is_some_and(|(from, to)| pos < to && from < pos + len) {
-            q = self.done.wait(q).expect("no holder of this lock panics");
-        }
-        let group = q.head.group;
-        let known = (group.saturating_sub(1), q.generation);
-        assert!(pos + len - q.tail <= self.ring.len, "records still needed are not overwritten");
-        q.head = Place { group: group + 1, pos: pos + len };
+        let (q, taken) = self.take(self.lock());
         drop(q);
+        taken.is_some_and(|taken| self.write(taken))
+    }
 
-        let result = self.write_group(&mut g, (group, pos), known);
-        if let Err(e) = result {
-            self.fail(format!("writing group {group} of the log: {e}"));
+    /// Writes the two oldest groups, then flushes: as two threads may do it. Returns whether
+    /// there were two.
+    pub fn step_two(&self) -> bool {
+        let q = self.lock();
+        if self.failed.get().is_some() || q.groups.len() < 2 {
             return false;
         }
-
-        let bytes = g.bytes();
-        g.data.clear();
-        let mut q = self.lock();
-        q.busy = false;
-        q.bytes = q.bytes.saturating_sub(bytes);
-        self.proven.store(q.finished.0, Ordering::Release);
-        q.finished = (g.last, q.head);
-        if let Some((seq, None)) = q.mark
-            && seq == g.last
-        {
-            q.mark = Some((seq, Some(q.finished.1)));
-        }
-        self.durable.store(g.last, Ordering::Release);
-        if q.spare.len() < 3 && g.buf.len() as u64 <= 2 * GROUP_BYTES {
-            g.buf.clear();
-            q.spare.push(g.buf);
-        }
-        self.done.notify_all();
+        let (q, one) = self.take(q);
+        let (q, two) = self.take(q);
         drop(q);
-        (self.waker)();
-        true
+        let mut both: Vec<Taken> = one.into_iter().chain(two).collect();
+        let written = both.iter_mut().try_for_each(|taken| {
+            let log = self.seal(taken);
+            for (off, data) in &taken.group.data {
+                self.disk.write(*off, data)?;
+            }
+            let (off, disk) = log;
+            disk.map_or(Ok(()), |disk| disk.write(off, &taken.group.buf))
+        });
+        let flushed = written.and_then(|()| {
+            self.disk.flush()?;
+            self.log.disk().map_or(Ok(()), |log| log.flush())
+        });
+        match flushed {
+            // The later one first: it must not count before the other.
+            Ok(()) => both.into_iter().rev().for_each(|taken| self.finish(taken)),
+            Err(e) => self.fail(format!("writing two groups of the log: {e}")),
+        }
+        self.failed.get().is_none()
+    }
+
+    /// Completes a group's block; where on which disk it goes.
+    fn seal(&self, t: &mut Taken) -> (u64, Option<&Arc<dyn Disk>>) {
+        let g = &mut t.group;
+        if self.log.disk().is_some() {
+            self.ring.seal(&mut g.buf, t.number, g.first, g.count, t.known);
+        }
+        (self.ring.device(t.pos), self.log.disk())
     }
 
     /// Makes a group durable, as far as the log's place allows.
-    fn write_group(
-        &self,
-        g: &mut Group,
-        (group, pos): (u64, u64),
-        known: (u64, u64),
-    ) -> std::io::Result<()> {
-        let data = g.data.iter().map(|(off, d)| (*off, d.as_ref()));
+    fn write_group(&self, t: &mut Taken) -> std::io::Result<()> {
+        let (at, _) = self.seal(t);
+        let data = t.group.data.iter().map(|(off, d)| (*off, d.as_ref()));
         let mut writes: Vec<(u64, &[u8])> = data.collect();
         match &self.log {
             LogDisk::Shared(_) => {
-                self.ring.seal(&mut g.buf, group, g.first, g.count, known);
-                writes.push((self.ring.device(pos), &g.buf));
+                writes.push((at, &t.group.buf));
                 self.disk.commit(&writes)
             }
             LogDisk::Own(log) => {
-                self.ring.seal(&mut g.buf, group, g.first, g.count, known);
                 if !writes.is_empty() {
                     self.disk.commit(&writes)?;
                 }
-                log.commit(&[(self.ring.device(pos), &g.buf)])
+                log.commit(&[(at, &t.group.buf)])
             }
             // What comes before the next checkpoint counts only with it.
             LogDisk::Memory => writes.iter().try_for_each(|(off, d)| self.disk.write(*off, d)),
         }
     }
 
-    /// The I/O thread: until told to stop, and nothing is left.
+    /// An I/O thread: until told to stop, and nothing is left.
     pub fn run(&self) {
+        let mut q = self.lock();
         loop {
-            let mut q = self.lock();
-            while q.groups.is_empty() {
-                if q.stop || self.failed.get().is_some() {
-                    return;
-                }
-                q = self.work.wait(q).expect("no holder of this lock panics");
-            }
-            let several = q.groups.front().is_some_and(|g| g.count > 1 && g.data.is_empty());
-            drop(q);
-            if self.gathers && several {
-                std::thread::sleep(GATHER_TIME);
-            }
-            if !self.step() && self.failed.get().is_some() {
+            if self.failed.get().is_some() || (q.stop && q.groups.is_empty()) {
                 return;
             }
+            if !Self::may_start(&q) {
+                q.idle += 1;
+                q = self.work.wait(q).expect("no holder of this lock panics");
+                q.idle -= 1;
+                q.kicked = false;
+                continue;
+            }
+            let (mut rest, taken) = self.take(q);
+            self.kick(&mut rest);
+            drop(rest);
+            if taken.is_some_and(|taken| !self.write(taken)) {
+                return;
+            }
+            q = self.lock();
+            // The other thread waits for what may start now, too.
+            self.kick(&mut q);
         }
     }
 
@@ -378,7 +494,7 @@ impl Committer {
 
     /// Sleeps until another group is finished, or a while.
     pub fn wait_a_group(&self) {
-        self.kick();
+        self.begin();
         let q = self.lock();
         let a_while = std::time::Duration::from_millis(50);
         drop(self.done.wait_timeout(q, a_while).expect("no holder of this lock panics"));
@@ -386,7 +502,7 @@ impl Committer {
 
     /// Sleeps until `seq` is durable.
     pub fn wait(&self, seq: Seq) -> Result<(), StoreError> {
-        self.kick();
+        self.begin();
         let mut q = self.lock();
         while q.finished.0 < seq {
             if let Some(e) = self.failed() {

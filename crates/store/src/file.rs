@@ -82,6 +82,20 @@ impl FileDisk {
         uring.is_some()
     }
 
+    /// Writes by io_uring, all at once; whether everything was done. What was not is done
+    /// again by plain calls, which say why they cannot.
+    fn write_by_ring(&self, writes: &[(u64, &[u8])]) -> bool {
+        let mut uring = self.uring.lock().expect("no holder of this lock panics");
+        let Some(ring) = uring.as_mut().filter(|_| Uring::takes(writes.len())) else {
+            return false;
+        };
+        ring.write_all(self.direct.as_fd(), writes).unwrap_or_else(|e| {
+            tracing::warn!("io_uring is not used any more: {e}");
+            *uring = None;
+            false
+        })
+    }
+
     fn is_aligned(&self, data: &[u8]) -> bool {
         !self.aligned || data.as_ptr().addr().is_multiple_of(512)
     }
@@ -154,7 +168,6 @@ impl Disk for FileDisk {
     }
 
     fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
-        let mut uring = self.uring.lock().expect("no holder of this lock panics");
         // Memory that is not aligned is copied first, and its write done by the way.
         let (aligned, rest): (Vec<_>, Vec<_>) =
             writes.iter().copied().partition(|(_, data)| self.is_aligned(data));
@@ -163,23 +176,10 @@ impl Disk for FileDisk {
         }
         // One write and the flush are two plain calls: by the ring, whose flush is another
         // thread's, the same takes twice as long and twice the switches.
-        if aligned.len() > 1
-            && let Some(ring) = &mut *uring
-            && Uring::takes(aligned.len())
-        {
-            match ring.write_all(self.direct.as_fd(), &aligned) {
-                Ok(true) => return self.flush(),
-                // Again, with the reason from the plain calls.
-                Ok(false) => {}
-                Err(e) => {
-                    tracing::warn!("io_uring is not used any more: {e}");
-                    *uring = None;
-                }
+        if aligned.len() < 2 || !self.write_by_ring(&aligned) {
+            for (off, data) in aligned {
+                self.write(off, data)?;
             }
-        }
-        drop(uring);
-        for (off, data) in aligned {
-            self.write(off, data)?;
         }
         self.flush()
     }

@@ -13,7 +13,7 @@ use types::{HObject, OsdId, PoolId, Uuid};
 
 use crate::alloc::{Alloc, Bitmap};
 use crate::checkpoint::{self, Job, Moved, Outcome};
-use crate::commit::Committer;
+use crate::commit::{Committer, FLIGHTS};
 use crate::fetch::Fetches;
 use crate::file::FileDisk;
 use crate::keys;
@@ -170,7 +170,7 @@ pub(crate) enum Work {
 }
 
 pub(crate) struct Threads {
-    io: JoinHandle<()>,
+    io: Vec<JoinHandle<()>>,
     /// Says in the end whether the log is all written.
     preparer: Option<JoinHandle<bool>>,
     checkpointer: JoinHandle<()>,
@@ -455,7 +455,7 @@ impl Store {
             if preparer.is_some_and(|p| p.join().is_err()) {
                 tracing::error!("the preparer of the log panicked");
             }
-            for thread in [io, checkpointer] {
+            for thread in io.into_iter().chain([checkpointer]) {
                 if thread.join().is_err() {
                     tracing::error!("a thread of the store panicked");
                 }
@@ -554,7 +554,7 @@ impl Store {
 
     /// Begins to write what was submitted; see [`OpenOptions::gather`].
     pub fn kick(&self) {
-        self.commit.kick();
+        self.commit.begin();
     }
 
     /// The last transaction submitted.
@@ -601,6 +601,12 @@ impl Store {
         self.threads.is_none() && self.commit.step()
     }
 
+    /// Without threads: writes two groups before either is flushed, as the threads may.
+    /// Returns whether there were two.
+    pub fn step_two(&mut self) -> bool {
+        self.threads.is_none() && self.commit.step_two()
+    }
+
     /// Without threads: makes the checkpoint that has begun, if one has; the next
     /// [`Store::complete`] takes it over. Returns whether there was one.
     pub fn step_checkpoint(&mut self) -> bool {
@@ -620,12 +626,16 @@ impl Store {
         self.freeze()
     }
 
+    fn is_thread_gone(threads: &Threads) -> bool {
+        threads.io.iter().chain([&threads.checkpointer]).any(JoinHandle::is_finished)
+    }
+
     pub(crate) fn wait_a_little(&mut self) -> Result<()> {
         match &self.threads {
             None => {
                 let _ = self.commit.step() || self.step_checkpoint();
             }
-            Some(threads) if threads.checkpointer.is_finished() || threads.io.is_finished() => {
+            Some(threads) if Self::is_thread_gone(threads) => {
                 self.commit.fail("a thread of the store is gone".into());
             }
             Some(_) => self.commit.wait_a_group(),
@@ -784,11 +794,13 @@ fn start_threads(
 ) -> Result<Threads> {
     let what = "starting a thread";
     let (jobs, received) = sync_channel::<Work>(2);
-    let (for_io, for_preparer) = (commit.clone(), commit.clone());
-    let io = std::thread::Builder::new()
-        .name("store-log".into())
-        .spawn(move || for_io.run())
-        .map_err(StoreError::io(what))?;
+    let for_preparer = commit.clone();
+    let mut io = Vec::new();
+    for _ in 0..FLIGHTS {
+        let commit = commit.clone();
+        let thread = std::thread::Builder::new().name("store-log".into());
+        io.push(thread.spawn(move || commit.run()).map_err(StoreError::io(what))?);
+    }
     let (space, commit, outcomes) = (space.clone(), commit.clone(), outcomes.clone());
     let checkpointer = std::thread::Builder::new()
         .name("store-ckpt".into())

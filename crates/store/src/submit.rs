@@ -17,6 +17,20 @@ const LARGE: u64 = 64 << 10;
 /// Pieces below this are copied, so that a few bytes do not keep a large buffer alive.
 const SMALL: usize = 512;
 
+/// What a transaction takes, at most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Needs {
+    /// Bytes of space.
+    space: u64,
+    /// Bytes of the log.
+    record: u64,
+    /// Blocks for large data.
+    blocks: u64,
+    /// Whether it takes space that others could have.
+    grows: bool,
+    clones: bool,
+}
+
 fn range(off: u64, len: u64) -> Result<()> {
     match off.checked_add(len) {
         Some(end) if end <= OBJECT_MAX => Ok(()),
@@ -105,12 +119,11 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses what does not fit, and waits while the log or the queue is full.
-    pub(crate) fn make_room(&mut self, txn: &Transaction) -> Result<()> {
-        let (mut need, mut record, mut grows) = (0, 256, false);
-        let (mut clones, mut blocks) = (false, 0);
+    /// What a transaction takes.
+    fn needs(&self, txn: &Transaction) -> Result<Needs> {
+        let mut needs = Needs { record: 256, ..Needs::default() };
         for (_, o) in &txn.targets {
-            record += 64 + (o.nspace.len() + o.key.len() + o.name.len()) as u64;
+            needs.record += 64 + (o.nspace.len() + o.key.len() + o.name.len()) as u64;
         }
         let sum = |pairs: &[(Bytes, Bytes)]| -> u64 {
             pairs.iter().map(|(k, v)| (k.len() + v.len() + 8) as u64).sum()
@@ -118,45 +131,70 @@ impl Store {
         for op in &txn.ops {
             let bytes = match op {
                 Op::Write(_, _, data) => {
-                    grows = true;
-                    need += (data.len() as u64).next_multiple_of(BLOCK) + BLOCK;
+                    needs.grows = true;
+                    needs.space += (data.len() as u64).next_multiple_of(BLOCK) + BLOCK;
                     if data.len() as u64 >= LARGE {
-                        blocks += data.len() as u64 / BLOCK;
+                        needs.blocks += data.len() as u64 / BLOCK;
                     }
                     in_log(data.len() as u64)
                 }
                 Op::SetAttrs(_, pairs) => sum(pairs),
                 Op::OmapSet(_, pairs) => {
-                    grows = true;
-                    need += 2 * sum(pairs);
+                    needs.grows = true;
+                    needs.space += 2 * sum(pairs);
                     sum(pairs)
                 }
                 Op::OmapSetHeader(_, v) => v.len() as u64,
                 Op::CollSet(_, k, v) => (k.len() + v.len()) as u64,
                 Op::OmapRmKeys(_, keys) => keys.iter().map(|k| k.len() as u64 + 4).sum(),
                 Op::CloneRange { len, .. } => {
-                    grows = true;
-                    need += len + 2 * BLOCK;
-                    blocks += len / BLOCK;
+                    needs.grows = true;
+                    needs.space += len + 2 * BLOCK;
+                    needs.blocks += len / BLOCK;
                     in_log(*len)
                 }
                 Op::Clone(s, _) => {
-                    clones = true;
+                    needs.clones = true;
                     let (c, o) = &txn.targets[*s as usize];
                     if let Ok(id) = self.state.coll(*c)
                         && let Some(o) = self.state.onode(&keys::onode(id, o))?
                     {
-                        grows |= !o.pieces.is_empty();
-                        need += o.piece_blocks().len() as u64 * BLOCK;
+                        needs.grows |= !o.pieces.is_empty();
+                        needs.space += o.piece_blocks().len() as u64 * BLOCK;
                     }
                     0
                 }
                 _ => 0,
             };
-            record += 64 + bytes;
+            needs.record += 64 + bytes;
         }
+        Ok(needs)
+    }
+
+    /// Whether there is room for `txn` now. What only removes, and the small keys of a PG's
+    /// log, always fit: space is kept for them. Costs no I/O but for the onode of a clone's
+    /// source.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSpace`]; [`StoreError::Invalid`] when the log could never take it.
+    pub fn would_fit(&self, txn: &Transaction) -> Result<()> {
+        let needs = self.needs(txn)?;
+        if !self.commit.can_ever_take(needs.record) {
+            return Err(StoreError::Invalid("the transaction is larger than the log takes"));
+        }
+        let soon = self.resting_blocks + self.retired_blocks();
+        let available = self.state.available(soon, self.merge_blocks());
+        if needs.grows && needs.space > available {
+            return Err(StoreError::NoSpace { need: needs.space, available });
+        }
+        Ok(())
+    }
+
+    /// Refuses what does not fit, and waits while the log or the queue is full.
+    pub(crate) fn make_room(&mut self, txn: &Transaction) -> Result<()> {
+        let Needs { space, record, blocks, grows, clones } = self.needs(txn)?;
         if grows {
-            self.require(need)?;
+            self.require(space)?;
         }
         if !self.commit.can_ever_take(record) {
             return Err(StoreError::Invalid("the transaction is larger than the log takes"));

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use env::Disk;
 use store::{Coll, MkfsOptions, OpenOptions, SimDisk, Store, StoreError, Transaction};
 use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId, Uuid};
 

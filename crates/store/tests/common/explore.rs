@@ -195,7 +195,8 @@ impl Run {
                         self.seen.merges += 1;
                     }
                 }
-                1..=5 => drop(store.step()),
+                1..=3 => drop(store.step()),
+                4..=5 => drop(store.step_two() || store.step()),
                 6..=7 => drop(store.complete().expect("goes well")),
                 8 if dice.below(4) == 0 => self.settle(&mut store, disk, false),
                 9 if dice.below(12) == 0 => {

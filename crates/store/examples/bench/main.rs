@@ -1,0 +1,306 @@
+//! The store beside the raw device: `bench [DIR] [SECONDS] [only PART]` prints a table for
+//! `bench/results`. Raw and store use files of one file system, and take turns.
+#![allow(clippy::disallowed_methods)] // a bench asks for the time
+
+mod raw;
+mod work;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use store::{FileDisk, LogPlacement, MkfsOptions, Store, Transaction};
+use types::Uuid;
+use work::{Open, PGS, Rate, memory_mib, object, pg};
+
+const MIB: f64 = 1_048_576.0;
+
+fn make(dir: &Path, size: u64, log: LogPlacement, journal: Option<&Path>) -> PathBuf {
+    let path = dir.join("block");
+    let _ = std::fs::remove_file(&path);
+    let options = MkfsOptions {
+        fsid: Uuid([1; 16]),
+        osd_uuid: Uuid([3; 16]),
+        size,
+        log,
+        log_path: journal.map(Path::to_path_buf),
+        ..MkfsOptions::default()
+    };
+    Store::mkfs(&path, &options).expect("mkfs");
+    if let Some(journal) = journal {
+        let _ = std::fs::remove_file(dir.join("journal"));
+        std::os::unix::fs::symlink(journal, dir.join("journal")).expect("links");
+    }
+    path
+}
+
+fn open_new(dir: &Path, size: u64) -> (PathBuf, Open) {
+    let path = make(dir, size, LogPlacement::Device, None);
+    let mut open = Open::at(&path);
+    open.make_pgs();
+    (path, open)
+}
+
+fn row(what: &str, ours: String, raw: String, ratio: f64, want: &str) {
+    let ratio = if ratio > 0.0 { format!("{ratio:.2}") } else { String::new() };
+    println!("| {what} | {ours} | {raw} | {ratio} | {want} |");
+}
+
+fn mib(r: &Rate, size: u64) -> String {
+    let rate = r.per_sec() * size as f64 / MIB;
+    format!("{rate:.0} MiB/s, {:.0} µs CPU", r.cpu_us())
+}
+
+fn iops(r: &Rate) -> String {
+    let p = if r.p50.is_zero() {
+        String::new()
+    } else {
+        format!(", p50 {} p99 {} µs", r.p50.as_micros(), r.p99.as_micros())
+    };
+    format!("{:.0}/s, {:.0} µs CPU{p}", r.per_sec(), r.cpu_us())
+}
+
+/// Large writes: onto a sparse file, and where all was written before.
+fn large(dir: &Path, secs: f64) {
+    let file = dir.join("raw");
+    let _ = std::fs::remove_file(&file);
+    let len = 8 << 30;
+    FileDisk::create(&file, len).expect("creates");
+    let (_, mut s) = open_new(dir, 6 << 30);
+    for what in ["fresh file", "rewritten"] {
+        if what == "rewritten" {
+            // Until all of the device has been written once.
+            s.write((16, 4 << 20), |_, n| n >= 1800, |n| (n % 900, 0));
+        }
+        // Half before and half after: the device's mood changes.
+        let raw1 = raw::sequential(&file, (0, len), secs / 2.0);
+        let ours = s.write((16, 4 << 20), |t, n| t >= secs || n >= 900, |n| (n % 900, 0));
+        let raw2 = raw::sequential(&file, (raw1.ops << 22, len), secs / 2.0);
+        let raw = Rate { ops: raw1.ops + raw2.ops, secs: raw1.secs + raw2.secs, ..raw1 };
+        let what = format!("4 MiB object writes, 16 in flight, {what}");
+        let ratio = ours.per_sec() / raw.per_sec();
+        row(&what, mib(&ours, 4 << 20), mib(&raw, 4 << 20), ratio, "0.90");
+    }
+    drop(s);
+    let _ = std::fs::remove_file(&file);
+}
+
+/// Small writes against appends of what as many transactions hold.
+fn small(dir: &Path, secs: f64) {
+    let file = dir.join("raw");
+    FileDisk::create(&file, 256 << 20).expect("creates");
+    raw::sequential(&file, (0, 256 << 20), 10.0);
+    let (_, mut s) = open_new(dir, 6 << 30);
+    s.write((64, 4096), |_, n| n >= 40_000, |n| (n, 0));
+    s.store.checkpoint().expect("goes well");
+    for (depth, want) in [(16, "0.60"), (64, ""), (1, "")] {
+        let raw1 = raw::appends(&file, depth * 4096, secs / 2.0);
+        let ours = s.write((depth, 4096), |t, _| t >= secs, |n| (n * 7919 % 40_000, 0));
+        let raw2 = raw::appends(&file, depth * 4096, secs / 2.0);
+        let groups = raw1.ops + raw2.ops;
+        let raw = Rate {
+            ops: groups * depth as u64,
+            secs: raw1.secs + raw2.secs,
+            cpu: raw1.cpu + raw2.cpu,
+            ..Rate::default()
+        };
+        let what = format!("4 KiB durable overwrites, {depth} in flight");
+        row(&what, iops(&ours), iops(&raw), ours.per_sec() / raw.per_sec(), want);
+    }
+    let ours = s.write((16, 65_536), |t, _| t >= secs, |n| ((1 << 40) | (n % 20_000), 0));
+    row("64 KiB new objects, 16 in flight", mib(&ours, 65_536), String::new(), 0.0, "");
+    drop(s);
+    let _ = std::fs::remove_file(&file);
+}
+
+/// Random reads of what the kernel has forgotten.
+fn reads(dir: &Path, secs: f64) {
+    let (objects, size) = (1000u64, 4u64 << 20);
+    let (path, mut s) = open_new(dir, 6 << 30);
+    s.write((8, size as usize), |_, n| n >= objects, |n| (n, 0));
+    s.store.checkpoint().expect("goes well");
+    let file = dir.join("raw");
+    FileDisk::create(&file, objects * size).expect("creates");
+    raw::sequential(&file, (0, objects * size), 60.0);
+    for depth in [1u64, 16] {
+        let raw = raw::random_reads(&file, objects * size, secs, depth);
+        raw::forget(&path);
+        let mut chance = env::Seeded(7);
+        let ours = s.read(secs, depth as usize, 4096, |_| {
+            let n = env::Random::u64(&mut chance);
+            (n % objects, (n >> 32) % (size >> 12) << 12)
+        });
+        let what = format!("4 KiB random reads of 4 GiB not in memory, {depth} at a time");
+        row(&what, iops(&ours), iops(&raw), ours.per_sec() / raw.per_sec(), "0.85");
+    }
+    drop(s);
+    let _ = std::fs::remove_file(&file);
+}
+
+/// Bytes written for bytes stored, closing included.
+fn amplification(dir: &Path) {
+    for (name, size, count, want) in [
+        ("4 MiB", 4u64 << 20, 400u64, "1.02"),
+        ("64 KiB", 64 << 10, 15_000, "1.1"),
+        ("4 KiB", 4096, 200_000, "2.5"),
+    ] {
+        let (_, mut s) = open_new(dir, 6 << 30);
+        // The ring's preparation, once in a store's life, is not counted.
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        s.store.sync().expect("goes well");
+        let before = work::bytes_written();
+        s.write((16, size as usize), |_, n| n >= count, |n| (n, 0));
+        s.store.close().expect("closes");
+        let written = (work::bytes_written() - before) as f64 / (count * size) as f64;
+        let what = format!("bytes written per byte stored, {count} objects of {name}");
+        row(&what, format!("{written:.3}"), String::new(), 0.0, want);
+    }
+}
+
+/// A million small objects, opened by processes of their own.
+fn million(dir: &Path) {
+    let (path, mut s) = open_new(dir, 12 << 30);
+    let made = s.write((64, 300), |_, n| n >= 1_000_000, |n| (n, 0));
+    row("a million objects of 300 B, 64 in flight", iops(&made), String::new(), 0.0, "");
+    s.store.close().expect("closes");
+    let child = |what: &str| {
+        let exe = std::env::current_exe().expect("has a path");
+        let out = Command::new(exe).arg("open").arg(&path).arg(what).output().expect("runs");
+        let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        let numbers: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+        assert_eq!(numbers.len(), 3, "{text} {}", String::from_utf8_lossy(&out.stderr));
+        numbers
+    };
+    let clean = child("clean");
+    let text = |secs: f64| format!("{secs:.2} s");
+    row("open after a clean stop, a million objects", text(clean[0]), String::new(), 0.0, "1 s");
+    let memory = format!("{:.0} MiB, {:.0} MiB after 200,000 stats", clean[1], clean[2]);
+    row("memory then", memory, String::new(), 0.0, "cache: 48 MiB");
+    let mut s = Open::at(&path);
+    // As much log as there ever is before a checkpoint.
+    s.write((64, 4096), |_, n| n >= 11_000, |n| (n * 7919 % 1_000_000, 0));
+    drop(s);
+    let crashed = child("crashed");
+    row("open after a crash, a million objects", text(crashed[0]), String::new(), 0.0, "5 s");
+}
+
+/// In a process of its own: opens, and says how long it took and what it needs.
+fn open_alone(path: &Path, what: &str) {
+    let start = Instant::now();
+    let s = Open::at(path);
+    let opened = start.elapsed().as_secs_f64();
+    let memory = memory_mib("VmRSS:");
+    if what == "clean" {
+        for i in 0..200_000u64 {
+            let n = i * 7919 % 1_000_000;
+            s.store.stat(pg(n % PGS), &object(n)).expect("is there");
+        }
+    }
+    println!("{opened} {memory} {}", memory_mib("VmRSS:"));
+}
+
+/// A store filled to 95 %, then overwritten a million times at random.
+fn nearly_full(dir: &Path, overwrites: u64) {
+    let size = 2u64 << 30;
+    let (_, mut s) = open_new(dir, size);
+    let mut n = 0;
+    loop {
+        let f = s.store.statfs();
+        if f.used >= size / 100 * 95 || f.available < 8 << 20 {
+            break;
+        }
+        s.write((4, 1 << 20), |_, m| m >= 4, |m| (n + m, 0));
+        n += 4;
+    }
+    s.store.checkpoint().expect("goes well");
+    let f = s.store.statfs();
+    let full = format!("{:.1} % used", f.used as f64 / f.total as f64 * 100.0);
+    let mut chance = env::Seeded(9);
+    let mut place = |_| {
+        let x = env::Random::u64(&mut chance);
+        (x % n, (x >> 32) % 256 * 4096)
+    };
+    let first = s.write((16, 4096), |_, m| m >= 20_000, &mut place);
+    s.write((16, 4096), |_, m| m >= overwrites, &mut place);
+    let last = s.write((16, 4096), |_, m| m >= 20_000, &mut place);
+    let what = format!("4 KiB overwrites, {full}: after {overwrites} others | {}", iops(&last));
+    let ratio = last.per_sec() / first.per_sec();
+    println!("| {what} | at first: {} | {ratio:.2} | |", iops(&first));
+    let start = Instant::now();
+    assert_eq!(s.store.fsck(false).expect("reads").errors, Vec::<String>::new());
+    row("fsck then", format!("{:.2} s", start.elapsed().as_secs_f64()), String::new(), 0.0, "");
+    let mut txn = Transaction::new();
+    for n in 0..PGS {
+        txn.remove_collection(pg(n));
+    }
+    let start = Instant::now();
+    s.store.submit(txn).expect("removes");
+    s.store.sync().expect("syncs");
+    row(
+        "removing it all",
+        format!("{:.2} s", start.elapsed().as_secs_f64()),
+        String::new(),
+        0.0,
+        "",
+    );
+}
+
+/// The three places of a log.
+fn placements(dir: &Path, secs: f64) {
+    let shm = PathBuf::from(format!("/dev/shm/store-bench-{}", std::process::id()));
+    let own = dir.join("own-journal");
+    let places = [
+        ("on the device", LogPlacement::Device, None),
+        ("in a file of its own, same disk", LogPlacement::Own, Some(&own)),
+        ("in a file of its own, tmpfs", LogPlacement::Own, Some(&shm)),
+        ("in memory (unsafe)", LogPlacement::Memory, None),
+    ];
+    for (name, log, journal) in places {
+        if let Some(journal) = journal {
+            let _ = std::fs::remove_file(journal);
+        }
+        let _ = std::fs::remove_file(dir.join("journal"));
+        let path = make(dir, 6 << 30, log, journal.map(PathBuf::as_path));
+        let mut s = Open::at(&path);
+        s.make_pgs();
+        let tiny = s.write((16, 4096), |t, _| t >= secs, |n| (n % 40_000, 0));
+        let big = s.write((16, 4 << 20), |t, n| t >= secs || n >= 900, |n| ((1 << 40) | n, 0));
+        let what = format!("log {name}: 4 KiB, 16 in flight; 4 MiB, 16 in flight");
+        row(&what, format!("{}; {}", iops(&tiny), mib(&big, 4 << 20)), String::new(), 0.0, "");
+        drop(s);
+        if let Some(journal) = journal {
+            let _ = std::fs::remove_file(journal);
+        }
+    }
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if let [verb, path, what] = args.as_slice()
+        && verb == "open"
+    {
+        return open_alone(Path::new(path), what);
+    }
+    let dir = args.first().map_or_else(std::env::temp_dir, PathBuf::from).join("store-bench");
+    let secs: f64 = args.get(1).and_then(|s| s.parse().ok()).unwrap_or(4.0);
+    let only = args.get(2).map_or("", String::as_str);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).expect("makes a directory");
+    println!("\n| work | store | raw | ratio | wanted |\n|---|---|---|---|---|");
+    let parts: [(&str, &dyn Fn()); 7] = [
+        ("large", &|| large(&dir, secs)),
+        ("small", &|| small(&dir, secs)),
+        ("reads", &|| reads(&dir, secs)),
+        ("amplification", &|| amplification(&dir)),
+        ("million", &|| million(&dir)),
+        ("full", &|| nearly_full(&dir, 1_000_000)),
+        ("placements", &|| placements(&dir, secs / 2.0)),
+    ];
+    for (name, part) in parts {
+        if only.is_empty() || only == name {
+            part();
+        }
+    }
+    println!("\nmost memory of this process: {:.0} MiB", memory_mib("VmHWM:"));
+    let _ = std::fs::remove_dir_all(&dir);
+}

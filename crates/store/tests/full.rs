@@ -1,0 +1,125 @@
+//! A store at its brim: deletes, logs and records of recovery always go through, for as
+//! long as it takes, and nothing stops or is lost.
+
+mod common;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use common::{Dice, seeds};
+use store::{Coll, MkfsOptions, OpenOptions, SimDisk, Store, StoreError, Transaction};
+use types::{HObject, PoolId, Uuid};
+
+const C: Coll = Coll::Meta;
+
+fn open(disk: &Arc<SimDisk>) -> Store {
+    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    Store::open_on(disk.clone(), options).unwrap()
+}
+
+fn object(n: u64) -> HObject {
+    HObject::head(PoolId(1), Bytes::new(), Bytes::new(), Bytes::from(format!("o{n}")))
+}
+
+/// One more entry of a log that is trimmed to 300 entries, as with each write of a PG.
+fn log(txn: &mut Transaction, n: &mut u64) {
+    *n += 1;
+    txn.coll_set(C, format!("l{n:08}"), Bytes::from(vec![*n as u8; 200]));
+    txn.coll_set(C, "info", Bytes::from(vec![*n as u8; 900]));
+    if *n > 300 {
+        txn.coll_rm(C, format!("l{:08}", *n - 300));
+    }
+}
+
+#[test]
+fn at_the_brim_everything_that_frees_goes_on() {
+    for seed in seeds(6) {
+        let mut dice = Dice::new(seed ^ 0xb41f);
+        let disk = Arc::new(SimDisk::new((16 + dice.below(32)) << 20, false));
+        let options = MkfsOptions {
+            fsid: Uuid([1; 16]),
+            osd_uuid: Uuid([2; 16]),
+            log_bytes: 1 << 20,
+            ..MkfsOptions::default()
+        };
+        Store::mkfs_on(disk.clone(), &options).unwrap();
+        let mut store = open(&disk);
+        let mut txn = Transaction::new();
+        txn.create_collection(C);
+        store.submit(txn).unwrap();
+        let (mut held, mut entries, mut next) = (BTreeMap::<u64, Bytes>::new(), 0u64, 0u64);
+        let mut refused = VecDeque::new();
+        for step in 0..4000u64 {
+            let mut txn = Transaction::new();
+            // First it is filled; then it stays full for thousands of steps.
+            let filling = refused.is_empty();
+            match if filling { 0 } else { dice.below(10) } {
+                0 | 1 => {
+                    let len = [100, 3000, 70_000, 200_000][dice.below(4) as usize];
+                    let data = dice.bytes(len);
+                    txn.write(C, &object(next), 0, data.clone());
+                    txn.omap_set(C, &object(next), [("k".into(), data.slice(..90))]);
+                    log(&mut txn, &mut entries);
+                    let fits = store.would_fit(&txn);
+                    match store.submit(txn) {
+                        Ok(_) => drop(held.insert(next, data)),
+                        Err(StoreError::NoSpace { .. }) => {
+                            assert!(fits.is_err(), "seed {seed}, step {step}: it said it fits");
+                            entries -= 1;
+                            refused.push_back(step);
+                        }
+                        Err(e) => panic!("seed {seed}, step {step}: {e}"),
+                    }
+                    next += 1;
+                }
+                2 if dice.below(3) == 0 => {
+                    if let Some(n) = held.keys().nth(dice.below(held.len() as u64) as usize) {
+                        let n = *n;
+                        held.remove(&n);
+                        txn.remove(C, &object(n));
+                        log(&mut txn, &mut entries);
+                        assert!(store.would_fit(&txn).is_ok());
+                        store.submit(txn).unwrap_or_else(|e| panic!("seed {seed}, remove: {e}"));
+                    }
+                }
+                3 => {
+                    // Recovery's records: attributes, keys, truncation.
+                    if let Some(n) = held.keys().next().copied() {
+                        txn.set_attr(C, &object(n), "_", dice.bytes(300));
+                        log(&mut txn, &mut entries);
+                        store.submit(txn).unwrap_or_else(|e| panic!("seed {seed}, attr: {e}"));
+                    }
+                }
+                _ => {
+                    log(&mut txn, &mut entries);
+                    store.submit(txn).unwrap_or_else(|e| panic!("seed {seed}, log: {e}"));
+                }
+            }
+            match dice.below(8) {
+                0 | 1 => drop(store.step()),
+                2 => drop(store.complete().unwrap_or_else(|e| panic!("seed {seed}: {e}"))),
+                3 if dice.below(6) == 0 => store.begin_checkpoint().unwrap(),
+                4 if dice.below(3) == 0 => drop(store.step_checkpoint() || store.step_merge()),
+                _ => {}
+            }
+        }
+        assert!(refused.len() > 20, "seed {seed}: it was full, {} times", refused.len());
+        for (n, data) in &held {
+            assert_eq!(store.read(C, &object(*n), 0, u64::MAX).unwrap(), data, "seed {seed}");
+        }
+        assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new(), "seed {seed}");
+        store.close().unwrap();
+        let mut store = open(&disk);
+        assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new(), "seed {seed}");
+        // Removing everything works at the brim, and gives it all back.
+        let mut txn = Transaction::new();
+        txn.remove_collection(C);
+        store.submit(txn).unwrap();
+        store.checkpoint().unwrap();
+        let mut txn = Transaction::new();
+        txn.create_collection(C);
+        txn.write(C, &object(0), 0, Bytes::from(vec![1; 1 << 20]));
+        store.submit(txn).unwrap_or_else(|e| panic!("seed {seed}: room again: {e}"));
+    }
+}
