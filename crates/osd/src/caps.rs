@@ -52,12 +52,12 @@ impl Caps {
                     let text = |from: usize, to: usize| {
                         o.data.get(from..to).and_then(|b| std::str::from_utf8(b).ok()).unwrap_or("")
                     };
-                    // What a class does is not known until it is called.
+                    let flags = crate::exec::find_method(o).map_or(0, |m| m.flags);
                     calls.push(ClassCall {
                         class: text(0, class),
                         method: text(class, class + method),
-                        read: true,
-                        write: true,
+                        read: flags & cls::READS != 0,
+                        write: flags & cls::WRITES != 0,
                         allowed: true,
                     });
                 }

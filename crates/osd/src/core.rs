@@ -18,7 +18,7 @@ use crate::backing::{Coll, ObjectStore, StoreOp};
 use crate::caps::Caps;
 use crate::config::Config;
 use crate::errno::Errno;
-use crate::exec::{call_refused, check_name};
+use crate::exec::{check_name, find_method};
 use crate::heartbeat::Heartbeats;
 use crate::maphist::{self, Superblock};
 use crate::outbox::{Effect, Outbox};
@@ -681,8 +681,9 @@ fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno>
     if m.flags & req_flag::PARALLELEXEC != 0 {
         return Some(Errno::INVAL);
     }
-    if let Some(call) = m.ops.iter().find(|x| x.code == op::CALL) {
-        return Some(call_refused(call, &call.data));
+    let calls = m.ops.iter().filter(|x| x.code == op::CALL);
+    if let Some(e) = calls.filter_map(|call| find_method(call).err()).next() {
+        return Some(e);
     }
     let writes = o.may_write();
     if writes && m.snapid != SnapId::HEAD {

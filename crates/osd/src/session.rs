@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use env::ConnId;
-use messages::{MOsdOp, op, req_flag};
+use messages::{MOsdOp, OsdOp, op, req_flag};
 use types::{EntityAddr, EntityId, EntityName, Epoch, Features, HObject, ReqId};
 
 use crate::caps::Caps;
@@ -65,7 +65,9 @@ impl ClientOp {
     /// Whether one of its operations may change the object.
     #[must_use]
     pub fn may_write(&self) -> bool {
-        self.msg.ops.iter().any(messages::OsdOp::is_write)
+        let writes =
+            |o: &OsdOp| o.is_write() || (o.code == op::CALL && crate::exec::call_writes(o));
+        self.msg.ops.iter().any(writes)
     }
 
     /// Whether it asks about the PG instead of an object.

@@ -56,7 +56,7 @@ fn leading_number(text: &[u8]) -> u64 {
 }
 
 impl Exec<'_> {
-    fn attr_now(&self, name: &Bytes) -> OpResult<Option<Bytes>> {
+    pub(super) fn attr_now(&self, name: &Bytes) -> OpResult<Option<Bytes>> {
         for m in self.mutations.iter().rev() {
             match m {
                 Mutation::SetAttr(n, value) if n == name => return Ok(Some(value.clone())),
@@ -197,7 +197,7 @@ impl Exec<'_> {
         Ok(())
     }
 
-    fn omap_value(&self, key: &Bytes) -> OpResult<Option<Bytes>> {
+    pub(super) fn omap_value(&self, key: &Bytes) -> OpResult<Option<Bytes>> {
         if !self.omap_changed() {
             if !self.base.exists {
                 return Ok(None);
@@ -216,7 +216,7 @@ impl Exec<'_> {
 
     /// Entries after `start_after` that begin with `prefix`, at most `max` and at most as
     /// many as an answer may hold; and whether there are more.
-    fn omap_page(
+    pub(super) fn omap_page(
         &self,
         start_after: &Bytes,
         max: u64,
@@ -281,7 +281,7 @@ impl Exec<'_> {
         Ok(0)
     }
 
-    fn header_now(&self) -> OpResult<Bytes> {
+    pub(super) fn header_now(&self) -> OpResult<Bytes> {
         for m in self.mutations.iter().rev() {
             match m {
                 Mutation::OmapHeader(header) => return Ok(header.clone()),
@@ -337,13 +337,16 @@ impl Exec<'_> {
     }
 
     pub(super) fn omap_set_vals(&mut self, input: &Bytes) -> OpResult<i32> {
-        let entries = parse::<Vec<(Bytes, Bytes)>>(input)?;
+        self.set_pairs(parse::<Vec<(Bytes, Bytes)>>(input)?);
+        Ok(0)
+    }
+
+    pub(super) fn set_pairs(&mut self, pairs: Vec<(Bytes, Bytes)>) {
         self.maybe_create();
-        if !entries.is_empty() {
-            self.mutations.push(Mutation::OmapSet(entries));
+        if !pairs.is_empty() {
+            self.mutations.push(Mutation::OmapSet(pairs));
         }
         self.omap_modified();
-        Ok(0)
     }
 
     pub(super) fn omap_set_header(&mut self, header: Bytes) -> OpResult<i32> {

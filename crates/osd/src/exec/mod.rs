@@ -7,13 +7,16 @@
 //! Source: the peer's `PrimaryLogPG::do_osd_ops`; results checked against recorded traffic
 //! (`testdata/golden_ops.txt`).
 
+mod call;
 mod checksum;
 mod data;
 mod keys;
 
+pub use call::{call_writes, find_method};
 pub use data::wanted;
 
 use bytes::Bytes;
+use denc::Features;
 use messages::{Mutation, OsdOp, op, op_flag};
 use types::{EntityAddr, EntityId, HObject, UTime};
 
@@ -99,13 +102,15 @@ pub struct CopyContent {
     pub omap: Vec<(Bytes, Bytes)>,
 }
 
-/// Who asks, for watches.
+/// Who asks, for watches and classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asker {
     /// The client.
     pub who: EntityId,
     /// Its address.
     pub addr: EntityAddr,
+    /// What it understands.
+    pub features: Features,
 }
 
 /// A vector in execution.
@@ -126,6 +131,10 @@ pub struct Exec<'a> {
     pub user_modify: bool,
     /// Whether the vector may change the object at all.
     pub may_write: bool,
+    /// Now.
+    pub now: UTime,
+    /// For what methods of classes take for random.
+    pub seed: u64,
     /// Time of this write, as the client says.
     pub mtime: UTime,
     /// Who asks.
@@ -197,6 +206,8 @@ impl<'a> Exec<'a> {
             mutations: Vec::new(),
             user_modify: false,
             may_write: false,
+            now: UTime::ZERO,
+            seed: 0,
             mtime: UTime::ZERO,
             asker: Asker::default(),
             limits,
@@ -288,7 +299,7 @@ impl<'a> Exec<'a> {
             op::SETALLOCHINT => self.set_alloc_hint(op),
             op::COPY_FROM | op::COPY_FROM2 => self.copy_from(op),
             op::ROLLBACK => Err(Errno::OPNOTSUPP),
-            op::CALL => Err(call_refused(op, &input)),
+            op::CALL => self.call(op, &input),
             op::WATCH => self.watch(op),
             op::NOTIFY => self.notify(op, &input),
             op::NOTIFY_ACK => self.notify_ack(&input),
@@ -462,18 +473,6 @@ fn is_omap_op(code: u16) -> bool {
             | op::OMAPRMKEYRANGE
             | op::OMAP_CMP
     )
-}
-
-/// No class is installed: EOPNOTSUPP for the ones that may be, EPERM for the rest.
-///
-/// Found out before anything is executed, so no operation of the request has a result.
-#[must_use]
-pub fn call_refused(op: &OsdOp, input: &Bytes) -> Errno {
-    let (class_len, method_len) = (usize::from(op.raw[0]), usize::from(op.raw[1]));
-    if class_len + method_len > input.len() {
-        return Errno::INVAL;
-    }
-    if CLASSES_ALLOWED.contains(&&input[..class_len]) { Errno::OPNOTSUPP } else { Errno::PERM }
 }
 
 /// Bytes that no one may take for a name: too long, or none.

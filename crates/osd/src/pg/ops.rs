@@ -272,7 +272,9 @@ impl Pg {
         exec.mtime = op.msg.mtime;
         exec.copy = op.copy.as_deref();
         exec.fetched = fetched;
-        exec.asker = Asker { who: op.who, addr: op.addr };
+        exec.asker = Asker { who: op.who, addr: op.addr, features: op.features };
+        exec.now = UTime::from_nanos(cx.now.wall_ns);
+        exec.seed = cx.now.wall_ns ^ op.reqid.tid.rotate_left(32) ^ u64::from(op.oid.hash);
         exec.next_notify_id = u64::from(cx.map.epoch.0) << 32 | u64::from(self.watches.counter);
         let result = exec.run(&mut ops, &mut rvals);
         let user_version = exec.base.info.user_version;

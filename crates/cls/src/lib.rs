@@ -1,0 +1,271 @@
+//! Object classes: methods that run on one object where it is stored, inside the operation
+//! that calls them.
+//!
+//! A [`Class`] is a name and a table of [`Method`]s. A method sees its object as the
+//! operation has left it so far, and changes it through [`Object`]; nothing of a vector that
+//! fails is kept. What it returns goes to the caller when the vector changes nothing, or
+//! when the caller asked for results of writes.
+//!
+//! Invariants:
+//! - a method marked as reading never writes, one marked as writing never reads: whoever
+//!   implements [`Object`] refuses it (the peer answers EIO);
+//! - parameters are a client's bytes: what cannot be decoded is EINVAL, what cannot be
+//!   decoded of the object's own is EIO.
+//!
+//! Source: the peer's `src/cls/*`, `objclass/objclass.h`; parameter layouts there.
+
+mod hello;
+mod lock;
+mod numops;
+mod refcount;
+mod version;
+
+use bytes::Bytes;
+use denc::{Denc, Features, Reader};
+use types::{EntityAddr, EntityId, Errno, HObject, OpResult, UTime};
+
+/// The method reads the object.
+pub const READS: u8 = 1;
+/// The method changes the object.
+pub const WRITES: u8 = 2;
+
+/// What a method gives back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// 0 or more.
+    pub value: i32,
+    /// Output.
+    pub data: Bytes,
+}
+
+impl From<Bytes> for Reply {
+    fn from(data: Bytes) -> Self {
+        Self { value: 0, data }
+    }
+}
+
+/// Nothing to say.
+pub const DONE: Reply = Reply { value: 0, data: Bytes::new() };
+
+/// Entries of an omap and whether there are more.
+pub type Page = (Vec<(Bytes, Bytes)>, bool);
+
+/// The object that a method works on. Errors of methods here are the operation's: ENOENT
+/// when the object is not there, EIO when the store fails or the method is not marked for
+/// what it does.
+pub trait Object {
+    /// Its name and place.
+    fn id(&self) -> &HObject;
+
+    /// Size in bytes and time of the last change.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn stat(&mut self) -> OpResult<(u64, UTime)>;
+
+    /// The version that users see, of before this operation.
+    fn version(&self) -> u64;
+
+    /// When this operation is executed.
+    fn now(&self) -> UTime;
+
+    /// Who called, and from where.
+    fn caller(&self) -> (EntityId, EntityAddr);
+
+    /// What the caller understands.
+    fn features(&self) -> Features;
+
+    /// Bytes that are hardly the same twice; no secrets.
+    fn random(&mut self, out: &mut [u8]);
+
+    /// Data from `off`, at most `len` bytes, less at its end.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn read(&mut self, off: u64, len: u64) -> OpResult<Bytes>;
+
+    /// Writes; creates the object.
+    ///
+    /// # Errors
+    /// EFBIG beyond the largest object.
+    fn write(&mut self, off: u64, data: Bytes) -> OpResult<()>;
+
+    /// Replaces all data; creates the object.
+    ///
+    /// # Errors
+    /// As [`Object::write`].
+    fn write_full(&mut self, data: Bytes) -> OpResult<()>;
+
+    /// Zeros.
+    ///
+    /// # Errors
+    /// As [`Object::write`].
+    fn zero(&mut self, off: u64, len: u64) -> OpResult<()>;
+
+    /// Cuts or grows.
+    ///
+    /// # Errors
+    /// As [`Object::write`].
+    fn truncate(&mut self, size: u64) -> OpResult<()>;
+
+    /// Creates it.
+    ///
+    /// # Errors
+    /// EEXIST when it must be new and is not.
+    fn create(&mut self, exclusive: bool) -> OpResult<()>;
+
+    /// Removes it.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn remove(&mut self) -> OpResult<()>;
+
+    /// An attribute.
+    ///
+    /// # Errors
+    /// ENODATA without it; ENOENT.
+    fn attr(&mut self, name: &[u8]) -> OpResult<Bytes>;
+
+    /// All attributes, by name.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn attrs(&mut self) -> OpResult<Vec<(Bytes, Bytes)>>;
+
+    /// Sets an attribute; creates the object.
+    ///
+    /// # Errors
+    /// Beyond limits: EFBIG, ENAMETOOLONG.
+    fn set_attr(&mut self, name: &[u8], value: Bytes) -> OpResult<()>;
+
+    /// Removes one.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn rm_attr(&mut self, name: &[u8]) -> OpResult<()>;
+
+    /// The omap's header.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn omap_header(&mut self) -> OpResult<Bytes>;
+
+    /// Sets it; creates the object.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP in pools without omap; so all changes of omap.
+    fn omap_set_header(&mut self, header: Bytes) -> OpResult<()>;
+
+    /// A value of the omap.
+    ///
+    /// # Errors
+    /// ENOENT: no such key, or no such object.
+    fn omap_get(&mut self, key: &[u8]) -> OpResult<Bytes>;
+
+    /// Pairs whose keys come after `after` and begin with `prefix`, in order.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn omap_page(&mut self, after: &[u8], prefix: &[u8], max: u64) -> OpResult<Page>;
+
+    /// Sets pairs; creates the object.
+    ///
+    /// # Errors
+    /// As [`Object::omap_set_header`].
+    fn omap_set(&mut self, pairs: Vec<(Bytes, Bytes)>) -> OpResult<()>;
+
+    /// Removes keys.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn omap_rm(&mut self, keys: Vec<Bytes>) -> OpResult<()>;
+
+    /// Removes the keys from `from` on, up to and without `to`.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn omap_rm_range(&mut self, from: Bytes, to: Bytes) -> OpResult<()>;
+
+    /// Removes all keys and the header.
+    ///
+    /// # Errors
+    /// ENOENT.
+    fn omap_clear(&mut self) -> OpResult<()>;
+}
+
+/// What a method does.
+pub type Run = fn(&mut dyn Object, &Bytes) -> OpResult<Reply>;
+
+/// One method of a class.
+#[derive(Clone, Copy)]
+pub struct Method {
+    /// Its name.
+    pub name: &'static str,
+    /// [`READS`], [`WRITES`], both or none.
+    pub flags: u8,
+    /// What it does.
+    pub run: Run,
+}
+
+const fn method(name: &'static str, flags: u8, run: Run) -> Method {
+    Method { name, flags, run }
+}
+
+/// Methods under one name.
+pub struct Class {
+    /// Its name.
+    pub name: &'static str,
+    /// Its methods.
+    pub methods: &'static [Method],
+}
+
+/// All classes, by name.
+pub static CLASSES: &[Class] =
+    &[hello::CLASS, lock::CLASS, numops::CLASS, refcount::CLASS, version::CLASS];
+
+/// A method of a class.
+///
+/// # Errors
+/// EOPNOTSUPP: there is no such class, or it has no such method.
+pub fn find(class: &[u8], method: &[u8]) -> OpResult<&'static Method> {
+    CLASSES
+        .iter()
+        .find(|c| c.name.as_bytes() == class)
+        .and_then(|c| c.methods.iter().find(|m| m.name.as_bytes() == method))
+        .ok_or(Errno::OPNOTSUPP)
+}
+
+/// Parameters of a call. What is behind them is passed over, as the peer does.
+fn params<T: Denc>(input: &Bytes) -> OpResult<T> {
+    T::decode(&mut Reader::shared(input)).map_err(|_| Errno::INVAL)
+}
+
+/// What a method left in the object.
+fn stored<T: Denc>(raw: &Bytes) -> OpResult<T> {
+    T::decode(&mut Reader::shared(raw)).map_err(|_| Errno::IO)
+}
+
+/// A versioned struct of plain fields, in order: its wire form in one line.
+macro_rules! record {
+    ($(#[$doc:meta])* $name:ident($version:literal, $compat:literal) { $($field:ident: $t:ty,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct $name { $(pub $field: $t,)* }
+
+        impl denc::Denc for $name {
+            #[allow(unused_variables)]
+            fn encode(&self, w: &mut denc::Writer) {
+                w.framed($version, $compat, |w| {
+                    $(denc::Denc::encode(&self.$field, w);)*
+                });
+            }
+            fn decode(r: &mut denc::Reader<'_>) -> Result<Self, denc::DecodeError> {
+                r.framed(stringify!($name), $version, |_r, _| {
+                    $(let $field = denc::Denc::decode(_r)?;)*
+                    Ok(Self { $($field,)* })
+                })
+            }
+        }
+    };
+}
+pub(crate) use record;

@@ -1,0 +1,245 @@
+//! Methods of object classes, on the object as the vector has left it.
+
+use bytes::Bytes;
+use cls::{Method, Object, Page, READS, WRITES};
+use denc::Features;
+use messages::{Mutation, OsdOp, op, op_flag};
+use types::{EntityAddr, EntityId, HObject, UTime};
+
+use super::Exec;
+use crate::errno::{Errno, OpResult};
+use crate::object::user_attr;
+
+/// Class, method and parameters of a CALL.
+fn parse<'a>(call: &OsdOp, input: &'a Bytes) -> OpResult<(&'a [u8], &'a [u8], Bytes)> {
+    let (class, method) = (usize::from(call.raw[0]), usize::from(call.raw[1]));
+    let params = class + method;
+    if params > input.len() {
+        return Err(Errno::INVAL);
+    }
+    let len = call.u32(3) as usize;
+    if len > input.len() - params {
+        return Err(Errno::INVAL);
+    }
+    Ok((&input[..class], &input[class..params], input.slice(params..params + len)))
+}
+
+/// The method that a CALL names.
+///
+/// # Errors
+/// EINVAL for names that are cut off; EPERM for classes that no configuration allows;
+/// EOPNOTSUPP for classes and methods that are not here.
+pub fn find_method(call: &OsdOp) -> OpResult<&'static Method> {
+    let (class, method, _) = parse(call, &call.data)?;
+    if !super::CLASSES_ALLOWED.contains(&class) {
+        return Err(Errno::PERM);
+    }
+    cls::find(class, method)
+}
+
+/// Whether a CALL may change the object.
+#[must_use]
+pub fn call_writes(call: &OsdOp) -> bool {
+    find_method(call).is_ok_and(|m| m.flags & WRITES != 0)
+}
+
+/// The object in the hands of a method.
+struct View<'e, 'a> {
+    exec: &'e mut Exec<'a>,
+    flags: u8,
+}
+
+impl<'a> View<'_, 'a> {
+    fn reading(&mut self) -> OpResult<&mut Exec<'a>> {
+        if self.flags & READS == 0 {
+            tracing::error!("a method that is not marked as reading reads");
+            return Err(Errno::IO);
+        }
+        Ok(self.exec)
+    }
+
+    fn writing(&mut self) -> OpResult<&mut Exec<'a>> {
+        if self.flags & WRITES == 0 {
+            tracing::error!("a method that is not marked as writing writes");
+            return Err(Errno::IO);
+        }
+        Ok(self.exec)
+    }
+
+    fn omap_writing(&mut self) -> OpResult<&mut Exec<'a>> {
+        let exec = self.writing()?;
+        if exec.has_omap { Ok(exec) } else { Err(Errno::OPNOTSUPP) }
+    }
+}
+
+impl Object for View<'_, '_> {
+    fn id(&self) -> &HObject {
+        self.exec.oid
+    }
+
+    fn stat(&mut self) -> OpResult<(u64, UTime)> {
+        self.exec.must_exist()?;
+        Ok((self.exec.state.info.size, self.exec.state.info.mtime))
+    }
+
+    fn version(&self) -> u64 {
+        self.exec.base.info.user_version
+    }
+
+    fn now(&self) -> UTime {
+        self.exec.now
+    }
+
+    fn caller(&self) -> (EntityId, EntityAddr) {
+        (self.exec.asker.who, self.exec.asker.addr)
+    }
+
+    fn features(&self) -> Features {
+        self.exec.asker.features
+    }
+
+    fn random(&mut self, out: &mut [u8]) {
+        self.exec.fill_random(out);
+    }
+
+    fn read(&mut self, off: u64, len: u64) -> OpResult<Bytes> {
+        let exec = self.reading()?;
+        exec.must_exist()?;
+        exec.bytes_at(off, len)
+    }
+
+    fn write(&mut self, off: u64, data: Bytes) -> OpResult<()> {
+        let write = OsdOp::extent(op::WRITE, off, data.len() as u64, Bytes::new());
+        self.writing()?.write(&write, data).map(drop)
+    }
+
+    fn write_full(&mut self, data: Bytes) -> OpResult<()> {
+        let write = OsdOp::extent(op::WRITEFULL, 0, data.len() as u64, Bytes::new());
+        self.writing()?.write_full(&write, data).map(drop)
+    }
+
+    fn zero(&mut self, off: u64, len: u64) -> OpResult<()> {
+        self.writing()?.zero(&OsdOp::extent(op::ZERO, off, len, Bytes::new())).map(drop)
+    }
+
+    fn truncate(&mut self, size: u64) -> OpResult<()> {
+        self.writing()?.truncate(&OsdOp::extent(op::TRUNCATE, size, 0, Bytes::new())).map(drop)
+    }
+
+    fn create(&mut self, exclusive: bool) -> OpResult<()> {
+        let mut create = OsdOp::extent(op::CREATE, 0, 0, Bytes::new());
+        create.flags = if exclusive { op_flag::EXCL } else { 0 };
+        self.writing()?.create(&create).map(drop)
+    }
+
+    fn remove(&mut self) -> OpResult<()> {
+        self.writing()?.delete().map(drop)
+    }
+
+    fn attr(&mut self, name: &[u8]) -> OpResult<Bytes> {
+        let exec = self.reading()?;
+        exec.must_exist()?;
+        exec.attr_now(&user_attr(name))?.ok_or(Errno::NODATA)
+    }
+
+    fn attrs(&mut self) -> OpResult<Vec<(Bytes, Bytes)>> {
+        let exec = self.reading()?;
+        exec.must_exist()?;
+        Ok(exec.attrs_now()?.into_iter().collect())
+    }
+
+    fn set_attr(&mut self, name: &[u8], value: Bytes) -> OpResult<()> {
+        let exec = self.writing()?;
+        exec.maybe_create();
+        exec.mutations.push(Mutation::SetAttr(user_attr(name), value));
+        exec.user_modified();
+        Ok(())
+    }
+
+    fn rm_attr(&mut self, name: &[u8]) -> OpResult<()> {
+        let exec = self.writing()?;
+        exec.must_exist()?;
+        exec.mutations.push(Mutation::RmAttr(user_attr(name)));
+        exec.user_modified();
+        Ok(())
+    }
+
+    fn omap_header(&mut self) -> OpResult<Bytes> {
+        let exec = self.reading()?;
+        exec.must_exist()?;
+        exec.header_now()
+    }
+
+    fn omap_set_header(&mut self, header: Bytes) -> OpResult<()> {
+        self.omap_writing()?.omap_set_header(header).map(drop)
+    }
+
+    fn omap_get(&mut self, key: &[u8]) -> OpResult<Bytes> {
+        let exec = self.reading()?;
+        exec.must_exist()?;
+        exec.omap_value(&Bytes::copy_from_slice(key))?.ok_or(Errno::NOENT)
+    }
+
+    fn omap_page(&mut self, after: &[u8], prefix: &[u8], max: u64) -> OpResult<Page> {
+        let exec = self.reading()?;
+        exec.must_exist()?;
+        let mut pairs = Vec::new();
+        let after = Bytes::copy_from_slice(after);
+        let (_, more) = exec.omap_page(&after, max, prefix, |k, v| {
+            pairs.push((Bytes::copy_from_slice(k), v.clone()));
+            k.len() + v.len() + 8
+        })?;
+        Ok((pairs, more))
+    }
+
+    fn omap_set(&mut self, pairs: Vec<(Bytes, Bytes)>) -> OpResult<()> {
+        let exec = self.omap_writing()?;
+        exec.set_pairs(pairs);
+        Ok(())
+    }
+
+    fn omap_rm(&mut self, keys: Vec<Bytes>) -> OpResult<()> {
+        let exec = self.omap_writing()?;
+        exec.must_exist()?;
+        exec.mutations.push(Mutation::OmapRm(keys));
+        exec.user_modified();
+        Ok(())
+    }
+
+    fn omap_rm_range(&mut self, from: Bytes, to: Bytes) -> OpResult<()> {
+        let exec = self.omap_writing()?;
+        exec.must_exist()?;
+        exec.mutations.push(Mutation::OmapRmRange(from, to));
+        exec.user_modified();
+        Ok(())
+    }
+
+    fn omap_clear(&mut self) -> OpResult<()> {
+        self.omap_writing()?.omap_clear().map(drop)
+    }
+}
+
+impl Exec<'_> {
+    pub(super) fn call(&mut self, call: &mut OsdOp, input: &Bytes) -> OpResult<i32> {
+        let (class, name, params) = parse(call, input)?;
+        let method = cls::find(class, name)?;
+        let mut view = View { exec: self, flags: method.flags };
+        let reply = (method.run)(&mut view, &params)?;
+        call.put_u64(8, reply.data.len() as u64);
+        call.data = reply.data;
+        Ok(reply.value)
+    }
+
+    /// Bytes from the seed of this vector.
+    fn fill_random(&mut self, out: &mut [u8]) {
+        for part in out.chunks_mut(8) {
+            // splitmix64
+            self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.seed;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^= z >> 31;
+            part.copy_from_slice(&z.to_le_bytes()[..part.len()]);
+        }
+    }
+}
