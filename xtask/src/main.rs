@@ -12,6 +12,7 @@ mod sh;
 mod store;
 mod suites;
 mod test;
+mod thrash_mons;
 
 use anyhow::{Result, bail};
 
@@ -26,6 +27,7 @@ cargo xtask VERB
   interop [SUITE..]  upstream's clients against `argonaut up`
   suites [NAME..]    upstream's own test programs against `argonaut up`
   kill9 [ROUNDS]     kill every daemon under load, check what was acknowledged (20)
+  thrash-mons [SECS] kill monitors one after the other under load: no client notices (60)
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   fuzz [TARGET] [SECS]
                      every fuzz target, or one, for so long (60)
@@ -57,6 +59,7 @@ fn main() -> Result<()> {
         ["interop", suites @ ..] => interop::run(suites)?.end(),
         ["suites", names @ ..] => suites::run(names)?.end(),
         ["kill9", ..] => kill9::run(number(1, 20)?)?.end(),
+        ["thrash-mons", ..] => thrash_mons::run(number(1, 60)?)?.end(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),

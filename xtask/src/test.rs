@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::{hostile, interop, kill9, lab, sh, suites};
+use crate::{hostile, interop, kill9, lab, sh, suites, thrash_mons};
 
 /// Format, lints, types.
 ///
@@ -88,6 +88,7 @@ pub fn test() -> Result<()> {
     report.add(interop::client_library());
     report.add(suites::run(&[])?);
     report.add(kill9::run(3)?);
+    report.add(thrash_mons::run(25)?);
     report.add(hostile::run(5_000)?);
     report.end()
 }

@@ -40,6 +40,12 @@ fn level(config: &Config, option: &str) -> &'static str {
 /// # Errors
 /// When the file cannot be opened.
 pub fn start_log(config: &Config) -> Result<()> {
+    // A task that panics takes the daemon with it: half of one serves nobody.
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        tell(info);
+        std::process::abort();
+    }));
     let filter = tracing_subscriber::EnvFilter::try_from_env("ARGONAUT_LOG").unwrap_or_else(|_| {
         let (mon, osd, ms) =
             (level(config, "debug_mon"), level(config, "debug_osd"), level(config, "debug_ms"));

@@ -118,7 +118,7 @@ impl Layout {
     pub fn conf_text(&self, fsid: &str, wanted: &Wanted) -> String {
         let dir = self.dir.display();
         let mon_host: Vec<String> = (0..wanted.mons)
-            .map(|i| format!("v2:127.0.0.1:{}", u32::from(wanted.port) + i))
+            .map(|i| format!("[v2:127.0.0.1:{}]", u32::from(wanted.port) + i))
             .collect();
         let members: Vec<String> = (0..wanted.mons).map(mon_id).collect();
         let (mon_host, members) = (mon_host.join(","), members.join(","));
@@ -130,7 +130,7 @@ impl Layout {
 [global]
     fsid = {fsid}
     mon initial members = {members}
-    mon host = [{mon_host}]
+    mon host = {mon_host}
     auth cluster required = cephx
     auth service required = cephx
     auth client required = cephx

@@ -56,6 +56,18 @@ struct Daemon {
 }
 
 #[derive(Subcommand)]
+enum MonVerb {
+    /// Make the data of a new monitor of a cluster that runs; then start it.
+    Join {
+        #[command(flatten)]
+        daemon: Daemon,
+        /// Where it will listen: v2:IP:PORT.
+        #[arg(long)]
+        addr: String,
+    },
+}
+
+#[derive(Subcommand)]
 enum Verb {
     /// Start a cluster on this machine; make it first if the directory has none.
     Up {
@@ -96,8 +108,14 @@ enum Verb {
     },
     /// Stop the cluster and remove its data.
     Rm(Dir),
-    /// Run one monitor.
-    Mon(Daemon),
+    /// Run one monitor, or make one that joins a cluster.
+    #[command(args_conflicts_with_subcommands = true)]
+    Mon {
+        #[command(subcommand)]
+        join: Option<MonVerb>,
+        #[command(flatten)]
+        daemon: Option<Daemon>,
+    },
     /// Run one OSD.
     Osd(Daemon),
     /// Keep a cluster's daemons running (started by `up`).
@@ -160,7 +178,11 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Status(dir) => up::status(&dir.dir)?,
         Verb::Logs { dir, daemon, follow } => up::logs(&dir.dir, daemon.as_deref(), follow)?,
         Verb::Rm(dir) => up::remove(&dir.dir)?,
-        Verb::Mon(daemon) => {
+        Verb::Mon { join: Some(MonVerb::Join { daemon, addr }), .. } => {
+            mon_daemon::join(&daemon.conf, &daemon.id, daemon.keyring.as_deref(), &addr)?;
+        }
+        Verb::Mon { daemon, .. } => {
+            let daemon = daemon.ok_or_else(|| anyhow::anyhow!("name the monitor: -i ID"))?;
             mon_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?
         }
         Verb::Osd(daemon) => {

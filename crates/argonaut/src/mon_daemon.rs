@@ -153,9 +153,65 @@ fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<(
     };
     fs::create_dir_all(data).with_context(|| data.display().to_string())?;
     let state = mkfs.to_state_bytes();
-    quorum::create(&data.join("store"), rank as u64, &founders(&members), &state)?;
+    // The first of them makes the cluster; the others join it when they are started, so that
+    // machines which know nothing of each other begin with the same state.
+    let mut founders = founders(&members);
+    founders.retain(|node, _| rank == 0 && *node == 0);
+    quorum::create(&data.join("store"), rank as u64, &founders, &state)?;
     write_secret(&data.join("keyring"), &text)?;
     write_durably(&data.join("ready"), b"")
+}
+
+/// `argonaut mon join`: makes the data of a new monitor of a cluster that runs, and has the
+/// cluster know it. The monitor is given all else when it is started.
+///
+/// # Errors
+/// When the options do not allow it, or the cluster does not answer.
+pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result<()> {
+    let config = daemon::options(conf, "mon", id)?;
+    let data = config.get("mon_data");
+    let data = Path::new(&data);
+    if data.join("store").exists() {
+        bail!("{} holds a monitor already", data.display());
+    }
+    let mon = EntityName::new(EntityKind::MON, "");
+    let path = keyring.context("give the key of mon.: --keyring FILE")?;
+    let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+    let keys = Keyring::parse(&text).with_context(|| path.display().to_string())?;
+    let key = keys.key(&mon).with_context(|| format!("{}: no mon.", path.display()))?.clone();
+    let addr: EntityAddr = addr.parse().map_err(|why| anyhow::anyhow!("{addr}: {why}"))?;
+    let monmap = rt::run_local(async {
+        let who = rados::Config {
+            name: mon.clone(),
+            key: key.clone(),
+            mons: mon_addrs(&config)?,
+            methods: vec![auth::handshake::method::CEPHX],
+            secure: true,
+            connect_timeout: Duration::from_secs(30),
+        };
+        let cluster = rados::Cluster::connect(who).await?;
+        let add = serde_json::json!({"prefix": "mon add", "name": id, "addr": addr.to_string()});
+        let (r, rs, _) = cluster.mon_command(&add.to_string(), Bytes::new()).await?;
+        println!("{rs}");
+        if r < 0 {
+            bail!("mon add: {}", std::io::Error::from_raw_os_error(-r));
+        }
+        let map = cluster.mon_command(r#"{"prefix":"mon getmap"}"#, Bytes::new()).await?.2;
+        Ok(<MonMap as denc::Denc>::from_shared(&map)?)
+    })??;
+    let mut kept = Keyring::default();
+    let entity = keys.entities.get(&mon).cloned().unwrap_or_default();
+    kept.entities.insert(mon, entity);
+    let mkfs =
+        Mkfs { fsid: monmap.fsid, now: wall(), monmap, keyring: kept.clone(), ..Mkfs::default() };
+    // Nobody else's: founders have small numbers, and these are many.
+    let node = OsRandom.u64() | 1 << 32;
+    fs::create_dir_all(data).with_context(|| data.display().to_string())?;
+    quorum::create(&data.join("store"), node, &BTreeMap::new(), &mkfs.to_state_bytes())?;
+    write_secret(&data.join("keyring"), &kept.to_string())?;
+    write_durably(&data.join("ready"), b"")?;
+    println!("mon.{id} is made in {}; start it: argonaut mon -i {id}", data.display());
+    Ok(())
 }
 
 /// Runs one monitor until it is told to stop, or makes its data.

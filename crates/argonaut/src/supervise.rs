@@ -18,7 +18,7 @@ use crate::layout::Layout;
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A daemon that ran this long did not "end at once".
-const STEADY: Duration = Duration::from_secs(20);
+const STEADY: Duration = Duration::from_secs(2);
 /// How long a daemon may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
@@ -96,6 +96,10 @@ pub fn run(layout: &Layout) -> Result<()> {
                 continue;
             };
             let gone = kept.swap_remove(at);
+            if !layout.data(&gone.name).join("ready").exists() {
+                eprintln!("{} ended with {status}: it is no longer of the cluster", gone.name);
+                continue;
+            }
             let pause = if now - gone.since > STEADY { PAUSE_MIN } else { gone.pause };
             eprintln!(
                 "{} ended with {status}; starting it again in {} ms",

@@ -66,5 +66,5 @@ pub use monitor::{Elections, MonConfig, MonError, Monitor, Output, PeerInfo};
 pub use mutation::{AuthChange, Mutation};
 pub use pgmap::{PgMap, Rates, Usage, raw_used_rate, used_ratio};
 pub use session::{SessionInfo, Subscription};
-pub use state::{ClusterLog, ClusterState, HealthMute, OsdHistory};
+pub use state::{Answered, ClusterLog, ClusterState, HealthMute, OsdHistory};
 pub use volatile::{HealthCheck, HealthReport, HealthStatus, QuorumInfo, SessionGroup, Volatile};

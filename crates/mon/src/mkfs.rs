@@ -100,6 +100,7 @@ impl Mkfs {
             mon_metadata: BTreeMap::new(),
             health_mutes: BTreeMap::new(),
             global_ids_below: FIRST_GLOBAL_ID,
+            answered: std::collections::VecDeque::new(),
         }
     }
 

@@ -8,6 +8,7 @@ use messages::LogEntry;
 use types::{EntityName, OsdId, UTime};
 
 use crate::HealthMute;
+use crate::state::Answered;
 
 /// One change of [`crate::ClusterState`]. Everything a state machine needs is inside: no
 /// clock and no chance is asked when it is applied.
@@ -69,6 +70,8 @@ pub enum Mutation {
         /// How.
         mute: Option<HealthMute>,
     },
+    /// A request that changed something was answered like this.
+    Answered(Answered),
     /// All of them, in order; nothing comes between.
     Batch(Vec<Mutation>),
 }
@@ -218,6 +221,10 @@ impl Denc for Mutation {
                 code.encode(w);
                 mute.encode(w);
             }
+            Self::Answered(answered) => {
+                w.u8(13);
+                answered.encode(w);
+            }
             Self::Batch(all) => {
                 w.u8(12);
                 w.sized(|w| all.encode(w));
@@ -243,6 +250,7 @@ impl Denc for Mutation {
             9 => Self::MonMetadata { name: Denc::decode(r)?, metadata: Denc::decode(r)? },
             10 => Self::GlobalIds { below: r.u64()? },
             11 => Self::HealthMute { code: Denc::decode(r)?, mute: Denc::decode(r)? },
+            13 => Self::Answered(Denc::decode(r)?),
             // Batches are flattened before they are stored.
             _ => return Err(unknown("Mutation")),
         })

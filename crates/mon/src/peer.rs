@@ -135,6 +135,8 @@ pub enum PeerSays {
         /// The front of the message.
         front: Bytes,
     },
+    /// Statistics of all OSDs are wanted: the sender has none.
+    StatsAsk,
 }
 
 fn put_env(w: &mut Writer, env: &Envelope) {
@@ -294,6 +296,7 @@ impl PeerSays {
                 w.u8(14);
                 w.blob(front);
             }
+            Self::StatsAsk => w.u8(15),
         }
     }
 
@@ -334,6 +337,7 @@ impl PeerSays {
             12 => Self::IdsAsk,
             13 => Self::Ids { from: r.u64()?, below: r.u64()? },
             14 => Self::Stats { front: r.blob()? },
+            15 => Self::StatsAsk,
             _ => {
                 return Err(DecodeError::Invalid {
                     what: "monitor's message",
@@ -430,6 +434,7 @@ mod tests {
             PeerSays::IdsAsk,
             PeerSays::Ids { from: 1, below: 2 },
             PeerSays::Stats { front: Bytes::from_static(b"s") },
+            PeerSays::StatsAsk,
         ];
         for says in all {
             let env = says.envelope();

@@ -15,8 +15,8 @@ const LOG_LINES_KEPT: usize = 10_000;
 
 /// Everything the monitors agree on.
 ///
-/// Stored: 1/1 { fsid, created, then each field in the order below }, in the form of a
-/// peer with every feature.
+/// Stored: 2/1 { fsid, created, then each field in the order below }, in the form of a
+/// peer with every feature; v2 added `answered`.
 #[derive(Clone, Debug)]
 pub struct ClusterState {
     /// The cluster.
@@ -51,6 +51,46 @@ pub struct ClusterState {
     pub health_mutes: BTreeMap<String, HealthMute>,
     /// Every global id below is handed out or about to be.
     pub global_ids_below: u64,
+    /// The last requests that changed something, oldest first: a client whose monitor died
+    /// asks again, and is told what it would have been told.
+    pub answered: VecDeque<Answered>,
+}
+
+/// Requests whose answers are remembered.
+const ANSWERED_KEPT: usize = 1000;
+
+/// A request that changed something, and its answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// Who asked.
+    pub global_id: u64,
+    /// The request's kind of message.
+    pub kind: u16,
+    /// Its number, by the asker.
+    pub tid: u64,
+    /// The line for people.
+    pub rs: String,
+    /// The output.
+    pub out: Bytes,
+}
+
+impl Denc for Answered {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.global_id);
+        w.u16(self.kind);
+        w.u64(self.tid);
+        w.str(&self.rs);
+        self.out.encode(w);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            global_id: r.u64()?,
+            kind: r.u16()?,
+            tid: r.u64()?,
+            rs: r.string()?,
+            out: Denc::decode(r)?,
+        })
+    }
 }
 
 /// What a change concerned: who must be told.
@@ -139,6 +179,12 @@ impl ClusterState {
                     Some(mute) => self.health_mutes.insert(code.clone(), mute.clone()),
                     None => self.health_mutes.remove(code),
                 };
+            }
+            Mutation::Answered(answered) => {
+                if self.answered.len() >= ANSWERED_KEPT {
+                    self.answered.pop_front();
+                }
+                self.answered.push_back(answered.clone());
             }
             Mutation::Batch(all) => {
                 for one in all {
@@ -375,7 +421,7 @@ impl Denc for ClusterLog {
 
 impl Denc for ClusterState {
     fn encode(&self, w: &mut Writer) {
-        w.framed(1, 1, |w| {
+        w.framed(2, 1, |w| {
             self.fsid.encode(w);
             self.created.encode(w);
             self.monmap.encode(w);
@@ -391,11 +437,12 @@ impl Denc for ClusterState {
             self.mon_metadata.encode(w);
             self.health_mutes.encode(w);
             w.u64(self.global_ids_below);
+            w.seq(&self.answered, |w, a| a.encode(w));
         });
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("ClusterState", 1, |r, _| {
+        r.framed("ClusterState", 2, |r, v| {
             let (fsid, created, monmap) = (Denc::decode(r)?, Denc::decode(r)?, Denc::decode(r)?);
             let osd_history = OsdHistory::decode(r)?;
             Ok(Self {
@@ -415,6 +462,7 @@ impl Denc for ClusterState {
                 mon_metadata: Denc::decode(r)?,
                 health_mutes: Denc::decode(r)?,
                 global_ids_below: r.u64()?,
+                answered: if v >= 2 { r.seq(Denc::decode)?.into() } else { VecDeque::new() },
             })
         })
     }

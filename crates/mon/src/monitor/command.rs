@@ -12,7 +12,8 @@ use messages::{
 use types::{AddrKind, AddrVec, EntityKind, Epoch};
 
 use super::{Monitor, Output, Wish};
-use crate::{CommandCtx, Outcome, Reply, SessionGroup, Wait, commands, session};
+use crate::state::Answered;
+use crate::{CommandCtx, Mutation, Outcome, Reply, SessionGroup, Wait, commands, session};
 
 const EPERM: i32 = 1;
 const EINVAL: i32 = 22;
@@ -20,6 +21,8 @@ const EACCES: i32 = 13;
 
 /// Bytes of one command; longer ones are refused.
 const COMMAND_BYTES_MAX: usize = 1 << 20;
+/// An answer of more bytes is not remembered.
+const REMEMBERED_BYTES_MAX: usize = 4096;
 /// Answers that may wait for something.
 const WAITING_MAX: usize = 100_000;
 
@@ -66,7 +69,35 @@ impl Monitor {
         if msg.fsid != self.state.fsid {
             return self.answer(&answer, Reply::err(EPERM, "wrong fsid"));
         }
+        if let Some(done) = self.answered(conn, MonCommand::KIND, tid) {
+            let reply = Reply { r: 0, rs: done.rs.clone(), out: done.out.clone() };
+            return self.answer(&answer, reply);
+        }
         self.command(&answer, &msg.cmd, &msg.input);
+    }
+
+    /// What a client was, or would have been, told when its request was first handled. It
+    /// asks again when a monitor dies before the answer is out.
+    pub(super) fn answered(&self, conn: ConnId, kind: u16, tid: u64) -> Option<&Answered> {
+        let id = self.sessions.get(&conn)?.info.global_id;
+        let key = |a: &&Answered| a.global_id == id && a.tid == tid && a.kind == kind;
+        self.state.answered.iter().rev().find(key).filter(|_| id != 0 && tid != 0)
+    }
+
+    /// The mutation that remembers an answer; `None` where its asker could not be told from
+    /// others, or the answer is long and made anew just as well.
+    pub(super) fn remember(
+        &self,
+        conn: ConnId,
+        kind: u16,
+        tid: u64,
+        rs: &str,
+        out: &Bytes,
+    ) -> Option<Mutation> {
+        let id = self.sessions.get(&conn)?.info.global_id;
+        let fits = id != 0 && tid != 0 && rs.len() + out.len() <= REMEMBERED_BYTES_MAX;
+        let (rs, out) = (rs.to_owned(), out.clone());
+        fits.then(|| Mutation::Answered(Answered { global_id: id, kind, tid, rs, out }))
     }
 
     pub(super) fn on_mgr_command(&mut self, conn: ConnId, tid: u64, msg: MgrCommand) {
@@ -167,6 +198,12 @@ impl Monitor {
             }
             Outcome::Propose { mutation, then } => {
                 self.propose(mutation);
+                if let Answer::Mon { conn, tid, .. } = answer
+                    && let Some(m) =
+                        self.remember(*conn, MonCommand::KIND, *tid, &then.rs, &then.out)
+                {
+                    self.propose(m);
+                }
                 self.answer(answer, then);
                 true
             }
@@ -188,6 +225,23 @@ impl Monitor {
             let who = who.replacen("cmd=", "cmd='", 1);
             self.audit(LogPriority::INFO, format!("{who}': finished"));
         }
+    }
+
+    /// What a ping is answered with.
+    pub(super) fn pong(&mut self) -> String {
+        self.refresh_for_commands();
+        let info = self.local_session();
+        let args = cli::Args::new("ping");
+        commands::pong(&mut CommandCtx {
+            now: self.now,
+            state: &self.state,
+            volatile: &self.volatile,
+            session: &info,
+            cmd: &args,
+            inbuf: &Bytes::new(),
+            rng: &mut *self.rng,
+            options: &self.config.options,
+        })
     }
 
     fn may_run(&self, info: &crate::SessionInfo, command: &cli::Command, args: &cli::Args) -> bool {

@@ -338,6 +338,7 @@ impl Monitor {
             self.refresh_health();
             self.health_told = self.volatile.health.clone();
         }
+        self.ask_stats();
         self.start_services();
         let status = self.volatile.health.status(&self.state).name();
         self.log(LogPriority::INFO, format!("overall {status}"));

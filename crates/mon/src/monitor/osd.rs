@@ -397,6 +397,22 @@ impl Monitor {
         Ok(())
     }
 
+    /// What is known of all OSDs, in the form in which they report it.
+    pub(super) fn stats_for_peers(&self) -> Vec<bytes::Bytes> {
+        let pgmap = &self.volatile.pgmap;
+        let mut all: BTreeMap<OsdId, PgStats> = BTreeMap::new();
+        for (osd, stat) in &pgmap.osds {
+            let osd_stat = stat.to_bytes();
+            all.insert(*osd, PgStats { osd: *osd, osd_stat, ..PgStats::default() });
+        }
+        for (pg, stat) in &pgmap.pgs {
+            if let Some(m) = all.get_mut(&stat.acting_primary) {
+                m.pgs.insert(*pg, stat.to_bytes());
+            }
+        }
+        all.values().map(|m| m.envelope(denc::Features::ALL).front).collect()
+    }
+
     /// Statistics that the leader was told: whoever leads next has them already.
     pub(super) fn on_peer_stats(&mut self, front: &bytes::Bytes) {
         let msg = PgStats::decode_front(&mut denc::Reader::shared(front), 1, &bytes::Bytes::new());

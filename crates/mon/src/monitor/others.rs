@@ -43,8 +43,10 @@ const STATUS_MS: u64 = 250;
 const NEWS_MS: u64 = 1_000;
 /// After a start, how much later than its predecessor each rank stands for election.
 const STAGGER_MS: u64 = 150;
+/// Pause between two questions for statistics.
+const STATS_MS: u64 = 2_000;
 /// Pause between two questions for global ids.
-const IDS_MS: u64 = 500;
+const IDS_MS: u64 = 50;
 
 /// What a monitor does in its quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +95,7 @@ pub(super) struct Others {
     status_at_ms: u64,
     news_at_ms: u64,
     ids_at_ms: u64,
+    stats_at_ms: u64,
     wishes: Vec<Mutation>,
     pub(super) wish_sent: bool,
 }
@@ -114,6 +117,7 @@ impl Others {
             status_at_ms: 0,
             news_at_ms: 0,
             ids_at_ms: 0,
+            stats_at_ms: 0,
             wishes: Vec::new(),
             wish_sent: false,
         }
@@ -198,6 +202,7 @@ impl Monitor {
             peer.connected = false;
             peer.leader = None;
         }
+        self.others.status_at_ms = 0;
         self.forget_proxies_of(node);
     }
 
@@ -402,6 +407,11 @@ impl Monitor {
             }
             PeerSays::Ids { from, below } => self.auth.add_global_ids(from..below),
             PeerSays::Stats { front } => self.on_peer_stats(&front),
+            PeerSays::StatsAsk => {
+                for front in self.stats_for_peers() {
+                    self.out.push(Wish::Says { node, says: PeerSays::Stats { front } });
+                }
+            }
             other => self.on_forwarding(node, other),
         }
     }
@@ -488,13 +498,20 @@ impl Monitor {
     }
 
     fn follower_tick(&mut self, now_ms: u64, leader: u64) {
-        let name = &self.config.name;
         if self.auth.global_ids_left() < super::auth::GLOBAL_IDS_LOW
             && now_ms >= self.others.ids_at_ms
         {
             self.others.ids_at_ms = now_ms + IDS_MS;
             self.out.push(Wish::Says { node: leader, says: PeerSays::IdsAsk });
         }
+        let lacks = self.volatile.pgmap.osds.is_empty()
+            && self.state.osdmap.osd_counts().1 > 0
+            && now_ms >= self.others.stats_at_ms;
+        if lacks {
+            self.others.stats_at_ms = now_ms + STATS_MS;
+            self.out.push(Wish::Says { node: leader, says: PeerSays::StatsAsk });
+        }
+        let name = &self.config.name;
         let known = self.state.mon_metadata.get(name) == Some(&self.config.metadata);
         if !known && !self.others.wish_sent && self.state.monmap.mons.contains_key(name) {
             self.others.wish_sent = true;
@@ -563,6 +580,23 @@ impl Monitor {
             names.join(","),
             ranks.join(",")
         )
+    }
+
+    /// A new leader that was just started asks the others what they remember.
+    pub(super) fn ask_stats(&mut self) {
+        if self.volatile.pgmap.osds.is_empty() && self.state.osdmap.osd_counts().1 > 0 {
+            for node in self.others.connected().collect::<Vec<_>>() {
+                self.out.push(Wish::Says { node, says: PeerSays::StatsAsk });
+            }
+        }
+    }
+
+    /// Whether this leader has only just begun, in a cluster that was there before: what it
+    /// does not know yet is no news.
+    pub(super) fn is_young(&self) -> bool {
+        self.others.members.len() > 1
+            && self.others.term > 1
+            && self.now.mono_ms() < self.others.leading_since_ms + YOUNG_MS
     }
 
     /// The leader's statistics, kept by all so that the next leader has them.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use env::ConnId;
 use maps::PoolFlags;
-use messages::{LogPriority, PoolOp, pool_op};
+use messages::{LogPriority, Message, PoolOp, pool_op};
 use types::{Epoch, PoolId, SnapId};
 
 use super::Monitor;
@@ -26,10 +26,18 @@ impl Monitor {
             return;
         }
         let epoch = self.state.osdmap.epoch;
+        if let Some(done) = self.answered(conn, PoolOp::KIND, tid) {
+            let data = (!done.out.is_empty()).then(|| done.out.clone());
+            return self.reply_pool_op(conn, tid, 0, epoch, data);
+        }
         match self.plan_pool_op(conn, msg) {
             Ok((None, data)) => self.reply_pool_op(conn, tid, 0, epoch, data),
             Ok((Some(inc), data)) => {
                 self.propose(Mutation::Osd(Box::new(inc)));
+                let out = data.clone().unwrap_or_default();
+                if let Some(m) = self.remember(conn, PoolOp::KIND, tid, "", &out) {
+                    self.propose(m);
+                }
                 let epoch = self.state.osdmap.epoch;
                 self.reply_pool_op(conn, tid, 0, epoch, data);
             }

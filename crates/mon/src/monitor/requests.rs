@@ -18,7 +18,7 @@ impl Monitor {
     /// Hands a message to its handler.
     pub(super) fn dispatch(&mut self, conn: ConnId, env: &Envelope) -> Result<(), DecodeError> {
         match env.kind {
-            Ping::KIND => self.tell(conn, env.tid, &Ping::default()),
+            Ping::KIND => self.on_ping(conn, env.tid),
             MonGetMap::KIND => self.send_monmap(conn, env.tid),
             MonSubscribe::KIND => self.on_subscribe(conn, MonSubscribe::decode(env)?),
             MonGetVersion::KIND => self.on_get_version(conn, env.tid, &Message::decode(env)?),
@@ -36,6 +36,15 @@ impl Monitor {
             _ => tracing::debug!("message {:#x} is not for monitors", env.kind),
         }
         Ok(())
+    }
+
+    /// Says how this monitor is, whoever leads.
+    fn on_ping(&mut self, conn: ConnId, tid: u64) {
+        let text = self.pong();
+        let mut w = denc::Writer::new(denc::Features::ALL);
+        w.str(&text);
+        let env = Envelope { front: w.finish(), ..Ping::default().envelope(denc::Features::ALL) };
+        self.send(conn, env.with_tid(tid));
     }
 
     fn on_get_version(&mut self, conn: ConnId, tid: u64, msg: &MonGetVersion) {

@@ -191,6 +191,10 @@ impl Monitor {
         self.health_stale = true;
         self.refresh_health();
         let new = self.volatile.health.clone();
+        if self.is_young() {
+            self.health_told = new;
+            return;
+        }
         for (prio, line) in health::changes(&self.health_told, &new) {
             self.log(prio, line);
         }

@@ -16,6 +16,8 @@
 //!
 //! Source: the raft library chosen in `docs/adr/`; nothing of it shows outside.
 
+#[cfg(test)]
+mod cluster_tests;
 mod net;
 mod raft;
 mod store;

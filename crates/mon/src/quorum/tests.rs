@@ -2,14 +2,14 @@
 
 use super::*;
 
-fn path(name: &str) -> std::path::PathBuf {
+pub(super) fn path(name: &str) -> std::path::PathBuf {
     let dir = std::env::temp_dir().join(format!("argonaut-quorum-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
     dir.join("mon.redb")
 }
 
-fn run<T>(f: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(f: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(f)
 }
 

@@ -1,0 +1,126 @@
+//! Monitors that come and go: `mon add`, `mon rm`, features, weights.
+//!
+//! The map says who is to be a monitor; the quorum follows it, one at a time, and counts a
+//! new monitor from when it is there and knows the log.
+//!
+//! Source: the peer's `mon/MonmapMonitor.cc`.
+
+use maps::{MonFeatures, MonInfo, MonMap};
+use types::{AddrKind, AddrVec, EntityAddr};
+
+use super::mons::{addrs_text, feature_names};
+use super::{EEXIST, EINVAL, ENOENT, EPERM, Run, fail, ok, propose};
+use crate::{CommandCtx, Mutation};
+
+/// Where a monitor listens unless told otherwise.
+const PORT: u16 = 3300;
+
+fn changed(ctx: &CommandCtx<'_>, change: impl FnOnce(&mut MonMap)) -> Mutation {
+    let mut map = ctx.state.monmap.clone();
+    change(&mut map);
+    map.last_changed = ctx.wall();
+    Mutation::MonMap(Box::new(map))
+}
+
+pub(super) fn add(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.need_str("name")?.to_owned();
+    let text = ctx.cmd.need_str("addr")?.to_owned();
+    let bad = || fail(EINVAL, format!("addr {text} does not parse"));
+    let addr: EntityAddr = text.trim_matches(['[', ']']).parse().map_err(|_| bad())?;
+    let mut sock = addr.sock.ok_or_else(bad)?;
+    if addr.kind == AddrKind::LEGACY {
+        return Err(fail(EINVAL, "monitors of this cluster listen at v2 addresses"));
+    }
+    if sock.port() == 0 {
+        sock.set_port(PORT);
+    }
+    let addrs = AddrVec(vec![EntityAddr::msgr2(sock, 0)]);
+    let shown = addrs_text(&addrs);
+    let map = &ctx.state.monmap;
+    if let Some(known) = map.mons.get(&name) {
+        let at = addrs_text(&known.addrs);
+        if known.addrs == addrs {
+            return ok(format!("mon.{name} at {at} already exists"));
+        }
+        return Err(fail(EEXIST, format!("mon.{name} already exists at address {at}")));
+    }
+    if let Some(other) = map.mons.values().find(|m| m.addrs == addrs) {
+        let why = format!("mon.{} already exists at address {shown}", other.name);
+        return Err(fail(EEXIST, why));
+    }
+    let rs = format!("adding mon.{name} at {shown}");
+    let info = MonInfo { name: name.clone(), addrs, ..MonInfo::default() };
+    let mutation = changed(ctx, |map| {
+        map.mons.insert(name.clone(), info);
+        map.ranks.push(name);
+    });
+    propose(mutation, rs)
+}
+
+pub(super) fn remove(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.need_str("name")?.to_owned();
+    let map = &ctx.state.monmap;
+    let Some(info) = map.mons.get(&name) else {
+        return ok(format!("mon.{name} does not exist or has already been removed"));
+    };
+    if map.mons.len() == 1 {
+        return Err(fail(EINVAL, format!("error: refusing removal of last monitor {name}")));
+    }
+    let rs = format!(
+        "removing mon.{name} at {}, there will be {} monitors",
+        addrs_text(&info.addrs),
+        map.mons.len() - 1
+    );
+    let mutation = changed(ctx, |map| {
+        if let Some(rank) = map.rank_of(&name) {
+            map.ranks.remove(rank);
+            map.removed_ranks.insert(rank as u32);
+        }
+        map.mons.remove(&name);
+        map.disallowed_leaders.remove(&name);
+    });
+    propose(mutation, rs)
+}
+
+pub(super) fn set_weight(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.need_str("name")?.to_owned();
+    let weight = ctx.cmd.int("weight")?.unwrap_or(0);
+    if !ctx.state.monmap.mons.contains_key(&name) {
+        return Err(fail(ENOENT, format!("mon.{name} does not exist")));
+    }
+    let weight = u16::try_from(weight).map_err(|_| fail(EINVAL, "weight is out of range"))?;
+    let mutation = changed(ctx, |map| {
+        if let Some(info) = map.mons.get_mut(&name) {
+            info.weight = weight;
+        }
+    });
+    propose(mutation, "")
+}
+
+pub(super) fn feature_set(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.need_str("feature_name")?.to_owned();
+    let known = MonFeatures::NAMES.iter().find(|(_, n)| *n == name);
+    let Some((bit, _)) = known else {
+        return Err(fail(EINVAL, format!("unknown feature '{name}'")));
+    };
+    if !ctx.cmd.flag("yes_i_really_mean_it") {
+        return Err(fail(
+            EPERM,
+            format!(
+                "please specify '--yes-i-really-mean-it' if you really, **really** want to set \
+                 feature '{name}' in the monmap."
+            ),
+        ));
+    }
+    let have = ctx.state.monmap.persistent_features;
+    if have.bits >> bit & 1 == 1 {
+        return ok(format!("setting feature '{name}'"));
+    }
+    Err(fail(
+        EINVAL,
+        format!(
+            "current quorum does not support feature '{name}'; supported features: [{}]",
+            feature_names(have).join(",")
+        ),
+    ))
+}
