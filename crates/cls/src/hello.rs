@@ -50,7 +50,8 @@ fn record(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
 fn write_return_data(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
     o.set_attr(b"foo", Bytes::from_static(b"bar"))?;
     if !input.is_empty() {
-        return Err(Errno::INVAL);
+        let data = Bytes::from_static(b"too much input data!");
+        return Ok(Reply { value: Errno::INVAL.0, data });
     }
     Ok(Reply { value: 42, data: Bytes::from_static(b"you might see this") })
 }

@@ -227,7 +227,7 @@ impl Exec<'_> {
         let reply = (method.run)(&mut view, &params)?;
         call.put_u64(8, reply.data.len() as u64);
         call.data = reply.data;
-        Ok(reply.value)
+        if reply.value < 0 { Err(Errno(reply.value)) } else { Ok(reply.value) }
     }
 
     /// Bytes from the seed of this vector.

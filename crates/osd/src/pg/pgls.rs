@@ -17,6 +17,31 @@ const ALL_NAMESPACES: &[u8] = b"\x01";
 /// What is the peer's own and never listed.
 const INTERNAL_NAMESPACE: &[u8] = b".ceph-internal";
 
+/// Lists only objects that have an attribute with just this value.
+struct Filter {
+    /// As it is stored: users' own begin with `_`.
+    attr: Bytes,
+    value: Bytes,
+}
+
+impl Filter {
+    /// The filter and the place to go on from.
+    fn parse(input: &Bytes) -> OpResult<(Self, HObject)> {
+        let parsed = || -> Result<_, denc::DecodeError> {
+            let mut r = Reader::shared(input);
+            // Two names that the peer sends and does not use, then the filter's.
+            let (_, _, name) = (r.blob()?, r.blob()?, r.blob()?);
+            let filter = Self { attr: r.blob()?, value: r.blob()? };
+            Ok((name, filter, HObject::decode(&mut r)?))
+        };
+        let (name, filter, at) = parsed().map_err(|_| Errno::INVAL)?;
+        match &*name {
+            b"plain" | b"hello.hello" => Ok((filter, at)),
+            _ => Err(Errno::INVAL),
+        }
+    }
+}
+
 impl Pg {
     pub(super) fn do_pg_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
         if !self.missing.is_empty() {
@@ -27,8 +52,13 @@ impl Pg {
         answer.user_version = self.last_user_version();
         for (i, asked) in op.msg.ops.iter().enumerate() {
             let done = match asked.code {
-                op::PGNLS => self.pgnls(&op, asked.u64(0), &asked.data, cx),
-                op::PGNLS_FILTER | op::PGLS_FILTER => Err(Errno::OPNOTSUPP),
+                op::PGNLS => {
+                    let cursor = HObject::decode(&mut Reader::new(&asked.data));
+                    let cursor = cursor.map_err(|_| Errno::INVAL);
+                    cursor.and_then(|at| self.pgnls(&op, asked.u64(0), at, None, cx))
+                }
+                op::PGNLS_FILTER => Filter::parse(&asked.data)
+                    .and_then(|(f, at)| self.pgnls(&op, asked.u64(0), at, Some(&f), cx)),
                 _ => Err(Errno::OPNOTSUPP),
             };
             match done {
@@ -64,10 +94,10 @@ impl Pg {
         &self,
         op: &ClientOp,
         count: u64,
-        input: &Bytes,
+        cursor: HObject,
+        filter: Option<&Filter>,
         cx: &Cx<'_>,
     ) -> OpResult<(Bytes, bool)> {
-        let cursor = HObject::decode(&mut Reader::new(input)).map_err(|_| Errno::INVAL)?;
         let (first, end) = self.bounds();
         let mut cursor = if cursor == HObject::min() { first.clone() } else { cursor };
         if cursor < first || cursor >= end {
@@ -88,6 +118,11 @@ impl Pg {
                     || oid.nspace == INTERNAL_NAMESPACE
                     || (wanted != ALL_NAMESPACES && oid.nspace != *wanted);
                 if skipped {
+                    continue;
+                }
+                if let Some(filter) = filter
+                    && cx.store.attr(self.coll, &oid, &filter.attr)?.as_ref() != Some(&filter.value)
+                {
                     continue;
                 }
                 if found.len() >= max {
