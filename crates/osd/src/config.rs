@@ -107,6 +107,13 @@ impl Config {
         c
     }
 
+    /// How long an OSD's promise to another holds. The peer's
+    /// `osd_pool_default_read_lease_ratio` of the grace.
+    #[must_use]
+    pub fn lease_ms(&self) -> u64 {
+        self.heartbeat_grace_ms / 10 * 8
+    }
+
     /// Log entries kept by each of `pgs` PGs.
     #[must_use]
     pub fn log_per_pg(&self, pgs: usize) -> usize {

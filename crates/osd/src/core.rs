@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::errno::Errno;
 use crate::exec::{check_name, find_method};
 use crate::heartbeat::Heartbeats;
+use crate::lease::Leases;
 use crate::maphist::{self, Superblock};
 use crate::outbox::{Effect, Outbox};
 use crate::perf::Perf;
@@ -114,6 +115,7 @@ pub(crate) struct Core {
     #[allow(clippy::vec_box)] // they stay where they are as they move from queue to queue
     pub homeless: BTreeMap<PgId, Vec<Box<ClientOp>>>,
     pub heartbeats: Heartbeats,
+    pub leases: Leases,
     pub reports: Reports,
     pub benches: crate::commands::Benches,
     pub copies: crate::copy::Copies,
@@ -136,6 +138,7 @@ impl Core {
             recoveries: &mut self.recoveries,
             pg_count: self.pg_count,
             copies: &mut self.copies.wanted,
+            leases: &mut self.leases,
             fetches: &mut self.fetches,
         }
     }
@@ -213,6 +216,7 @@ impl Osd {
             }
         }
         let conf = Config::read(&options);
+        let leases = Leases::new(conf.lease_ms());
         let mapping = PgMapping::new(&map);
         let mut osd = Self {
             c: Core {
@@ -236,6 +240,7 @@ impl Osd {
                 waiting: Vec::new(),
                 homeless: BTreeMap::new(),
                 heartbeats: Heartbeats::default(),
+                leases,
                 reports: Reports::default(),
                 benches: crate::commands::Benches::default(),
                 copies: crate::copy::Copies::default(),
@@ -261,6 +266,7 @@ impl Osd {
 
     /// Everything is in place: maps are asked for.
     pub fn on_start(&mut self, now: Now, out: &mut Outbox) {
+        self.c.leases.start(now.mono_ms());
         out.effects.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
         self.on_mon_session(now, out);
     }
@@ -319,7 +325,7 @@ impl Osd {
             (RepOpReply::KIND, Some(from)) => RepOpReply::decode(&e).map(|m| {
                 if self.is_timely(m.epoch, conn, e, out) {
                     self.with_pg(now, m.pg, out, |pg, cx| {
-                        pg.on_rep_op_reply(from, m.interval, m.committed, cx);
+                        pg.on_copy_committed(from, m.interval, m.committed, cx);
                     });
                 }
             }),
@@ -450,7 +456,7 @@ impl Osd {
         let mut cx = self.c.cx(now, out);
         match (refused, self.pgs.get_mut(&id)) {
             (Some(e), _) => Answer::error(&op, e).send(&op, &mut cx),
-            (None, Some(pg)) => pg.on_op(op, &mut cx),
+            (None, Some(pg)) => pg.admit(op, &mut cx),
             (None, None) => {
                 let sets = self.c.mapping.get(id);
                 let leads = sets.and_then(|s| s.acting_primary) == Some(self.c.id.whoami);
@@ -464,7 +470,14 @@ impl Osd {
 
     fn on_peer(&mut self, now: Now, from: OsdId, m: OsdPeer, out: &mut Outbox) {
         match m.body {
-            PeerMsg::CopyGet { .. } => return self.on_copy_get(now, from, &m, out),
+            PeerMsg::CopyGet { .. } => {
+                let mut readable = true;
+                self.with_pg(now, m.pg, out, |pg, cx| readable = pg.may_read(cx));
+                if readable {
+                    self.on_copy_get(now, from, &m, out); // else it is asked again
+                }
+                return;
+            }
             PeerMsg::CopyPart { id, push } => return self.on_copy_answer(now, id, push, out),
             _ => {}
         }
@@ -472,6 +485,9 @@ impl Osd {
             if m.body == PeerMsg::Remove {
                 self.on_remove(&m);
             } else {
+                if matches!(m.body, PeerMsg::Activate { .. }) {
+                    self.c.leases.give(from, now.mono_ms());
+                }
                 pg.on_peer(from, m, &mut self.c.cx(now, out));
             }
             return;
@@ -486,6 +502,7 @@ impl Osd {
             PeerMsg::Info { known: true, info } | PeerMsg::Activate { info, .. }
                 if self.adopt_pg(m.pg, info, m.interval) =>
             {
+                self.c.leases.give(from, now.mono_ms());
                 let mut cx = self.c.cx(now, out);
                 let pg = self.pgs.get_mut(&m.pg).expect("just adopted");
                 let id = m.pg;
@@ -500,7 +517,7 @@ impl Osd {
     /// The PG is here now.
     pub(crate) fn run_homeless(&mut self, now: Now, id: PgId, out: &mut Outbox) {
         for op in self.c.homeless.remove(&id).unwrap_or_default() {
-            self.with_pg(now, id, out, |pg, cx| pg.on_op(op, cx));
+            self.with_pg(now, id, out, |pg, cx| pg.admit(op, cx));
         }
     }
 
@@ -636,12 +653,14 @@ impl Osd {
 
     pub(crate) fn reread_config(&mut self) {
         self.c.conf = Config::read(&self.c.options);
+        self.c.leases.lease_ms = self.c.leases.lease_ms.max(self.c.conf.lease_ms());
         self.c.perf.history_size = self.c.conf.history_size;
     }
 
     /// The OSD is about to stop. New requests are not taken any more.
     pub fn on_stop(&mut self, _now: Now, out: &mut Outbox) {
         self.c.stopping = true;
+        self.c.leases.stopped = true;
         out.mon(&messages::OsdMarkMeDown { osd: self.c.id.whoami, epoch: self.c.map.epoch });
     }
 

@@ -68,9 +68,13 @@ impl Osd {
             want(*o);
         }
         self.c.heartbeats.peers.retain(|o, p| wanted.get(o) == Some(&p.up_from));
+        let before = self.c.heartbeats.peers.len();
         for (o, up_from) in wanted {
             let new = || Peer { up_from, ..Peer::default() };
             self.c.heartbeats.peers.entry(o).or_insert_with(new);
+        }
+        if self.c.heartbeats.peers.len() > before {
+            self.c.heartbeats.next_ms = 0; // nobody waits long for a new one's promise
         }
     }
 
@@ -128,6 +132,13 @@ impl Osd {
         });
     }
 
+    /// What waited for promises goes on, where they are there.
+    fn resume(&mut self, now: Now, out: &mut Outbox) {
+        for pg in self.pgs.values_mut().filter(|pg| pg.leads) {
+            pg.resume(&mut self.c.cx(now, out));
+        }
+    }
+
     /// Nobody listens at the address that the map has for this OSD.
     pub fn on_refused(&mut self, _now: Now, osd: OsdId, out: &mut Outbox) {
         if self.c.booted && self.c.map.is_up(osd) {
@@ -151,12 +162,17 @@ impl Osd {
             0 => {
                 // One that the map has buried is not comforted.
                 let op = if self.c.map.is_up(from) { 1 } else { 2 };
+                if op == 1 {
+                    self.c.leases.give(from, now.mono_ms());
+                }
                 let me = self.c.id.whoami;
                 let reply = OsdPing { from: me, epoch: self.c.map.epoch, op, ..m.clone() };
                 out.conn(conn, reply.envelope(Features::ALL));
             }
             1 => {
                 let ms = (m.stamp_ns / 1_000_000).max(1);
+                self.c.leases.on_promise(from, ms, m.epoch, self.c.map.epoch);
+                self.resume(now, out);
                 let Some(peer) = self.c.heartbeats.peers.get_mut(&from) else { return };
                 // Which side it came back on is not told apart: both ends are one process.
                 for side in [&mut peer.front, &mut peer.back] {
@@ -177,6 +193,5 @@ impl Osd {
                 out.effects.push(Effect::SubscribeMaps(next));
             }
         }
-        let _ = now;
     }
 }

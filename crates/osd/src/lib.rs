@@ -41,6 +41,7 @@ pub mod errno;
 pub mod exec;
 mod heartbeat;
 mod inspect;
+mod lease;
 mod maphist;
 mod maps_in;
 mod object;

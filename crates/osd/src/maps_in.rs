@@ -315,6 +315,7 @@ impl Osd {
             interval = self.pgs.keys().copied().collect();
         }
         self.c.booted = serve;
+        self.c.leases.on_map(map.epoch);
         for id in interval {
             let mut cx = self.c.cx(now, out);
             if let Some(pg) = self.pgs.get_mut(&id) {

@@ -21,6 +21,7 @@
 //! Source: the peer's `PeeringState`, `PrimaryLogPG`, `PGLog`; messages and disk form are
 //! ours.
 
+mod leased;
 mod log;
 mod merge;
 mod ops;
@@ -121,6 +122,8 @@ pub struct Cx<'a> {
     pub pg_count: usize,
     /// Objects to be fetched for copying.
     pub(crate) copies: &'a mut Vec<crate::copy::CopyWanted>,
+    /// Promises of and to other OSDs.
+    pub(crate) leases: &'a mut crate::lease::Leases,
     /// Data that the store is reading, by its number, and for whom.
     pub(crate) fetches: &'a mut HashMap<u64, PgId>,
 }
@@ -170,6 +173,8 @@ pub(crate) struct Peer {
     pub info: Option<PgInfo>,
     /// It has answered.
     pub answered: bool,
+    /// When it did, monotonic ms.
+    pub answered_ms: u64,
     /// Durable there up to here.
     pub committed: EVersion,
     /// It has activated.
@@ -288,6 +293,12 @@ pub struct Pg {
     pub(crate) committed_by_all: EVersion,
     /// Operations that wait for `Active`.
     pub(crate) waiting: VecDeque<Box<ClientOp>>,
+    /// Operations that wait until all acting copies promise again not to go on without us.
+    pub(crate) unleased: VecDeque<Box<ClientOp>>,
+    /// What the copies' activation promised, monotonic ms.
+    pub(crate) lease_until_ms: u64,
+    /// When the attempt to activate began, monotonic ms.
+    pub(crate) activate_ms: u64,
     /// Operations that wait for an object to be recovered.
     pub(crate) blocked: HashMap<HObject, VecDeque<Box<ClientOp>>>,
     /// Requests whose source is being fetched; what comes for their objects is `blocked`.
@@ -364,6 +375,9 @@ impl Pg {
             committed: EVersion::ZERO,
             committed_by_all: EVersion::ZERO,
             waiting: VecDeque::new(),
+            unleased: VecDeque::new(),
+            lease_until_ms: 0,
+            activate_ms: 0,
             blocked: HashMap::new(),
             copying: BTreeMap::new(),
             fetching: HashMap::new(),
@@ -546,7 +560,12 @@ impl Pg {
         };
         match self.info.past.last_mut() {
             // The same OSDs again: one of them is asked for both.
-            Some(p) if p.acting == interval.acting && p.up == interval.up => p.last = last,
+            Some(p)
+                if (&p.acting, &p.up, p.primary)
+                    == (&interval.acting, &interval.up, interval.primary) =>
+            {
+                p.last = last;
+            }
             _ => self.info.past.push(interval),
         }
     }
@@ -570,6 +589,7 @@ impl Pg {
         rest.extend(std::mem::take(&mut self.copying).into_values());
         rest.extend(std::mem::take(&mut self.fetching).into_values().map(|(op, _)| op));
         rest.extend(std::mem::take(&mut self.waiting_whole));
+        rest.extend(std::mem::take(&mut self.unleased));
         // Back into the order in which they came.
         rest.sort_by_key(|op| op.seq);
         again.extend(rest);
@@ -590,6 +610,7 @@ impl Pg {
         self.pending_reset = None;
         self.blocked_by.clear();
         self.round = 0;
+        self.lease_until_ms = 0;
         self.self_activated = false;
         self.flushed = false;
         self.early.clear();
@@ -634,6 +655,7 @@ impl Pg {
                 self.retry_peering(cx);
             }
             if self.state == State::Active {
+                self.resume(cx);
                 self.tick_writes(cx);
                 self.kick_recovery(cx);
                 self.tick_watches(cx);

@@ -106,6 +106,12 @@ impl Pg {
                 *cx.want_up_thru = (*cx.want_up_thru).max(self.interval());
                 return;
             }
+            // Whoever led before may still be reading, without knowing better.
+            let (now, until) = (cx.now.mono_ms(), self.others_read_until(cx));
+            if now < until {
+                self.retry_at_ms = self.retry_at_ms.min(until);
+                return;
+            }
             self.activate(cx);
         }
     }
@@ -150,6 +156,7 @@ impl Pg {
                 self.adopt_history(&info, known);
                 let peer = self.peers.entry(from).or_default();
                 peer.answered = true;
+                peer.answered_ms = cx.now.mono_ms();
                 peer.info = known.then_some(info);
                 self.advance_peering(cx);
             }
@@ -414,6 +421,7 @@ impl Pg {
         self.save_info(&mut ops);
         self.self_activated = false;
         self.round += 1;
+        self.activate_ms = cx.now.mono_ms();
         cx.submit(ops, Ticket::Activated(self.id, self.interval(), self.round));
         for o in self.others(cx.me).collect::<Vec<_>>() {
             self.peers.entry(o).or_default().activated = false;
@@ -515,7 +523,9 @@ impl Pg {
         self.settle(cx);
         self.check_clean(cx);
         self.kick_recovery(cx);
-        self.run_waiting(cx);
+        // All others have promised since the attempt began.
+        self.lease_until_ms = cx.leases.good_until(self.activate_ms);
+        self.resume(cx);
     }
 
     /// Saves the history and tells it to the other copies.

@@ -469,14 +469,11 @@ impl Pg {
         if !self.missing.contains_key(oid)
             && let Some(ops) = self.blocked.remove(oid)
         {
-            for op in ops {
-                self.do_op(op, cx);
-            }
+            self.go_on(ops, cx);
         }
         if self.missing.is_empty() {
-            for op in std::mem::take(&mut self.waiting_whole) {
-                self.do_op(op, cx);
-            }
+            let ops = std::mem::take(&mut self.waiting_whole);
+            self.go_on(ops, cx);
         }
         self.check_clean(cx);
         self.kick_recovery(cx);

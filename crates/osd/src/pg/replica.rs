@@ -91,7 +91,11 @@ impl Pg {
         if interval != self.interval() {
             return;
         }
-        if self.leads { self.advance_committed(cx) } else { self.acknowledge(cx) }
+        if !self.leads {
+            self.acknowledge(cx);
+        } else if self.may_read(cx) {
+            self.advance_committed(cx);
+        }
     }
 
     /// Everything but writes. `m.epoch` is not above the newest map here.
