@@ -232,11 +232,16 @@ impl Monitor {
         true
     }
 
-    fn mark_down(&mut self, osd: OsdId) {
+    /// `ended` says that the process does not serve any more, so nobody has to wait until its
+    /// leases end.
+    fn mark_down(&mut self, osd: OsdId, ended: bool) {
         let mut inc = self.state.osd_change();
         inc.new_state.insert(osd, OsdState::UP.0);
         let mut xinfo = self.state.osdmap.xinfo(osd);
         xinfo.down_stamp = self.wall();
+        if ended {
+            xinfo.dead_epoch = inc.epoch;
+        }
         inc.new_xinfo.insert(osd, xinfo);
         self.osd.failures.remove(&osd);
         self.propose(Mutation::Osd(Box::new(inc)));
@@ -252,7 +257,7 @@ impl Monitor {
         self.log(LogPriority::INFO, format!("osd.{} marked itself down", msg.osd));
         let map = &self.state.osdmap;
         let (from, until) = (map.up_from(msg.osd), Epoch(self.state.osd_history.last.0));
-        self.mark_down(msg.osd);
+        self.mark_down(msg.osd, true);
         let mut inc = self.state.osd_change();
         inc.new_last_clean_interval.insert(msg.osd, (from, until));
         self.propose(Mutation::Osd(Box::new(inc)));
@@ -295,7 +300,7 @@ impl Monitor {
                         "osd.{target} failed ({place}) (connection refused reported by osd.{reporter})"
                     ),
                 );
-                self.mark_down(target);
+                self.mark_down(target, true);
             }
             return;
         }
@@ -342,7 +347,7 @@ impl Monitor {
             grace_ms as f64 / 1000.0
         );
         self.log(LogPriority::INFO, line);
-        self.mark_down(target);
+        self.mark_down(target, false);
     }
 
     fn on_pg_temp(&mut self, msg: &PgTemp) {
@@ -445,7 +450,7 @@ impl Monitor {
                     LogPriority::INFO,
                     format!("osd.{osd} marked down after no beacon for {secs} seconds"),
                 );
-                self.mark_down(osd);
+                self.mark_down(osd, false);
             }
         }
         self.mark_out(&osds);
