@@ -9,6 +9,7 @@ mod kill9;
 mod lab;
 mod report;
 mod sh;
+mod sim;
 mod store;
 mod suites;
 mod test;
@@ -35,6 +36,8 @@ cargo xtask VERB
                      power cuts on a disk in memory, from seed S on (100000 states)
   bench store [DIR] [SECS]
                      the object store beside its device; kept in bench/results
+  sim cluster [--seeds N] [--seed S] [--plant BUG] [--verbose]
+                     whole clusters on virtual time under faults, by seed (100)
   bench peer [SECS]  the table beside stock Ceph; kept in bench/results
 ";
 
@@ -66,6 +69,7 @@ fn main() -> Result<()> {
         ["fuzz", target, ..] => fuzz::run(Some(target), number(2, 60)?)?.end(),
         ["sim", "store", args @ ..] => store::sim(args),
         ["bench", "store", args @ ..] => store::bench(args),
+        ["sim", "cluster", words @ ..] => sim::cluster(words),
         ["bench", "peer", ..] => bench::peer(number(2, 10)?),
         _ => {
             print!("{USAGE}");

@@ -84,6 +84,7 @@ pub fn test() -> Result<()> {
     unit.env("ARGONAUT_OSDMAPTOOL", tool("osdmaptool"));
     report.check("cargo test", || sh::run(&mut unit));
     report.check("release build", || crate::cluster::binary().map(drop));
+    report.add(crate::sim::share());
     report.add(interop::run(&[])?);
     report.add(interop::client_library());
     report.add(suites::run(&[])?);

@@ -86,8 +86,8 @@ impl World {
         let osd = Node::Osd(self.some_osd());
         let mut inside = vec![osd];
         for i in 0..self.clients.len() {
-            if self.chance.one_in(2) {
-                inside.push(Node::Client(i));
+            if i % 3 == 2 || self.chance.one_in(4) {
+                inside.push(Node::Client(i)); // the readers
             }
         }
         let mut wires = Vec::new();
@@ -127,7 +127,7 @@ impl World {
         self.after(ns, Event::Fault);
         let i = self.some_osd();
         let id = i.to_string();
-        match self.chance.below(34) {
+        match self.chance.below(36) {
             0..=3 => {
                 self.count("kill an OSD");
                 self.kill_osd(i);
@@ -161,7 +161,7 @@ impl World {
                 self.count("partition");
                 self.partition();
             }
-            11..=12 => {
+            11..=12 | 34..=35 => {
                 self.count("isolate an OSD");
                 self.isolate();
             }

@@ -8,8 +8,8 @@
 //!
 //! The check runs along the history and keeps every state the object may be in, together
 //! with which of the open operations have taken effect in it. An operation's end keeps the
-//! states in which it has. Cost: the states are few, because few operations are open at a
-//! time.
+//! states in which it has. What changes nothing takes effect in the first state that it
+//! fits. Cost: the states are few, because few changes are open at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,6 +116,15 @@ const OPEN_MAX: usize = 64;
 /// More states than this are given up on: the test asks for too much at a time.
 const STATES_MAX: usize = 200_000;
 
+/// Why a history is not found to be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// No order explains it.
+    Wrong(String),
+    /// Too many orders are possible to look at all.
+    TooMuch,
+}
+
 impl History {
     /// A request leaves its client; its number.
     pub fn begin(&mut self, client: usize, ask: Ask, now: u64) -> usize {
@@ -134,15 +143,17 @@ impl History {
     /// Whether some order explains all answers.
     ///
     /// # Errors
-    /// The first answer that no order explains, with what was possible.
-    pub fn check(&self) -> Result<BTreeSet<Model>, String> {
+    /// The first answer that no order explains, with what was possible; or that too much is
+    /// open at a time to tell.
+    pub fn check(&self) -> Result<BTreeSet<Model>, Doubt> {
         // Open operations, by bit; and states with the bits of those that took effect.
         let mut open: Vec<Option<usize>> = vec![None; OPEN_MAX];
         let mut states: BTreeSet<(Model, u64)> = BTreeSet::from([(Model::default(), 0)]);
         for &(id, begins) in &self.steps {
             if begins {
-                let at = open.iter().position(Option::is_none).ok_or("too many are open")?;
+                let at = open.iter().position(Option::is_none).ok_or(Doubt::TooMuch)?;
                 open[at] = Some(id);
+                states = states.into_iter().map(|(m, b)| self.with_idle(&open, m, b)).collect();
                 continue;
             }
             let at = open.iter().position(|o| *o == Some(id)).expect("it began");
@@ -161,24 +172,37 @@ impl History {
                     continue;
                 }
                 if seen.len() > STATES_MAX {
-                    return Err(format!("too many states at operation {id}"));
+                    return Err(Doubt::TooMuch);
                 }
                 for (i, op) in open.iter().enumerate() {
                     let Some(op) = op.filter(|_| bits & 1 << i == 0) else { continue };
                     let record = &self.records[op];
                     let (told, next) = model.apply(&record.ask);
                     if record.told.as_ref().is_none_or(|t| *t == told) {
-                        todo.push((next, bits | 1 << i));
+                        todo.push(self.with_idle(&open, next, bits | 1 << i));
                     }
                 }
             }
             if done.is_empty() {
-                return Err(self.explain(id, &open, &states));
+                return Err(Doubt::Wrong(self.explain(id, &open, &states)));
             }
             open[at] = None;
             states = done;
         }
         Ok(states.into_iter().map(|(m, _)| m).collect())
+    }
+
+    /// What can change nothing and fits the state has had its moment: none is better.
+    fn with_idle(&self, open: &[Option<usize>], model: Model, mut bits: u64) -> (Model, u64) {
+        for (i, op) in open.iter().enumerate() {
+            let Some(op) = op.filter(|_| bits & 1 << i == 0) else { continue };
+            let record = &self.records[op];
+            let idle = record.ask == Ask::Read || matches!(record.told, Some(Told::Code(..0)));
+            if idle && record.told == Some(model.apply(&record.ask).0) {
+                bits |= 1 << i;
+            }
+        }
+        (model, bits)
     }
 
     fn explain(
@@ -270,6 +294,21 @@ mod tests {
             (1, Ask::Read, Some(object(&[7]))),
         ]);
         assert!(h.check().is_err(), "it cannot take back what came later");
+    }
+
+    /// What changes nothing where it could have been first may still be what changed
+    /// something later.
+    #[test]
+    fn changes_are_not_hurried() {
+        let ok = Some(Told::Code(0));
+        let mut h = history(&[(0, Ask::WriteFull(1), ok.clone())]);
+        let rm = h.begin(1, Ask::RmOmap(3), 0);
+        let set = h.begin(0, Ask::SetOmap(3, 9), 0);
+        h.end(set, Told::Code(0), 0);
+        h.end(rm, Told::Code(0), 0);
+        let r = h.begin(2, Ask::Read, 0);
+        h.end(r, object(&[1]), 0);
+        h.check().unwrap();
     }
 
     /// Two that overlap may go either way, but reads must agree on which.

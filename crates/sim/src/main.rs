@@ -105,13 +105,14 @@ fn main() -> Result<ExitCode> {
     let healed = reports.iter().map(|r| r.healed_secs).fold(0.0, f64::max);
     println!(
         "{} seeds, {wrong} wrong; {} operations, {} maps, {} faults, {} events, {:.1} virtual \
-         hours; slowest to heal {healed:.1} s",
+         hours; slowest to heal {healed:.1} s; {} histories unchecked",
         reports.len(),
         sum(|r| r.operations),
         sum(|r| u64::from(r.epochs)),
         sum(|r| r.faults.values().sum()),
         sum(|r| r.events),
         sum(|r| r.virtual_ns) as f64 / 3.6e12,
+        sum(|r| r.unchecked),
     );
     if a.plant.is_some() {
         return Ok(if wrong > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });

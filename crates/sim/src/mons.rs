@@ -97,7 +97,15 @@ impl World {
         }
         m.term += 1;
         m.life += 1;
-        role.lead(now, m.term);
+        m.index += 1;
+        let voters = [(1, "a".to_owned())].into();
+        for event in [
+            mon::quorum::Event::Members { voters, learners: BTreeMap::new() },
+            mon::quorum::Event::Standing { term: m.term, leader: Some(1) },
+            mon::quorum::Event::Began { index: m.index, term: m.term, node: 1 },
+        ] {
+            role.on_quorum(now, event).expect("it leads alone");
+        }
         let admin = mon::PeerInfo {
             identity: PeerIdentity {
                 name: EntityName::new(EntityKind::CLIENT, "admin"),
@@ -165,7 +173,7 @@ impl World {
                     self.mon.base = state;
                     self.mon.log.retain(|e| e.0 > index);
                 }
-                Output::Local { .. } => {}
+                Output::Local { .. } | Output::Peer { .. } => {}
             }
         }
     }

@@ -193,7 +193,10 @@ impl World {
             return;
         }
         let (a, b) = self.settings.disk;
-        let ns = self.chance.within(a, b) * self.osds[i].slow;
+        let mut ns = self.chance.within(a, b) * self.osds[i].slow;
+        if self.plant == Some(Plant::LyingDisks) {
+            ns *= 200;
+        }
         self.osds[i].flushing = true;
         let life = self.osds[i].life;
         self.after(ns, Event::Flush(i, life));

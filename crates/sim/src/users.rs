@@ -160,7 +160,9 @@ impl World {
             self.value += 1;
             let v = self.value;
             let k = self.chance.below(5) as u8;
+            // Every third only reads: nothing of its own waits when a part is cut off.
             let ask = match self.chance.below(20) {
+                _ if i % 3 == 2 => Ask::Read,
                 0..=7 => Ask::Read,
                 8..=9 => Ask::WriteFull(v),
                 10..=12 => Ask::Append(v),

@@ -1,0 +1,28 @@
+//! The simulated cluster, by seed.
+
+use anyhow::Result;
+
+use crate::report::Report;
+use crate::sh;
+
+/// Runs the simulator with these words.
+///
+/// # Errors
+/// When a seed is wrong.
+pub fn cluster(words: &[&str]) -> Result<()> {
+    let mut run = sh::cargo(&["run", "--release", "--quiet", "-p", "sim", "--"]);
+    run.args(words);
+    sh::run(&mut run)
+}
+
+/// The share of the test command: some hundred seeds, and each planted bug found.
+pub fn share() -> Report {
+    let mut report = Report::default();
+    report.check("sim: 300 seeds", || cluster(&["--seeds", "300"]));
+    for plant in ["lying-disks", "empty-writes", "forgotten-requests", "false-pings", "short-logs"] {
+        report.check(&format!("sim: {plant} is found"), || {
+            cluster(&["--seeds", "300", "--plant", plant])
+        });
+    }
+    report
+}
