@@ -15,6 +15,9 @@ pub enum Plant {
     FalsePings,
     /// A log that is sent for peering ends one write early.
     ShortLogs,
+    /// Not a bug of the world: disks take time to read, as they do. Not among
+    /// [`Plant::ALL`].
+    LateReads,
 }
 
 impl Plant {
@@ -36,6 +39,7 @@ impl Plant {
             Self::ForgottenRequests => "forgotten-requests",
             Self::FalsePings => "false-pings",
             Self::ShortLogs => "short-logs",
+            Self::LateReads => "late-reads",
         }
     }
 }
