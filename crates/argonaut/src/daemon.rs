@@ -50,7 +50,7 @@ pub fn start_log(config: &Config) -> Result<()> {
         let (mon, osd, ms) =
             (level(config, "debug_mon"), level(config, "debug_osd"), level(config, "debug_ms"));
         tracing_subscriber::EnvFilter::new(format!(
-            "info,openraft=warn,mon={mon},osd={osd},store={osd},msgr={ms},rt={ms},monc={ms}"
+            "info,openraft=error,openraft::replication=off,mon={mon},osd={osd},store={osd},msgr={ms},rt={ms},monc={ms}"
         ))
     });
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);

@@ -79,6 +79,7 @@ pub(crate) fn check(
     let mut report = HealthReport::default();
     check_mons(cluster, volatile, &mut report);
     check_osds(cluster, options, &mut report);
+    check_journals(cluster, &mut report);
     check_flags(cluster, &mut report);
     check_pools(cluster, volatile, options, &mut report);
     check_pgs(cluster, volatile, options, &mut report);
@@ -148,6 +149,23 @@ fn check_osds(cluster: &ClusterState, options: &HealthOptions, report: &mut Heal
             let summary = format!("{} {word} osd(s)", full.len());
             report.add(code, severity, full.len(), summary, detail);
         }
+    }
+}
+
+/// OSDs that say their store keeps its log in memory: what they acknowledge is not safe.
+/// The code is ours; the peer has no such store.
+fn check_journals(cluster: &ClusterState, report: &mut HealthReport) {
+    let unsafe_one = |m: &BTreeMap<String, String>| {
+        m.get("osd_journal_placement").is_some_and(|place| place == "memory")
+    };
+    let found = cluster.osd_metadata.iter().filter(|(o, m)| {
+        cluster.osdmap.exists(**o) && !cluster.osdmap.is_down(**o) && unsafe_one(m)
+    });
+    let detail: Vec<String> =
+        found.map(|(o, _)| format!("osd.{o}: a crash loses acknowledged writes")).collect();
+    if !detail.is_empty() {
+        let summary = format!("{} osd(s) keep their journal in memory", detail.len());
+        report.add("OSD_UNSAFE_JOURNAL", HealthStatus::Warn, detail.len(), summary, detail);
     }
 }
 

@@ -563,9 +563,12 @@ fn ok_to_stop(ctx: &mut CommandCtx<'_>) -> Run {
 }
 
 fn ok_to_add(ctx: &mut CommandCtx<'_>) -> Run {
-    // A new monitor counts once it is there, so none is missed before.
-    let _ = ctx;
-    ok("adding another monitor that is not yet available would not break quorum")
+    // The peer's reckoning, for scripts. Here a new monitor counts only once it is there.
+    let need = ctx.state.monmap.mons.len().div_ceil(2) + 1;
+    if ctx.volatile.quorum.quorum.len() >= need {
+        return ok("adding another monitor that is not yet available would not break quorum");
+    }
+    Err(fail(EBUSY, "adding a monitor may break quorum (until that monitor starts)"))
 }
 
 fn ok_to_rm(ctx: &mut CommandCtx<'_>) -> Run {

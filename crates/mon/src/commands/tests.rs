@@ -491,3 +491,31 @@ fn everything_is_known_and_nothing_panics() {
         assert!(cli::find_prefix(prefix).is_some(), "{prefix} is not in the table");
     }
 }
+
+/// An OSD that says its journal is in memory makes the cluster warn, by name.
+#[test]
+fn a_journal_in_memory_is_told() {
+    let mut cluster = Cluster::new();
+    let options = crate::health::HealthOptions {
+        pool_size: 3,
+        no_redundancy: false,
+        no_app: false,
+        too_few_osds: false,
+        stuck_ms: 60_000,
+        now_ms: 0,
+    };
+    let told = |cluster: &Cluster| {
+        let report = crate::health::check(&cluster.state, &cluster.volatile, &options);
+        report.checks.get("OSD_UNSAFE_JOURNAL").cloned()
+    };
+    assert_eq!(told(&cluster), None);
+    for (osd, place) in [(0, "device"), (1, "memory"), (2, "own device")] {
+        let metadata = [("osd_journal_placement".to_owned(), place.to_owned())].into();
+        let metadata = Some(metadata);
+        cluster.apply(&Mutation::OsdMetadata { osd: OsdId(osd), metadata });
+    }
+    let check = told(&cluster).expect("a warning");
+    assert_eq!(check.severity, crate::HealthStatus::Warn);
+    assert_eq!(check.summary, "1 osd(s) keep their journal in memory");
+    assert_eq!(check.detail, ["osd.1: a crash loses acknowledged writes"]);
+}

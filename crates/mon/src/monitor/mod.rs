@@ -460,6 +460,7 @@ impl Monitor {
     /// Offers a snapshot with the next batch, however few entries there are.
     pub fn snapshot_soon(&mut self) {
         self.entries_since_snapshot = SNAPSHOT_EVERY;
+        self.log(LogPriority::DEBUG, "the log is cut for a new monitor".to_owned());
     }
 
     /// A peer has been authenticated.

@@ -85,6 +85,8 @@ pub(super) struct Others {
     leading_since_ms: u64,
     /// Who counts: number to name.
     members: BTreeMap<u64, String>,
+    /// It has counted itself: not being there any more means that it was removed.
+    was_member: bool,
     peers: BTreeMap<u64, Peer>,
     names: BTreeMap<u64, String>,
     /// When the leader was last heard of.
@@ -108,6 +110,7 @@ impl Others {
             led_term: 0,
             leading_since_ms: 0,
             members: BTreeMap::new(),
+            was_member: false,
             peers: BTreeMap::new(),
             names: BTreeMap::new(),
             heard_ms: 0,
@@ -281,14 +284,13 @@ impl Monitor {
             wanted.remove(&id);
             return Some(wanted);
         }
-        (wanted != o.members).then_some(wanted)
+        None
     }
 
     /// Whether the monitor map no longer has this monitor, and the others go on without it.
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        let known = self.applied > 0 && !self.others.members.is_empty();
-        known
+        self.others.was_member
             && !self.state.monmap.mons.contains_key(&self.config.name)
             && !self.others.members.contains_key(&self.config.node)
     }
@@ -296,6 +298,7 @@ impl Monitor {
     // ----- what the log says -----
 
     pub(super) fn on_members(&mut self, voters: BTreeMap<u64, String>) {
+        self.others.was_member |= voters.contains_key(&self.config.node);
         self.others.names.extend(voters.iter().map(|(id, n)| (*id, n.clone())));
         self.others.members = voters;
     }

@@ -256,6 +256,8 @@ impl Quorum {
         let answer = match Request::from_bytes(body) {
             Ok(Request::Append(r)) => self.raft.append_entries(r).await.ok().map(Answer::Append),
             Ok(Request::Vote(_)) if self.votes_from.is_some_and(|t| Instant::now() < t) => None,
+            // One that was removed, and does not know, is no candidate.
+            Ok(Request::Vote(r)) if self.is_stranger(r.vote.leader_id.node_id) => None,
             Ok(Request::Vote(r)) => self.raft.vote(r).await.ok().map(Answer::Vote),
             Ok(Request::Snapshot(part)) => self.take_part(part).await,
             Err(e) => {
@@ -264,6 +266,13 @@ impl Quorum {
             }
         };
         answer.unwrap_or(Answer::Refused).to_bytes()
+    }
+
+    fn is_stranger(&self, node: u64) -> bool {
+        let metrics = self.raft.metrics();
+        let members = Arc::clone(&metrics.borrow().membership_config);
+        let stranger = members.voter_ids().all(|id| id != node);
+        stranger && members.voter_ids().next().is_some()
     }
 
     async fn take_part(&self, part: SnapshotPart) -> Option<Answer> {

@@ -18,7 +18,7 @@ use super::raft::Config;
 use super::wire::{Answer, Request, SNAPSHOT_PART, SnapshotPart};
 
 /// Pause after a call that could not be carried.
-const RETRY_MS: u64 = 50;
+const RETRY_MS: u64 = 100;
 /// How long one piece of a snapshot may take.
 const PART_MS: u64 = 10_000;
 
