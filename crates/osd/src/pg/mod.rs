@@ -660,7 +660,10 @@ impl Pg {
                 self.kick_recovery(cx);
                 self.tick_watches(cx);
             }
-        } else if !self.info.acting.contains(&cx.me) && cx.now.mono_ms() >= self.retry_at_ms {
+        } else if cx.now.mono_ms() >= self.retry_at_ms
+            && (self.state != State::Active || !self.info.acting.contains(&cx.me))
+        {
+            // A primary without a copy learns of the PG by this alone.
             self.notify_primary(cx);
         }
     }

@@ -24,7 +24,8 @@ impl Pg {
 
     /// A copy whose OSD does not lead tells the one that does.
     pub(crate) fn notify_primary(&mut self, cx: &mut Cx<'_>) {
-        self.retry_at_ms = cx.now.mono_ms() + 5 * RETRY_MS;
+        let times = if self.info.acting.contains(&cx.me) { 1 } else { 5 };
+        self.retry_at_ms = cx.now.mono_ms() + times * RETRY_MS;
         let to = self.info.primary;
         if !self.flushed || to == OsdId::NONE || to == cx.me || !cx.map.is_up(to) {
             return;
