@@ -61,6 +61,7 @@ struct Alone {
     sent: Vec<(ConnId, Envelope)>,
     closed: Vec<ConnId>,
     next_conn: u64,
+    tid: u64,
 }
 
 impl Alone {
@@ -86,6 +87,7 @@ impl Alone {
             sent: Vec::new(),
             closed: Vec::new(),
             next_conn: 1,
+            tid: 0,
         };
         this.settle();
         this
@@ -155,7 +157,14 @@ impl Alone {
     }
 
     fn say<M: Message>(&mut self, conn: ConnId, message: &M) {
-        self.mon.on_message(self.now, conn, &message.envelope(Features::ALL).with_tid(9));
+        self.tid += 1;
+        self.say_again(conn, message);
+    }
+
+    /// Under the number of the last message, as clients do that had no answer.
+    fn say_again<M: Message>(&mut self, conn: ConnId, message: &M) {
+        let env = message.envelope(Features::ALL).with_tid(self.tid);
+        self.mon.on_message(self.now, conn, &env);
     }
 
     /// Takes what was sent to `conn`.
@@ -229,7 +238,7 @@ impl Alone {
         self.settle();
         let replies = self.heard(conn);
         let reply = replies.iter().find(|e| e.kind == PoolOpReply::KIND).expect("an answer");
-        assert_eq!(reply.tid, 9);
+        assert_eq!(reply.tid, self.tid);
         PoolOpReply::decode(reply).unwrap()
     }
 }
@@ -391,7 +400,7 @@ fn commands_run() {
         a.settle();
         let heard = a.heard(conn);
         let ack = heard.iter().find(|e| e.kind == MonCommandAck::KIND).expect("an answer");
-        assert_eq!(ack.tid, 9);
+        assert_eq!(ack.tid, a.tid);
         let ack = MonCommandAck::decode(ack).unwrap();
         assert_eq!(ack.cmd, cmd);
         (ack.r, ack.rs, ack.output)
@@ -721,4 +730,48 @@ fn survives_hostile_messages() {
     a.say(conn, &MonGetMap::default());
     a.settle();
     assert_eq!(a.heard(conn)[0].kind, 4);
+}
+
+/// A command that is asked once more, by the same client under the same number, is answered
+/// as it was and not done again; also over another session, and after a restart.
+#[test]
+fn asked_twice_done_once() {
+    let mut a = Alone::new();
+    let fsid = a.mon.state().fsid;
+    let cmd = r#"{"prefix":"osd pool rename","srcpool":"one","destpool":"two"}"#;
+    let rename = MonCommand {
+        fsid,
+        cmd: vec![Bytes::copy_from_slice(cmd.as_bytes())],
+        ..MonCommand::default()
+    };
+    let create = r#"{"prefix":"osd pool create","pool":"one","pg_num":1}"#;
+    let create =
+        MonCommand { cmd: vec![Bytes::copy_from_slice(create.as_bytes())], ..rename.clone() };
+    let answer = |a: &mut Alone, conn| {
+        a.settle();
+        let heard = a.heard(conn);
+        let ack = heard.iter().find(|e| e.kind == MonCommandAck::KIND).expect("an answer");
+        let ack = MonCommandAck::decode(ack).unwrap();
+        (ack.r, ack.rs)
+    };
+    let conn = a.admin();
+    a.say(conn, &create);
+    assert_eq!(answer(&mut a, conn).0, 0);
+    a.say(conn, &rename);
+    let first = answer(&mut a, conn);
+    assert_eq!(first.0, 0);
+    a.say_again(conn, &rename);
+    assert_eq!(answer(&mut a, conn), first);
+    a.mon.on_closed(a.now, conn);
+    a.next_conn = conn.0; // the global id goes with it
+    let conn = a.admin();
+    a.say_again(conn, &rename);
+    assert_eq!(answer(&mut a, conn), first);
+    let mut b = Alone::start(a.first.clone(), a.log.clone());
+    (b.tid, b.next_conn) = (a.tid, conn.0);
+    let conn = b.admin();
+    b.say_again(conn, &rename);
+    assert_eq!(answer(&mut b, conn), first);
+    b.say(conn, &rename);
+    assert_ne!(answer(&mut b, conn), first, "asked anew, it is done anew");
 }
