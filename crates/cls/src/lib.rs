@@ -14,15 +14,26 @@
 //!
 //! Source: the peer's `src/cls/*`, `objclass/objclass.h`; parameter layouts there.
 
+mod cas;
+mod cmpomap;
 mod hello;
+mod journal;
+mod keys;
 mod lock;
+mod log;
 mod numops;
+mod queue;
 mod refcount;
+#[cfg(test)]
+mod tests;
+mod timeindex;
+mod two_phase_queue;
+mod user;
 mod version;
 
 use bytes::Bytes;
 use denc::{Denc, Features, Reader};
-use types::{EntityAddr, EntityId, Errno, HObject, OpResult, UTime};
+use types::{EntityAddr, EntityId, EntityInst, Errno, HObject, OpResult, UTime};
 
 /// The method reads the object.
 pub const READS: u8 = 1;
@@ -32,7 +43,7 @@ pub const WRITES: u8 = 2;
 /// What a method gives back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
-    /// 0 or more.
+    /// The result; a negative one is an error that comes with output.
     pub value: i32,
     /// Output.
     pub data: Bytes,
@@ -191,6 +202,22 @@ pub trait Object {
     /// # Errors
     /// ENOENT.
     fn omap_clear(&mut self) -> OpResult<()>;
+
+    /// Who watches the object: needed for the health of mirroring daemons.
+    ///
+    /// # Errors
+    /// ENOENT; EOPNOTSUPP where objects cannot be watched.
+    fn watchers(&mut self) -> OpResult<Vec<EntityInst>> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// The newest snapshot that the object has seen (`SnapSet::seq`).
+    ///
+    /// # Errors
+    /// ENOENT; EOPNOTSUPP where objects have no snapshots.
+    fn snapset_seq(&mut self) -> OpResult<u64> {
+        Err(Errno::OPNOTSUPP)
+    }
 }
 
 /// What a method does.
@@ -220,8 +247,30 @@ pub struct Class {
 }
 
 /// All classes, by name.
-pub static CLASSES: &[Class] =
-    &[hello::CLASS, lock::CLASS, numops::CLASS, refcount::CLASS, version::CLASS];
+pub static CLASSES: &[Class] = &[
+    cas::CLASS,
+    cmpomap::CLASS,
+    hello::CLASS,
+    journal::CLASS,
+    lock::CLASS,
+    log::CLASS,
+    numops::CLASS,
+    queue::CLASS,
+    refcount::CLASS,
+    timeindex::CLASS,
+    two_phase_queue::CLASS,
+    user::CLASS,
+    version::CLASS,
+];
+
+/// Error numbers that only classes answer with.
+const NOEXEC: Errno = Errno(-8);
+const BADF: Errno = Errno(-9);
+const XDEV: Errno = Errno(-18);
+const NXIO: Errno = Errno(-6);
+const NOMSG: Errno = Errno(-42);
+const NOLINK: Errno = Errno(-67);
+const STALE: Errno = Errno(-116);
 
 /// A method of a class.
 ///
@@ -245,9 +294,21 @@ fn stored<T: Denc>(raw: &Bytes) -> OpResult<T> {
     T::decode(&mut Reader::shared(raw)).map_err(|_| Errno::IO)
 }
 
-/// A versioned struct of plain fields, in order: its wire form in one line.
+/// The next parameter of a call whose last ones may be missing.
+fn arg<T: Denc>(r: &mut Reader<'_>) -> OpResult<T> {
+    T::decode(r).map_err(|_| Errno::INVAL)
+}
+
+/// A versioned struct of plain fields, in order: its wire form in one line. A field
+/// `name: T = 2` came with version 2; of older writers it has the default.
 macro_rules! record {
-    ($(#[$doc:meta])* $name:ident($version:literal, $compat:literal) { $($field:ident: $t:ty,)* }) => {
+    (@get $r:ident $v:ident) => { denc::Denc::decode($r)? };
+    (@get $r:ident $v:ident $since:literal) => {
+        if $v >= $since { denc::Denc::decode($r)? } else { Default::default() }
+    };
+    ($(#[$doc:meta])* $name:ident($version:literal, $compat:literal) {
+        $($field:ident: $t:ty $(= $since:literal)?,)*
+    }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub(crate) struct $name { $(pub $field: $t,)* }
@@ -260,8 +321,8 @@ macro_rules! record {
                 });
             }
             fn decode(r: &mut denc::Reader<'_>) -> Result<Self, denc::DecodeError> {
-                r.framed(stringify!($name), $version, |_r, _| {
-                    $(let $field = denc::Denc::decode(_r)?;)*
+                r.framed(stringify!($name), $version, |_r, _v| {
+                    $(let $field = crate::record!(@get _r _v $($since)?);)*
                     Ok(Self { $($field,)* })
                 })
             }

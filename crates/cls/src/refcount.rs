@@ -25,7 +25,7 @@ record! { Refs(1, 1) { refs: Vec<Bytes>, } }
 record! { ReadOp(1, 1) { implicit: bool, } }
 
 #[derive(Default)]
-struct Count {
+pub(crate) struct Count {
     refs: BTreeMap<Bytes, bool>,
     retired: BTreeSet<Bytes>,
 }
