@@ -489,6 +489,9 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         osd: Some(OsdId(id)),
         waker: Box::new(move || waker.notify_one()),
         gather: true,
+        // What is cached of metadata; object data has a cache of its own.
+        onode_cache_bytes: config.u64("osd_memory_target") / 32,
+        table_cache_bytes: config.u64("osd_memory_target") / 64,
         ..OpenOptions::default()
     };
     let store = Store::open(&block, open).with_context(|| block.display().to_string())?;

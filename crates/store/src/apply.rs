@@ -369,7 +369,8 @@ impl State {
             Op::Write(t, off, data) => {
                 let (key, pool) = self.key(txn, *t, keys)?;
                 self.active_bytes += data.len() as u64 + 64;
-                self.active_blocks += data.len() as u64 / BLOCK + 2;
+                let end = (off + data.len() as u64).div_ceil(BLOCK);
+                self.active_blocks += end - off / BLOCK;
                 self.edit_data(&key, pool, |o, _| o.write(seq, *off, data.clone()))?;
             }
             Op::Zero(t, off, len) => {

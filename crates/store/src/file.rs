@@ -111,6 +111,20 @@ impl FileDisk {
     }
 }
 
+/// The calling thread gives way to others: for work that nobody waits for.
+pub(crate) fn give_way() {
+    const NICE: i32 = 10;
+    let me = std::fs::read_link("/proc/thread-self").ok();
+    let me = me.and_then(|path| path.file_name()?.to_str()?.parse().ok());
+    let done = me.and_then(rustix::process::Pid::from_raw).map(|me| {
+        // To the kernel a thread's number is as good as a process's.
+        rustix::process::setpriority_process(Some(me), NICE)
+    });
+    if !matches!(done, Some(Ok(()))) {
+        tracing::debug!("a background thread keeps its priority");
+    }
+}
+
 /// Takes the file for this process. The lock is on the descriptor that is written through:
 /// when its last owner was killed, the kernel may still be writing for it, and holds the
 /// lock until it is done.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use types::PoolId;
 
 use crate::checkpoint::{Moved, Outcome};
+use crate::file::give_way;
 use crate::keys;
 use crate::merge::{self, Merging, Progress};
 use crate::onode::{BLOCK, Freed};
@@ -167,6 +168,7 @@ impl Store {
             let commit = self.commit.clone();
             let thread = std::thread::Builder::new().name("store-merge".into());
             let spawned = thread.spawn(move || {
+                give_way();
                 let result = merge::run(job);
                 commit.wake_owner();
                 result

@@ -9,7 +9,6 @@ use types::HObject;
 use crate::fetch::Found;
 use crate::keys;
 use crate::onode::BLOCK;
-use crate::superblock::LOG_OFF;
 use crate::{Coll, Fetch, FetchId, Listing, Stat, StatFs, Store, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -309,7 +308,7 @@ impl Store {
             stored,
             allocated,
             omap,
-            internal: LOG_OFF + self.superblock.log_len + tables,
+            internal: self.superblock.first_block() * BLOCK + tables,
             pools: state.pools.clone(),
         }
     }

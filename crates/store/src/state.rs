@@ -336,6 +336,12 @@ impl State {
         Ok(Found::OnDevice(ReadPlan { onode, off, end, runs, once }))
     }
 
+    /// Space kept for writing the changes in memory, in bytes.
+    pub fn kept_for_changes(&self) -> u64 {
+        2 * (self.active_bytes + self.frozen_bytes)
+            + (self.active_blocks + self.frozen_blocks) * BLOCK
+    }
+
     /// Space that transactions may use, in bytes; `pending` blocks are about to be free, and
     /// a merge has taken `merge` blocks of what is kept for it.
     pub fn available(&self, pending: u64, merge: u64) -> u64 {
@@ -346,8 +352,7 @@ impl State {
         let tables: u64 = self.tables.iter().map(|t| t.bytes()).sum();
         // A merge writes all tables anew before the old ones go.
         let own = tables.saturating_sub(merge * BLOCK)
-            + 2 * (self.active_bytes + self.frozen_bytes)
-            + (self.active_blocks + self.frozen_blocks) * BLOCK
+            + self.kept_for_changes()
             + (total / 64).max(8 << 20).min(total / 8);
         free.saturating_sub(own)
     }

@@ -15,7 +15,7 @@ use crate::alloc::{Alloc, Bitmap};
 use crate::checkpoint::{self, Job, Moved, Outcome};
 use crate::commit::{Committer, FLIGHTS};
 use crate::fetch::Fetches;
-use crate::file::FileDisk;
+use crate::file::{FileDisk, give_way};
 use crate::keys;
 use crate::log::Place;
 use crate::merge::Merging;
@@ -805,6 +805,7 @@ fn start_threads(
     let checkpointer = std::thread::Builder::new()
         .name("store-ckpt".into())
         .spawn(move || {
+            give_way();
             for work in received {
                 let job = match work {
                     Work::Checkpoint(job) => job,

@@ -171,8 +171,10 @@ impl Store {
         Ok(needs)
     }
 
-    /// Whether there is room for `txn` now. What only removes, and the small keys of a PG's
-    /// log, always fit: space is kept for them. Costs no I/O but for the onode of a clone's
+    /// Whether there is room for `txn` now: if so, [`Store::submit`] does not refuse it for
+    /// want of space. It may do more than this says, as it waits for what is about to be
+    /// free. What only removes, and the small keys of a PG's log, always fit: space is kept
+    /// for them. Costs no I/O but for the onode of a clone's
     /// source.
     ///
     /// # Errors
@@ -182,8 +184,7 @@ impl Store {
         if !self.commit.can_ever_take(needs.record) {
             return Err(StoreError::Invalid("the transaction is larger than the log takes"));
         }
-        let soon = self.resting_blocks + self.retired_blocks();
-        let available = self.state.available(soon, self.merge_blocks());
+        let available = self.state.available(0, self.merge_blocks());
         if needs.grows && needs.space > available {
             return Err(StoreError::NoSpace { need: needs.space, available });
         }
@@ -354,7 +355,16 @@ impl Store {
         }
         let soon = self.resting_blocks + self.retired_blocks();
         let available = self.state.available(soon, self.merge_blocks());
-        if need <= available {
+        // What is kept for the changes in memory is free when they are written, but for what
+        // they take. Only for a good deal of it: a full store must not write a checkpoint
+        // for each transaction.
+        let kept = self.state.kept_for_changes();
+        let worth = kept >= need.max(self.superblock.size / 256);
+        if need <= available || worth {
+            if need > available {
+                self.finish_checkpoint()?;
+                self.freeze()?;
+            }
             self.reclaim()?;
             if need <= self.state.available(0, self.merge_blocks()) {
                 return Ok(());

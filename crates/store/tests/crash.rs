@@ -14,7 +14,7 @@ fn power_cuts_lose_nothing_acknowledged() {
     let mut seen = Seen::default();
     // Of each kind of work one, then the log elsewhere and nowhere.
     for seed in seeds(5).chain([5, 16]) {
-        seen.add(&explore(seed, Effort { lives: 2, steps: 40, states: 4 }));
+        seen.add(&explore(seed, Effort { lives: 2, steps: 40, states: 3 }));
     }
     println!("{seen:?}");
     assert!(seen.recoveries > 0 && seen.merges > 0, "{seen:?}");

@@ -5,10 +5,12 @@
 mod raw;
 mod work;
 
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
+use bytes::Bytes;
 use store::{FileDisk, LogPlacement, MkfsOptions, Store, Transaction};
 use types::Uuid;
 use work::{Open, PGS, Rate, memory_mib, object, pg};
@@ -175,7 +177,7 @@ fn million(dir: &Path) {
     let text = |secs: f64| format!("{secs:.2} s");
     row("open after a clean stop, a million objects", text(clean[0]), String::new(), 0.0, "1 s");
     let memory = format!("{:.0} MiB, {:.0} MiB after 200,000 stats", clean[1], clean[2]);
-    row("memory then", memory, String::new(), 0.0, "cache: 48 MiB");
+    row("memory then", memory, String::new(), 0.0, "caches: 192 MiB");
     let mut s = Open::at(&path);
     // As much log as there ever is before a checkpoint.
     s.write((64, 4096), |_, n| n >= 11_000, |n| (n * 7919 % 1_000_000, 0));
@@ -199,18 +201,18 @@ fn open_alone(path: &Path, what: &str) {
     println!("{opened} {memory} {}", memory_mib("VmRSS:"));
 }
 
-/// A store filled to 95 %, then overwritten a million times at random.
+/// A store filled to 90 %, then overwritten a million times at random.
 fn nearly_full(dir: &Path, overwrites: u64) {
-    let size = 2u64 << 30;
+    let size = 4u64 << 30;
     let (_, mut s) = open_new(dir, size);
     let mut n = 0;
     loop {
         let f = s.store.statfs();
-        if f.used >= size / 100 * 95 || f.available < 8 << 20 {
+        if f.used >= size / 100 * 90 || f.available < 8 << 20 {
             break;
         }
-        s.write((4, 1 << 20), |_, m| m >= 4, |m| (n + m, 0));
-        n += 4;
+        s.write((16, 65_536), |_, m| m >= 64, |m| (n + m, 0));
+        n += 64;
     }
     s.store.checkpoint().expect("goes well");
     let f = s.store.statfs();
@@ -218,7 +220,7 @@ fn nearly_full(dir: &Path, overwrites: u64) {
     let mut chance = env::Seeded(9);
     let mut place = |_| {
         let x = env::Random::u64(&mut chance);
-        (x % n, (x >> 32) % 256 * 4096)
+        (x % n, (x >> 32) % 16 * 4096)
     };
     let first = s.write((16, 4096), |_, m| m >= 20_000, &mut place);
     s.write((16, 4096), |_, m| m >= overwrites, &mut place);
@@ -243,6 +245,57 @@ fn nearly_full(dir: &Path, overwrites: u64) {
         0.0,
         "",
     );
+}
+
+/// One object with ten million omap keys.
+fn omap(dir: &Path) {
+    const KEYS: u64 = 10_000_000;
+    const BATCH: u64 = 1000;
+    let (_, mut s) = open_new(dir, 12 << 30);
+    let (c, o) = (pg(0), object(0));
+    // Keys come in no order: each batch takes every so many.
+    let batches = KEYS / BATCH;
+    let key = |n: u64| Bytes::from(format!("key{n:012}"));
+    let start = Instant::now();
+    for batch in 0..batches {
+        let at = batch * 7919 % batches;
+        let pairs = (0..BATCH).map(|i| (key(i * batches + at), Bytes::from_static(&[7; 20])));
+        let mut txn = Transaction::new();
+        txn.omap_set(c, &o, pairs);
+        s.store.submit(txn).expect("submits");
+        s.store.kick();
+        s.store.complete().expect("goes well");
+    }
+    s.store.checkpoint().expect("goes well");
+    let secs = start.elapsed().as_secs_f64();
+    let made = format!("{:.0} keys/s, memory {:.0} MiB", KEYS as f64 / secs, memory_mib("VmRSS:"));
+    row("10 million omap keys on one object, made", made, String::new(), 0.0, "");
+    let (start, mut n) = (Instant::now(), 0);
+    let walk = &mut |k: &[u8], _: &Bytes| {
+        assert_eq!(k, &key(n)[..], "in order, and all of them");
+        n += 1;
+        true
+    };
+    s.store.omap_walk(c, &o, Bound::Unbounded, walk).expect("reads");
+    assert_eq!(n, KEYS);
+    let rate = KEYS as f64 / start.elapsed().as_secs_f64();
+    let text = format!("{rate:.0} keys/s, memory {:.0} MiB", memory_mib("VmRSS:"));
+    row("all of them in order", text, String::new(), 0.0, "");
+    let start = Instant::now();
+    for i in 0..10_000u64 {
+        let from = key(i * 7919 * 131 % KEYS);
+        let part = s.store.omap_iter(c, &o, Bound::Included(&from), 10).expect("reads");
+        assert_eq!(part[0].0, from);
+    }
+    let text = format!("{:.0} µs", start.elapsed().as_secs_f64() * 100.0);
+    row("ten keys from a random one on", text, String::new(), 0.0, "");
+    let start = Instant::now();
+    let mut txn = Transaction::new();
+    txn.remove(c, &o);
+    s.store.submit(txn).expect("submits");
+    s.store.sync().expect("goes well");
+    let text = format!("{:.1} ms", start.elapsed().as_secs_f64() * 1e3);
+    row("removing the object", text, String::new(), 0.0, "");
 }
 
 /// The three places of a log.
@@ -287,13 +340,14 @@ fn main() {
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).expect("makes a directory");
     println!("\n| work | store | raw | ratio | wanted |\n|---|---|---|---|---|");
-    let parts: [(&str, &dyn Fn()); 7] = [
+    let parts: [(&str, &dyn Fn()); 8] = [
         ("large", &|| large(&dir, secs)),
         ("small", &|| small(&dir, secs)),
         ("reads", &|| reads(&dir, secs)),
         ("amplification", &|| amplification(&dir)),
         ("million", &|| million(&dir)),
         ("full", &|| nearly_full(&dir, 1_000_000)),
+        ("omap", &|| omap(&dir)),
         ("placements", &|| placements(&dir, secs / 2.0)),
     ];
     for (name, part) in parts {

@@ -112,6 +112,7 @@ impl Open {
         let options = OpenOptions {
             onode_cache_bytes: 128 << 20,
             table_cache_bytes: 64 << 20,
+            gather: true,
             waker,
             ..OpenOptions::default()
         };
@@ -145,6 +146,7 @@ impl Open {
                 flying.push_back((self.store.submit(txn).expect("submits"), Instant::now()));
                 ops += 1;
             }
+            self.store.kick();
             let _ = self.woken.recv_timeout(Duration::from_millis(100));
             let durable = self.store.complete().expect("goes well");
             let now = Instant::now();
@@ -213,7 +215,8 @@ fn write_txn(n: u64, object_no: u64, off: u64, data: Bytes) -> Transaction {
             (Bytes::from_static(b"snapset"), Bytes::from_static(&[1; 31])),
         ],
     );
-    txn.coll_set(c, format!("log.{n:016x}"), Bytes::from(vec![n as u8; 180]));
+    // Of any PG, so that what is written 20,000 later finds it.
+    txn.coll_set(pg(n % PGS), format!("log.{n:016x}"), Bytes::from(vec![n as u8; 180]));
     txn.coll_set(c, "info", Bytes::from(vec![n as u8; 120]));
     if n > 20_000 {
         txn.coll_rm(pg((n - 20_000) % PGS), format!("log.{:016x}", n - 20_000));
