@@ -95,7 +95,12 @@ impl Pg {
                     ends.push(peer.answered_ms + cx.leases.lease_ms);
                 }
             }
-            until = until.max(ends.into_iter().min().unwrap_or(0));
+            let end = ends.into_iter().min().unwrap_or(0);
+            if cx.now.mono_ms() < end {
+                tracing::debug!(pg = %self.id, first = i.first.0, last = i.last.0, osd = %p,
+                    left_ms = end - cx.now.mono_ms(), "may still be reading");
+            }
+            until = until.max(end);
         }
         until
     }

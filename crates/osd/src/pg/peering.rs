@@ -78,7 +78,6 @@ impl Pg {
 
     /// Moves on as far as what is known allows; asks for what is not.
     pub(crate) fn advance_peering(&mut self, cx: &mut Cx<'_>) {
-        self.retry_at_ms = cx.now.mono_ms() + RETRY_MS;
         if self.state == State::GetInfo {
             let (ask, blocked_by) = self.plan_queries(cx);
             self.blocked_by = blocked_by;
@@ -90,12 +89,15 @@ impl Pg {
                     open = true;
                     if !known {
                         self.say(cx, o, PeerMsg::Query);
+                        // What comes from those that have answered does not put it off.
+                        self.retry_at_ms = cx.now.mono_ms() + RETRY_MS;
                     }
                 }
             }
             if open {
                 return;
             }
+            self.retry_at_ms = cx.now.mono_ms() + RETRY_MS;
             self.choose_log(cx);
         }
         if self.state == State::Scan {
