@@ -104,10 +104,11 @@ fn main() -> Result<ExitCode> {
     let reports = reports.into_inner().expect("nobody panics here");
     let wrong = reports.iter().filter(|r| !r.wrong.is_empty()).count();
     let sum = |f: fn(&Report) -> u64| reports.iter().map(f).sum::<u64>();
-    let healed = reports.iter().map(|r| r.healed_secs).fold(0.0, f64::max);
+    let slowest = reports.iter().max_by(|a, b| a.healed_secs.total_cmp(&b.healed_secs));
+    let (healed, slow) = slowest.map_or((0.0, 0), |r| (r.healed_secs, r.seed));
     println!(
         "{} seeds, {wrong} wrong; {} operations, {} maps, {} faults, {} events, {:.1} virtual \
-         hours; slowest to heal {healed:.1} s; {} histories unchecked",
+         hours; slowest to heal {healed:.1} s (seed {slow}); {} histories unchecked",
         reports.len(),
         sum(|r| r.operations),
         sum(|r| u64::from(r.epochs)),
