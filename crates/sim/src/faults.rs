@@ -3,6 +3,7 @@
 use serde_json::json;
 use types::OsdId;
 
+use crate::plant::Plant;
 use crate::world::{Event, MS, Mend, Node, SEC, World};
 
 /// Beyond so many OSDs none is added.
@@ -125,6 +126,10 @@ impl World {
         self.paused.retain(|_, until| *until > now);
         let ns = self.chance.within(0, 2 * self.settings.fault_every);
         self.after(ns, Event::Fault);
+        if self.plant == Some(Plant::FalsePings) && self.chance.one_in(2) {
+            self.count("isolate an OSD");
+            return self.isolate();
+        }
         let i = self.some_osd();
         let id = i.to_string();
         match self.chance.below(36) {

@@ -49,8 +49,7 @@ pub struct Report {
 /// Runs one seed.
 #[must_use]
 pub fn run(seed: u64, plant: Option<Plant>, verbose: bool) -> Report {
-    let mut world = World::new(seed);
-    world.plant = plant;
+    let mut world = World::new(seed, plant);
     world.verbose = verbose;
     let mut healed = 0;
     let ended = catch_unwind(AssertUnwindSafe(|| healed = world.whole_run()));

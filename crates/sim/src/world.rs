@@ -284,9 +284,15 @@ pub struct World {
 impl World {
     /// An empty one; nothing runs yet.
     #[must_use]
-    pub fn new(seed: u64) -> Self {
+    pub fn new(seed: u64, plant: Option<Plant>) -> Self {
         let mut chance = Chance(Seeded(seed));
-        let settings = Settings::draw(&mut chance);
+        let mut settings = Settings::draw(&mut chance);
+        if plant == Some(Plant::FalsePings) {
+            // OSDs that are cut off are replaced soon, and their objects are busy.
+            (settings.grace_ms, settings.heartbeat_ms) = (4_000, 1_000);
+            settings.objects = settings.objects.min(4);
+            settings.operations = 900;
+        }
         let mut raw = [0; 16];
         chance.0.fill(&mut raw);
         let fsid = Uuid::from_random(raw);
@@ -301,7 +307,7 @@ impl World {
             trace: 0xcbf2_9ce4_8422_2325,
             events: 0,
             verbose: false,
-            plant: None,
+            plant,
             fsid,
             pool: PoolId(0),
             conns: Vec::new(),
