@@ -775,3 +775,24 @@ fn asked_twice_done_once() {
     b.say(conn, &rename);
     assert_ne!(answer(&mut b, conn), first, "asked anew, it is done anew");
 }
+
+/// One that joins a cluster begins with a state of its own and is given the founders', which
+/// covers no entry but the first, and all entries behind it.
+#[test]
+fn joins_with_the_founders_state() {
+    let mut a = Alone::with_osds().0;
+    a.tick(1000);
+    let mut own = mkfs();
+    own.now = UTime { sec: 1, nsec: 0 };
+    let config = MonConfig { name: "d".into(), node: 77, ..MonConfig::default() };
+    let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(Seeded(1)));
+    let rng = Box::new(Seeded(2));
+    let mut d = Monitor::new(config, &own.to_state_bytes(), a.now, rng, auth_rng).unwrap();
+    let restored = quorum::Event::Restored { index: 0, state: a.first.clone() };
+    d.on_quorum(a.now, restored).unwrap();
+    for (index, (token, data)) in a.log.iter().enumerate() {
+        let (index, token, data) = (index as u64 + 1, *token, data.clone());
+        d.on_quorum(a.now, quorum::Event::Committed { index, origin: 0, token, data }).unwrap();
+    }
+    assert_eq!(d.state().to_bytes(), a.mon.state().to_bytes());
+}

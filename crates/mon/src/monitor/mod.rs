@@ -382,7 +382,8 @@ impl Monitor {
                 }
             }
             quorum::Event::Restored { index, state } => {
-                if index > self.applied {
+                // Who joins a young cluster is given the founders' state, which covers entry 0.
+                if index >= self.applied {
                     self.replace_state(index, &state, &[])?;
                 }
             }
