@@ -23,6 +23,7 @@ mod lock;
 mod log;
 mod numops;
 mod queue;
+mod rbd;
 mod refcount;
 #[cfg(test)]
 mod tests;
@@ -256,6 +257,7 @@ pub static CLASSES: &[Class] = &[
     log::CLASS,
     numops::CLASS,
     queue::CLASS,
+    rbd::CLASS,
     refcount::CLASS,
     timeindex::CLASS,
     two_phase_queue::CLASS,

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use denc::{Denc, Reader};
 
-use crate::{cas, journal, log, queue, refcount, timeindex, two_phase_queue as tpq, user, version};
+use crate::{
+    cas, journal, log, queue, rbd, refcount, timeindex, two_phase_queue as tpq, user, version,
+};
 
 /// Reads every object of a type; how many. Those that `is_old` were written by versions
 /// that are written as newer ones.
@@ -135,6 +137,33 @@ fn corpus() {
             check::<journal::Client>(r, "cls::journal::Client", never),
             check::<journal::Tag>(r, "cls::journal::Tag", never),
         ];
+        let images = [
+            check::<rbd::ParentSpec>(r, "cls::rbd::ParentImageSpec", never),
+            check::<rbd::ChildSpec>(r, "cls::rbd::ChildImageSpec", v1),
+            check::<rbd::Parent>(r, "cls_rbd_parent", v1),
+            // Older ones name their parents.
+            check::<rbd::Snap>(r, "cls_rbd_snap", |raw| raw[0] < 8),
+            check::<rbd::SnapKind>(r, "cls::rbd::SnapshotNamespace", never),
+            check::<rbd::SnapInfo>(r, "cls::rbd::SnapshotInfo", never),
+            check::<rbd::Migration>(r, "cls::rbd::MigrationSpec", |raw| raw[0] < 3),
+            check::<rbd::TrashSpec>(r, "TrashImageSpec", v1),
+            check::<rbd::GroupImage>(r, "cls::rbd::GroupImageSpec", never),
+            check::<rbd::GroupImageStatus>(r, "cls::rbd::GroupImageStatus", never),
+            check::<rbd::GroupSpec>(r, "cls::rbd::GroupSpec", never),
+            check::<rbd::GroupSnap>(r, "cls::rbd::GroupSnapshot", never),
+            check::<rbd::ImageSnap>(r, "cls::rbd::ImageSnapshotSpec", never),
+            check::<rbd::ObjectMap>(r, "BitVector<2>", never),
+            check::<rbd::ObjectMap>(r, "ceph::BitVector<2>", never),
+        ];
+        let mirrors = [
+            check::<rbd::MirrorImage>(r, "cls::rbd::MirrorImage", v1),
+            check::<rbd::ImageMap>(r, "cls::rbd::MirrorImageMap", never),
+            check::<rbd::MirrorPeer>(r, "cls::rbd::MirrorPeer", v1),
+            check::<rbd::SiteStatus>(r, "cls::rbd::MirrorImageSiteStatus", never),
+            check::<rbd::StoredStatus>(r, "cls::rbd::MirrorImageSiteStatusOnDisk", never),
+            check::<rbd::ImageStatus>(r, "cls::rbd::MirrorImageStatus", v1),
+        ];
+        total += images.iter().chain(&mirrors).sum::<usize>();
         total +=
             small.iter().chain(&logs).chain(&users).chain(&queues).chain(&journals).sum::<usize>();
     }

@@ -6,6 +6,8 @@ mod corpus;
 mod journal;
 mod log;
 mod queue;
+mod rbd;
+mod rbd_mirror;
 mod user;
 
 use std::collections::BTreeMap;
