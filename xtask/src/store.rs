@@ -24,7 +24,15 @@ pub fn sim(args: &[&str]) -> Result<()> {
         return Ok(());
     }
     let mut lies = sh::cargo(&[
-        "test", "--quiet", "--release", "-p", "store", "--test", "bad_disk", "--", "--nocapture",
+        "test",
+        "--quiet",
+        "--release",
+        "-p",
+        "store",
+        "--test",
+        "bad_disk",
+        "--",
+        "--nocapture",
     ]);
     sh::run(lies.env("STORE_ALL", "1").env("STORE_SEEDS", "100"))
 }

@@ -1,4 +1,5 @@
 //! Reads that come later show the data of when they began.
+#![allow(clippy::disallowed_methods)] // a test may wait
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};

@@ -130,7 +130,7 @@ fn reads(dir: &Path, secs: f64) {
         let mut chance = env::Seeded(7);
         let ours = s.read(secs, depth as usize, 4096, |_| {
             let n = env::Random::u64(&mut chance);
-            (n % objects, (n >> 32) % (size >> 12) << 12)
+            (n % objects, ((n >> 32) % (size >> 12)) << 12)
         });
         let what = format!("4 KiB random reads of 4 GiB not in memory, {depth} at a time");
         row(&what, iops(&ours), iops(&raw), ours.per_sec() / raw.per_sec(), "0.85");

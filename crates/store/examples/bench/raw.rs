@@ -53,7 +53,7 @@ pub fn random_reads(path: &Path, len: u64, secs: f64, threads: u64) -> Rate {
             let (mut buf, mut ops, mut chance) = ([0; 4096], 0, env::Seeded(seed));
             let meter = Meter::start();
             while meter.secs() < secs {
-                let at = env::Random::u64(&mut chance) % (len >> 12) << 12;
+                let at = (env::Random::u64(&mut chance) % (len >> 12)) << 12;
                 file.read_exact_at(&mut buf, at).expect("reads");
                 std::hint::black_box(stdx::crc32c(!0, &buf));
                 ops += 1;
