@@ -350,6 +350,7 @@ impl Osd {
         // PGs that say on disk that they stand further back are moved up first.
         let to = Epoch(sb.newest.0 - maphist::KEPT);
         for pg in self.pgs.values_mut() {
+            ops.push(crate::backing::StoreOp::Create(pg.coll)); // it may be as new as the map
             pg.save_info(ops);
         }
         if let Some(oldest) = maphist::trim(&*self.c.store, to, ops) {

@@ -120,6 +120,26 @@ fn reads_wait_for_durability() {
     assert_eq!(shown, Some(vec![0, 0, 0]), "all copies were durable when it was answered");
 }
 
+/// Old maps are let go at some step, and PGs are saved with it; those that this very step
+/// makes are not there yet.
+#[test]
+fn pools_are_made_while_maps_are_trimmed() {
+    let mut c = Cluster::ready(2, 2, 1, 1);
+    let mut last = POOL;
+    let first = c.map.epoch;
+    while c.map.epoch.0 < first.0 + 2 * crate::maphist::KEPT {
+        // Maps come one, two and three at a time, so that each kind meets the trimming.
+        for _ in 0..c.map.epoch.0 % 3 {
+            c.set_pool(last, |p| p.quota_max_objects += 1);
+        }
+        let old = std::mem::replace(&mut last, c.make_pool(2, 1));
+        c.rm_pool(old);
+        settle_maps(&mut c);
+    }
+    assert_eq!(c.run(last, "y", full(b"y")).result, 0);
+    assert!(c.nodes.iter().all(|n| n.osd.as_ref().unwrap().c.sb.oldest > first), "trimmed");
+}
+
 /// Deleted pools leave nothing behind, and a client with an old map is given the new one.
 #[test]
 fn deleted_pools_are_gone() {
