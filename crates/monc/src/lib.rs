@@ -269,7 +269,7 @@ impl MonClient {
             State::Hunting { .. } => {
                 self.at += 1;
                 self.failed += 1;
-                if self.failed % self.mons.len().max(1) != 0 {
+                if !self.failed.is_multiple_of(self.mons.len().max(1)) {
                     return self.hunt(now, out);
                 }
                 // The next attempt waits for the tick: refused connections fail at once.

@@ -373,20 +373,9 @@ impl Monitor {
         }
     }
 
-    /// Something for a client of another monitor, in that monitor's words.
-    pub(super) fn routed(&self, output: Output) -> Result<(u64, PeerSays), Output> {
-        let index = self.applied;
-        match output {
-            Output::Send { conn, env } if is_proxy(conn) => {
-                match self.forwards.proxies.get(&conn) {
-                    Some((node, conn)) => {
-                        Ok((*node, PeerSays::Route { conn: *conn, index, env: Some(env) }))
-                    }
-                    None => Err(Output::Send { conn, env }),
-                }
-            }
-            other => Err(other),
-        }
+    /// Where another monitor's client is to be reached.
+    pub(super) fn route_to(&self, conn: ConnId) -> Option<(u64, ConnId)> {
+        self.forwards.proxies.get(&conn).copied()
     }
 
     /// Closes a client's connection, wherever that is.

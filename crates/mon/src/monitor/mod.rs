@@ -535,13 +535,15 @@ impl Monitor {
         let mut outputs = Vec::with_capacity(self.out.len());
         for wish in std::mem::take(&mut self.out) {
             let said = match wish {
-                Wish::Do(output) => match self.routed(output) {
-                    Ok(said) => Some(said),
-                    Err(output) => {
-                        outputs.push(output);
-                        None
-                    }
-                },
+                Wish::Do(Output::Send { conn, env }) if forward::is_proxy(conn) => {
+                    let (index, env) = (self.applied, Some(env));
+                    let to = self.route_to(conn);
+                    to.map(|(node, conn)| (node, PeerSays::Route { conn, index, env }))
+                }
+                Wish::Do(output) => {
+                    outputs.push(output);
+                    None
+                }
                 Wish::Says { node, says } => Some((node, says)),
                 Wish::Served { to, rid } => self.served(to, rid),
                 Wish::CatchUp { node, conn, has, subscribe } => {
