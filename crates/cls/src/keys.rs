@@ -103,6 +103,9 @@ pub(crate) enum Step {
 }
 
 /// Pairs after `start`, at most `max`: names without the prefix, values decoded.
+///
+/// # Errors
+/// ENOENT without the object; EIO for values that cannot be decoded.
 pub(crate) fn list<T: Denc>(
     o: &mut dyn Object,
     prefix: &[u8],
@@ -111,6 +114,7 @@ pub(crate) fn list<T: Denc>(
 ) -> OpResult<Vec<(Bytes, T)>> {
     let mut found = Vec::new();
     if max == 0 {
+        o.stat()?;
         return Ok(found);
     }
     walk(o, &key(prefix, start), prefix, |key, value| {

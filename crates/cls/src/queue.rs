@@ -128,14 +128,14 @@ pub(crate) fn write_head(o: &mut dyn Object, head: &Head) -> OpResult<Reply> {
     Ok(DONE)
 }
 
-/// Makes a queue.
+/// Makes a queue of an object.
 ///
 /// # Errors
-/// EEXIST when there is one.
+/// EEXIST when there is one; ENOENT without the object.
 pub(crate) fn init(o: &mut dyn Object, op: InitOp) -> OpResult<Reply> {
     match read_head(o) {
         Ok(_) => return Err(Errno::EXIST),
-        Err(Errno::INVAL | Errno::NOENT) => {}
+        Err(Errno::INVAL) => {}
         Err(e) => return Err(e),
     }
     let room = HEAD_ROOM.checked_add(op.user_room).ok_or(Errno::INVAL)?;

@@ -30,7 +30,8 @@ pub(super) fn sparse_copyup(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply
     }
     let mut at = 0u64;
     for (off, len) in extents {
-        let end = at.checked_add(len).filter(|end| *end <= data.len() as u64).ok_or(Errno::INVAL)?;
+        let end =
+            at.checked_add(len).filter(|end| *end <= data.len() as u64).ok_or(Errno::INVAL)?;
         o.write(off, data.slice(at as usize..end as usize))?;
         at = end;
     }

@@ -188,6 +188,7 @@ pub(super) fn namespace_remove(o: &mut dyn Object, input: &Bytes) -> OpResult<Re
 
 pub(super) fn namespace_list(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
     let (start, max): (Bytes, u64) = params(input)?;
+    o.stat()?;
     let mut names: Vec<Bytes> = Vec::new();
     if max > 0 {
         walk(o, &key(NAME, &start), NAME, |key, _| {

@@ -44,7 +44,6 @@ pub(super) fn image_remove(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply>
 
 pub(super) fn image_list(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
     let (start, max): (GroupImage, u64) = params(input)?;
-    // An empty image of pool 0 is before all others too.
     let start = image_key(&start);
     let mut found: Vec<GroupImageStatus> = Vec::new();
     if max > 0 {

@@ -12,7 +12,9 @@ use super::types::{
     StoredStatus, TX, sanitized,
 };
 use super::{snap, snap_key};
-use crate::keys::{self, Step, absent, answer, exists, key, list, read, read_if, remove_if, walk, write};
+use crate::keys::{
+    self, Step, absent, answer, exists, key, list, read, read_if, remove_if, walk, write,
+};
 use crate::{DONE, Object, Reply, STALE, arg, params, stored};
 
 const UUID: &[u8] = b"mirror_uuid";
@@ -121,10 +123,8 @@ pub(super) fn peer_ping(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
     }
     let peers = peers(o)?;
     let by_site = peers.iter().find(|p| p.site == site);
-    let settled =
-        by_site.is_some_and(|p| p.mirror_uuid.is_empty() || p.mirror_uuid == mirror_uuid);
-    let by_uuid =
-        if settled { None } else { peers.iter().find(|p| p.mirror_uuid == mirror_uuid) };
+    let settled = by_site.is_some_and(|p| p.mirror_uuid.is_empty() || p.mirror_uuid == mirror_uuid);
+    let by_uuid = if settled { None } else { peers.iter().find(|p| p.mirror_uuid == mirror_uuid) };
     let mut peer = match (by_site, by_uuid) {
         // Two peers: the site's name stays with the other.
         (Some(_), Some(peer)) => peer.clone(),
@@ -151,6 +151,7 @@ pub(super) fn peer_ping(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
 }
 
 pub(super) fn peer_list(o: &mut dyn Object, _: &Bytes) -> OpResult<Reply> {
+    o.stat()?;
     answer(&peers(o)?)
 }
 
@@ -207,6 +208,7 @@ pub(super) fn image_list(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
 
 /// Mirrored images by id. Their keys begin as those of the daemons' map do.
 fn images(o: &mut dyn Object, start: &Bytes, max: u64) -> OpResult<Vec<(Bytes, MirrorImage)>> {
+    o.stat()?;
     let mut found = Vec::new();
     if max > 0 {
         walk(o, &key(IMAGE, start), IMAGE, |key, raw| {

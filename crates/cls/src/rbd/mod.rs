@@ -203,7 +203,11 @@ pub(crate) const CLASS: Class = Class {
         method("mirror_image_map_update", WRITES, mirror::map_update),
         method("mirror_image_map_remove", WRITES, mirror::map_remove),
         method("mirror_image_snapshot_unlink_peer", READS | WRITES, mirror::snapshot_unlink_peer),
-        method("mirror_image_snapshot_set_copy_progress", READS | WRITES, mirror::snapshot_set_progress),
+        method(
+            "mirror_image_snapshot_set_copy_progress",
+            READS | WRITES,
+            mirror::snapshot_set_progress,
+        ),
         method("copyup", READS | WRITES, data::copyup),
         method("sparse_copyup", READS | WRITES, data::sparse_copyup),
         method("sparsify", READS | WRITES, data::sparsify),

@@ -162,8 +162,7 @@ pub(super) fn update(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
     // Behind the bits: length, crc of the header, number of crcs.
     let crcs_at = HEADER_LEN + len + 12 + first * 4;
     let crcs = o.read(crcs_at, (last - first + 1) * 4)?;
-    let expected: Vec<u8> =
-        bits.chunks(BLOCK).flat_map(|b| crc32c(0, b).to_le_bytes()).collect();
+    let expected: Vec<u8> = bits.chunks(BLOCK).flat_map(|b| crc32c(0, b).to_le_bytes()).collect();
     let sound = crcs == expected;
     if !sound {
         return Err(Errno::INVAL);
@@ -172,9 +171,8 @@ pub(super) fn update(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
     for i in start..end {
         let i = i - from * 4;
         let state = get(&bits, i);
-        let matches = current.is_none_or(|current| {
-            state == current || current == EXISTS && state == EXISTS_CLEAN
-        });
+        let matches = current
+            .is_none_or(|current| state == current || current == EXISTS && state == EXISTS_CLEAN);
         if matches && state != new {
             set(&mut bits, i, new);
             changed = true;

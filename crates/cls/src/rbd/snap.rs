@@ -9,7 +9,9 @@ use types::{Errno, OpResult, Uuid};
 use super::header::{require, set_op_features};
 use super::types::{ChildSpec, HEAD, Parent, SNAP_MAX, Snap, SnapInfo, SnapKind};
 use super::{feature, old, op_feature, snap_key};
-use crate::keys::{self, Step, absent, answer, hex_key, hex_of, read, read_if, remove_if, walk, write};
+use crate::keys::{
+    self, Step, absent, answer, hex_key, hex_of, read, read_if, remove_if, walk, write,
+};
 use crate::{DONE, Object, Reply, STALE, arg, params, stored};
 
 pub(super) const PREFIX: &str = "snapshot_";
@@ -35,10 +37,7 @@ pub(super) fn save(o: &mut dyn Object, mut snap: Snap, key: &[u8]) -> OpResult<R
 }
 
 /// Walks all snapshots, by id; without the object there are none.
-pub(super) fn each(
-    o: &mut dyn Object,
-    mut f: impl FnMut(Snap) -> OpResult<()>,
-) -> OpResult<()> {
+pub(super) fn each(o: &mut dyn Object, mut f: impl FnMut(Snap) -> OpResult<()>) -> OpResult<()> {
     absent(walk(o, PREFIX.as_bytes(), PREFIX.as_bytes(), |_, raw| {
         f(stored(raw)?)?;
         Ok(Step::Next)
@@ -315,7 +314,8 @@ pub(super) fn remove_child(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply>
     if !children.remove(&child) {
         return Err(Errno::NOENT);
     }
-    let result = if children.is_empty() { keys::remove(o, &key) } else { write(o, &key, &children) };
+    let result =
+        if children.is_empty() { keys::remove(o, &key) } else { write(o, &key, &children) };
     result.map(keys::done)
 }
 

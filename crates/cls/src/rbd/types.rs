@@ -262,8 +262,6 @@ impl Denc for Snap {
             w.u64(self.id);
             self.name.encode(w);
             w.u64(self.size);
-            // Features, which snapshots had once.
-            w.u64(0);
             w.u8(self.protection);
             w.u64(self.flags);
             self.kind.encode(w);
@@ -275,9 +273,11 @@ impl Denc for Snap {
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.framed("cls_rbd_snap", 8, |r, v| {
-            let mut s =
-                Self { id: r.u64()?, name: r.blob()?, size: r.u64()?, ..Self::default() };
-            r.u64()?;
+            let mut s = Self { id: r.u64()?, name: r.blob()?, size: r.u64()?, ..Self::default() };
+            // Features, which snapshots had once.
+            if v < 8 {
+                r.u64()?;
+            }
             if (2..8).contains(&v) {
                 s.parent = Denc::decode(r)?;
             }

@@ -8,7 +8,7 @@ use crate::queue::{CapacityRet, EnqueueOp, InitOp, ListOp, Listed, RemoveOp};
 use crate::two_phase_queue as tpq;
 
 fn queue_of(size: u64) -> Mem {
-    let mut o = Mem::new();
+    let mut o = Mem::created();
     o.run("queue", "queue_init", &InitOp { size, ..InitOp::default() }).unwrap();
     o
 }
@@ -30,7 +30,10 @@ fn data(listed: &Listed) -> Vec<Bytes> {
 #[test]
 fn ring_turns() {
     let mut o = Mem::new();
-    assert!(o.run("queue", "queue_get_capacity", &Nothing).is_err());
+    assert_eq!(o.run("queue", "queue_init", &InitOp::default()), Err(Errno::NOENT));
+    assert_eq!(o.run("queue", "queue_get_capacity", &Nothing), Err(Errno::NOENT));
+    o = Mem::created();
+    assert_eq!(o.run("queue", "queue_get_capacity", &Nothing), Err(Errno::INVAL));
     o = queue_of(100);
     let again = InitOp { size: 1, ..InitOp::default() };
     assert_eq!(o.run("queue", "queue_init", &again), Err(Errno::EXIST));
@@ -96,7 +99,7 @@ fn hostile_head() {
 #[test]
 fn two_phases() {
     const CLASS: &str = "2pc_queue";
-    let mut o = Mem::new();
+    let mut o = Mem::created();
     o.run(CLASS, "2pc_queue_init", &InitOp { size: 1000, ..InitOp::default() }).unwrap();
     let reserve = |o: &mut Mem, size, entries| {
         o.ask::<tpq::Id>(CLASS, "2pc_queue_reserve", &tpq::ReserveOp { size, entries })
@@ -136,7 +139,7 @@ fn two_phases() {
 #[test]
 fn many_reservations() {
     const CLASS: &str = "2pc_queue";
-    let mut o = Mem::new();
+    let mut o = Mem::created();
     o.run(CLASS, "2pc_queue_init", &InitOp { size: 1 << 20, ..InitOp::default() }).unwrap();
     for _ in 0..1200 {
         let op = tpq::ReserveOp { size: 1, entries: 1 };

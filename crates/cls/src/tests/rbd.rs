@@ -306,9 +306,8 @@ fn old_snapshots() {
 #[test]
 fn directories() {
     for prefix in ["dir_", "group_dir_"] {
-        let name = |verb: &str| {
-            format!("{prefix}{verb}{}", if prefix == "dir_" { "_image" } else { "" })
-        };
+        let name =
+            |verb: &str| format!("{prefix}{verb}{}", if prefix == "dir_" { "_image" } else { "" });
         let mut o = Mem::new();
         let pair = |name: &str, id: &str| (bytes(name), bytes(id));
         assert_eq!(run(&mut o, &name("add"), &pair("", "1")), Err(Errno::INVAL));
@@ -318,9 +317,18 @@ fn directories() {
         assert_eq!(run(&mut o, &name("add"), &pair("a", "2")), Err(Errno::EXIST));
         assert_eq!(run(&mut o, &name("add"), &pair("b", "1")), Err(BADF));
         run(&mut o, &name("add"), &pair("b", "2")).unwrap();
-        assert_eq!(run(&mut o, &name("rename"), &((bytes("a"), bytes("b")), bytes("1"))), Err(Errno::EXIST));
-        assert_eq!(run(&mut o, &name("rename"), &((bytes("a"), bytes("a")), bytes("1"))), Err(Errno::EXIST));
-        assert_eq!(run(&mut o, &name("rename"), &((bytes("x"), bytes("y")), bytes("1"))), Err(Errno::NOENT));
+        assert_eq!(
+            run(&mut o, &name("rename"), &((bytes("a"), bytes("b")), bytes("1"))),
+            Err(Errno::EXIST)
+        );
+        assert_eq!(
+            run(&mut o, &name("rename"), &((bytes("a"), bytes("a")), bytes("1"))),
+            Err(Errno::EXIST)
+        );
+        assert_eq!(
+            run(&mut o, &name("rename"), &((bytes("x"), bytes("y")), bytes("1"))),
+            Err(Errno::NOENT)
+        );
         run(&mut o, &name("rename"), &((bytes("a"), bytes("c")), bytes("1"))).unwrap();
         let list = |o: &mut Mem, start: &str, max: u64| {
             ask::<Vec<(Bytes, Bytes)>>(o, &format!("{prefix}list"), &(bytes(start), max)).unwrap()
@@ -375,7 +383,10 @@ fn ids_trash_namespaces() {
     run(&mut o, "namespace_add", &bytes("a")).unwrap();
     assert_eq!(run(&mut o, "namespace_add", &bytes("a")), Err(Errno::EXIST));
     run(&mut o, "namespace_add", &bytes("b")).unwrap();
-    assert_eq!(ask::<Vec<Bytes>>(&mut o, "namespace_list", &(bytes("a"), 9u64)), Ok(vec![bytes("b")]));
+    assert_eq!(
+        ask::<Vec<Bytes>>(&mut o, "namespace_list", &(bytes("a"), 9u64)),
+        Ok(vec![bytes("b")])
+    );
     run(&mut o, "namespace_remove", &bytes("a")).unwrap();
     assert_eq!(run(&mut o, "namespace_remove", &bytes("a")), Err(Errno::NOENT));
 }
@@ -412,7 +423,8 @@ fn groups() {
     assert_eq!(ask(&mut o, "group_snap_get_by_id", &bytes("z")), Ok(snap("z", "first", 1)));
     let listed: Vec<GroupSnap> = ask(&mut o, "group_snap_list", &(snap("", "", 0), 9u64)).unwrap();
     assert_eq!(listed, [snap("a", "second", 0), snap("z", "first", 1)]);
-    let order: Vec<(Bytes, u64)> = ask(&mut o, "group_snap_list_order", &(bytes(""), 9u64)).unwrap();
+    let order: Vec<(Bytes, u64)> =
+        ask(&mut o, "group_snap_list_order", &(bytes(""), 9u64)).unwrap();
     assert_eq!(order, [(bytes("a"), 2), (bytes("z"), 1)]);
     run(&mut o, "group_snap_remove", &bytes("z")).unwrap();
     assert_eq!(run(&mut o, "group_snap_get_by_id", &bytes("z")), Err(Errno::NOENT));

@@ -36,6 +36,10 @@ fn modes_and_peers() {
     assert_eq!(run(&mut o, "mirror_mode_set", &1u32), Err(Errno::INVAL));
     assert_eq!(run(&mut o, "mirror_uuid_set", &bytes("")), Err(Errno::INVAL));
     assert_eq!(run(&mut o, "mirror_mode_get", &Nothing), Err(Errno::NOENT));
+    assert_eq!(run(&mut o, "mirror_peer_list", &Nothing), Err(Errno::NOENT));
+    for list in ["mirror_image_list", "mirror_image_map_list", "mirror_image_status_list"] {
+        assert_eq!(run(&mut o, list, &(bytes(""), 0u64)), Err(Errno::NOENT));
+    }
     assert_eq!(run(&mut o, "mirror_peer_add", &peer("u", "s")), Err(Errno::INVAL));
     o = mirroring();
     assert_eq!(run(&mut o, "mirror_mode_set", &4u32), Err(Errno::INVAL));
@@ -97,7 +101,8 @@ fn images_and_statuses() {
     set(&mut o, "2", image("g2", 1)).unwrap();
     assert_eq!(ask::<Bytes>(&mut o, "mirror_image_get_image_id", &bytes("g2")), Ok(bytes("2")));
     assert_eq!(ask(&mut o, "mirror_image_get", &bytes("1")), Ok(image("g1", 1)));
-    let listed: Vec<(Bytes, Bytes)> = ask(&mut o, "mirror_image_list", &(bytes("1"), 9u64)).unwrap();
+    let listed: Vec<(Bytes, Bytes)> =
+        ask(&mut o, "mirror_image_list", &(bytes("1"), 9u64)).unwrap();
     assert_eq!(listed, [(bytes("2"), bytes("g2"))]);
 
     let status = |site: &str, state| SiteStatus { site: bytes(site), state, ..Default::default() };
