@@ -19,7 +19,7 @@ use crate::{DONE, Object, Reply, STALE, arg, params, stored};
 
 const UUID: &[u8] = b"mirror_uuid";
 const MODE: &[u8] = b"mirror_mode";
-const REMOTE_NAMESPACE: &[u8] = b"mirror_remote_namespace";
+const REMOTE_NAMESPACE: &[u8] = b"remote_namespace";
 const PEER: &[u8] = b"mirror_peer_";
 const IMAGE: &[u8] = b"image_";
 const GLOBAL: &[u8] = b"global_";
