@@ -92,7 +92,6 @@ impl World {
         self.osds.push(OsdProc::new(Uuid::from_random(raw)));
         let i = self.osds.len() - 1;
         self.osds[i].store.lock().lies = self.plant == Some(Plant::LyingDisks);
-        self.osds[i].store.lock().late_reads = self.plant == Some(Plant::LateReads);
         let ns = self.chance.within(0, 300 * MS);
         self.after(ns, Event::Start(Node::Osd(i)));
         i

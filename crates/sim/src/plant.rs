@@ -15,9 +15,6 @@ pub enum Plant {
     FalsePings,
     /// A log that is sent for peering ends one write early.
     ShortLogs,
-    /// Not a bug of the world: disks take time to read, as they do. Not among
-    /// [`Plant::ALL`].
-    LateReads,
 }
 
 impl Plant {
@@ -39,7 +36,6 @@ impl Plant {
             Self::ForgottenRequests => "forgotten-requests",
             Self::FalsePings => "false-pings",
             Self::ShortLogs => "short-logs",
-            Self::LateReads => "late-reads",
         }
     }
 }

@@ -9,7 +9,8 @@ use crate::errno::{Errno, OpResult};
 use crate::object::ObjectInfo;
 
 /// The bytes that a vector of reads wants of an object, offset and length, when just one of
-/// its operations wants any; not cut at the object's end.
+/// its operations wants any; not cut at the object's end. Nothing when another operation
+/// asks the store, too: what it finds later may be newer than these bytes.
 #[must_use]
 pub fn wanted(ops: &[OsdOp], size: u64) -> Option<(u64, u64)> {
     let wants =
@@ -18,6 +19,11 @@ pub fn wanted(ops: &[OsdOp], size: u64) -> Option<(u64, u64)> {
     let (Some(o), None) = (found.next(), found.next()) else { return None };
     if o.code == op::CHECKSUM {
         return None; // reads by rules of its own
+    }
+    // These see the record that is kept with the bytes.
+    let of_record = |o: &OsdOp| matches!(o.code, op::STAT | op::ASSERT_VER);
+    if !ops.iter().all(|o| wants(&o) || of_record(o)) {
+        return None;
     }
     let len = if o.is_empty() && o.code == op::READ { size } else { o.len() };
     (len > 0 && o.off() < size).then(|| (o.off(), len))
