@@ -19,8 +19,8 @@ pub(crate) const CLASS: Class = Class {
     ],
 };
 
-const MODE_STRING: u8 = 0;
-const MODE_U64: u8 = 1;
+const MODE_STRING: u8 = 1;
+const MODE_U64: u8 = 2;
 
 record! {
     /// Of `cmp_vals` and `cmp_set_vals`.
@@ -50,12 +50,12 @@ fn holds(mode: u8, comparison: u8, input: &Bytes, value: &Bytes) -> OpResult<boo
         _ => return Err(Errno::INVAL),
     };
     Ok(match comparison {
-        0 => order == Ordering::Equal,
-        1 => order != Ordering::Equal,
-        2 => order == Ordering::Greater,
-        3 => order != Ordering::Less,
-        4 => order == Ordering::Less,
-        5 => order != Ordering::Greater,
+        1 => order == Ordering::Equal,
+        2 => order != Ordering::Equal,
+        3 => order == Ordering::Greater,
+        4 => order != Ordering::Less,
+        5 => order == Ordering::Less,
+        6 => order != Ordering::Greater,
         _ => return Err(Errno::INVAL),
     })
 }

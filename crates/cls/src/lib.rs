@@ -272,6 +272,7 @@ const XDEV: Errno = Errno(-18);
 const NXIO: Errno = Errno(-6);
 const NOMSG: Errno = Errno(-42);
 const NOLINK: Errno = Errno(-67);
+const USERS: Errno = Errno(-87);
 const STALE: Errno = Errno(-116);
 
 /// A method of a class.

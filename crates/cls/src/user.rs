@@ -6,7 +6,7 @@ use denc::{DecodeError, Denc, Reader, Writer};
 use types::{Errno, OpResult, UTime};
 
 use crate::keys::{absent, answer};
-use crate::{Class, DONE, Object, READS, Reply, WRITES, method, params, record, stored};
+use crate::{Class, DONE, Object, READS, Reply, USERS, WRITES, method, params, record, stored};
 
 pub(crate) const CLASS: Class = Class {
     name: "user",
@@ -339,7 +339,7 @@ fn resource_add(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
         }
     } else {
         if header.count >= op.limit {
-            return Err(Errno::DQUOT);
+            return Err(USERS);
         }
         header.count += 1;
         o.omap_set_header(header.to_bytes())?;

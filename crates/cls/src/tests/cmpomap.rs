@@ -27,21 +27,21 @@ fn compares() {
         [("a", [0, 1, 0, 0, 1, 1]), ("b", [1, 0, 0, 1, 0, 1]), ("c", [0, 1, 1, 1, 0, 0])]
     {
         for (comparison, holds) in wanted.into_iter().enumerate() {
-            let op = op(0, comparison as u8, "s", bytes(input), None);
+            let op = op(1, comparison as u8 + 1, "s", bytes(input), None);
             let expected = if holds == 1 { Ok(()) } else { Err(Errno::CANCELED) };
             assert_eq!(o.run(CLASS, "cmp_vals", &op), expected, "{input} {comparison}");
         }
     }
     let n = |x: u64| x.to_bytes();
-    assert_eq!(o.run(CLASS, "cmp_vals", &op(1, 2, "n", n(6), None)), Ok(()));
-    assert_eq!(o.run(CLASS, "cmp_vals", &op(1, 0, "empty", n(0), None)), Ok(()));
-    assert_eq!(o.run(CLASS, "cmp_vals", &op(1, 0, "bad", n(0), None)), Err(Errno::IO));
-    assert_eq!(o.run(CLASS, "cmp_vals", &op(1, 0, "n", bytes("1"), None)), Err(Errno::INVAL));
-    assert_eq!(o.run(CLASS, "cmp_vals", &op(2, 0, "n", n(5), None)), Err(Errno::INVAL));
-    assert_eq!(o.run(CLASS, "cmp_vals", &op(1, 6, "n", n(5), None)), Err(Errno::INVAL));
-    assert_eq!(o.run(CLASS, "cmp_vals", &op(1, 0, "none", n(5), None)), Err(Errno::CANCELED));
-    assert_eq!(o.run(CLASS, "cmp_vals", &op(1, 0, "none", n(5), Some(n(5)))), Ok(()));
-    assert_eq!(Mem::new().run(CLASS, "cmp_vals", &op(0, 0, "s", n(5), None)), Err(Errno::NOENT));
+    assert_eq!(o.run(CLASS, "cmp_vals", &op(2, 3, "n", n(6), None)), Ok(()));
+    assert_eq!(o.run(CLASS, "cmp_vals", &op(2, 1, "empty", n(0), None)), Ok(()));
+    assert_eq!(o.run(CLASS, "cmp_vals", &op(2, 1, "bad", n(0), None)), Err(Errno::IO));
+    assert_eq!(o.run(CLASS, "cmp_vals", &op(2, 1, "n", bytes("1"), None)), Err(Errno::INVAL));
+    assert_eq!(o.run(CLASS, "cmp_vals", &op(3, 1, "n", n(5), None)), Err(Errno::INVAL));
+    assert_eq!(o.run(CLASS, "cmp_vals", &op(2, 7, "n", n(5), None)), Err(Errno::INVAL));
+    assert_eq!(o.run(CLASS, "cmp_vals", &op(2, 1, "none", n(5), None)), Err(Errno::CANCELED));
+    assert_eq!(o.run(CLASS, "cmp_vals", &op(2, 1, "none", n(5), Some(n(5)))), Ok(()));
+    assert_eq!(Mem::new().run(CLASS, "cmp_vals", &op(1, 1, "s", n(5), None)), Err(Errno::NOENT));
     o.refuses_short_input(CLASS, &["cmp_vals", "cmp_set_vals", "cmp_rm_keys"]);
 }
 
@@ -55,8 +55,8 @@ fn sets_and_removes() {
     };
     // Greater ones are set; what is no number or is missing is left alone.
     let op = CompareOp {
-        mode: 1,
-        comparison: 2,
+        mode: 2,
+        comparison: 3,
         values: values(&[("a", 6), ("bad", 9), ("new", 9)]),
         default: None,
     };
@@ -66,7 +66,7 @@ fn sets_and_removes() {
     assert!(!o.omap.contains_key(&bytes("new")));
     o.run(CLASS, "cmp_set_vals", &CompareOp { default: Some(Bytes::new()), ..op }).unwrap();
     assert_eq!(o.omap[&bytes("new")], 9u64.to_bytes());
-    let rm = RemoveOp { mode: 1, comparison: 0, values: values(&[("a", 6), ("bad", 1), ("x", 1)]) };
+    let rm = RemoveOp { mode: 2, comparison: 1, values: values(&[("a", 6), ("bad", 1), ("x", 1)]) };
     o.run(CLASS, "cmp_rm_keys", &rm).unwrap();
     assert!(!o.omap.contains_key(&bytes("a")));
     assert!(o.omap.contains_key(&bytes("bad")));

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use types::{Errno, UTime};
 
 use super::{Mem, bytes};
+use crate::USERS;
 use crate::user::*;
 
 fn entry(name: &str, size: u64, count: u64) -> BucketEntry {
@@ -67,12 +68,12 @@ fn account_resources() {
         limit,
     };
     let call = |o: &mut Mem, op: &ResourceAddOp| o.run("user", "account_resource_add", op);
-    assert_eq!(call(&mut o, &add("User1", "/a/", true, 0)), Err(Errno::DQUOT));
+    assert_eq!(call(&mut o, &add("User1", "/a/", true, 0)), Err(USERS));
     call(&mut o, &add("User1", "/a/", true, 2)).unwrap();
     assert_eq!(call(&mut o, &add("uSER1", "/a/", true, 2)), Err(Errno::EXIST));
     call(&mut o, &add("USER1", "/b/", false, 1)).unwrap();
     call(&mut o, &add("user2", "/a/", true, 2)).unwrap();
-    assert_eq!(call(&mut o, &add("user3", "/a/", true, 2)), Err(Errno::DQUOT));
+    assert_eq!(call(&mut o, &add("user3", "/a/", true, 2)), Err(USERS));
     let get = ResourceOp { name: bytes("user1") };
     let ret: ResourceRet = o.ask("user", "account_resource_get", &get).unwrap();
     assert_eq!((ret.entry.name, ret.entry.path), (bytes("USER1"), bytes("/b/")));
