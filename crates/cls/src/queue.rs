@@ -82,6 +82,10 @@ impl Head {
 
     /// Bytes of the ring that no entry takes.
     pub(crate) fn free(&self) -> u64 {
+        // A full ring has its tail where its front is, a turn later.
+        if self.tail.offset == self.front.offset && self.tail != self.front {
+            return 0;
+        }
         if self.tail.offset >= self.front.offset {
             (self.size - self.tail.offset) + (self.front.offset - self.room)
         } else {
@@ -156,8 +160,7 @@ pub(crate) fn init(o: &mut dyn Object, op: InitOp) -> OpResult<Reply> {
 /// # Errors
 /// ENOSPC.
 pub(crate) fn enqueue(o: &mut dyn Object, entries: Vec<Bytes>, head: &mut Head) -> OpResult<()> {
-    let (front, tail) = (&head.front, &head.tail);
-    if front.offset == tail.offset && tail.generation == front.generation.wrapping_add(1) {
+    if head.free() == 0 {
         return Err(Errno::NOSPC);
     }
     for data in entries {

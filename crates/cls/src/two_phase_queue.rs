@@ -88,11 +88,7 @@ fn init(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
 /// Bytes and entries in the queue.
 fn stats(o: &mut dyn Object, _: &Bytes) -> OpResult<Reply> {
     let (head, reserved) = load(o)?;
-    let (front, tail) = (&head.front, &head.tail);
-    let size = if front == tail { 0 } else { head.size - head.room - head.free() };
-    // A full queue has its tail where its front is.
-    let is_full = front.offset == tail.offset && front != tail;
-    let size = if is_full { head.size - head.room } else { size };
+    let size = head.size - head.room - head.free();
     answer(&StatsRet { size, entries: reserved.committed })
 }
 

@@ -73,6 +73,9 @@ fn full_ring_is_told_from_an_empty_one() {
     let mut o = queue_of(30);
     enqueue(&mut o, &["twenty bytes of data"]).unwrap();
     assert_eq!(enqueue(&mut o, &[""]), Err(Errno::NOSPC));
+    // Also when it becomes full in the middle of a call.
+    let mut other = queue_of(30);
+    assert_eq!(enqueue(&mut other, &["twenty bytes of data", ""]), Err(Errno::NOSPC));
     let listed = list(&mut o, 10, &Bytes::new());
     assert_eq!(listed.entries.len(), 1);
     o.run("queue", "queue_remove_entries", &RemoveOp { end: listed.next }).unwrap();
