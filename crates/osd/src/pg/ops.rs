@@ -20,6 +20,9 @@ use crate::exec::{Asker, CopyContent, Exec, WatchEvent};
 use crate::object::{INFO_ATTR, ObjectState};
 use crate::session::ClientOp;
 
+/// `osd_max_write_op_reply_len`: bytes of output of one operation of a write.
+const WRITE_REPLY_MAX: usize = 64;
+
 /// What a client is told.
 #[derive(Debug, Default)]
 pub struct Answer {
@@ -49,6 +52,17 @@ impl Answer {
             ops: ops.map(|o| OsdOp { data: Bytes::new(), ..o.clone() }).collect(),
             rvals: vec![0; op.msg.ops.len()],
             ..Self::default()
+        }
+    }
+
+    /// A write's results are kept with its log entry: too much output is an error.
+    fn bound(&mut self) {
+        for (op, rval) in self.ops.iter_mut().zip(&mut self.rvals) {
+            if op.data.len() > WRITE_REPLY_MAX {
+                op.data = Bytes::new();
+                *rval = Errno::OVERFLOW.0;
+                self.result = Errno::OVERFLOW.0;
+            }
         }
     }
 
@@ -374,6 +388,9 @@ impl Pg {
 
     /// Orders a write, or the failure of one.
     fn write(&mut self, op: Box<ClientOp>, mut outcome: Outcome, cx: &mut Cx<'_>) {
+        if outcome.answer.result >= 0 && op.msg.flags & req_flag::RETURNVEC != 0 {
+            outcome.answer.bound();
+        }
         let failed = outcome.answer.result < 0;
         let oid = self.obcs.get_key_value(&op.oid).expect("its context is held").0.clone();
         let before = self.obcs[&oid].state.clone();
