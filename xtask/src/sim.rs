@@ -19,7 +19,8 @@ pub fn cluster(words: &[&str]) -> Result<()> {
 pub fn share() -> Report {
     let mut report = Report::default();
     report.check("sim: 300 seeds", || cluster(&["--seeds", "300"]));
-    for plant in ["lying-disks", "empty-writes", "forgotten-requests", "false-pings", "short-logs"] {
+    for plant in ["lying-disks", "empty-writes", "forgotten-requests", "false-pings", "short-logs"]
+    {
         report.check(&format!("sim: {plant} is found"), || {
             cluster(&["--seeds", "300", "--plant", plant])
         });

@@ -176,13 +176,26 @@ fn free_port(wanted: u16, count: u32) -> Result<u16> {
     })
 }
 
-/// Waits until the cluster has all its OSDs up and is healthy.
+/// How long a warning lasts before it is taken for one that waiting does not mend.
+const WARNING_SETTLED: Duration = Duration::from_secs(3);
+
+/// Whether every PG is active and clean.
+fn all_clean(status: &serde_json::Value) -> bool {
+    let states = status["pgmap"]["pgs_by_state"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let clean = states.iter().filter(|s| s["state_name"] == "active+clean");
+    clean.map(|s| s["count"].as_u64().unwrap_or(0)).sum::<u64>()
+        == status["pgmap"]["num_pgs"].as_u64().unwrap_or(0)
+}
+
+/// Waits until the cluster has all its OSDs up and is healthy. Warnings that have nothing
+/// to do with its start, such as a pool that nobody named an application for, are told.
 #[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
 fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<String> {
     let daemons = layout.daemons()?;
     let osds = daemons.iter().filter(|d| d.starts_with("osd.")).count() as u64;
     let socket = layout.asok(daemons.first().context("there is no monitor")?);
     let mut last = String::from("no monitor answers");
+    let mut warned: Option<(Instant, serde_json::Value)> = None;
     while start.elapsed() < HEALTHY_MAX {
         fetch_keys(layout, &daemons, &socket);
         let command = r#"{"prefix":"status","format":"json"}"#;
@@ -192,6 +205,20 @@ fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<
             let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
             if health == "HEALTH_OK" && up == osds {
                 return Ok(health);
+            }
+            let checks = status["health"]["checks"].clone();
+            match &warned {
+                Some((since, seen)) if *seen == checks && health == "HEALTH_WARN" => {
+                    if since.elapsed() > WARNING_SETTLED && up == osds && all_clean(&status) {
+                        let checks = checks.as_object().into_iter().flatten();
+                        for (code, check) in checks {
+                            let why = check["summary"]["message"].as_str().unwrap_or_default();
+                            eprintln!("{code}: {why}");
+                        }
+                        return Ok(health);
+                    }
+                }
+                _ => warned = Some((Instant::now(), checks)),
             }
             last = format!("{health}, {up} of {osds} OSDs up");
             progress.say(&last);
