@@ -4,7 +4,7 @@ use bytes::Bytes;
 use cls::{Method, Object, Page, READS, WRITES};
 use denc::Features;
 use messages::{Mutation, OsdOp, op, op_flag};
-use types::{EntityAddr, EntityId, HObject, UTime};
+use types::{EntityAddr, EntityId, EntityInst, HObject, UTime};
 
 use super::Exec;
 use crate::errno::{Errno, OpResult};
@@ -216,6 +216,12 @@ impl Object for View<'_, '_> {
 
     fn omap_clear(&mut self) -> OpResult<()> {
         self.omap_writing()?.omap_clear().map(drop)
+    }
+
+    fn watchers(&mut self) -> OpResult<Vec<EntityInst>> {
+        self.exec.must_exist()?;
+        let watchers = self.exec.state.info.watchers.iter();
+        Ok(watchers.map(|w| EntityInst { name: w.who, addr: w.addr }).collect())
     }
 }
 
