@@ -23,7 +23,23 @@ struct Running {
     snapshots: u32,
 }
 
-fn place(name: &str) -> PathBuf {
+/// A store, in a directory that goes with it.
+struct Place(PathBuf);
+
+impl std::ops::Deref for Place {
+    type Target = Path;
+    fn deref(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.parent().expect("it is in a directory"));
+    }
+}
+
+fn place(name: &str) -> Place {
     let dir = std::env::temp_dir().join(format!("argonaut-mon-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
@@ -38,7 +54,7 @@ fn place(name: &str) -> PathBuf {
     let path = dir.join("store");
     let founders = BTreeMap::from([(0, "a".to_owned())]);
     quorum::create(&path, 0, &founders, &mkfs.to_state_bytes()).unwrap();
-    path
+    Place(path)
 }
 
 impl Running {

@@ -1,10 +1,9 @@
 //! Several logs in one process: a network that can be cut and slowed, files that outlive
 //! crashes, and time that runs as fast as the work allows.
 
-use super::tests::{path, run};
+use super::tests::{Place, path, run};
 use super::*;
 use std::cell::RefCell;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 /// What carries calls: who cannot hear whom, and how long it takes.
@@ -16,7 +15,7 @@ struct Wires {
 }
 
 struct Mon {
-    path: PathBuf,
+    path: Place,
     /// What it was told, in order.
     told: Rc<RefCell<Vec<(u64, Bytes)>>>,
     state: Rc<RefCell<Bytes>>,
@@ -43,7 +42,7 @@ impl Net {
         net
     }
 
-    fn add(&mut self, node: u64, path: PathBuf) {
+    fn add(&mut self, node: u64, path: Place) {
         let mon = Mon {
             path,
             told: Rc::default(),

@@ -2,11 +2,27 @@
 
 use super::*;
 
-pub(super) fn path(name: &str) -> std::path::PathBuf {
+/// The file of a store, in a directory that goes with it.
+pub(super) struct Place(std::path::PathBuf);
+
+impl std::ops::Deref for Place {
+    type Target = std::path::Path;
+    fn deref(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(self.0.parent().expect("it is in a directory"));
+    }
+}
+
+pub(super) fn path(name: &str) -> Place {
     let dir = std::env::temp_dir().join(format!("argonaut-quorum-{}-{name}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
-    dir.join("mon.redb")
+    Place(dir.join("mon.redb"))
 }
 
 pub(super) fn run<T>(f: impl Future<Output = T>) -> T {
