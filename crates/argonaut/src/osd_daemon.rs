@@ -583,10 +583,9 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         Some(keys),
     );
     config.set(Source::CommandLine, "host", &daemon::hostname()).map_err(anyhow::Error::msg)?;
-    // A part of the memory an OSD may take is for object data. More made reads of what was
-    // just written faster and writes slower: buffers that are kept are not used again, and
-    // memory that was never touched costs more than the write.
-    let cache = DataCache::new(usize::try_from(config.u64("osd_memory_target") / 8)?);
+    // A part of the memory an OSD may take is for object data. Half of it made writes slower:
+    // memory that was never touched costs more than the write that fills it.
+    let cache = DataCache::new(usize::try_from(config.u64("osd_memory_target") / 4)?);
     let osd = Osd::new(identity, config.clone(), Box::new(StoreBacking::new(store, cache.clone())))
         .map_err(anyhow::Error::msg)?;
     let daemon = Rc::new(Daemon {

@@ -15,7 +15,7 @@ use crate::fetch::read_blocks;
 use crate::log::{Found, Place, Reader, Ring};
 use crate::onode::BLOCK;
 use crate::space::Space;
-use crate::state::{Caches, Map, SEEN_MAX, State};
+use crate::state::{Caches, Map, State};
 use crate::superblock::{Manifest, Superblock};
 use crate::table::Table;
 use crate::transaction::Op;
@@ -61,7 +61,6 @@ pub(crate) fn load(
         caches: RefCell::new(Caches {
             onodes: Cache::new(options.onode_cache_bytes),
             blocks: Cache::new(options.table_cache_bytes),
-            seen: Cache::new(SEEN_MAX),
         }),
         pool: Pool::default(),
     };

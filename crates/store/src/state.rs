@@ -39,8 +39,6 @@ pub(crate) struct Frozen {
 pub(crate) struct Caches {
     pub onodes: Cache<Key, Arc<Onode>>,
     pub blocks: Cache<(u64, usize), Arc<Block>>,
-    /// First blocks of extents that large reads began at.
-    pub seen: Cache<u64, ()>,
 }
 
 pub(crate) struct State {
@@ -73,8 +71,6 @@ pub(crate) struct State {
 const LARGE_READ: u64 = (128 << 10) / BLOCK;
 /// Bytes of one read at most.
 const READ_MAX: u64 = 1 << 30;
-/// Large reads remembered.
-pub(crate) const SEEN_MAX: u64 = 4096;
 
 /// One source of a merged scan.
 enum Source<'a> {
@@ -320,18 +316,9 @@ impl State {
                 Run { at: lo, end: hi, phys, data: self.in_flight(phys, hi - lo) }
             })
             .collect();
-        // Read for the first time in a while it goes past the page cache, which costs a
-        // fifth of the CPU; the second time it is kept there.
-        let once = last - first >= LARGE_READ
-            && match o.extent_of(first) {
-                Some(e) => {
-                    let mut caches = self.caches.borrow_mut();
-                    let seen = caches.seen.get(&e.phys).is_some();
-                    caches.seen.put(e.phys, (), 1);
-                    !seen
-                }
-                None => true,
-            };
+        // Past the page cache, which costs three times the CPU: who reads large data again
+        // keeps it himself.
+        let once = last - first >= LARGE_READ;
         let onode = o.clone();
         Ok(Found::OnDevice(ReadPlan { onode, off, end, runs, once }))
     }
