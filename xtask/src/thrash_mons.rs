@@ -69,7 +69,7 @@ fn thrash(cluster: &Cluster, secs: u64) -> Result<()> {
         let any = &mons[(random.u64() % mons.len() as u64) as usize];
         let of_leader = mons.iter().find(|(n, _)| Some(n) == leader.as_ref());
         let (name, pid) = match of_leader {
-            Some(leader) if random.u64() % 2 == 0 => leader,
+            Some(leader) if random.u64().is_multiple_of(2) => leader,
             _ => any,
         };
         killed.0 += 1;

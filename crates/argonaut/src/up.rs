@@ -110,7 +110,7 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
 
 /// Makes what is missing of the cluster; what is there stays as it is.
 fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
-    if wanted.mons == 0 || wanted.mons > 9 || wanted.mons % 2 == 0 {
+    if wanted.mons == 0 || wanted.mons > 9 || wanted.mons.is_multiple_of(2) {
         bail!("--mons is 1, 3, 5, 7 or 9");
     }
     if wanted.osds == 0 || wanted.size == 0 || wanted.size > 10 {

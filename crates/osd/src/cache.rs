@@ -125,10 +125,8 @@ impl DataCache {
                     inner.forget(&key);
                 }
             }
-            Mutation::Write { off, data } if !data.is_empty() => {
-                if !inner.entries.is_empty() {
-                    inner.cut(&(pg, o.clone()), *off);
-                }
+            Mutation::Write { off, data } if !data.is_empty() && !inner.entries.is_empty() => {
+                inner.cut(&(pg, o.clone()), *off);
             }
             Mutation::Zero { off, .. } => inner.cut(&(pg, o.clone()), *off),
             Mutation::Truncate(size) => inner.cut(&(pg, o.clone()), *size),
