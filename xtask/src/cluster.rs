@@ -42,7 +42,11 @@ impl Cluster {
         cluster.argonaut("rm", &[]).ok();
         std::fs::remove_dir_all(&cluster.dir).ok();
         std::fs::create_dir_all(lab::SHARE)?;
-        cluster.start(args)
+        // Where several run at the same time, each has ports of its own.
+        let port = std::env::var("ARGONAUT_TEST_PORT").unwrap_or_default();
+        let port = ["--port", &port];
+        let port = if port[1].is_empty() { &[][..] } else { &port[..] };
+        cluster.start(&[args, port].concat())
     }
 
     /// `argonaut up` on its directory again.

@@ -2,6 +2,7 @@
 
 mod bench;
 mod cluster;
+mod failover;
 mod fuzz;
 mod hostile;
 mod interop;
@@ -13,6 +14,7 @@ mod sim;
 mod store;
 mod suites;
 mod test;
+mod thrash;
 mod thrash_mons;
 
 use anyhow::{Result, bail};
@@ -29,6 +31,12 @@ cargo xtask VERB
   suites [NAME..]    upstream's own test programs against `argonaut up`
   kill9 [ROUNDS]     kill every daemon under load, check what was acknowledged (20)
   thrash-mons [SECS] kill monitors one after the other under load: no client notices (60)
+  thrash [SECS] [mons]
+                     kill, stop, reweight and mark out OSDs, grow pools under load, one
+                     monitor killed every 20 s too; then while upstream's programs run (60)
+  failover           how long clients wait for a killed OSD, a killed leading monitor, and
+                     1,000 PGs for OSDs that are started anew
+  hosts              a cluster over four hosts (network namespaces), cut off and joined
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   fuzz [TARGET] [SECS]
                      every fuzz target, or one, for so long (60)
@@ -63,6 +71,9 @@ fn main() -> Result<()> {
         ["suites", names @ ..] => suites::run(names)?.end(),
         ["kill9", ..] => kill9::run(number(1, 20)?)?.end(),
         ["thrash-mons", ..] => thrash_mons::run(number(1, 60)?)?.end(),
+        ["thrash", rest @ ..] => thrash::run(number(1, 60)?, rest.contains(&"mons"), true)?.end(),
+        ["failover"] => failover::run()?.end(),
+        ["hosts"] => thrash::hosts().end(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),

@@ -37,7 +37,7 @@ pub fn output(command: &mut Command) -> Result<String> {
         let tail = |s: &str| {
             s.lines()
                 .rev()
-                .take(15)
+                .take(60)
                 .collect::<Vec<_>>()
                 .into_iter()
                 .rev()

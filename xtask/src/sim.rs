@@ -19,8 +19,17 @@ pub fn cluster(words: &[&str]) -> Result<()> {
 pub fn share() -> Report {
     let mut report = Report::default();
     report.check("sim: 300 seeds", || cluster(&["--seeds", "300"]));
-    for plant in ["lying-disks", "empty-writes", "forgotten-requests", "false-pings", "short-logs"]
-    {
+    report.check("sim: a map change with 1,000 OSDs and 20,000 PGs", || cluster(&["--remap"]));
+    let plants = [
+        "lying-disks",
+        "empty-writes",
+        "forgotten-requests",
+        "false-pings",
+        "short-logs",
+        "forgotten-votes",
+        "unleased-reads",
+    ];
+    for plant in plants {
         report.check(&format!("sim: {plant} is found"), || {
             cluster(&["--seeds", "300", "--plant", plant])
         });

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::report::Report;
-use crate::{hostile, interop, kill9, lab, sh, suites, thrash_mons};
+use crate::{hostile, interop, kill9, lab, sh, suites, thrash, thrash_mons};
 
 /// Format, lints, types.
 ///
@@ -27,7 +27,7 @@ pub fn check() -> Result<()> {
 
 /// Debian packages of this host that tests use; installed when missing.
 fn install() -> Result<()> {
-    let packages = ["debootstrap", "xz-utils", "procps"];
+    let packages = ["debootstrap", "xz-utils", "procps", "iproute2"];
     let have = sh::output(Command::new("dpkg").arg("-s").args(packages)).is_ok();
     if !have {
         sh::run(&mut sh::bash(&format!(
@@ -90,6 +90,7 @@ pub fn test() -> Result<()> {
     report.add(suites::run(&[])?);
     report.add(kill9::run(3)?);
     report.add(thrash_mons::run(25)?);
+    report.add(thrash::run(30, true, false)?);
     report.add(hostile::run(5_000)?);
     report.end()
 }

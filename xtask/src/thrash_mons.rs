@@ -96,7 +96,7 @@ fn thrash(cluster: &Cluster, secs: u64) -> Result<()> {
 }
 
 /// `mon.a`, by the word of any monitor that answers at its socket.
-fn leader(cluster: &Cluster) -> Option<String> {
+pub fn leader(cluster: &Cluster) -> Option<String> {
     for name in ["a", "b", "c"] {
         let socket = cluster.dir.join(format!("run/ceph-mon.{name}.asok"));
         let line = format!("ceph --admin-daemon {} quorum_status 2>/dev/null", socket.display());

@@ -22,7 +22,7 @@ const IN_FLIGHT: usize = 4;
 pub struct Connect {
     /// The cluster's ceph.conf.
     #[arg(short, long, env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
-    conf: PathBuf,
+    pub conf: PathBuf,
     /// Whose key is used.
     #[arg(short, long, default_value = "client.admin")]
     name: String,
@@ -133,7 +133,11 @@ pub enum RadosVerb {
     },
 }
 
-async fn connect(how: &Connect) -> Result<Cluster> {
+/// A session with the cluster.
+///
+/// # Errors
+/// When the options do not allow it, or no monitor answers.
+pub async fn connect(how: &Connect) -> Result<Cluster> {
     let name: EntityName = how.name.parse().map_err(anyhow::Error::msg)?;
     let mut config = match &how.keyring {
         None => rados::Config::from_conf(&how.conf, &name)?,

@@ -1,9 +1,10 @@
 //! What every daemon does on its way up: options, log, pid file.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use conf::Config;
 
 use crate::layout::read_conf;
@@ -22,6 +23,69 @@ pub fn options(conf: &Path, kind: &str, id: &str) -> Result<Config> {
 pub fn hostname() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     name.split('.').next().unwrap_or_default().to_owned()
+}
+
+/// Where a daemon listens on its `public` or `cluster` side: the address that the options
+/// name, or this host's in a network that they name; the public one where nothing is said
+/// of the other; loopback by default.
+///
+/// # Errors
+/// When the options are wrong, or this host is in none of the networks.
+pub fn address(config: &Config, side: &str) -> Result<IpAddr> {
+    let option = format!("{side}_addr");
+    let text = config.get(&option);
+    if !text.is_empty() {
+        return text.parse().with_context(|| format!("{option} = {text}: an IP address"));
+    }
+    let option = format!("{side}_network");
+    let text = config.get(&option);
+    let networks: Vec<&str> = text.split([',', ' ']).filter(|n| !n.is_empty()).collect();
+    for network in &networks {
+        let (base, bits) = parse_network(network).with_context(|| format!("{option} = {text}"))?;
+        if let Some(ip) = source_towards(base).filter(|ip| in_network(*ip, base, bits)) {
+            return Ok(ip);
+        }
+    }
+    match (networks.is_empty(), side) {
+        (false, _) => bail!("{option} = {text}: this host has no address there"),
+        (true, "cluster") => address(config, "public"),
+        (true, _) => Ok(IpAddr::from([127, 0, 0, 1])),
+    }
+}
+
+fn parse_network(text: &str) -> Option<(IpAddr, u32)> {
+    let (base, bits) = text.split_once('/')?;
+    let (base, bits): (IpAddr, u32) = (base.parse().ok()?, bits.parse().ok()?);
+    (bits <= if base.is_ipv4() { 32 } else { 128 }).then_some((base, bits))
+}
+
+fn in_network(ip: IpAddr, base: IpAddr, bits: u32) -> bool {
+    match (ip, base) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(32 - bits).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            (a.to_bits() ^ b.to_bits()).checked_shr(128 - bits).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+/// The address that this host would send from to a network; nothing is sent.
+fn source_towards(base: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = if base.is_ipv4() {
+        std::net::Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    };
+    let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
+    // A neighbour, as the base itself may be no address of a host.
+    let to = match base {
+        IpAddr::V4(v4) => IpAddr::from((v4.to_bits() | 1).to_be_bytes()),
+        IpAddr::V6(v6) => IpAddr::from((v6.to_bits() | 1).to_be_bytes()),
+    };
+    socket.connect((to, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// The number in front of `debug_osd = 10/20`, as a level of `tracing`.
@@ -105,4 +169,22 @@ pub fn metadata() -> std::collections::BTreeMap<String, String> {
         ("os", text(uname.sysname())),
     ];
     pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_hold_their_addresses() {
+        let (base, bits) = parse_network("192.0.2.0/24").expect("well formed");
+        assert!(in_network([192, 0, 2, 7].into(), base, bits));
+        assert!(!in_network([192, 0, 3, 7].into(), base, bits));
+        assert!(in_network([8, 8, 8, 8].into(), [0, 0, 0, 0].into(), 0));
+        assert!(!in_network([192, 0, 2, 1].into(), base, 32));
+        for wrong in ["192.0.2.0", "192.0.2.0/33", "x/8", "::/129"] {
+            assert_eq!(parse_network(wrong), None, "{wrong}");
+        }
+        assert_eq!(source_towards([127, 0, 0, 0].into()), Some([127, 0, 0, 1].into()));
+    }
 }

@@ -18,13 +18,9 @@ pub fn rotates(path: &Path) -> Option<bool> {
     Some(found.trim() == "1")
 }
 
-/// The CRUSH device class that `path` is given by default.
-pub fn class(path: &Path) -> &'static str {
-    match rotates(path) {
-        Some(true) => "hdd",
-        Some(false) => "ssd",
-        None => "",
-    }
+/// The CRUSH device class that a device is given by default.
+pub fn class(rotates: bool) -> &'static str {
+    if rotates { "hdd" } else { "ssd" }
 }
 
 #[cfg(test)]
@@ -32,8 +28,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_device_has_no_class() {
+    fn what_is_no_device_does_not_turn() {
         assert_eq!(rotates(Path::new("/proc/self/stat")), None);
-        assert_eq!(class(Path::new("/no/such/file")), "");
+        assert_eq!(rotates(Path::new("/no/such/file")), None);
     }
 }

@@ -162,6 +162,8 @@ impl Layout {
     osd device bytes = {bytes}
     # `rados put` keeps a file in one object; the peer's default would end it at 128 MiB.
     osd max object size = 4G
+    # Every object class that is built in.
+    osd class load list = *
 
 [client]
     # Clients neither listen nor log here.

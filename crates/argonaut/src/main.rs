@@ -8,6 +8,7 @@ mod layout;
 mod mon_daemon;
 mod mon_peers;
 mod osd_daemon;
+mod osd_new;
 mod store_tool;
 mod supervise;
 mod up;
@@ -19,6 +20,18 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+/// Made for memory that one thread takes and another frees: `docs/adr/0012-jemalloc.md`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
+/// What jemalloc reads at its start. Memory that was freed goes back after a minute instead of
+/// ten seconds: buffers of large writes are taken and freed all the time.
+// SAFETY: the name is jemalloc's own and nothing else's; what it finds there is the address of
+// a text with a zero at its end, for as long as the process lives.
+#[allow(unsafe_code)]
+#[unsafe(export_name = "_rjem_malloc_conf")]
+static MALLOC_CONF: &[u8] = b"dirty_decay_ms:60000,muzzy_decay_ms:60000\0";
 
 #[derive(Parser)]
 #[command(
@@ -43,7 +56,7 @@ struct Dir {
 struct Daemon {
     /// The daemon's id: a for mon.a, 0 for osd.0.
     #[arg(short, long)]
-    id: String,
+    id: Option<String>,
     /// The cluster's ceph.conf.
     #[arg(short, long, env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
     conf: PathBuf,
@@ -55,6 +68,13 @@ struct Daemon {
     keyring: Option<PathBuf>,
 }
 
+impl Daemon {
+    // Not clap's to demand: it would of those who only name ceph.conf in the environment.
+    fn id(&self) -> Result<&str> {
+        self.id.as_deref().ok_or_else(|| anyhow::anyhow!("name the daemon: -i ID"))
+    }
+}
+
 #[derive(Subcommand)]
 enum MonVerb {
     /// Make the data of a new monitor of a cluster that runs; then start it.
@@ -64,6 +84,20 @@ enum MonVerb {
         /// Where it will listen: v2:IP:PORT.
         #[arg(long)]
         addr: String,
+    },
+}
+
+#[derive(Subcommand)]
+enum OsdVerb {
+    /// Have the cluster know a new OSD and make its data; then start it.
+    #[command(visible_alias = "prepare")]
+    New {
+        #[command(flatten)]
+        connect: client::Connect,
+        /// The device, or an existing file, to keep the store on; else a file is made in the
+        /// data directory.
+        #[arg(long)]
+        device: Option<PathBuf>,
     },
 }
 
@@ -114,10 +148,16 @@ enum Verb {
         #[command(subcommand)]
         join: Option<MonVerb>,
         #[command(flatten)]
-        daemon: Option<Daemon>,
+        daemon: Daemon,
     },
-    /// Run one OSD.
-    Osd(Daemon),
+    /// Run one OSD, or make one of a cluster that runs.
+    #[command(args_conflicts_with_subcommands = true)]
+    Osd {
+        #[command(subcommand)]
+        new: Option<OsdVerb>,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
     /// Keep a cluster's daemons running (started by `up`).
     #[command(hide = true)]
     Supervise(Dir),
@@ -179,14 +219,18 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Logs { dir, daemon, follow } => up::logs(&dir.dir, daemon.as_deref(), follow)?,
         Verb::Rm(dir) => up::remove(&dir.dir)?,
         Verb::Mon { join: Some(MonVerb::Join { daemon, addr }), .. } => {
-            mon_daemon::join(&daemon.conf, &daemon.id, daemon.keyring.as_deref(), &addr)?;
+            mon_daemon::join(&daemon.conf, daemon.id()?, daemon.keyring.as_deref(), &addr)?;
         }
         Verb::Mon { daemon, .. } => {
-            let daemon = daemon.ok_or_else(|| anyhow::anyhow!("name the monitor: -i ID"))?;
-            mon_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?
+            mon_daemon::main(&daemon.conf, daemon.id()?, daemon.mkfs, daemon.keyring.as_deref())?
         }
-        Verb::Osd(daemon) => {
-            osd_daemon::main(&daemon.conf, &daemon.id, daemon.mkfs, daemon.keyring.as_deref())?
+        Verb::Osd { new: Some(OsdVerb::New { connect, device }), .. } => {
+            let id = osd_new::new(&connect, device.as_deref())?;
+            println!("{id}");
+            eprintln!("osd.{id} is made; start it: argonaut osd -i {id}");
+        }
+        Verb::Osd { daemon, .. } => {
+            osd_daemon::main(&daemon.conf, daemon.id()?, daemon.mkfs, daemon.keyring.as_deref())?
         }
         Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
         Verb::Ceph { connect, format, words } => {

@@ -13,6 +13,7 @@ use auth::{CryptoKey, KeyKind, Keyring, RotatingKeys, SharedRotatingKeys};
 use bytes::Bytes;
 use env::{ConnId, Random};
 use maps::{MonInfo, MonMap};
+use mon::links::{Links, Me, PeerEvent, log_message};
 use mon::{Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
 use rados::{MonLink, mon_addrs};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
@@ -21,7 +22,7 @@ use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTi
 use crate::asok::{self, Asked};
 use crate::daemon;
 use crate::layout::{Layout, Wanted, mon_id};
-use crate::mon_peers::{Me, PeerEvent, Peers, log_message};
+use crate::mon_peers::PeerWire;
 use crate::up::write_durably;
 
 /// The release that this cluster's monitors present themselves as.
@@ -230,7 +231,8 @@ pub fn main(conf: &Path, id: &str, mkfs: bool, keyring: Option<&Path>) -> Result
 struct Daemon {
     monitor: RefCell<Monitor>,
     quorum: quorum::Quorum,
-    peers: RefCell<Peers>,
+    links: RefCell<Links>,
+    wire: PeerWire,
     /// A change of the members is being made.
     changing: Cell<bool>,
     started_ms: u64,
@@ -281,25 +283,28 @@ impl Daemon {
     }
 
     fn is_peers(&self, event: &NetEvent) -> bool {
-        let peers = self.peers.borrow();
+        let links = self.links.borrow();
         match event {
-            NetEvent::Opened { conn, peer } => peers.owns(*conn) || Peers::proves(&peer.identity),
-            other => peers.owns(other.conn()),
+            NetEvent::Opened { conn, peer } => {
+                links.owns(*conn) || PeerWire::proves(&peer.identity)
+            }
+            other => links.owns(other.conn()),
         }
     }
 
     fn on_peers_event(self: &Rc<Self>, now: env::Now, event: NetEvent) {
+        let mut wire = self.wire.clone();
         let events = match event {
             NetEvent::Opened { conn, .. } => {
-                self.peers.borrow_mut().on_opened(now, conn);
+                self.links.borrow_mut().on_opened(now, conn, &mut wire);
                 Vec::new()
             }
             NetEvent::Message { conn, env, .. } => {
-                self.peers.borrow_mut().on_message(now, conn, &env)
+                self.links.borrow_mut().on_message(now, conn, &env, &mut wire)
             }
             NetEvent::Closed { conn, why } => {
                 tracing::debug!("monitor {conn:?}: {why}");
-                self.peers.borrow_mut().lost(now, conn)
+                self.links.borrow_mut().lost(now, conn)
             }
             NetEvent::Alive { .. } => Vec::new(),
         };
@@ -353,7 +358,9 @@ impl Daemon {
                         let (messenger, conn) = self.of(conn);
                         messenger.close(conn);
                     }
-                    Output::Peer { node, env } => self.peers.borrow().send(node, env),
+                    Output::Peer { node, env } => {
+                        self.links.borrow().send(node, env, &mut self.wire.clone())
+                    }
                     Output::Propose { .. } | Output::Snapshot { .. } => {
                         self.proposals.send(wish).ok();
                     }
@@ -383,11 +390,16 @@ impl Daemon {
         let now = rt::now();
         let events = {
             let monitor = self.monitor.borrow();
-            self.peers.borrow_mut().tick(now, &monitor.state().monmap)
+            self.links.borrow_mut().tick(
+                now,
+                &monitor.state().monmap,
+                &self.quorum.members().0,
+                &mut self.wire.clone(),
+            )
         };
         self.on_peer_events(now, events);
         let up_ms = now.mono_ms().saturating_sub(self.started_ms);
-        let elections = self.monitor.borrow_mut().elections(now, up_ms);
+        let elections = self.monitor.borrow_mut().elections(now, up_ms, &self.quorum.members().0);
         self.quorum.allow_elections(elections.allowed);
         if elections.begin {
             let quorum = self.quorum.clone();
@@ -478,10 +490,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         auth: Box::new(move |_, _| door()),
         limits: rt::Limits::default(),
     });
-    let public: std::net::IpAddr = match config.get("public_addr").as_str() {
-        "" => [127, 0, 0, 1].into(),
-        text => text.parse().with_context(|| format!("public_addr = {text}"))?,
-    };
+    let public = daemon::address(&config, "public")?;
     let mgr_at = mgr.bind_range(public, 6800..=7568).context("the manager's role")?;
     let mgr_addrs = AddrVec(vec![EntityAddr::msgr2(mgr_at, std::process::id())]);
     mgr.set_local(|local| local.addrs = mgr_addrs.clone());
@@ -506,13 +515,8 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let rank = monitor.state().monmap.rank_of(&id).unwrap_or(0) as i64;
     let doors = monitor.auth();
     let mon_key = monitor.state().auth.get(&EntityName::new(EntityKind::MON, ""));
-    let me = Me {
-        fsid: monitor.state().fsid,
-        node: started.node,
-        name: id.clone(),
-        key: mon_key.map(|e| e.key.clone()).unwrap_or_default(),
-        auth_none,
-    };
+    let mon_key = mon_key.map(|e| e.key.clone()).unwrap_or_default();
+    let me = Me { fsid: monitor.state().fsid, node: started.node, name: id.clone() };
     let messenger = Messenger::new(rt::Config {
         local: rt::Local { kind: EntityKind::MON, num: rank, addrs, nonce: 0, features: FEATURES },
         policy: Box::new(|_| Policy::stateless_server()),
@@ -523,7 +527,8 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let daemon = Rc::new(Daemon {
         monitor: RefCell::new(monitor),
         quorum: quorum.clone(),
-        peers: RefCell::new(Peers::new(me, messenger.clone())),
+        links: RefCell::new(Links::new(me)),
+        wire: PeerWire::new(id.clone(), mon_key, auth_none, messenger.clone()),
         changing: Cell::new(false),
         started_ms,
         messenger: messenger.clone(),
@@ -558,7 +563,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let carrier = daemon.clone();
     tokio::task::spawn_local(async move {
         while let Some(call) = calls.recv().await {
-            carrier.peers.borrow_mut().call(rt::now(), call);
+            carrier.links.borrow_mut().call(rt::now(), call, &mut carrier.wire.clone());
         }
     });
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);

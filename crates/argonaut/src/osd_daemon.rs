@@ -38,8 +38,11 @@ const BACKOFF_MS: u64 = 200;
 /// How long stopping may take.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
-/// Makes one OSD's store and key. `uuid` is its incarnation.
-fn mkfs(data: &Path, fsid: Uuid, osd: i32, uuid: Uuid, config: &Config) -> Result<()> {
+/// Makes one OSD's store. `uuid` is its incarnation.
+///
+/// # Errors
+/// When it cannot be made.
+pub fn mkfs(data: &Path, fsid: Uuid, osd: i32, uuid: Uuid, config: &Config) -> Result<()> {
     fs::create_dir_all(data).with_context(|| data.display().to_string())?;
     let block = data.join("block");
     // A file that was left half-made; a device or link an operator put there stays.
@@ -179,7 +182,7 @@ impl Daemon {
         let mut out = self.out.take();
         let mut osd = self.osd.borrow_mut();
         let value = call(&mut osd, &mut out);
-        if osd.open_writes() > 0 && !self.kicking.replace(true) {
+        if osd.has_written() && !self.kicking.replace(true) {
             self.kick.notify_one();
         }
         drop(osd);
@@ -461,17 +464,19 @@ impl Daemon {
         for osd in over {
             self.with(|role, out| role.on_osd_reset(now, osd, out));
         }
+        if let Some(load) = load_per_cpu() {
+            self.with(|osd, _| osd.on_load(load));
+        }
         self.with(|osd, out| osd.on_tick(now, out));
         self.on_new_map(); // maps also come from other OSDs
     }
 }
 
-/// An address from the options; loopback by default.
-fn address(config: &Config, option: &str) -> Result<std::net::IpAddr> {
-    match config.get(option).as_str() {
-        "" => Ok([127, 0, 0, 1].into()),
-        text => text.parse().with_context(|| format!("{option} = {text}: an IP address")),
-    }
+/// Tasks that ran or waited for the disk in the last minute, for each CPU.
+fn load_per_cpu() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let load: f64 = text.split_whitespace().next()?.parse().ok()?;
+    Some(load / std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64))
 }
 
 async fn run(mut config: Config, id: i32) -> Result<()> {
@@ -489,6 +494,8 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         osd: Some(OsdId(id)),
         waker: Box::new(move || waker.notify_one()),
         gather: true,
+        discard: config.bool("bdev_enable_discard"),
+        checkpoint_bytes: config.u64("osd_memory_target") / 32,
         // What is cached of metadata; object data has a cache of its own.
         onode_cache_bytes: config.u64("osd_memory_target") / 32,
         table_cache_bytes: config.u64("osd_memory_target") / 64,
@@ -529,8 +536,8 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         messenger.set_local(|local| local.addrs = addrs.clone());
         Ok(addrs)
     };
-    let client_addrs = bind(&public, address(&config, "public_addr")?)?;
-    let cluster_addrs = bind(&cluster, address(&config, "cluster_addr")?)?;
+    let client_addrs = bind(&public, daemon::address(&config, "public")?)?;
+    let cluster_addrs = bind(&cluster, daemon::address(&config, "cluster")?)?;
 
     let mut metadata = daemon::metadata();
     metadata.extend([
@@ -542,14 +549,14 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         ("hb_front_addr".to_owned(), cluster_addrs.to_string()),
         ("hb_back_addr".to_owned(), cluster_addrs.to_string()),
     ]);
-    let device_class = match config.get("osd_class_update_on_start").as_str() {
-        "false" => "",
-        _ => device::class(&block),
-    };
-    let device_class = device_class.to_owned();
+    let mut device_class = String::new();
     if let Some(rotates) = device::rotates(&block) {
+        let class = device::class(rotates).to_owned();
         metadata.insert("rotational".to_owned(), u8::from(rotates).to_string());
-        metadata.insert("default_device_class".to_owned(), device::class(&block).to_owned());
+        metadata.insert("default_device_class".to_owned(), class.clone());
+        if config.bool("osd_class_update_on_start") {
+            device_class = class;
+        }
     }
     let location = config.get("crush_location");
     let location = location.split_whitespace().filter_map(|w| w.split_once('='));

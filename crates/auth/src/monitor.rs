@@ -184,6 +184,12 @@ impl MonAuth {
         self.lock().closed = !open;
     }
 
+    /// Whether clients may come in.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        !self.lock().closed
+    }
+
     /// How many global ids are left; ask for more in time, new clients are sent away without.
     #[must_use]
     pub fn global_ids_left(&self) -> u64 {

@@ -120,6 +120,10 @@ plain_message! {
         pgs: BTreeMap<PgId, Bytes>,
         /// PGs that are gone.
         removed: Vec<PgId>,
+        /// Operations that take longer than `osd_op_complaint_time`.
+        slow_ops: u32,
+        /// How long the oldest of them takes, ms.
+        slow_ms: u64,
     }
 }
 plain_message! {
@@ -128,5 +132,28 @@ plain_message! {
     {
         /// Which PGs.
         pgs: Vec<PgId>,
+    }
+}
+plain_message! {
+    /// A monitor wants PGs scrubbed; to the OSD that leads them.
+    ScrubRequest, 0x8009;
+    {
+        /// Which; all that the OSD leads when empty.
+        pgs: Vec<PgId>,
+        /// Data and omap too.
+        deep: bool,
+        /// What is found is mended.
+        repair: bool,
+    }
+}
+plain_message! {
+    /// An operator wants PGs recovered, and copied, before others, or not any more; to the OSD
+    /// that leads them.
+    ForceRecovery, 0x800a;
+    {
+        /// Which.
+        pgs: Vec<PgId>,
+        /// Before others.
+        on: bool,
     }
 }

@@ -8,6 +8,7 @@
 
 mod daemon;
 mod log;
+mod mgr;
 mod mon;
 mod osd;
 mod osd_internal;
@@ -17,6 +18,7 @@ use denc::{DecodeError, Features, Reader, Writer};
 
 pub use daemon::*;
 pub use log::*;
+pub use mgr::*;
 pub use mon::*;
 pub use osd::*;
 pub use osd_internal::*;

@@ -30,6 +30,24 @@ pub(crate) struct HealthOptions {
     pub stuck_ms: u64,
     /// Monotonic milliseconds.
     pub now_ms: u64,
+    /// Wall-clock nanoseconds.
+    pub wall_ns: u64,
+    /// Seconds without a scrub, and without a deep one, that are too many; pools may say
+    /// otherwise.
+    pub unscrubbed_s: ScrubAges,
+}
+
+/// When PGs are reported as not scrubbed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ScrubAges {
+    /// `osd_scrub_max_interval`, seconds.
+    pub light_s: f64,
+    /// `osd_deep_scrub_interval`, seconds.
+    pub deep_s: f64,
+    /// `mon_warn_pg_not_scrubbed_ratio`: so much of it beyond; 0 is never.
+    pub light_ratio: f64,
+    /// `mon_warn_pg_not_deep_scrubbed_ratio`.
+    pub deep_ratio: f64,
 }
 
 impl HealthStatus {
@@ -83,6 +101,8 @@ pub(crate) fn check(
     check_flags(cluster, &mut report);
     check_pools(cluster, volatile, options, &mut report);
     check_pgs(cluster, volatile, options, &mut report);
+    check_scrubs(cluster, volatile, options, &mut report);
+    check_slow(volatile, &mut report);
     report
 }
 
@@ -315,8 +335,13 @@ fn check_pgs(
         (Vec::new(), Vec::new(), Vec::new());
     let (mut lost, mut spare, mut copies, mut unfound, mut objects, mut scrub) =
         (0i64, 0i64, 0i64, 0i64, 0i64, 0i64);
+    let mut unfound_lines = Vec::new();
     for (pg, stat) in &pgmap.pgs {
         let sum = &stat.stats.sum;
+        if sum.num_objects_unfound > 0 {
+            let n = sum.num_objects_unfound;
+            unfound_lines.push(format!("pg {pg} has {n} unfound objects"));
+        }
         lost = lost.saturating_add(sum.num_objects_degraded);
         spare = spare.saturating_add(sum.num_objects_misplaced);
         copies = copies.saturating_add(sum.num_object_copies);
@@ -412,13 +437,73 @@ fn check_pgs(
     if unfound > 0 {
         let summary =
             format!("{unfound}/{objects} objects unfound ({:.3}%)", percent(unfound, objects));
-        report.add("OBJECT_UNFOUND", HealthStatus::Warn, unfound as usize, summary, Vec::new());
+        report.add("OBJECT_UNFOUND", HealthStatus::Warn, unfound as usize, summary, unfound_lines);
     }
     if scrub > 0 {
         let summary = format!("{scrub} scrub errors");
         report.add("OSD_SCRUB_ERRORS", HealthStatus::Err, scrub as usize, summary, Vec::new());
     }
     let _ = cluster;
+}
+
+/// OSDs with operations that take too long.
+fn check_slow(volatile: &Volatile, report: &mut HealthReport) {
+    let slow = &volatile.pgmap.slow;
+    let count: u64 = slow.values().map(|(n, _)| u64::from(*n)).sum();
+    if count == 0 {
+        return;
+    }
+    let oldest = slow.values().map(|(_, ms)| ms / 1_000).max().unwrap_or(0);
+    let names: Vec<String> = slow.keys().map(|o| format!("osd.{o}")).collect();
+    let who = match &names[..] {
+        [one] => format!("{one} has slow ops"),
+        all => format!("daemons [{}] have slow ops.", all.join(",")),
+    };
+    let summary = format!("{count} slow ops, oldest one blocked for {oldest} sec, {who}");
+    report.add("SLOW_OPS", HealthStatus::Warn, count as usize, summary, Vec::new());
+}
+
+/// PGs that should have been scrubbed.
+fn check_scrubs(
+    cluster: &ClusterState,
+    volatile: &Volatile,
+    options: &HealthOptions,
+    report: &mut HealthReport,
+) {
+    let ages = &options.unscrubbed_s;
+    let (mut light, mut deep) = (Vec::new(), Vec::new());
+    for (pg, stat) in &volatile.pgmap.pgs {
+        let pool = cluster.osdmap.pool(pg.pool);
+        let of = |name: &str, default: f64| match pool.and_then(|p| p.opts.get(name)) {
+            Some(maps::PoolOpt::Double(x)) if *x > 0.0 => *x,
+            _ => default,
+        };
+        let late = |since: types::UTime, interval: f64, ratio: f64| {
+            let max_ns = (interval * (1.0 + ratio) * 1e9) as u64;
+            ratio > 0.0 && !since.is_zero() && since.nanos() + max_ns < options.wall_ns
+        };
+        let interval = of("scrub_max_interval", ages.light_s);
+        if late(stat.last_scrub_stamp, interval, ages.light_ratio) {
+            light.push(format!("pg {pg} not scrubbed since {}", stat.last_scrub_stamp));
+        }
+        let interval = of("deep_scrub_interval", ages.deep_s);
+        if late(stat.last_deep_scrub_stamp, interval, ages.deep_ratio) {
+            deep.push(format!("pg {pg} not deep-scrubbed since {}", stat.last_deep_scrub_stamp));
+        }
+    }
+    for (code, word, mut lines) in
+        [("PG_NOT_SCRUBBED", "scrubbed", light), ("PG_NOT_DEEP_SCRUBBED", "deep-scrubbed", deep)]
+    {
+        let n = lines.len();
+        if n >= DETAIL_MAX {
+            lines.truncate(DETAIL_MAX - 1);
+            lines.push(format!("{} more pgs... ", n + 1 - DETAIL_MAX));
+        }
+        if n > 0 {
+            let summary = format!("{n} pgs not {word} in time");
+            report.add(code, HealthStatus::Warn, n, summary, lines);
+        }
+    }
 }
 
 /// Lines for the cluster log when one report follows another: priority and text.

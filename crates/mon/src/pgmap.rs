@@ -21,6 +21,8 @@ pub struct PgMap {
     pub pgs: BTreeMap<PgId, PgStat>,
     /// Each OSD's last report.
     pub osds: BTreeMap<OsdId, OsdStat>,
+    /// OSDs with slow operations: how many, and the oldest's age in ms.
+    pub slow: BTreeMap<OsdId, (u32, u64)>,
     /// Sums over each pool's PGs.
     pub pools: BTreeMap<PoolId, PoolStat>,
     /// Changes per second, of the whole cluster.
@@ -130,6 +132,7 @@ impl PgMap {
     /// Follows the map: PGs that are new or gone, PGs whose primary is down.
     pub(crate) fn follow(&mut self, map: &OsdMap, mapping: &PgMapping, now_ms: u64) {
         self.osds.retain(|osd, _| map.exists(*osd));
+        self.slow.retain(|osd, _| map.is_up(*osd));
         let gone: Vec<PgId> = self.pgs.keys().filter(|pg| !map.have_pg(**pg)).copied().collect();
         for pg in gone {
             if let Some(old) = self.pgs.remove(&pg)

@@ -1,6 +1,6 @@
 //! What the leader knows and may lose.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use maps::PgMapping;
 use types::{EntityKind, Features};
@@ -18,6 +18,8 @@ pub struct Volatile {
     pub groups: Vec<SessionGroup>,
     /// The state of the cluster, as of the last tick or map change.
     pub health: HealthReport,
+    /// Daemons that registered themselves with the manager's role.
+    pub services: crate::services::Services,
     /// The monitors that agree.
     pub quorum: QuorumInfo,
 }
@@ -68,6 +70,8 @@ pub struct HealthReport {
 /// Which monitors agree.
 #[derive(Clone, Debug, Default)]
 pub struct QuorumInfo {
+    /// Names of those that count in the log, whether they are in the map or not.
+    pub voters: BTreeSet<String>,
     /// This monitor's name.
     pub name: String,
     /// This monitor's rank.

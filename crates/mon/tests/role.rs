@@ -380,6 +380,7 @@ fn pool_operations() {
     assert_eq!(a.pool_op(conn, pool_op::DELETE_UNMANAGED_SNAP, 2, "", 3).r, 0);
     assert!(a.map().removed_snaps_queue[&PoolId(2)].contains(3));
     assert_eq!(a.pool_op(conn, pool_op::CREATE_SNAP, 2, "s", 0).r, -22);
+    assert_eq!(a.pool_op(conn, pool_op::DELETE_SNAP, 2, "s", 0).r, -22);
     assert_eq!(a.pool_op(conn, pool_op::DELETE, 2, "", 0).r, 0);
     assert_eq!(a.pool_op(conn, pool_op::DELETE, 2, "", 0).r, 0);
     let weak = a.connect_as("client.weak", "allow r", Features::ALL, addr(0, 3));

@@ -39,6 +39,13 @@ fn absent<T>(r: Result<T, store::StoreError>) -> Result<Option<T>, StoreError> {
     }
 }
 
+fn later(f: store::Fetch) -> Fetched {
+    match f {
+        store::Fetch::Ready(data) => Fetched::Here(data),
+        store::Fetch::Later(id) => Fetched::Later(id),
+    }
+}
+
 impl StoreBacking {
     /// Takes over an open store, whose data `cache` keeps in memory.
     #[must_use]
@@ -117,6 +124,7 @@ fn mutate(txn: &mut Transaction, c: store::Coll, o: &HObject, m: Mutation) {
         Mutation::OmapRmRange(a, b) => txn.omap_rm_range(c, o, a, b),
         Mutation::OmapClear => txn.omap_clear(c, o),
         Mutation::CloneFrom(src) => txn.clone_object(c, &src, o),
+        Mutation::CloneRange { from, off, len } => txn.clone_range(c, &from, o, off, len, off),
     };
 }
 
@@ -169,10 +177,21 @@ impl ObjectStore for StoreBacking {
         {
             return Ok(Some(Fetched::Here(data)));
         }
-        Ok(absent(self.store.fetch(coll(c), o, off, len))?.map(|f| match f {
-            store::Fetch::Ready(data) => Fetched::Here(data),
-            store::Fetch::Later(id) => Fetched::Later(id),
-        }))
+        Ok(absent(self.store.fetch(coll(c), o, off, len))?.map(later))
+    }
+
+    fn fetch_verified(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Option<Fetched>, StoreError> {
+        Ok(absent(self.store.fetch_device(coll(c), o, off, len))?.map(later))
+    }
+
+    fn size(&self, c: Coll, o: &HObject) -> Result<Option<u64>, StoreError> {
+        Ok(absent(self.store.stat(coll(c), o))?.map(|s| s.size))
     }
 
     fn fetched(&mut self) -> Option<(u64, Result<Bytes, StoreError>)> {
@@ -236,6 +255,10 @@ impl ObjectStore for StoreBacking {
                 store::Coll::Pg(spg) => Coll::Pg(spg.pg),
             })
             .collect()
+    }
+
+    fn room(&self) -> (u64, u64) {
+        self.store.room()
     }
 
     fn space(&self) -> Space {

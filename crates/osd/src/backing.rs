@@ -111,6 +111,27 @@ pub trait ObjectStore: Send {
         None
     }
 
+    /// As [`ObjectStore::fetch`], from the device itself wherever there is one: what caches
+    /// have says nothing about it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn fetch_verified(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Option<Fetched>, StoreError> {
+        self.fetch(c, o, off, len)
+    }
+
+    /// Bytes of data, as the store has them; `None` when there is no such object.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn size(&self, c: Coll, o: &HObject) -> Result<Option<u64>, StoreError>;
+
     /// One attribute.
     ///
     /// # Errors
@@ -177,4 +198,10 @@ pub trait ObjectStore: Send {
 
     /// Space left and used.
     fn space(&self) -> Space;
+
+    /// Bytes of the device, and those that may still be used: asked before each write.
+    fn room(&self) -> (u64, u64) {
+        let space = self.space();
+        (space.total, space.available)
+    }
 }

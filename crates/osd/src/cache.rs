@@ -128,7 +128,9 @@ impl DataCache {
             Mutation::Write { off, data } if !data.is_empty() && !inner.entries.is_empty() => {
                 inner.cut(&(pg, o.clone()), *off);
             }
-            Mutation::Zero { off, .. } => inner.cut(&(pg, o.clone()), *off),
+            Mutation::Zero { off, .. } | Mutation::CloneRange { off, .. } => {
+                inner.cut(&(pg, o.clone()), *off)
+            }
             Mutation::Truncate(size) => inner.cut(&(pg, o.clone()), *size),
             Mutation::Remove | Mutation::CloneFrom(_) => inner.forget(&(pg, o.clone())),
             _ => {}

@@ -11,10 +11,12 @@ use types::{EntityId, Features, HObject, PgId, PoolId, SnapId, UTime};
 
 use crate::backing::{Coll, StoreOp};
 use crate::core::Osd;
-use crate::errno::Errno;
 use crate::outbox::{Effect, Outbox};
+use crate::pg::Target;
+use crate::pg::scrub::Order;
 use crate::pg::{Pg, State, Ticket};
 use crate::session::ClientOp;
+use types::Errno;
 
 /// Who waits for a command's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +50,14 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ),
     ("config show", "", "dump current config settings", "r"),
     ("config unset", "var:CephString", "config unset <field>: unset a config variable", "rw"),
+    ("deep-scrub", "pgid:CephPgid?", "deep scrub pg", "rw"),
     ("dump_blocked_ops", "", "show the blocked ops currently in flight", "r"),
     ("dump_blocklist", "", "dump blocklisted clients and times", "r"),
     ("dump_historic_ops", "", "show recent ops", "r"),
     ("dump_historic_slow_ops", "", "show slowest recent ops", "r"),
     ("dump_ops_in_flight", "", "show the ops currently in flight", "r"),
     ("dump_pg_recovery_stats", "", "dump pg recovery statistics", "r"),
+    ("dump_scrub_reservations", "", "show scrub reservations", "r"),
     ("dump_watchers", "", "show clients which have active watches, and on which objects", "r"),
     ("flush_pg_stats", "", "flush pg stats", "r"),
     ("get_command_descriptions", "", "list available commands", "r"),
@@ -90,12 +94,20 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ),
     ("perf schema", "", "dump perfcounters schema", "r"),
     (
+        "mark_unfound_lost",
+        "pgid:CephPgid? mulcmd:CephChoices=revert|delete",
+        "mark all unfound objects in this pg as lost, either removing or reverting to a prior version if one is available",
+        "rw",
+    ),
+    (
         "pg",
-        "pgid:CephPgid cmd:CephChoices=query|list_unfound|log|mark_unfound_lost",
+        "pgid:CephPgid cmd:CephChoices=query|list_unfound|log|mark_unfound_lost|scrub|deep-scrub|repair mulcmd:CephChoices=revert|delete?",
         "act on one pg",
         "r",
     ),
     ("query", "pgid:CephPgid?", "show details of a specific pg", "r"),
+    ("repair", "pgid:CephPgid?", "repair pg", "rw"),
+    ("scrub", "pgid:CephPgid?", "scrub pg", "rw"),
     ("status", "", "high-level status of OSD", "r"),
     ("version", "", "report version of OSD", "r"),
 ];
@@ -332,6 +344,11 @@ impl Osd {
                 ))
             }
             "dump_watchers" => ok(self.dump_watchers()),
+            "dump_scrub_reservations" => ok(json!({
+                "scrubs_local": self.c.slots.scrubs.taken(),
+                "scrubs_remote": self.c.slots.scrubs_lent.taken(),
+                "osd_max_scrubs": self.c.conf.scrub.max,
+            })),
             "dump_pg_recovery_stats" => {
                 let r = self
                     .pgs
@@ -355,11 +372,17 @@ impl Osd {
             }
             "log flush" => ok(json!({})),
             "getomap" => self.getomap(args),
-            "query" | "list_unfound" | "log" | "mark_unfound_lost" => {
-                self.pg_command(prefix, args, now)
-            }
+            "query" | "list_unfound" | "log" => self.pg_command(prefix, args, now),
+            "mark_unfound_lost" => self.mark_unfound_lost(args, now, out),
+            "scrub" | "deep-scrub" | "repair" => self.scrub_command(prefix, args, now, out),
             "pg" => {
                 let cmd = text(args, "cmd").unwrap_or("query").to_owned();
+                if matches!(&*cmd, "scrub" | "deep-scrub" | "repair") {
+                    return self.scrub_command(&cmd, args, now, out);
+                }
+                if cmd == "mark_unfound_lost" {
+                    return self.mark_unfound_lost(args, now, out);
+                }
                 self.pg_command(&cmd, args, now)
             }
             _ => Err(invalid(format!("command not supported: '{prefix}'"))),
@@ -433,25 +456,43 @@ impl Osd {
         json!({ "osd": schema })
     }
 
-    fn ops_in_flight(&self, now: Now, older_than_ms: u64) -> Value {
-        let mut ops = Vec::new();
-        let mut add = |op: &ClientOp, point: &str| {
-            let age = now.mono_ns.saturating_sub(op.came_ns);
-            if age / 1_000_000 >= older_than_ms {
-                ops.push(op_json(op, age, point));
-            }
-        };
+    /// Every request under way, and what it waits for.
+    fn each_op(&self, add: &mut dyn FnMut(&ClientOp, &'static str)) {
         for pg in self.pgs.values() {
             for f in &pg.in_flight {
                 f.replies.iter().for_each(|(op, _)| add(op, "waiting for sub ops"));
             }
             pg.waiting.iter().for_each(|op| add(op, "waiting for peered"));
             pg.blocked.values().flatten().for_each(|op| add(op, "waiting for degraded object"));
+            pg.scrub.waiting().for_each(|op| add(op, "waiting for scrub"));
             pg.waiting_whole.iter().for_each(|op| add(op, "waiting for missing object"));
             for obc in pg.obcs.values() {
                 obc.waiting.iter().for_each(|op| add(op, "waiting for rw locks"));
             }
         }
+    }
+
+    /// Requests that take longer than they may: how many, and the oldest's age in ms.
+    pub(crate) fn slow_ops(&self, now: Now) -> (u32, u64) {
+        let (mut n, mut oldest) = (0, 0);
+        self.each_op(&mut |op, _| {
+            let ms = now.mono_ns.saturating_sub(op.came_ns) / 1_000_000;
+            if ms >= self.c.conf.complaint_ms {
+                n += 1;
+                oldest = ms.max(oldest);
+            }
+        });
+        (n, oldest)
+    }
+
+    fn ops_in_flight(&self, now: Now, older_than_ms: u64) -> Value {
+        let mut ops = Vec::new();
+        self.each_op(&mut |op, point| {
+            let age = now.mono_ns.saturating_sub(op.came_ns);
+            if age / 1_000_000 >= older_than_ms {
+                ops.push(op_json(op, age, point));
+            }
+        });
         if older_than_ms > 0 {
             json!({ "ops": ops, "num_blocked_ops": ops.len(),
                     "complaint_time": older_than_ms as f64 / 1000.0 })
@@ -512,17 +553,58 @@ impl Osd {
     fn pg_command(&mut self, what: &str, args: &Map<String, Value>, now: Now) -> Done {
         let id = text(args, "pgid").ok_or_else(|| invalid("no pg is named"))?;
         let id: PgId = id.parse().map_err(|why: &str| invalid(why))?;
-        let (me, epoch) = (self.c.id.whoami, self.c.map.epoch);
+        let (me, map) = (self.c.id.whoami, std::sync::Arc::clone(&self.c.map));
         let Some(pg) = self.pgs.get_mut(&id) else {
             return Err((Errno::NOENT, format!("i don't have pgid {id}")));
         };
         let v = match what {
-            "query" => query(pg, me, epoch, now),
-            "list_unfound" => list_unfound(pg),
+            "query" => query(pg, me, &map, now),
+            "list_unfound" => list_unfound(pg, &map),
             "log" => log_json(pg),
             _ => return Err((Errno::OPNOTSUPP, format!("pg {what} is not supported"))),
         };
         Ok((String::new(), v))
+    }
+
+    /// `mark_unfound_lost revert|delete`.
+    fn mark_unfound_lost(&mut self, args: &Map<String, Value>, now: Now, out: &mut Outbox) -> Done {
+        let id = text(args, "pgid").ok_or_else(|| invalid("no pg is named"))?;
+        let id: PgId = id.parse().map_err(|why: &str| invalid(why))?;
+        let revert = match text(args, "mulcmd") {
+            Some("revert") => true,
+            Some("delete") => false,
+            _ => {
+                return Err(invalid("mode must be 'revert' or 'delete'; mark not yet implemented"));
+            }
+        };
+        let Some(pg) = self.pgs.get_mut(&id) else {
+            return Err((Errno::NOENT, format!("i don't have pgid {id}")));
+        };
+        let said = pg.mark_unfound_lost(revert, &mut self.c.cx(now, out))?;
+        Ok((said, Value::Null))
+    }
+
+    /// `scrub`, `deep-scrub`, `repair` of a PG led here.
+    fn scrub_command(
+        &mut self,
+        what: &str,
+        args: &Map<String, Value>,
+        now: Now,
+        out: &mut Outbox,
+    ) -> Done {
+        let id = text(args, "pgid").ok_or_else(|| invalid("no pg is named"))?;
+        let id: PgId = id.parse().map_err(|why: &str| invalid(why))?;
+        let Some(pg) = self.pgs.get_mut(&id) else {
+            return Err((Errno::NOENT, format!("i don't have pgid {id}")));
+        };
+        if !pg.leads {
+            return Err((Errno::AGAIN, format!("Not primary of pg {id}")));
+        }
+        let order = Order { deep: what != "scrub", repair: what == "repair", required: true };
+        pg.ask_scrub(order, &mut self.c.cx(now, out));
+        let since = |ns: u64| UTime::from_nanos(ns).to_string();
+        let h = self.pgs[&id].info.scrub;
+        Ok((String::new(), json!({ "deep": order.deep, "must": true, "stamp": since(h.last_ns) })))
     }
 
     fn start_bench(
@@ -654,7 +736,8 @@ fn osds(all: &[types::OsdId]) -> Value {
     Value::Array(all.iter().map(|o| json!(o.0)).collect())
 }
 
-fn query(pg: &mut Pg, me: types::OsdId, epoch: types::Epoch, now: Now) -> Value {
+fn query(pg: &mut Pg, me: types::OsdId, map: &maps::OsdMap, now: Now) -> Value {
+    let epoch = map.epoch;
     pg.refresh_info();
     let stat = pg.stat(me, epoch, now);
     let i = &pg.info;
@@ -688,6 +771,17 @@ fn query(pg: &mut Pg, me: types::OsdId, epoch: types::Epoch, now: Now) -> Value 
                     "maybe_went_rw": p.maybe_went_rw })
         })
         .collect();
+    let targets: Vec<Value> = pg
+        .peers
+        .iter()
+        .filter(|(_, p)| p.target != Target::No)
+        .map(|(o, p)| {
+            let state = format!("{:?}", p.target).to_lowercase();
+            json!({ "osd": o.to_string(), "state": state, "missing": p.missing.len() })
+        })
+        .collect();
+    let following = pg.followers().map(|o| o.to_string());
+    let acting = i.acting.iter().map(|o| o.to_string());
     json!({
         "snap_trimq": "[]",
         "snap_trimq_len": 0,
@@ -695,8 +789,7 @@ fn query(pg: &mut Pg, me: types::OsdId, epoch: types::Epoch, now: Now) -> Value 
         "epoch": epoch.0,
         "up": osds(&i.up),
         "acting": osds(&i.acting),
-        "acting_recovery_backfill":
-            i.acting.iter().map(|o| o.to_string()).collect::<Vec<_>>(),
+        "acting_recovery_backfill": acting.chain(following).collect::<Vec<_>>(),
         "info": {
             "pgid": pg.id.to_string(),
             "last_update": i.last_update.to_string(),
@@ -734,35 +827,48 @@ fn query(pg: &mut Pg, me: types::OsdId, epoch: types::Epoch, now: Now) -> Value 
                 State::GetInfo => "Started/Primary/Peering/GetInfo",
                 State::GetLog => "Started/Primary/Peering/GetLog",
                 State::Scan => "Started/Primary/Peering/GetMissing",
+                State::WaitActing => "Started/Primary/WaitActingChange",
                 State::WaitUpThru => "Started/Primary/Peering/WaitUpThru",
                 State::Activating => "Started/Primary/Active/Activating",
                 State::Active if pg.leads => "Started/Primary/Active",
                 State::Active => "Started/ReplicaActive",
             },
             "past_intervals": past,
+            "might_have_unfound": might_have_unfound(pg, map),
+            "backfill_targets": targets,
             "blocked_by": osds(&pg.blocked_by),
         }],
         "agent_state": {},
     })
 }
 
-fn list_unfound(pg: &Pg) -> Value {
-    let objects: Vec<Value> = pg
-        .missing
-        .iter()
-        .take(1_024)
-        .map(|(o, v)| {
-            json!({
-                "oid": { "oid": String::from_utf8_lossy(&o.name),
-                         "key": String::from_utf8_lossy(&o.key), "snapid": -2,
-                         "hash": o.hash, "max": 0, "pool": o.pool.0,
-                         "namespace": String::from_utf8_lossy(&o.nspace) },
-                "need": v.to_string(),
-            })
+/// Unfound objects listed at once.
+const UNFOUND_LISTED: usize = 1_024;
+
+fn might_have_unfound(pg: &Pg, map: &maps::OsdMap) -> Value {
+    let all = pg.might_have_unfound(map).into_iter();
+    Value::Array(all.map(|(o, why)| json!({ "osd": o.to_string(), "status": why })).collect())
+}
+
+fn list_unfound(pg: &Pg, map: &maps::OsdMap) -> Value {
+    let one = |(o, v): (&HObject, &types::EVersion)| {
+        json!({
+            "oid": { "oid": String::from_utf8_lossy(&o.name),
+                     "key": String::from_utf8_lossy(&o.key), "snapid": o.snap.0 as i64,
+                     "hash": o.hash, "max": 0, "pool": o.pool.0,
+                     "namespace": String::from_utf8_lossy(&o.nspace) },
+            "need": v.to_string(),
+            "have": "0'0",
+            "flags": "none",
+            "locations": [],
         })
-        .collect();
-    json!({ "num_missing": pg.missing.len(), "num_unfound": pg.unfound(), "objects": objects,
-            "state": pg.reported_state().to_string(), "more": pg.missing.len() > 1_024 })
+    };
+    let unfound = pg.unfound();
+    let objects: Vec<Value> = pg.unfound_objects().take(UNFOUND_LISTED).map(one).collect();
+    json!({ "num_missing": pg.missing.len(), "num_unfound": unfound, "objects": objects,
+            "state": pg.reported_state().to_string(), "available_might_have_unfound": true,
+            "might_have_unfound": might_have_unfound(pg, map),
+            "more": unfound > UNFOUND_LISTED })
 }
 
 fn log_json(pg: &Pg) -> Value {

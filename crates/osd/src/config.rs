@@ -1,10 +1,14 @@
 //! Options in the form in which the hot path reads them.
 
-use crate::backing::Space;
-use crate::exec::Limits;
+use crate::exec::{ClassList, Limits};
+use crate::pg::scrub::ScrubConf;
+
+/// The option's default, the peer's.
+const CLASSES: &str = "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc \
+                       timeindex user version cas cmpomap queue 2pc_queue fifo";
 
 /// Values of options, read once whenever one changes. Names are the options'.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// `osd_max_object_size` and so on.
     pub limits: Limits,
@@ -20,6 +24,12 @@ pub struct Config {
     pub dups_max: usize,
     /// `osd_recovery_max_active`.
     pub recoveries_max: usize,
+    /// `osd_max_trimming_pgs`.
+    pub trimming_pgs_max: usize,
+    /// `osd_pg_max_concurrent_snap_trims`.
+    pub snap_trims_max: usize,
+    /// `osd_snap_trim_sleep`, ms.
+    pub snap_trim_sleep_ms: u64,
     /// `osd_heartbeat_interval`, ms.
     pub heartbeat_interval_ms: u64,
     /// `osd_heartbeat_grace`, ms.
@@ -36,6 +46,12 @@ pub struct Config {
     pub complaint_ms: u64,
     /// `osd_op_history_size`.
     pub history_size: usize,
+    /// `osd_class_load_list`.
+    pub classes: ClassList,
+    /// Scrubs.
+    pub scrub: ScrubConf,
+    /// `osd_max_backfills`.
+    pub backfills_max: usize,
 }
 
 impl Default for Config {
@@ -48,6 +64,9 @@ impl Default for Config {
             log_entries_max: 2_000,
             dups_max: 3_000,
             recoveries_max: 16,
+            trimming_pgs_max: 2,
+            snap_trims_max: 2,
+            snap_trim_sleep_ms: 0,
             heartbeat_interval_ms: 6_000,
             heartbeat_grace_ms: 20_000,
             beacon_interval_ms: 300_000,
@@ -56,6 +75,9 @@ impl Default for Config {
             object_contexts_max: 1_024,
             complaint_ms: 30_000,
             history_size: 20,
+            classes: ClassList::new(CLASSES),
+            scrub: ScrubConf::default(),
+            backfills_max: 1,
         }
     }
 }
@@ -95,6 +117,10 @@ impl Config {
         if active > 0 {
             c.recoveries_max = active;
         }
+        int("osd_max_trimming_pgs", &mut c.trimming_pgs_max);
+        int("osd_pg_max_concurrent_snap_trims", &mut c.snap_trims_max);
+        c.snap_trims_max = c.snap_trims_max.max(1);
+        secs("osd_snap_trim_sleep", &mut c.snap_trim_sleep_ms);
         secs("osd_heartbeat_interval", &mut c.heartbeat_interval_ms);
         secs("osd_heartbeat_grace", &mut c.heartbeat_grace_ms);
         secs("osd_beacon_report_interval", &mut c.beacon_interval_ms);
@@ -103,6 +129,12 @@ impl Config {
         if known("osd_failsafe_full_ratio") && conf.is_set("osd_failsafe_full_ratio") {
             c.failsafe_full_ratio = conf.f64("osd_failsafe_full_ratio");
         }
+        if known("osd_class_load_list") && conf.is_set("osd_class_load_list") {
+            c.classes = ClassList::new(&conf.get("osd_class_load_list"));
+        }
+        c.scrub.read(conf);
+        int("osd_max_backfills", &mut c.backfills_max);
+        c.backfills_max = c.backfills_max.max(1);
         c.heartbeat_interval_ms = c.heartbeat_interval_ms.max(100);
         c
     }
@@ -127,10 +159,11 @@ impl Config {
         (self.log_entries_per_osd / pgs.max(1)).clamp(256, self.dups_max.max(256))
     }
 
-    /// Whether the store takes no more data, whatever the map says.
+    /// Whether a store of `total` bytes, with so many `available`, takes no more data,
+    /// whatever the map says.
     #[must_use]
-    pub fn is_store_full(&self, space: &Space) -> bool {
-        let used = space.total.saturating_sub(space.available) as f64;
-        space.total > 0 && used >= space.total as f64 * self.failsafe_full_ratio
+    pub fn is_store_full(&self, (total, available): (u64, u64)) -> bool {
+        let used = total.saturating_sub(available) as f64;
+        total > 0 && used >= total as f64 * self.failsafe_full_ratio
     }
 }

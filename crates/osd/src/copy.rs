@@ -133,13 +133,14 @@ impl Osd {
         let (off, omap_after) = (f.data.len() as u64, f.omap_after.clone());
         let pg = map.object_to_pg(&f.source.oid, &f.source.locator);
         let primary = pg.and_then(|pg| self.c.mapping.get(pg)).and_then(|s| s.acting_primary);
-        let Some(pg) = pg.filter(|_| f.source.snap == SnapId::HEAD) else {
-            // No such pool, or a snapshot, of which there are none.
+        let Some(pg) = pg else {
+            // No such pool.
             self.finish_copy(now, id, CopyContent::default(), out);
             return;
         };
         let l = &f.source.locator;
-        let oid = HObject::head(pg.pool, l.nspace.clone(), l.key.clone(), f.source.oid.clone());
+        let mut oid = HObject::head(pg.pool, l.nspace.clone(), l.key.clone(), f.source.oid.clone());
+        oid.snap = f.source.snap;
         match primary {
             Some(osd) if osd == self.c.id.whoami => self.local_parts(now, id, pg, oid, out),
             Some(osd) => {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use env::{ConnId, Now};
 use maps::{OsdMap, PgMapping, PgSets};
 use messages::{
-    Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, PgStatsAck, RepOp,
-    RepOpReply, op, req_flag,
+    Command, Envelope, ForceRecovery, MOsdOp, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg,
+    PgStatsAck, RepOp, RepOpReply, ScrubRequest, op, req_flag,
 };
 use types::{
     AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, OsdId, PgId,
@@ -17,16 +17,17 @@ use types::{
 use crate::backing::{Coll, ObjectStore, StoreOp};
 use crate::caps::Caps;
 use crate::config::Config;
-use crate::errno::Errno;
-use crate::exec::{check_name, find_method};
+use crate::exec::{check_call, check_name};
 use crate::heartbeat::Heartbeats;
 use crate::lease::Leases;
 use crate::maphist::{self, Superblock};
 use crate::outbox::{Effect, Outbox};
 use crate::perf::Perf;
+use crate::pg::scrub::Order;
 use crate::pg::{Answer, Cx, Pg, Placement, Ticket, Tickets};
 use crate::report::Reports;
 use crate::session::{ClientOp, Session, Sessions};
+use types::Errno;
 
 /// Messages that may wait for a newer map.
 const WAITING_MAX: usize = 20_000;
@@ -81,6 +82,8 @@ pub struct PeerInfo {
 pub struct Osd {
     pub(crate) pgs: BTreeMap<PgId, Pg>,
     pub(crate) c: Core,
+    /// Transactions that the store had been given when it was last kicked.
+    kicked: u64,
 }
 
 /// A message that waits for a map.
@@ -105,6 +108,7 @@ pub(crate) struct Core {
     pub unborn: BTreeSet<PgId>,
     pub want_up_thru: Epoch,
     pub recoveries: usize,
+    pub trimming: usize,
     pub pg_count: usize,
     /// The map shows this process up.
     pub booted: bool,
@@ -121,6 +125,11 @@ pub(crate) struct Core {
     pub copies: crate::copy::Copies,
     /// Data that the store is reading, by its number, and for whom.
     pub fetches: HashMap<u64, PgId>,
+    pub slots: crate::slots::AllSlots,
+    /// The machine's load for each CPU.
+    pub load: f64,
+    /// Acting sets to ask the monitors for.
+    pub want_temp: BTreeMap<PgId, Vec<OsdId>>,
 }
 
 impl Core {
@@ -136,10 +145,14 @@ impl Core {
             conf: &self.conf,
             want_up_thru: &mut self.want_up_thru,
             recoveries: &mut self.recoveries,
+            trimming: &mut self.trimming,
             pg_count: self.pg_count,
             copies: &mut self.copies.wanted,
             leases: &mut self.leases,
             fetches: &mut self.fetches,
+            slots: &mut self.slots,
+            load: self.load,
+            want_temp: &mut self.want_temp,
         }
     }
 
@@ -219,6 +232,7 @@ impl Osd {
         let leases = Leases::new(conf.lease_ms());
         let mapping = PgMapping::new(&map);
         let mut osd = Self {
+            kicked: 0,
             c: Core {
                 unborn: sb.unborn.iter().copied().collect(),
                 id,
@@ -233,6 +247,7 @@ impl Osd {
                 sessions: Sessions::default(),
                 want_up_thru: Epoch(0),
                 recoveries: 0,
+                trimming: 0,
                 pg_count: pgs.len(),
                 booted: false,
                 stopping: false,
@@ -245,6 +260,9 @@ impl Osd {
                 benches: crate::commands::Benches::default(),
                 copies: crate::copy::Copies::default(),
                 fetches: HashMap::new(),
+                slots: crate::slots::AllSlots::default(),
+                load: 0.0,
+                want_temp: BTreeMap::new(),
             },
             pgs,
         };
@@ -285,8 +303,35 @@ impl Osd {
                 Err(x) => tracing::error!("a monitor's osd_map: {x}"),
             },
             PgStatsAck::KIND => self.c.reports.on_ack(),
+            ForceRecovery::KIND => match ForceRecovery::decode(e) {
+                Ok(m) => {
+                    for id in m.pgs {
+                        self.with_pg(now, id, out, |pg, cx| pg.force(m.on, cx));
+                    }
+                }
+                Err(x) => tracing::error!("a monitor's wish: {x}"),
+            },
+            ScrubRequest::KIND => match ScrubRequest::decode(e) {
+                Ok(m) => self.on_scrub_request(now, &m, out),
+                Err(x) => tracing::error!("a monitor's scrub request: {x}"),
+            },
             _ => {}
         }
+    }
+
+    /// A monitor wants PGs scrubbed.
+    fn on_scrub_request(&mut self, now: Now, m: &ScrubRequest, out: &mut Outbox) {
+        let order = Order { deep: m.deep || m.repair, repair: m.repair, required: true };
+        for (id, pg) in self.pgs.iter_mut().filter(|(_, pg)| pg.leads) {
+            if m.pgs.is_empty() || m.pgs.contains(id) {
+                pg.ask_scrub(order, &mut self.c.cx(now, out));
+            }
+        }
+    }
+
+    /// The machine's load for each CPU, which may put scrubs off.
+    pub fn on_load(&mut self, load: f64) {
+        self.c.load = load;
     }
 
     /// A connection is there.
@@ -348,8 +393,24 @@ impl Osd {
             tracing::warn!(?who, "broken message: {x}");
             out.effects.push(Effect::Close(conn));
         }
+        self.report_pg_temp(out);
+        self.run_freed_slots(now, out);
         if !self.c.copies.is_idle() {
             self.pump_copies(now, out);
+        }
+    }
+
+    /// Slots were given back: PGs that wait for one get it, the more urgent first.
+    fn run_freed_slots(&mut self, now: Now, out: &mut Outbox) {
+        let slots = &mut self.c.slots;
+        if !(slots.backfills.take_freed() | slots.backfills_lent.take_freed()) {
+            return;
+        }
+        let waits = self.pgs.iter().filter_map(|(id, pg)| Some((pg.slot_priority()?, *id)));
+        let mut waits: Vec<_> = waits.collect();
+        waits.sort_unstable();
+        for (_, id) in waits {
+            self.with_pg(now, id, out, |pg, cx| pg.on_slot_free(cx));
         }
     }
 
@@ -498,15 +559,27 @@ impl Osd {
                 let epoch = self.c.map.epoch;
                 out.osd(from, &OsdPeer { pg: m.pg, epoch, interval: m.interval, body });
             }
+            // Copies may come; there is no PG yet that could remember who asked.
+            PeerMsg::BackfillAsk => {
+                let (granted, full) = crate::pg::lend_slot(m.pg, &mut self.c.cx(now, out));
+                let body = PeerMsg::BackfillSlot { granted, full };
+                let epoch = self.c.map.epoch;
+                out.osd(from, &OsdPeer { pg: m.pg, epoch, interval: m.interval, body });
+            }
+            PeerMsg::BackfillEnd => self.c.slots.backfills_lent.give_back(m.pg),
             // A PG that others have and that the map now wants here.
             PeerMsg::Info { known: true, info } | PeerMsg::Activate { info, .. }
                 if self.adopt_pg(m.pg, info, m.interval) =>
             {
                 self.c.leases.give(from, now.mono_ms());
+                let lent = self.c.slots.backfills_lent.has(m.pg);
                 let mut cx = self.c.cx(now, out);
                 let pg = self.pgs.get_mut(&m.pg).expect("just adopted");
                 let id = m.pg;
                 pg.on_interval(true, &mut cx);
+                if lent {
+                    cx.slots.backfills_lent.take(id, usize::MAX);
+                }
                 pg.on_peer(from, m, &mut cx);
                 self.run_homeless(now, id, out);
             }
@@ -535,7 +608,10 @@ impl Osd {
     pub(crate) fn drop_pg(&mut self, id: PgId) {
         if let Some(mut pg) = self.pgs.remove(&id) {
             let mut out = Outbox::new();
-            pg.drop_recovery(&mut self.c.cx(Now::default(), &mut out));
+            let mut cx = self.c.cx(Now::default(), &mut out);
+            pg.drop_recovery(&mut cx);
+            pg.drop_trim(&mut cx);
+            cx.slots.drop_pg(id);
             self.c.submit(vec![StoreOp::Drop(Coll::Pg(id))]);
             self.c.reports.removed.push(id);
             self.c.pg_count = self.pgs.len();
@@ -553,13 +629,14 @@ impl Osd {
 
     /// The driver has handled what was at hand: what that wrote goes to the disk.
     pub fn kick_store(&mut self) {
+        self.kicked = self.c.tickets.given();
         self.c.store.kick();
     }
 
-    /// How many transactions are not durable.
+    /// Whether the store was given transactions since [`Osd::kick_store`].
     #[must_use]
-    pub fn open_writes(&self) -> usize {
-        self.c.tickets.open()
+    pub fn has_written(&self) -> bool {
+        self.c.tickets.given() != self.kicked
     }
 
     /// The store was woken: what has become durable goes on.
@@ -628,6 +705,7 @@ impl Osd {
             }
         }
         self.report_up_thru(now, out);
+        self.run_freed_slots(now, out);
         if !self.c.copies.is_idle() {
             self.pump_copies(now, out);
         }
@@ -639,6 +717,7 @@ impl Osd {
             for pg in self.pgs.values_mut() {
                 pg.on_tick(&mut self.c.cx(now, out));
             }
+            self.run_freed_slots(now, out);
             self.tick_heartbeats(now, out);
             self.tick_copies(now, out);
         }
@@ -701,18 +780,24 @@ fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno>
         return Some(Errno::INVAL);
     }
     let calls = m.ops.iter().filter(|x| x.code == op::CALL);
-    if let Some(e) = calls.filter_map(|call| find_method(call).err()).next() {
+    let failed = |call| check_call(call, &conf.classes).err();
+    if let Some(e) = calls.filter_map(failed).next() {
         return Some(e);
     }
     let writes = o.may_write();
     if writes && m.snapid != SnapId::HEAD {
         return Some(Errno::INVAL);
     }
-    if m.snapid != SnapId::HEAD && m.snapid != SnapId::DIR {
-        return Some(Errno::OPNOTSUPP); // snapshots have no copies of their own here yet
+    // Snapshots are listed of the set of them, and nothing else is asked of that.
+    let lists = |x: &messages::OsdOp| x.code == op::LIST_SNAPS;
+    if m.ops.iter().any(|x| lists(x) != (m.snapid == SnapId::DIR)) {
+        return Some(Errno::INVAL);
     }
-    if writes && !m.snaps.is_empty() {
-        return Some(Errno::OPNOTSUPP);
+    let snaps_valid = m.snaps.first().is_none_or(|s| *s <= m.snap_seq)
+        && m.snaps.windows(2).all(|w| w[0] > w[1])
+        && m.snap_seq < SnapId::HEAD;
+    if writes && !snaps_valid {
+        return Some(Errno::INVAL);
     }
     let payload: usize = m.ops.iter().map(|x| x.data.len()).sum();
     if writes && payload > conf.write_size_max {

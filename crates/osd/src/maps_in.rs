@@ -316,10 +316,12 @@ impl Osd {
         }
         self.c.booted = serve;
         self.c.leases.on_map(map.epoch);
+        let mut dropped: Vec<(ConnId, Epoch)> = Vec::new();
         for id in interval {
             let mut cx = self.c.cx(now, out);
             if let Some(pg) = self.pgs.get_mut(&id) {
                 pg.on_interval(serve, &mut cx);
+                dropped.append(&mut pg.dropped);
             }
         }
         if serve {
@@ -327,15 +329,24 @@ impl Osd {
                 pg.on_map(&mut self.c.cx(now, out));
             }
         }
-        let (mapping, pgs) = (Arc::clone(&self.c.mapping), &self.pgs);
-        self.c
-            .homeless
-            .retain(|id, _| serve && mapping.get(*id).and_then(|s| s.acting_primary) == Some(me));
+        let mapping = Arc::clone(&self.c.mapping);
+        let stays =
+            |id: &PgId| serve && mapping.get(*id).and_then(|s| s.acting_primary) == Some(me);
+        for (_, ops) in self.c.homeless.extract_if(.., |id, _| !stays(id)) {
+            dropped.extend(ops.iter().map(|op| (op.conn, op.msg.epoch)));
+        }
+        // Clients of which nobody else has heard: without this map they would wait for another.
+        for (conn, known) in dropped {
+            self.share_map(conn, known, out);
+        }
         let housed: Vec<PgId> =
-            self.c.homeless.keys().filter(|id| pgs.contains_key(id)).copied().collect();
+            self.c.homeless.keys().filter(|id| self.pgs.contains_key(id)).copied().collect();
         for id in housed {
             self.run_homeless(now, id, out);
         }
+        // Who was to copy here may be gone.
+        let pgs = &self.pgs;
+        self.c.slots.backfills_lent.retain(|id| pgs.contains_key(id));
         self.update_heartbeat_peers(now);
         self.run_waiting(now, out);
         self.report_up_thru(now, out);

@@ -1,8 +1,11 @@
 //! What an object is besides its bytes: the record kept with each, in the attribute `_`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
-use types::{EVersion, EntityAddr, EntityId, UTime};
+use maps::SnapSet;
+use types::{EVersion, EntityAddr, EntityId, SnapId, UTime};
 
 /// Name of the attribute with the [`ObjectInfo`].
 pub const INFO_ATTR: &[u8] = b"_";
@@ -71,11 +74,19 @@ pub struct ObjectInfo {
     pub alloc_hint_flags: u32,
     /// Who watches it.
     pub watchers: Vec<WatchRecord>,
+    /// There is no object, but clones of what it was: the record is kept for them.
+    pub whiteout: bool,
+    /// What is known of its snapshots; `None` when no write ever saw one. Not of a clone.
+    pub snaps: Option<Arc<SnapSet>>,
+    /// Of a clone: the snapshots it serves, newest first.
+    pub clone_snaps: Vec<SnapId>,
 }
 
+/// Version 1; version 2 with the snapshots, where there are any.
 impl Denc for ObjectInfo {
     fn encode(&self, w: &mut Writer) {
-        w.u8(1);
+        let snaps = self.whiteout || self.snaps.is_some() || !self.clone_snaps.is_empty();
+        w.u8(if snaps { 2 } else { 1 });
         self.version.encode(w);
         w.u64(self.user_version);
         w.u64(self.size);
@@ -87,11 +98,19 @@ impl Denc for ObjectInfo {
         w.u64(self.expected_write_size);
         w.u32(self.alloc_hint_flags);
         self.watchers.encode(w);
+        if snaps {
+            w.bool(self.whiteout);
+            w.bool(self.snaps.is_some());
+            if let Some(set) = &self.snaps {
+                set.encode(w);
+            }
+            self.clone_snaps.encode(w);
+        }
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let v = r.u8()?;
-        r.require(v == 1, "an object's record is version 1")?;
-        Ok(Self {
+        r.require(v == 1 || v == 2, "an object's record is version 1 or 2")?;
+        let mut info = Self {
             version: Denc::decode(r)?,
             user_version: r.u64()?,
             size: r.u64()?,
@@ -103,7 +122,14 @@ impl Denc for ObjectInfo {
             expected_write_size: r.u64()?,
             alloc_hint_flags: r.u32()?,
             watchers: Denc::decode(r)?,
-        })
+            ..Self::default()
+        };
+        if v >= 2 {
+            info.whiteout = r.bool()?;
+            info.snaps = if r.bool()? { Some(Arc::new(Denc::decode(r)?)) } else { None };
+            info.clone_snaps = Denc::decode(r)?;
+        }
+        Ok(info)
     }
 }
 
@@ -112,6 +138,14 @@ impl Denc for ObjectInfo {
 pub struct ObjectState {
     /// Whether it exists.
     pub exists: bool,
-    /// Its record; default when it does not exist, but for `truncate_seq`.
+    /// Its record; default when it does not exist, but for `truncate_seq` and `snaps`.
     pub info: ObjectInfo,
+}
+
+impl ObjectState {
+    /// Whether the store has an object for it.
+    #[must_use]
+    pub fn is_stored(&self) -> bool {
+        self.exists || self.info.whiteout
+    }
 }

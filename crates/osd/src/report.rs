@@ -2,7 +2,7 @@
 
 use env::Now;
 use maps::{ObjectStatCollection, ObjectStatSum, OsdStat, PgShard, PgStat, PgState, StoreStatfs};
-use messages::{OsdAlive, OsdBeacon, OsdBoot, PgStats};
+use messages::{OsdAlive, OsdBeacon, OsdBoot, PgStats, PgTemp};
 use types::{Denc, Epoch, PgId, ShardId, UTime};
 
 use crate::backing::Space;
@@ -89,6 +89,7 @@ impl Osd {
 
     /// Before a PG serves, the map must admit that it may have.
     pub(crate) fn report_up_thru(&mut self, now: Now, out: &mut Outbox) {
+        self.report_pg_temp(out);
         let want = self.c.want_up_thru;
         if !self.c.booted || self.c.map.info(self.c.id.whoami).up_thru >= want {
             return;
@@ -101,6 +102,18 @@ impl Osd {
         self.c.reports.alive = (want, ms);
         let (osd, epoch) = (self.c.id.whoami, self.c.map.epoch);
         out.mon(&OsdAlive { osd, epoch, want_up_thru: want });
+    }
+
+    /// PGs whose copies are not ready ask for others to act in their place.
+    pub(crate) fn report_pg_temp(&mut self, out: &mut Outbox) {
+        if self.c.want_temp.is_empty() {
+            return;
+        }
+        let pgs = std::mem::take(&mut self.c.want_temp);
+        if self.c.booted {
+            let (osd, epoch) = (self.c.id.whoami, self.c.map.epoch);
+            out.mon(&PgTemp { osd, epoch, pgs });
+        }
     }
 
     fn send_stats(&mut self, now: Now, ms: u64, out: &mut Outbox) {
@@ -138,6 +151,7 @@ impl Osd {
         stat.seq = u64::from(stat.up_from.0) << 32 | self.c.reports.seq;
         stat.num_pgs = self.pgs.len() as u32;
         m.osd_stat = stat.to_bytes();
+        (m.slow_ops, m.slow_ms) = self.slow_ops(now);
         out.mon(&m);
     }
 }
@@ -172,7 +186,9 @@ impl Pg {
                 } else {
                     on(PgState::PEERED);
                 }
-                let lacking = self.peers.values().any(|p| p.activated && !p.missing.is_empty());
+                let acts = |o: &types::OsdId| self.info.acting.contains(o);
+                let lacking =
+                    self.peers.iter().any(|(o, p)| acts(o) && p.activated && !p.missing.is_empty());
                 if members < self.pool.size || !self.missing.is_empty() || lacking {
                     on(PgState::DEGRADED);
                 }
@@ -182,8 +198,38 @@ impl Pg {
                 if !self.missing.is_empty() || lacking {
                     on(PgState::RECOVERING);
                 }
+                let (copied, waits, full) = self.backfill_state();
+                if copied {
+                    on(PgState::BACKFILLING);
+                } else if full {
+                    on(PgState::BACKFILL_TOOFULL);
+                } else if waits {
+                    on(PgState::BACKFILL_WAIT);
+                }
+                if self.forced && !self.is_clean() {
+                    on(PgState::FORCED_RECOVERY);
+                    on(PgState::FORCED_BACKFILL);
+                }
                 if self.is_clean() {
                     on(PgState::CLEAN);
+                }
+                if self.trim.running {
+                    on(PgState::SNAPTRIM);
+                }
+                if self.waits_to_trim() {
+                    on(PgState::SNAPTRIM_WAIT);
+                }
+                if self.trim.failed {
+                    on(PgState::SNAPTRIM_ERROR);
+                }
+                if let Some(order) = self.scrub.running() {
+                    on(PgState::SCRUBBING);
+                    if order.deep {
+                        on(PgState::DEEP_SCRUB);
+                    }
+                    if order.repair {
+                        on(PgState::REPAIR);
+                    }
                 }
             }
             State::GetInfo if !self.blocked_by.is_empty() => on(PgState::DOWN),
@@ -192,6 +238,12 @@ impl Pg {
                 on(PgState::PEERING);
             }
             _ => on(PgState::PEERING),
+        }
+        if self.leads && self.info.scrub.errors() > 0 {
+            on(PgState::INCONSISTENT);
+        }
+        if self.scrub.repair_failed {
+            on(PgState::FAILED_REPAIR);
         }
         s
     }
@@ -220,15 +272,19 @@ impl Pg {
         let c = self.counts();
         let copies = self.pool.size as i64;
         let missing = self.missing.len() as i64;
-        let peers_missing: i64 = self.peers.values().map(|p| p.missing.len() as i64).sum();
+        let acting = self.peers.iter().filter(|(o, _)| self.info.acting.contains(o));
+        let peers_missing: i64 = acting.map(|(_, p)| p.missing.len() as i64).sum();
         let absent = copies - self.info.acting.len().min(self.pool.size) as i64;
+        let scrub = self.info.scrub;
         let sum = ObjectStatSum {
             num_bytes: c.bytes,
             num_objects: c.objects,
+            num_object_clones: c.clones,
             num_object_copies: c.objects * copies,
             num_objects_missing_on_primary: missing,
             num_objects_missing: missing,
             num_objects_degraded: missing + peers_missing + c.objects * absent,
+            num_objects_misplaced: self.misplaced(),
             num_objects_unfound: self.unfound() as i64,
             num_rd: self.reads as i64,
             num_rd_kb: (self.read_bytes >> 10) as i64,
@@ -238,6 +294,12 @@ impl Pg {
             num_bytes_recovered: self.recovered.1 as i64,
             num_objects_dirty: c.objects,
             num_objects_omap: c.omap_objects,
+            num_scrub_errors: i64::from(scrub.errors()),
+            num_shallow_scrub_errors: i64::from(scrub.shallow_errors),
+            num_deep_scrub_errors: i64::from(scrub.deep_errors),
+            num_objects_repaired: scrub.repaired as i64,
+            num_omap_keys: scrub.omap.0 as i64,
+            num_omap_bytes: scrub.omap.1 as i64,
             ..ObjectStatSum::default()
         };
         let at = UTime::from_nanos;
@@ -264,6 +326,9 @@ impl Pg {
             log_size: self.log.entries.len() as i64,
             ondisk_log_size: self.log.entries.len() as i64,
             log_dups_size: self.log.old_len() as i64,
+            snaptrimq_len: u32::try_from(self.trim.queued).unwrap_or(u32::MAX),
+            purged_snaps: maps::SnapIntervals(self.trim.purged.clone()),
+            objects_trimmed: self.trim.trimmed as i64,
             up: self.info.up.clone(),
             acting: self.info.acting.clone(),
             up_primary: self.up_primary,
@@ -281,6 +346,15 @@ impl Pg {
             last_became_active: at(self.stamps.became_active),
             last_became_peered: at(self.stamps.became_peered),
             avail_no_missing: avail,
+            last_scrub: scrub.last,
+            last_scrub_stamp: at(scrub.last_ns),
+            last_deep_scrub: scrub.last_deep,
+            last_deep_scrub_stamp: at(scrub.last_deep_ns),
+            last_clean_scrub_stamp: at(scrub.last_clean_ns),
+            last_scrub_duration: scrub.duration_ms.div_ceil(1_000) as i32,
+            objects_scrubbed: scrub.objects as i64,
+            scrub_duration: scrub.duration_ms as f64 / 1_000.0,
+            scrub: self.scrub_schedule(now),
             ..PgStat::default()
         }
     }

@@ -5,13 +5,15 @@
 //! Each copy divides itself when it takes the step to the map with the new number, the
 //! ones that were down then when they come back; so logs agree after as they did before.
 
+use bytes::Bytes;
 use denc::Denc;
 use messages::PgLogEntry;
 use types::{EVersion, HObject, PgId, PoolId};
 
 use crate::backing::{Coll, ObjectStore, StoreError, StoreOp};
 use crate::core::Osd;
-use crate::pg::{Pg, Ticket, log_key, log_range, missing_key};
+use crate::pg::{Pg, Ticket, clone_of_key, index_all, log_key, log_range, missing_key};
+use crate::snapset;
 
 /// The PG that had `ps`'s objects before `ps` came to be.
 fn parent_of(ps: u32) -> u32 {
@@ -82,6 +84,24 @@ impl Osd {
             ops.push(StoreOp::Rm(from, missing_key(oid)));
             ops.push(StoreOp::Put(to, missing_key(oid), v.to_bytes()));
         }
+        let (first, end) = index_all();
+        let mut lost = None;
+        let walked = self.c.store.walk(from, &first, &end, &mut |key, _| {
+            match clone_of_key(key) {
+                Ok(clone) if moves(&clone) => {
+                    let key = Bytes::copy_from_slice(key);
+                    ops.push(StoreOp::Rm(from, key.clone()));
+                    ops.push(StoreOp::Put(to, key, Bytes::new()));
+                }
+                Ok(_) => {}
+                Err(e) => lost = Some(e),
+            }
+            true
+        });
+        walked.map_err(|e| e.to_string())?;
+        if let Some(e) = lost {
+            return Err(e.to_string());
+        }
         pg.refresh_info();
         pg.info.recount = true;
         let mut young = Pg::new(child, pg.info.clone(), pg.pool.clone());
@@ -126,10 +146,16 @@ pub(crate) fn count(store: &dyn ObjectStore, coll: Coll) -> Result<messages::PgC
         let next = if page.len() > 512 { page.pop() } else { None };
         for oid in page {
             let state = Pg::read_state(store, coll, &oid)?;
-            if state.exists {
-                c.objects += 1;
+            if !state.is_stored() {
+                continue;
+            }
+            c.objects += 1;
+            c.omap_objects += i64::from(state.info.omap);
+            // What clones have in common with others is counted once, with the head.
+            c.clones += i64::from(!oid.is_head());
+            if oid.is_head() {
                 c.bytes += state.info.size as i64;
-                c.omap_objects += i64::from(state.info.omap);
+                c.bytes += state.info.snaps.as_deref().map_or(0, snapset::clone_bytes);
             }
         }
         match next {

@@ -149,6 +149,11 @@ impl Objecter {
         };
         let Some(op) = self.ops.get_mut(&tid) else { return };
         let Some(pool) = map.pool(op.request.object.pool) else {
+            if op.request.object.pool.0 > i64::from(map.pool_max) {
+                // Whoever knows of it has seen a newer map than this.
+                out.push(Out::WantMap(Epoch(map.epoch.0 + 1)));
+                return;
+            }
             self.ops.remove(&tid);
             out.push(Out::Failed(tid, -2));
             return;

@@ -8,6 +8,8 @@ use crate::world::{Event, MS, Mend, Node, SEC, World};
 
 /// Beyond so many OSDs none is added.
 const OSDS_MAX: usize = 22;
+/// Beyond so many monitors, gone ones among them, none is added.
+const MONS_MAX: usize = 9;
 
 impl World {
     fn count(&mut self, what: &'static str) {
@@ -31,8 +33,10 @@ impl World {
 
     fn nodes(&self) -> Vec<Node> {
         let osds = (0..self.osds.len()).map(Node::Osd);
-        std::iter::once(Node::Mon)
+        (0..self.mons.len())
+            .map(Node::Mon)
             .chain(osds)
+            .chain((0..self.operators.len()).map(Node::Operator))
             .chain((0..self.clients.len()).map(Node::Client))
             .collect()
     }
@@ -58,6 +62,7 @@ impl World {
                 }
             }
             Mend::Disk(i) => self.osds[i].slow = 1,
+            Mend::MonDisk(m) => self.mons[m].slow = 1,
         }
     }
 
@@ -117,6 +122,101 @@ impl World {
         self.after(ns, Event::Start(Node::Osd(i)));
     }
 
+    fn some_mon(&mut self) -> usize {
+        let all: Vec<usize> = (0..self.mons.len()).filter(|m| !self.mons[*m].gone).collect();
+        self.chance.of(&all)
+    }
+
+    /// Something goes wrong with the monitors.
+    fn mon_fault(&mut self) {
+        let m = self.some_mon();
+        match self.chance.below(12) {
+            0..=2 => {
+                self.count("kill a monitor");
+                self.kill_mon(m);
+                let ns = self.chance.within(0, 15 * SEC);
+                self.after(ns, Event::Start(Node::Mon(m)));
+            }
+            3 => {
+                self.count("kill the leading monitor");
+                let m = self.leader().unwrap_or(m);
+                self.kill_mon(m);
+                let ns = self.chance.within(0, 15 * SEC);
+                self.after(ns, Event::Start(Node::Mon(m)));
+            }
+            4 => {
+                self.count("kill all monitors");
+                for m in 0..self.mons.len() {
+                    self.kill_mon(m);
+                    let ns = self.chance.within(0, 10 * SEC);
+                    self.after(ns, Event::Start(Node::Mon(m)));
+                }
+            }
+            5..=7 => {
+                self.count("isolate a monitor");
+                let m = self.leader().filter(|_| !self.chance_is_rare()).unwrap_or(m);
+                self.isolate_mon(m);
+            }
+            8 => {
+                self.count("stop and continue a monitor");
+                self.pause(Node::Mon(m));
+            }
+            9 => {
+                self.count("slow disk of a monitor");
+                self.mons[m].slow = self.chance.within(3, 100);
+                let ns = self.chance.within(SEC, 20 * SEC);
+                self.after(ns, Event::Mend(Mend::MonDisk(m)));
+            }
+            10 => {
+                self.count("add a monitor");
+                if self.mons.len() < MONS_MAX
+                    && let Some(m) = self.add_mon()
+                {
+                    let addr = crate::mons::mon_addr(m).to_string();
+                    let name = self.mons[m].name.clone();
+                    self.command(json!({"prefix": "mon add", "name": name, "addr": addr}));
+                }
+            }
+            _ => {
+                self.count("remove a monitor");
+                if self.mons.iter().filter(|p| !p.gone).count() > 2 {
+                    let name = self.mons[m].name.clone();
+                    self.command(json!({"prefix": "mon rm", "name": name}));
+                }
+            }
+        }
+    }
+
+    fn chance_is_rare(&mut self) -> bool {
+        self.chance.one_in(3)
+    }
+
+    /// A monitor, with some of the others that are no monitors, apart from all else; or
+    /// only in one direction.
+    fn isolate_mon(&mut self, m: usize) {
+        let nodes = self.nodes();
+        let mut inside = vec![Node::Mon(m)];
+        for node in &nodes {
+            if !matches!(node, Node::Mon(_)) && self.chance.one_in(3) {
+                inside.push(*node);
+            }
+        }
+        let way = self.chance.below(4);
+        let mut wires = Vec::new();
+        for a in nodes.iter().filter(|n| !inside.contains(n)) {
+            for b in &inside {
+                if way != 0 {
+                    wires.push((*a, *b));
+                }
+                if way != 1 {
+                    wires.push((*b, *a));
+                }
+            }
+        }
+        let ns = self.chance.within(SEC, 30 * SEC);
+        self.cut_wires(wires, ns);
+    }
+
     /// Something goes wrong, and the next time is set.
     pub(crate) fn fault(&mut self) {
         if !self.trouble {
@@ -129,6 +229,10 @@ impl World {
         if self.plant == Some(Plant::FalsePings) && self.chance.one_in(2) {
             self.count("isolate an OSD");
             return self.isolate();
+        }
+        let mons = matches!(self.plant, Some(Plant::ForgottenVotes | Plant::UnleasedReads));
+        if mons || self.chance.one_in(6) {
+            return self.mon_fault();
         }
         let i = self.some_osd();
         let id = i.to_string();
@@ -210,10 +314,11 @@ impl World {
                 self.clocks.get_mut(&node).expect("just read").step(by);
             }
             21 => {
-                self.count("kill the monitor");
-                self.kill_mon();
+                self.count("kill a monitor");
+                let m = self.some_mon();
+                self.kill_mon(m);
                 let ns = self.chance.within(0, 15 * SEC);
-                self.after(ns, Event::Start(Node::Mon));
+                self.after(ns, Event::Start(Node::Mon(m)));
             }
             22 => {
                 self.count("out");
@@ -289,7 +394,7 @@ impl World {
     fn remove_osd(&mut self, i: usize) {
         self.kill_osd(i);
         self.gone.insert(i);
-        self.osds[i].store = crate::disk::MemStore::default();
+        self.osds[i].store = osd::memory::MemStore::default();
         self.command(json!({"prefix": "osd down", "ids": [i.to_string()]}));
         self.command(json!({"prefix": "osd purge", "id": i, "yes_i_really_mean_it": true}));
     }
@@ -312,7 +417,11 @@ impl World {
         for p in &mut self.osds {
             p.slow = 1;
         }
-        self.start_mon();
+        self.operators_forget();
+        for m in 0..self.mons.len() {
+            self.mons[m].slow = 1;
+            self.start_mon(m);
+        }
         for i in self.dead() {
             self.after(0, Event::Start(Node::Osd(i)));
         }

@@ -24,13 +24,14 @@
 //! The page is `docs/protocols/simulation.md`.
 
 mod client;
-mod disk;
 mod faults;
 pub mod history;
 mod mons;
 mod net;
+mod operators;
 mod osds;
 mod plant;
+pub mod remap;
 mod run;
 mod show;
 mod users;

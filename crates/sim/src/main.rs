@@ -9,10 +9,11 @@ use sim::{Plant, Report};
 const USAGE: &str = "\
 sim [--seeds N] [--seed S] [--verbose] [--plant NAME] [--threads N] [--keep-going]
 
+  --remap       measure a map change with 1,000 OSDs and 20,000 PGs, and nothing else
   --seeds N     run N seeds (100)
   --seed S      the first seed; alone: this one, with what happens in --verbose
   --plant NAME  with a bug planted: lying-disks, empty-writes, forgotten-requests,
-                false-pings, short-logs; succeeds when a seed finds it
+                false-pings, short-logs, forgotten-votes, unleased-reads; succeeds when a seed finds it
 ";
 
 struct Args {
@@ -42,6 +43,10 @@ fn args() -> Result<Args> {
             "--seed" => first = Some(value()?.parse()?),
             "--threads" => a.threads = value()?.parse()?,
             "--verbose" => a.verbose = true,
+            "--remap" => {
+                sim::remap::measure()?;
+                std::process::exit(0);
+            }
             "--keep-going" => a.keep_going = true,
             "--plant" => {
                 let name = value()?;
@@ -90,6 +95,11 @@ fn main() -> Result<ExitCode> {
                     let wrong = !r.wrong.is_empty();
                     if wrong {
                         show(&r);
+                        if a.plant.is_some() && !a.keep_going {
+                            // Found. With its bug another seed may never come to an end.
+                            println!("found at seed {seed}");
+                            std::process::exit(0);
+                        }
                         if !a.keep_going {
                             stop.store(true, Ordering::Relaxed);
                         }

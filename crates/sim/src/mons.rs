@@ -1,158 +1,498 @@
-//! The monitor in the world: the role over a log that takes its time. What is in the log
-//! survives a crash; what was proposed and is not in it yet may or may not.
+//! Monitors in the world: the role, its log (the real one, on virtual time), its links to
+//! the others. What was flushed of its file survives a crash, and some of what was not.
+//!
+//! Each monitor has a runtime of its own whose clock stands still but for what the world
+//! moves it on, so that the log's timeouts are virtual time too; a monitor that is stopped
+//! finds that time has jumped.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use auth::PeerIdentity;
 use bytes::Bytes;
 use env::ConnId;
 use maps::{MonInfo, MonMap};
-use messages::{Envelope, Message, MonCommand, MonCommandAck, Paxos};
+use messages::Envelope;
+use mon::links::{Links, Me, PeerEvent, Wire, log_message};
+use mon::quorum::{self, Call, Quorum, memory::Memory};
 use mon::{Mkfs, MonConfig, Monitor, Output};
+use stdx::crc32c;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
 use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTime, Uuid};
 
+use crate::net::Line;
 use crate::osds::{client_addr, conn_of, id};
+use crate::plant::Plant;
 use crate::world::{Event, MS, Node, SEC, Settings, World};
 
-/// The operator's connection.
-const ADMIN: ConnId = ConnId(1);
+/// Where the first monitor listens.
+const PORT: u16 = 3_300;
+/// How often a monitor's log looks at its timers.
+const PUMP: u64 = 50 * MS;
+/// A longer gap in a monitor's time is a jump.
+const JUMP: u64 = 300 * MS;
+/// More rounds than a monitor ever needs to come to rest.
+const ROUNDS_MAX: usize = 64;
 
-/// The monitor, alive or not.
+/// What a monitor's log answers another's: the connection it was asked on, the number of
+/// the question, the answer.
+type Answered = (ConnId, u64, Bytes);
+
+/// What runs while a monitor's process does.
+struct Life {
+    role: Monitor,
+    quorum: Quorum,
+    links: Option<Links>,
+    events: mpsc::UnboundedReceiver<quorum::Event>,
+    calls: mpsc::UnboundedReceiver<Call>,
+    wishes: mpsc::UnboundedSender<Output>,
+    answers: (mpsc::UnboundedSender<Answered>, mpsc::UnboundedReceiver<Answered>),
+    changing: Arc<AtomicBool>,
+    started_ms: u64,
+    /// Where its runtime's clock began, and when that was.
+    began: (tokio::time::Instant, u64),
+    /// The time its runtime was moved on to.
+    moved: u64,
+    ticks: u64,
+    /// Last, so that all else is gone before its tasks are.
+    runtime: Runtime,
+}
+
+/// A monitor, alive or not.
 pub struct MonProc {
-    pub(crate) role: Option<Monitor>,
-    life: u64,
-    term: u64,
-    /// The state before the log, and the log: index, origin, token, data.
-    base: Bytes,
-    log: Vec<(u64, u64, u64, Bytes)>,
-    index: u64,
-    proposed: BTreeMap<u64, Bytes>,
-    options: BTreeMap<String, String>,
-    tid: u64,
-    /// Answers to commands, by number.
-    pub(crate) answers: BTreeMap<u64, (i32, String)>,
+    /// Its name in the monitor map.
+    pub name: String,
+    node: u64,
+    life: Option<Box<Life>>,
+    lives: u64,
+    /// Its file.
+    pub file: Memory,
+    flushing: bool,
+    /// Its disk takes so many times as long.
+    pub(crate) slow: u64,
+    /// Removed for good.
+    pub(crate) gone: bool,
 }
 
 impl MonProc {
-    pub(crate) fn new(fsid: Uuid, s: &Settings) -> Self {
-        let created = UTime { sec: 1_799_999_000, nsec: 0 };
-        let addr = EntityAddr::msgr2("127.0.0.1:3300".parse().expect("an address"), 0);
-        let a = MonInfo { name: "a".into(), addrs: AddrVec(vec![addr]), ..MonInfo::default() };
-        let mkfs = Mkfs {
-            fsid,
-            now: created,
-            monmap: MonMap::new(fsid, created, 20, vec![a]),
-            chooseleaf_kind: 0,
-            ..Mkfs::default()
-        };
-        let options = [
-            ("mon_allow_pool_delete", "true".to_owned()),
-            ("mon_allow_pool_size_one", "true".to_owned()),
-            ("osd_pool_default_size", s.size.to_string()),
-            ("osd_pool_default_min_size", s.min_size.to_string()),
-            ("osd_heartbeat_grace", (s.grace_ms as f64 / 1000.0).to_string()),
-            ("mon_osd_down_out_interval", (s.trouble / SEC / 4).to_string()),
-            ("mon_osd_min_up_ratio", "0".to_owned()),
-            ("mon_osd_report_timeout", "60".to_owned()),
-            ("mon_max_pg_per_osd", "10000".to_owned()),
-        ];
-        Self {
-            role: None,
-            life: 0,
-            term: 0,
-            base: mkfs.to_state_bytes(),
-            log: Vec::new(),
-            index: 0,
-            proposed: BTreeMap::new(),
-            options: options.map(|(k, v)| (k.to_owned(), v)).into(),
-            tid: 0,
-            answers: BTreeMap::new(),
+    fn new(name: String, node: u64, file: Memory) -> Self {
+        let (life, lives, flushing, slow, gone) = (None, 0, false, 1, false);
+        Self { name, node, life, lives, file, flushing, slow, gone }
+    }
+
+    /// The role, while the process runs.
+    pub fn role(&self) -> Option<&Monitor> {
+        self.life.as_ref().map(|l| &l.role)
+    }
+}
+
+fn name_of(m: usize) -> String {
+    char::from(b'a' + m as u8).to_string()
+}
+
+/// Where a monitor listens.
+pub(crate) fn mon_addr(m: usize) -> EntityAddr {
+    EntityAddr::msgr2(([127, 0, 0, 1], PORT + m as u16).into(), 0)
+}
+
+fn mon_info(m: usize) -> MonInfo {
+    MonInfo { name: name_of(m), addrs: AddrVec(vec![mon_addr(m)]), ..MonInfo::default() }
+}
+
+/// The monitors of a new cluster.
+pub(crate) fn founders(fsid: Uuid, s: &Settings, plant: Option<Plant>) -> Vec<MonProc> {
+    let created = UTime { sec: 1_799_999_000, nsec: 0 };
+    let mkfs = Mkfs {
+        fsid,
+        now: created,
+        monmap: MonMap::new(fsid, created, 20, (0..s.mons).map(mon_info).collect()),
+        chooseleaf_kind: 0,
+        ..Mkfs::default()
+    };
+    let state = mkfs.to_state_bytes();
+    let all: BTreeMap<u64, String> = (0..s.mons).map(|m| (m as u64, name_of(m))).collect();
+    let one = |m: usize| {
+        let file = Memory::new(m as u64, &all, &state);
+        if plant == Some(Plant::ForgottenVotes) {
+            file.forget_votes();
+        }
+        MonProc::new(name_of(m), m as u64, file)
+    };
+    (0..s.mons).map(one).collect()
+}
+
+fn options(s: &Settings) -> BTreeMap<String, String> {
+    let options = [
+        ("mon_allow_pool_delete", "true".to_owned()),
+        ("mon_allow_pool_size_one", "true".to_owned()),
+        ("osd_pool_default_size", s.size.to_string()),
+        ("osd_pool_default_min_size", s.min_size.to_string()),
+        ("osd_heartbeat_grace", (s.grace_ms as f64 / 1000.0).to_string()),
+        ("mon_osd_down_out_interval", (s.trouble / SEC / 4).to_string()),
+        ("mon_osd_min_up_ratio", "0".to_owned()),
+        ("mon_osd_report_timeout", "60".to_owned()),
+        ("mon_max_pg_per_osd", "10000".to_owned()),
+    ];
+    options.map(|(k, v)| (k.to_owned(), v)).into()
+}
+
+/// What carries a monitor's messages to the others.
+struct MonWire<'a> {
+    world: &'a mut World,
+    m: usize,
+}
+
+impl Wire for MonWire<'_> {
+    fn dial(&mut self, addrs: &AddrVec) -> ConnId {
+        let port = addrs.msgr2().and_then(|a| a.sock).map_or(0, |s| s.port());
+        let to = usize::from(port.saturating_sub(PORT));
+        id(self.world.dial(Node::Mon(self.m), Node::Mon(to), Line::Quorum, 0))
+    }
+
+    fn send(&mut self, conn: ConnId, env: Envelope) {
+        let node = Node::Mon(self.m);
+        if let Some(c) = conn_of(conn)
+            && let Some(side) = self.world.side_of(c, node)
+        {
+            self.world.send(c, side, env);
+        }
+    }
+
+    fn close(&mut self, conn: ConnId) {
+        let node = Node::Mon(self.m);
+        if let Some(c) = conn_of(conn)
+            && let Some(side) = self.world.side_of(c, node)
+        {
+            self.world.hang_up(c, side);
         }
     }
 }
 
 impl World {
-    pub(crate) fn start_mon(&mut self) {
-        if self.mon.role.is_some() {
+    pub(crate) fn start_mon(&mut self, m: usize) {
+        if self.mons[m].life.is_some() || self.mons[m].gone {
             return;
         }
-        self.tell(|| "mon starts".into());
-        self.clocks.remove(&Node::Mon);
-        let now = self.clock(Node::Mon);
+        self.tell(|| format!("mon.{} starts", name_of(m)));
+        self.clocks.remove(&Node::Mon(m));
+        let now = self.clock(Node::Mon(m));
+        let (a, b) = (self.chance.fork(), self.chance.fork());
+        let patience = quorum::patience_ms();
+        let patience = self.chance.within(patience.start, patience.end);
+        let p = &mut self.mons[m];
+        let runtime = Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .expect("a runtime without I/O");
+        let file = p.file.clone();
+        let began = runtime.block_on(async { tokio::time::Instant::now() });
+        // What opening writes is durable before it goes on: there is nobody to flush yet.
+        let opening = runtime.spawn(quorum::start_in_memory(p.file.clone(), patience));
+        let started = runtime.block_on(async {
+            while !opening.is_finished() {
+                file.flush(usize::MAX);
+                tokio::task::yield_now().await;
+            }
+            opening.await
+        });
+        let started = match started {
+            Ok(Ok(started)) => started,
+            Ok(Err(e)) => return self.complain(format!("mon.{} does not start: {e}", name_of(m))),
+            Err(e) => return self.complain(format!("mon.{} does not start: {e}", name_of(m))),
+        };
         let config = MonConfig {
-            name: "a".into(),
-            node: 1,
-            options: self.mon.options.clone(),
+            name: p.name.clone(),
+            node: p.node,
+            options: options(&self.settings),
             ..MonConfig::default()
         };
-        let (a, b) = (self.chance.fork(), self.chance.fork());
-        let m = &mut self.mon;
-        let mut role = Monitor::new(config, &m.base, now, Box::new(a), Arc::new(Mutex::new(b)))
+        let role = Monitor::new(config, &started.state, now, Box::new(a), Arc::new(Mutex::new(b)))
             .expect("its own state can be read");
-        for (index, origin, token, data) in &m.log {
-            let (index, origin, token, data) = (*index, *origin, *token, data.clone());
-            role.on_quorum(now, mon::quorum::Event::Committed { index, origin, token, data })
-                .expect("its own log can be read");
-        }
-        m.term += 1;
-        m.life += 1;
-        m.index += 1;
-        let voters = [(1, "a".to_owned())].into();
-        for event in [
-            mon::quorum::Event::Members { voters, learners: BTreeMap::new() },
-            mon::quorum::Event::Standing { term: m.term, leader: Some(1) },
-            mon::quorum::Event::Began { index: m.index, term: m.term, node: 1 },
-        ] {
-            role.on_quorum(now, event).expect("it leads alone");
-        }
-        let admin = mon::PeerInfo {
-            identity: PeerIdentity {
-                name: EntityName::new(EntityKind::CLIENT, "admin"),
-                global_id: 4_100,
-                allow_all: true,
-                ..PeerIdentity::default()
-            },
-            entity: EntityId::new(EntityKind::CLIENT, 4_100),
-            features: Features::TENTACLE_WORD,
-            addrs: client_addr(4_100).into(),
-            at_mgr: false,
-        };
-        role.on_opened(now, ADMIN, admin);
-        m.role = Some(role);
-        let life = m.life;
-        self.after(0, Event::Tick(Node::Mon, life));
-        self.mon_out();
+        let (wishes, mut wished) = mpsc::unbounded_channel();
+        let writer = started.quorum.clone();
+        runtime.spawn(async move {
+            while let Some(wish) = wished.recv().await {
+                // What cannot be written ends the log's events too, which is seen.
+                let _ = match wish {
+                    Output::Propose { token, data } => writer.propose(token, data).await,
+                    Output::Snapshot { index, state } => writer.offer_snapshot(index, state).await,
+                    _ => Ok(()),
+                };
+            }
+        });
+        p.lives += 1;
+        p.flushing = false;
+        p.life = Some(Box::new(Life {
+            role,
+            quorum: started.quorum,
+            links: Some(Links::new(Me { fsid: self.fsid, node: p.node, name: p.name.clone() })),
+            events: started.events,
+            calls: started.calls,
+            wishes,
+            answers: mpsc::unbounded_channel(),
+            changing: Arc::default(),
+            started_ms: now.mono_ms(),
+            began: (began, self.now),
+            moved: self.now,
+            ticks: 0,
+            runtime,
+        }));
+        let lives = p.lives;
+        self.after(0, Event::Tick(Node::Mon(m), lives));
     }
 
-    pub(crate) fn kill_mon(&mut self) {
-        if self.mon.role.take().is_none() {
+    /// A monitor's process ends as by `kill -9`.
+    pub(crate) fn kill_mon(&mut self, m: usize) {
+        let p = &mut self.mons[m];
+        let Some(life) = p.life.take() else { return };
+        p.lives += 1;
+        let queued = p.file.queued();
+        let kept = self.chance.index(queued + 1);
+        self.tell(|| format!("mon.{} dies, {kept} of {queued} kept", name_of(m)));
+        drop(life);
+        self.mons[m].file.crash(kept);
+        self.paused.remove(&Node::Mon(m));
+        self.drop_conns(Node::Mon(m));
+    }
+
+    /// A monitor that joins a cluster that runs.
+    pub(crate) fn add_mon(&mut self) -> Option<usize> {
+        let m = self.mons.len();
+        let map = self.mons.iter().filter_map(MonProc::role).map(|r| &r.state().monmap);
+        let map = map.max_by_key(|map| map.epoch)?;
+        let mut mons: Vec<MonInfo> = map.mons.values().cloned().collect();
+        mons.push(mon_info(m));
+        let created = UTime { sec: 1_799_999_000, nsec: 0 };
+        let monmap = MonMap::new(self.fsid, created, 20, mons);
+        let mkfs = Mkfs { fsid: self.fsid, now: created, monmap, ..Mkfs::default() };
+        let node = 1 << 32 | m as u64;
+        let file = Memory::new(node, &BTreeMap::new(), &mkfs.to_state_bytes());
+        self.mons.push(MonProc::new(name_of(m), node, file));
+        let ns = self.chance.within(SEC, 5 * SEC);
+        self.after(ns, Event::Start(Node::Mon(m)));
+        Some(m)
+    }
+
+    /// Whether a monitor takes this connection.
+    pub(crate) fn mon_listens(&self, m: usize, line: Line) -> bool {
+        let Some(life) = self.mons.get(m).and_then(|p| p.life.as_ref()) else { return false };
+        line == Line::Quorum || life.role.auth().is_open()
+    }
+
+    // ----- what happens to it -----
+
+    fn life(&mut self, m: usize) -> Option<&mut Life> {
+        self.mons.get_mut(m)?.life.as_deref_mut()
+    }
+
+    /// Something happens to the role; what follows from it is done.
+    fn mon_do(&mut self, m: usize, f: impl FnOnce(&mut Monitor, env::Now)) {
+        let now = self.clock(Node::Mon(m));
+        let Some(life) = self.life(m) else { return };
+        f(&mut life.role, now);
+        self.mon_go_on(m);
+    }
+
+    fn links_do<T: Default>(
+        &mut self,
+        m: usize,
+        f: impl FnOnce(&mut Links, env::Now, &mut MonWire<'_>) -> T,
+    ) -> T {
+        let now = self.clock(Node::Mon(m));
+        let Some(mut links) = self.life(m).and_then(|l| l.links.take()) else {
+            return T::default();
+        };
+        let done = f(&mut links, now, &mut MonWire { world: self, m });
+        if let Some(life) = self.life(m) {
+            life.links = Some(links);
+        }
+        done
+    }
+
+    pub(crate) fn mon_tick(&mut self, m: usize, lives: u64) {
+        if self.mons[m].lives != lives || self.mons[m].life.is_none() {
             return;
         }
-        self.tell(|| "mon dies".into());
-        self.mon.life += 1;
-        self.paused.remove(&Node::Mon);
-        for (token, data) in std::mem::take(&mut self.mon.proposed) {
-            if self.chance.one_in(2) {
-                self.mon.index += 1;
-                self.mon.log.push((self.mon.index, 1, token, data));
+        let life = self.life(m).expect("just seen");
+        life.ticks += 1;
+        if life.ticks % 2 == 1 {
+            self.mon_quorum_tick(m);
+            self.mon_do(m, |mon, now| mon.on_tick(now));
+        } else {
+            self.mon_go_on(m);
+        }
+        self.after(PUMP, Event::Tick(Node::Mon(m), lives));
+        if self.mons[m].role().is_some_and(Monitor::is_removed) {
+            self.tell(|| format!("mon.{} was removed and ends", name_of(m)));
+            self.kill_mon(m);
+            self.mons[m].gone = true;
+        }
+    }
+
+    /// The quorum's own work: connections, elections, members that come and go.
+    fn mon_quorum_tick(&mut self, m: usize) {
+        let Some(life) = self.life(m) else { return };
+        let (map, voters) = (life.role.state().monmap.clone(), life.quorum.members().0);
+        let events = self.links_do(m, |links, now, wire| links.tick(now, &map, &voters, wire));
+        self.mon_peer_events(m, events);
+        let now = self.clock(Node::Mon(m));
+        let unleased = self.plant == Some(Plant::UnleasedReads);
+        let others: Vec<u64> = self.mons.iter().map(|p| p.node).collect();
+        let Some(life) = self.life(m) else { return };
+        if unleased && life.role.leads() {
+            for node in others {
+                life.role.on_admitted(node, now.mono_ms());
             }
         }
-        self.drop_conns(Node::Mon);
+        let up_ms = now.mono_ms().saturating_sub(life.started_ms);
+        let elections = life.role.elections(now, up_ms, &life.quorum.members().0);
+        life.quorum.allow_elections(elections.allowed);
+        if elections.begin {
+            let quorum = life.quorum.clone();
+            life.runtime.spawn(async move { quorum.elect().await });
+        }
+        let wanted = life.role.wanted_members();
+        if let Some(wanted) = wanted.filter(|_| !life.changing.swap(true, Ordering::Relaxed)) {
+            let (quorum, changing) = (life.quorum.clone(), Arc::clone(&life.changing));
+            life.runtime.spawn(async move {
+                if quorum.change_members(&wanted).await.is_err() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+                changing.store(false, Ordering::Relaxed);
+            });
+        }
     }
 
-    fn mon_do(&mut self, f: impl FnOnce(&mut Monitor, env::Now)) {
-        let now = self.clock(Node::Mon);
-        let Some(role) = self.mon.role.as_mut() else { return };
-        f(role, now);
-        self.mon_out();
+    fn mon_peer_events(&mut self, m: usize, events: Vec<PeerEvent>) {
+        let now = self.clock(Node::Mon(m));
+        for event in events {
+            let Some(life) = self.life(m) else { return };
+            match event {
+                PeerEvent::Up(node, name) => life.role.on_peer_up(now, node, &name),
+                PeerEvent::Down(node) => life.role.on_peer_down(now, node),
+                PeerEvent::Says(node, says) => life.role.on_peer_says(now, node, says),
+                PeerEvent::Admitted(node, sent_ms) => life.role.on_admitted(node, sent_ms),
+                PeerEvent::Ask(conn, tid, body) => {
+                    let (quorum, tx) = (life.quorum.clone(), life.answers.0.clone());
+                    life.runtime.spawn(async move {
+                        let answer = quorum.answer(&body).await;
+                        tx.send((conn, tid, answer)).ok();
+                    });
+                }
+            }
+        }
     }
 
-    fn mon_out(&mut self) {
-        let outputs = self.mon.role.as_mut().map(Monitor::poll).unwrap_or_default();
+    /// Moves a monitor's log on to the world's time.
+    fn mon_run(&mut self, m: usize) {
+        let now = self.now;
+        let Some(life) = self.life(m) else { return };
+        let gap = now - life.moved;
+        life.moved = now;
+        let until = life.began.0 + Duration::from_nanos(now - life.began.1);
+        life.runtime.block_on(async {
+            if gap > JUMP {
+                tokio::time::advance(Duration::from_nanos(gap)).await;
+            }
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            tokio::time::sleep_until(until).await;
+        });
+    }
+
+    /// Does what the role and its log want, until they want nothing more at this time.
+    fn mon_go_on(&mut self, m: usize) {
+        for round in 0.. {
+            self.mon_run(m);
+            let mut busy = self.mon_events(m);
+            while let Some(call) = self.life(m).and_then(|l| l.calls.try_recv().ok()) {
+                busy = true;
+                self.links_do(m, |links, now, wire| links.call(now, call, wire));
+            }
+            while let Some(answer) = self.life(m).and_then(|l| l.answers.1.try_recv().ok()) {
+                busy = true;
+                let (conn, tid, body) = answer;
+                let now = self.clock(Node::Mon(m));
+                if Call::admits(&body)
+                    && let Some(life) = self.life(m)
+                {
+                    life.role.on_heard(now);
+                }
+                let env = log_message(mon::peer::LOG_ANSWER, tid, body);
+                MonWire { world: self, m }.send(conn, env);
+            }
+            busy |= self.mon_out(m);
+            if !busy || !self.wrong.is_empty() {
+                break;
+            }
+            if round == ROUNDS_MAX {
+                self.complain(format!("mon.{} does not come to rest", name_of(m)));
+                break;
+            }
+        }
+        self.mon_flush_later(m);
+    }
+
+    fn mon_events(&mut self, m: usize) -> bool {
+        let mut busy = false;
+        loop {
+            let now = self.clock(Node::Mon(m));
+            let node = self.mons[m].node;
+            let Some(life) = self.life(m) else { return busy };
+            let event = match life.events.try_recv() {
+                Ok(event) => event,
+                Err(mpsc::error::TryRecvError::Empty) => return busy,
+                Err(mpsc::error::TryRecvError::Disconnected) => {
+                    self.complain(format!("the log of mon.{} has ended", name_of(m)));
+                    return busy;
+                }
+            };
+            busy = true;
+            let seen = match &event {
+                quorum::Event::Committed { index, origin, token, data } => {
+                    Some((*index, crc32c(crc32c(*origin as u32 ^ *token as u32, data), b"")))
+                }
+                _ => None,
+            };
+            let began = match &event {
+                quorum::Event::Began { term, node: leader, .. } => Some((*term, *leader)),
+                _ => None,
+            };
+            life.role.on_quorum(now, event).expect("what the log holds can be read");
+            if let Some(index) = life.role.rewind_to() {
+                let (state, entries, index) =
+                    life.quorum.state_after(index).expect("its log can be read");
+                life.role
+                    .on_rewound(now, index, &state, &entries)
+                    .expect("what the log holds can be read");
+            }
+            if let Some((index, sum)) = seen {
+                self.mix(u64::from(sum));
+                if *self.entries.entry(index).or_insert(sum) != sum {
+                    self.complain(format!("mon.{} has another entry {index}", name_of(m)));
+                }
+            }
+            if let Some((term, leader)) = began {
+                self.tell(|| format!("mon.{}: {leader} leads in term {term}", name_of(m)));
+                if *self.terms.entry(term).or_insert(leader) != leader {
+                    self.complain(format!("two monitors lead in term {term} (one is {node})"));
+                }
+            }
+        }
+    }
+
+    /// Does what the role wants; whether that was anything.
+    fn mon_out(&mut self, m: usize) -> bool {
+        let Some(life) = self.life(m) else { return false };
+        let outputs = life.role.poll();
+        let busy = !outputs.is_empty();
         for output in outputs {
             match output {
-                Output::Send { conn, env } if conn == ADMIN => self.admin_answer(&env),
                 Output::Send { conn, env } => {
                     if let Some(c) = conn_of(conn) {
                         self.send(c, 1, env);
@@ -163,52 +503,60 @@ impl World {
                         self.hang_up(c, 1);
                     }
                 }
-                Output::Propose { token, data } => {
-                    self.mon.proposed.insert(token, data);
-                    let ns = self.chance.within(MS, 30 * MS);
-                    let life = self.mon.life;
-                    self.after(ns, Event::Commit(life, token));
+                Output::Peer { node, env } => {
+                    self.links_do(m, |links, _, wire| links.send(node, env, wire));
                 }
-                Output::Snapshot { index, state } => {
-                    self.mon.base = state;
-                    self.mon.log.retain(|e| e.0 > index);
+                Output::Propose { .. } | Output::Snapshot { .. } => {
+                    if let Some(life) = self.life(m) {
+                        life.wishes.send(output).ok();
+                    }
                 }
-                Output::Local { .. } | Output::Peer { .. } => {}
+                Output::Local { .. } => {}
             }
         }
+        busy
     }
 
-    pub(crate) fn mon_commit(&mut self, life: u64, token: u64) {
-        if self.mon.life != life {
+    fn mon_flush_later(&mut self, m: usize) {
+        let p = &self.mons[m];
+        if p.flushing || p.life.is_none() || p.file.queued() == 0 {
             return;
         }
-        let Some(data) = self.mon.proposed.remove(&token) else { return };
-        self.mon.index += 1;
-        let index = self.mon.index;
-        self.mon.log.push((index, 1, token, data.clone()));
-        let event = mon::quorum::Event::Committed { index, origin: 1, token, data };
-        self.mon_do(|mon, now| mon.on_quorum(now, event).expect("its own entry can be read"));
+        let (lives, slow) = (p.lives, p.slow);
+        let ns = self.chance.within(MS, 20 * MS) * slow;
+        self.mons[m].flushing = true;
+        self.after(ns, Event::MonFlush(m, lives));
     }
 
-    pub(crate) fn mon_tick(&mut self, life: u64) {
-        if self.mon.life == life && self.mon.role.is_some() {
-            self.mon_do(|mon, now| mon.on_tick(now));
-            self.after(100 * MS, Event::Tick(Node::Mon, life));
+    pub(crate) fn mon_flush(&mut self, m: usize, lives: u64) {
+        if self.mons[m].lives != lives {
+            return;
         }
+        let n = 1 + self.chance.index(self.mons[m].file.queued());
+        self.mons[m].file.flush(n);
+        self.mons[m].flushing = false;
+        self.mon_go_on(m);
     }
 
-    pub(crate) fn mon_opened(&mut self, c: usize) {
+    // ----- its connections -----
+
+    pub(crate) fn mon_opened(&mut self, m: usize, c: usize) {
+        if self.conns[c].line == Line::Quorum {
+            self.links_do(m, |links, now, wire| links.on_opened(now, id(c), wire));
+            return;
+        }
+        let admin = |gid: u64| {
+            let name = EntityName::new(EntityKind::CLIENT, "admin");
+            (EntityId::new(EntityKind::CLIENT, gid as i64), name, client_addr(gid))
+        };
         let (entity, name, addr) = match self.conns[c].ends[0] {
             Node::Osd(i) => {
                 let name = EntityName::new(EntityKind::OSD, i.to_string());
                 (EntityId::new(EntityKind::OSD, i as i64), name, client_addr(i as u64))
             }
-            Node::Client(i) => {
-                let gid = self.clients[i].gid;
-                let name = EntityName::new(EntityKind::CLIENT, "admin");
-                (EntityId::new(EntityKind::CLIENT, gid as i64), name, client_addr(gid))
-            }
-            Node::Mon => return,
+            Node::Client(i) => admin(self.clients[i].gid),
+            Node::Operator(k) => admin(self.operators[k].gid),
+            Node::Mon(_) => return,
         };
         let identity = PeerIdentity {
             name,
@@ -218,35 +566,49 @@ impl World {
         };
         let features = Features::TENTACLE_WORD;
         let peer = mon::PeerInfo { identity, entity, features, addrs: addr.into(), at_mgr: false };
-        self.mon_do(|mon, now| mon.on_opened(now, id(c), peer));
+        self.mon_do(m, |mon, now| mon.on_opened(now, id(c), peer));
     }
 
-    pub(crate) fn mon_closed(&mut self, c: usize) {
-        self.mon_do(|mon, now| mon.on_closed(now, id(c)));
-    }
-
-    pub(crate) fn mon_message(&mut self, c: usize, e: &Envelope) {
-        self.mon_do(|mon, now| mon.on_message(now, id(c), e));
-    }
-
-    /// The operator types a command; its number.
-    pub(crate) fn command(&mut self, words: serde_json::Value) -> u64 {
-        self.mon.tid += 1;
-        let tid = self.mon.tid;
-        self.tell(|| format!("operator: {words}"));
-        let cmd = vec![Bytes::from(words.to_string())];
-        let m = MonCommand { paxos: Paxos::default(), fsid: self.fsid, cmd, input: Bytes::new() };
-        let e = m.envelope(Features::ALL).with_tid(tid);
-        self.mon_do(|mon, now| mon.on_message(now, ADMIN, &e));
-        tid
-    }
-
-    fn admin_answer(&mut self, e: &Envelope) {
-        if e.kind == MonCommandAck::KIND
-            && let Ok(m) = MonCommandAck::decode(e)
-        {
-            self.tell(|| format!("operator: {} {}", m.r, m.rs));
-            self.mon.answers.insert(e.tid, (m.r, m.rs));
+    pub(crate) fn mon_closed(&mut self, m: usize, c: usize) {
+        if self.conns[c].line == Line::Quorum {
+            let events = self.links_do(m, |links, now, _| links.lost(now, id(c)));
+            self.mon_peer_events(m, events);
+            self.mon_go_on(m);
+        } else {
+            self.mon_do(m, |mon, now| mon.on_closed(now, id(c)));
         }
+    }
+
+    pub(crate) fn mon_message(&mut self, m: usize, c: usize, e: &Envelope) {
+        if self.conns[c].line == Line::Quorum {
+            let events = self.links_do(m, |links, now, wire| links.on_message(now, id(c), e, wire));
+            self.mon_peer_events(m, events);
+            self.mon_go_on(m);
+        } else {
+            self.mon_do(m, |mon, now| mon.on_message(now, id(c), e));
+        }
+    }
+
+    /// What each monitor is about, for people.
+    pub(crate) fn why_no_quorum(&self) -> String {
+        let one = |p: &MonProc| match p.life.as_ref() {
+            _ if p.gone => format!("mon.{} gone", p.name),
+            None => format!("mon.{} dead", p.name),
+            Some(l) => format!(
+                "mon.{} map {:?} members {:?} {}",
+                p.name,
+                l.role.state().monmap.mons.keys().collect::<Vec<_>>(),
+                l.quorum.members(),
+                l.role.standing_text(),
+            ),
+        };
+        self.mons.iter().map(one).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The monitor that leads, if one does: in the newest term, if several believe so.
+    pub(crate) fn leader(&self) -> Option<usize> {
+        let leads = |m: &usize| self.mons[*m].role().is_some_and(Monitor::leads);
+        let term = |m: &usize| self.mons[*m].role().map(|r| r.volatile().quorum.election_epoch);
+        (0..self.mons.len()).filter(leads).max_by_key(term)
     }
 }

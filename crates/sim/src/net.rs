@@ -17,8 +17,10 @@ pub enum Line {
     Peer(OsdId),
     /// Between OSDs: heartbeats, to the front or the back address.
     Beat(OsdId, bool),
-    /// To the monitor.
+    /// To a monitor.
     Mon,
+    /// Between monitors.
+    Quorum,
     /// From a client to an OSD.
     Client(OsdId),
 }
@@ -38,7 +40,10 @@ pub struct Conn {
     /// A side was told, or does not live to be told.
     told: [bool; 2],
     queue: [VecDeque<Envelope>; 2],
-    moving: [bool; 2],
+    /// When the last message that was sent arrives.
+    last: [u64; 2],
+    /// When a direction that carries nothing is tried again.
+    retry: [u64; 2],
     /// Since when a direction carries nothing; 0 when it does.
     stuck: [u64; 2],
 }
@@ -66,7 +71,8 @@ impl World {
             dead: false,
             told: [false; 2],
             queue: Default::default(),
-            moving: [false; 2],
+            last: [0; 2],
+            retry: [0; 2],
             stuck: [0; 2],
         });
         let c = self.conns.len() - 1;
@@ -96,7 +102,7 @@ impl World {
             }
             return;
         }
-        if !self.listens(to, self.conns[c].nonce) {
+        if !self.listens(to, &self.conns[c]) {
             self.conns[c].dead = true;
             let ns = self.latency();
             self.after(ns, Event::Closed(c, 0, true));
@@ -104,21 +110,24 @@ impl World {
         }
         self.conns[c].open = true;
         self.conns[c].stuck = [0; 2];
+        for dir in 0..2 {
+            let n = self.conns[c].queue[dir].len();
+            self.go(c, dir, n);
+        }
         self.opened(c, 1);
         self.opened(c, 0);
-        for dir in 0..2 {
-            self.go(c, dir);
-        }
     }
 
-    fn go(&mut self, c: usize, dir: usize) {
-        let conn = &self.conns[c];
-        if conn.dead || !conn.open || conn.moving[dir] || conn.queue[dir].is_empty() {
+    /// Lets `n` more messages of a direction arrive, each no earlier than those before it.
+    fn go(&mut self, c: usize, dir: usize, n: usize) {
+        if self.conns[c].dead || !self.conns[c].open {
             return;
         }
-        self.conns[c].moving[dir] = true;
-        let ns = self.latency();
-        self.after(ns, Event::Deliver(c, dir));
+        for _ in 0..n {
+            let at = (self.now + self.latency()).max(self.conns[c].last[dir]);
+            self.conns[c].last[dir] = at;
+            self.after(at - self.now, Event::Deliver(c, dir));
+        }
     }
 
     /// A side sends.
@@ -128,7 +137,7 @@ impl World {
             return;
         }
         conn.queue[side].push_back(e);
-        self.go(c, side);
+        self.go(c, side, 1);
     }
 
     /// The side of a connection where a process is, when it is there.
@@ -150,15 +159,18 @@ impl World {
             }
             if now >= *since + 15 * SEC && self.plant != Some(Plant::FalsePings) {
                 self.break_conn(c); // nothing was acknowledged for long
-            } else {
+            } else if now >= self.conns[c].retry[dir] {
+                self.conns[c].retry[dir] = now + 100 * MS;
                 self.after(100 * MS, Event::Deliver(c, dir));
             }
             return;
         }
-        self.conns[c].stuck[dir] = 0;
-        self.conns[c].moving[dir] = false;
+        let stood = std::mem::take(&mut self.conns[c].stuck[dir]) != 0;
         let Some(e) = self.conns[c].queue[dir].pop_front() else { return };
-        self.go(c, dir);
+        if stood {
+            let n = self.conns[c].queue[dir].len();
+            self.go(c, dir, n);
+        }
         self.mix(u64::from(e.kind) << 32 | u64::from(crc32c(0, &e.front)));
         self.mix(u64::from(crc32c(0, &e.data)) << 16 | c as u64);
         self.tell(|| format!("{from:?} -> {to:?} #{c} {}", crate::show::envelope(&e)));
@@ -222,7 +234,8 @@ impl World {
         let node = self.conns[c].ends[side];
         self.tell(|| format!("{node:?} #{c} closed{}", if refused { ", refused" } else { "" }));
         match node {
-            Node::Mon => self.mon_closed(c),
+            Node::Mon(m) => self.mon_closed(m, c),
+            Node::Operator(k) => self.operator_closed(k, c),
             Node::Osd(i) => self.osd_closed(i, c, side, opened, refused),
             Node::Client(i) => self.client_closed(i, c),
         }
@@ -230,7 +243,8 @@ impl World {
 
     fn opened(&mut self, c: usize, side: usize) {
         match self.conns[c].ends[side] {
-            Node::Mon => self.mon_opened(c),
+            Node::Mon(m) => self.mon_opened(m, c),
+            Node::Operator(k) => self.operator_opened(k, c),
             Node::Osd(i) => self.osd_opened(i, c, side),
             Node::Client(i) => self.client_opened(i, c),
         }
@@ -238,7 +252,8 @@ impl World {
 
     fn arrive(&mut self, c: usize, side: usize, e: Envelope) {
         match self.conns[c].ends[side] {
-            Node::Mon => self.mon_message(c, &e),
+            Node::Mon(m) => self.mon_message(m, c, &e),
+            Node::Operator(k) => self.operator_message(k, c, &e),
             Node::Osd(i) => self.osd_message(i, c, e),
             Node::Client(i) => self.client_message(i, c, &e),
         }

@@ -15,10 +15,10 @@ use types::{
     Uuid,
 };
 
-use crate::disk::MemStore;
-use crate::net::Line;
+use crate::net::{Conn, Line};
 use crate::plant::Plant;
 use crate::world::{Event, MS, Node, World};
+use osd::memory::MemStore;
 
 /// How long an OSD that did not take a connection is left alone.
 const BACKOFF: u64 = 200 * MS;
@@ -166,11 +166,11 @@ impl World {
         self.drop_conns(Node::Osd(i));
     }
 
-    pub(crate) fn listens(&self, node: Node, nonce: u32) -> bool {
+    pub(crate) fn listens(&self, node: Node, conn: &Conn) -> bool {
         match node {
-            Node::Mon => self.mon.role.is_some(),
-            Node::Osd(i) => self.osds[i].role.is_some() && self.osds[i].nonce == nonce,
-            Node::Client(_) => false,
+            Node::Mon(m) => self.mon_listens(m, conn.line),
+            Node::Osd(i) => self.osds[i].role.is_some() && self.osds[i].nonce == conn.nonce,
+            Node::Client(_) | Node::Operator(_) => false,
         }
     }
 
@@ -284,7 +284,7 @@ impl World {
         let conn = match node {
             Node::Osd(i) => self.osds[i].mon,
             Node::Client(i) => self.clients[i].mon,
-            Node::Mon => None,
+            Node::Mon(_) | Node::Operator(_) => None,
         };
         let Some(c) = conn else { return };
         let what = [("osdmap".to_owned(), Subscription { start, flags: 0 })].into();
@@ -365,7 +365,7 @@ impl World {
                 caps: "allow *".into(),
                 allow_all: false,
             },
-            Node::Mon => return,
+            Node::Mon(_) | Node::Operator(_) => return,
         };
         if let Some(role) = &mut self.osds[i].role {
             role.on_open(id(c), info);
@@ -387,7 +387,7 @@ impl World {
         if line == Line::Mon {
             if self.osds[i].mon == Some(c) {
                 self.osds[i].mon = None;
-                let (ns, life) = (self.chance.within(200 * MS, 1_500 * MS), self.osds[i].life);
+                let (ns, life) = (self.chance.within(50 * MS, 1_000 * MS), self.osds[i].life);
                 self.after(ns, Event::MonDial(Node::Osd(i), life));
             }
             return;
@@ -440,17 +440,18 @@ impl World {
             Node::Osd(i) => {
                 let p = &self.osds[i];
                 if p.life == life && p.role.is_some() && p.mon.is_none() {
-                    let c = self.dial(node, Node::Mon, Line::Mon, 0);
+                    let c = self.dial_mon(node);
                     self.osds[i].mon = Some(c);
                 }
             }
             Node::Client(i) => {
                 if self.clients[i].gid == life && self.clients[i].mon.is_none() {
-                    let c = self.dial(node, Node::Mon, Line::Mon, 0);
+                    let c = self.dial_mon(node);
                     self.clients[i].mon = Some(c);
                 }
             }
-            Node::Mon => {}
+            Node::Operator(k) => self.operator_dial(k, life),
+            Node::Mon(_) => {}
         }
     }
 

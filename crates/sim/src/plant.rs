@@ -15,16 +15,22 @@ pub enum Plant {
     FalsePings,
     /// A log that is sent for peering ends one write early.
     ShortLogs,
+    /// Monitors do not know after a crash whom they voted for.
+    ForgottenVotes,
+    /// A monitor that leads believes that the others follow it, whatever they do.
+    UnleasedReads,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::LyingDisks,
         Self::EmptyWrites,
         Self::ForgottenRequests,
         Self::FalsePings,
         Self::ShortLogs,
+        Self::ForgottenVotes,
+        Self::UnleasedReads,
     ];
 
     /// Its name on a command line.
@@ -36,6 +42,8 @@ impl Plant {
             Self::ForgottenRequests => "forgotten-requests",
             Self::FalsePings => "false-pings",
             Self::ShortLogs => "short-logs",
+            Self::ForgottenVotes => "forgotten-votes",
+            Self::UnleasedReads => "unleased-reads",
         }
     }
 }

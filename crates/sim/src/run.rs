@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use denc::Denc;
 use maps::OsdMap;
 use osd::Coll;
 use serde_json::json;
 use types::{OsdId, PgId};
 
-use crate::disk::Object;
 use crate::history::{Ask, Doubt};
+use crate::operators::KEY_PREFIX;
 use crate::plant::Plant;
-use crate::world::{Event, Node, SEC, World};
+use crate::world::{Event, SEC, World};
+use osd::memory::Object;
 
 /// Virtual seconds in which a new cluster must be clean.
 const CREATE_SECS: u64 = 60;
@@ -78,7 +80,10 @@ pub fn run(seed: u64, plant: Option<Plant>, verbose: bool) -> Report {
 impl World {
     /// Everything; how long healing took.
     fn whole_run(&mut self) -> u64 {
-        self.start_mon();
+        for m in 0..self.settings.mons {
+            self.start_mon(m);
+        }
+        self.add_operators();
         for _ in 0..self.settings.osds {
             self.add_osd();
         }
@@ -116,7 +121,9 @@ impl World {
         self.working = false;
         self.heal();
         let began = self.now;
-        let well = |w: &mut Self| w.clients.iter().all(|c| c.open.is_empty()) && w.is_clean();
+        let well = |w: &mut Self| {
+            w.clients.iter().all(|c| c.open.is_empty()) && w.operators_idle() && w.is_clean()
+        };
         if !self.run_until(HEAL_SECS, well) {
             let why = self.why_not_clean();
             self.complain(format!("not healed after {HEAL_SECS} s: {why}"));
@@ -124,7 +131,7 @@ impl World {
         }
         let healed = self.now - began;
         let names: Vec<String> = self.histories.keys().cloned().collect();
-        for name in names {
+        for name in names.into_iter().filter(|n| !n.starts_with(KEY_PREFIX)) {
             self.ask(0, name, Ask::Read);
         }
         if !self.run_until(60, |w| w.clients.iter().all(|c| c.open.is_empty())) {
@@ -142,15 +149,15 @@ impl World {
     }
 
     fn find_pool(&mut self) -> bool {
-        let Some(mon) = &self.mon.role else { return false };
-        let found =
-            mon.state().osdmap.pool_names.iter().find(|(_, n)| *n == "p").map(|(id, _)| *id);
+        let Some(map) = self.newest() else { return false };
+        let found = map.pool_names.iter().find(|(_, n)| *n == "p").map(|(id, _)| *id);
         self.pool = found.unwrap_or_default();
         found.is_some()
     }
 
     fn newest(&self) -> Option<OsdMap> {
-        Some(self.mon.role.as_ref()?.state().osdmap.clone())
+        let maps = self.mons.iter().filter_map(|p| Some(&p.role()?.state().osdmap));
+        maps.max_by_key(|map| map.epoch).cloned()
     }
 
     fn pgs(&self, map: &OsdMap) -> Vec<PgId> {
@@ -209,7 +216,12 @@ impl World {
             .take(4)
             .map(|(i, t, o)| format!("client {i} tid {t} {} {:?}", o.name, o.ask))
             .collect();
-        format!("{}; open: {open:?}", self.first_not_clean().unwrap_or_else(|| "clean".into()))
+        let asked = if self.operators_idle() { "" } else { "; commands wait" };
+        format!(
+            "{}; open: {open:?}{asked}; {}",
+            self.first_not_clean().unwrap_or_else(|| "clean".into()),
+            self.why_no_quorum()
+        )
     }
 
     fn check_histories(&mut self) {
@@ -276,7 +288,10 @@ impl World {
     /// The monitor has heard that all is well.
     fn check_monitor(&mut self) {
         let heard = |w: &mut Self| {
-            let Some(mon) = &w.mon.role else { return false };
+            let Some(mon) = w.leader().and_then(|m| w.mons[m].role()) else { return false };
+            if mon.volatile().quorum.quorum.len() != mon.state().monmap.mons.len() {
+                return false;
+            }
             let map = &mon.state().osdmap;
             w.pgs(map).iter().all(|pg| {
                 mon.volatile().pgmap.pgs.get(pg).is_some_and(|s| {
@@ -285,8 +300,28 @@ impl World {
             })
         };
         if !self.run_until(60, heard) {
-            self.complain("the monitor does not hear that all PGs are clean".into());
+            let why = self.why_no_quorum();
+            self.complain(format!("the monitors do not agree that all PGs are clean: {why}"));
         }
-        let _ = Node::Mon;
+        self.check_mon_states();
+    }
+
+    /// Monitors that know the log equally far hold the same state, to the last byte.
+    fn check_mon_states(&mut self) {
+        let mut known: BTreeMap<u64, (usize, bytes::Bytes)> = BTreeMap::new();
+        for (m, p) in self.mons.iter().enumerate() {
+            let Some(role) = p.role() else { continue };
+            if role.leads() && !role.is_settled() || role.applied() == 0 {
+                continue; // it holds what is not in the log yet, or was never let in
+            }
+            let state = role.state().to_bytes();
+            match known.get(&role.applied()) {
+                Some((other, s)) if *s != state => {
+                    let what = format!("monitors {other} and {m} differ at {}", role.applied());
+                    return self.complain(what);
+                }
+                _ => drop(known.insert(role.applied(), (m, state))),
+            }
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! What is on the wire, for people.
 
 use messages::{
-    Envelope, MOsdOp, MOsdOpReply, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, RepOp, RepOpReply,
+    Envelope, MOsdOp, MOsdOpReply, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, PgTemp, RepOp,
+    RepOpReply,
 };
 
 fn peer(m: &OsdPeer) -> String {
@@ -69,6 +70,9 @@ pub fn envelope(e: &Envelope) -> String {
         }),
         OsdMapMsg::KIND => OsdMapMsg::decode(e)
             .map(|m| format!("osd_map {:?}..{:?}", m.first().map(|e| e.0), m.last().map(|e| e.0))),
+        PgTemp::KIND => {
+            PgTemp::decode(e).map(|m| format!("pg_temp from {} e{} {:?}", m.osd, m.epoch, m.pgs))
+        }
         kind => return format!("kind {kind:#x}, {} bytes", e.front.len()),
     }
     .unwrap_or_else(|e| format!("broken: {e}"))

@@ -17,7 +17,7 @@ impl World {
         let i = self.clients.len() - 1;
         self.after(0, Event::MonDial(Node::Client(i), self.next_gid));
         let ns = self.chance.within(0, 500 * MS);
-        self.after(ns, Event::Work(i));
+        self.after(ns, Event::Work(Node::Client(i)));
         i
     }
 
@@ -183,7 +183,7 @@ impl World {
             } else {
                 self.chance.within(0, 20 * MS)
             };
-            self.after(ns, Event::Work(i));
+            self.after(ns, Event::Work(Node::Client(i)));
         }
     }
 

@@ -14,6 +14,7 @@ use crate::client::Client;
 use crate::history::History;
 use crate::mons::MonProc;
 use crate::net::Conn;
+use crate::operators::Operator;
 use crate::osds::OsdProc;
 use crate::plant::Plant;
 
@@ -27,12 +28,14 @@ const WALL: u64 = 1_800_000_000 * SEC;
 /// A process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Node {
-    /// The monitor.
-    Mon,
+    /// A monitor.
+    Mon(usize),
     /// An OSD.
     Osd(usize),
     /// A client.
     Client(usize),
+    /// Who types commands.
+    Operator(usize),
 }
 
 /// Something that happens.
@@ -50,12 +53,12 @@ pub enum Event {
     Flush(usize, u64),
     /// An OSD's disk has read.
     Fetch(usize, u64),
-    /// The monitors' log takes a proposal: life, token.
-    Commit(u64, u64),
+    /// A monitor's disk writes.
+    MonFlush(usize, u64),
     /// A process starts.
     Start(Node),
-    /// A client does something.
-    Work(usize),
+    /// A client or operator does something.
+    Work(Node),
     /// A client dials an OSD, for one of its sessions.
     ClientDial(usize, OsdId, u64),
     /// A process asks for a session with a monitor.
@@ -73,6 +76,8 @@ pub enum Mend {
     Wires(Vec<(Node, Node)>),
     /// A disk is fast again.
     Disk(usize),
+    /// A monitor's disk is.
+    MonDisk(usize),
 }
 
 struct Due {
@@ -170,6 +175,8 @@ impl Clock {
 /// What a run is like.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// Monitors at the start.
+    pub mons: usize,
     /// OSDs at the start.
     pub osds: usize,
     /// PGs at the start.
@@ -214,6 +221,7 @@ impl Settings {
         };
         let grace_ms = chance.within(3_000, 20_000);
         Self {
+            mons: chance.of(&[1, 3, 3, 3, 3, 5]),
             osds,
             size,
             min_size,
@@ -258,7 +266,12 @@ pub struct World {
     /// Processes that stand still, and until when.
     pub(crate) paused: BTreeMap<Node, u64>,
     pub(crate) clocks: BTreeMap<Node, Clock>,
-    pub(crate) mon: MonProc,
+    pub(crate) mons: Vec<MonProc>,
+    pub(crate) operators: Vec<Operator>,
+    /// A checksum of each entry of the monitors' log.
+    pub(crate) entries: BTreeMap<u64, u32>,
+    /// Who led in each term.
+    pub(crate) terms: BTreeMap<u64, u64>,
     pub(crate) osds: Vec<OsdProc>,
     pub(crate) clients: Vec<Client>,
     pub(crate) next_gid: u64,
@@ -298,7 +311,10 @@ impl World {
         let fsid = Uuid::from_random(raw);
         Self {
             seed,
-            mon: MonProc::new(fsid, &settings),
+            mons: crate::mons::founders(fsid, &settings, plant),
+            operators: Vec::new(),
+            entries: BTreeMap::new(),
+            terms: BTreeMap::new(),
             settings,
             now: SEC,
             chance,
@@ -375,8 +391,9 @@ impl World {
             Event::Closed(c, side, _) => self.conns[*c].ends[*side],
             Event::Tick(node, _) | Event::MonDial(node, _) => *node,
             Event::Flush(i, _) | Event::Fetch(i, _) => Node::Osd(*i),
-            Event::Commit(..) => Node::Mon,
-            Event::Work(i) | Event::ClientDial(i, ..) => Node::Client(*i),
+            Event::MonFlush(m, _) => Node::Mon(*m),
+            Event::Work(node) => *node,
+            Event::ClientDial(i, ..) => Node::Client(*i),
             Event::Dial(_) | Event::Start(_) | Event::Fault | Event::Mend(_) => return None,
         };
         self.paused.get(&node).copied().filter(|until| *until > self.now)
@@ -397,16 +414,18 @@ impl World {
             Event::Deliver(c, dir) => self.deliver(c, dir),
             Event::Dial(c) => self.dialled(c),
             Event::Closed(c, side, refused) => self.closed(c, side, refused),
-            Event::Tick(Node::Mon, life) => self.mon_tick(life),
+            Event::Tick(Node::Mon(m), life) => self.mon_tick(m, life),
             Event::Tick(Node::Osd(i), life) => self.osd_tick(i, life),
-            Event::Tick(Node::Client(_), _) => {}
+            Event::Tick(..) => {}
             Event::Flush(i, life) => self.flush(i, life),
             Event::Fetch(i, life) => self.fetched(i, life),
-            Event::Commit(life, token) => self.mon_commit(life, token),
-            Event::Start(Node::Mon) => self.start_mon(),
+            Event::MonFlush(m, life) => self.mon_flush(m, life),
+            Event::Start(Node::Mon(m)) => self.start_mon(m),
             Event::Start(Node::Osd(i)) => self.start_osd(i),
-            Event::Start(Node::Client(_)) => {}
-            Event::Work(i) => self.work(i),
+            Event::Start(_) => {}
+            Event::Work(Node::Client(i)) => self.work(i),
+            Event::Work(Node::Operator(k)) => self.operator_work(k),
+            Event::Work(_) => {}
             Event::ClientDial(i, osd, session) => self.client_dial(i, osd, session),
             Event::MonDial(node, life) => self.mon_dial(node, life),
             Event::Fault => self.fault(),

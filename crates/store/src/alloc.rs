@@ -112,6 +112,15 @@ pub(crate) struct Alloc {
     pub used: Bitmap,
     free: u64,
     cursors: [u64; 2],
+    stale: Option<Stale>,
+}
+
+/// Free blocks that were in use, and of which the device was not told.
+#[derive(Debug)]
+struct Stale {
+    /// Set where there is nothing to tell.
+    told: Bitmap,
+    blocks: u64,
 }
 
 /// Free runs looked at before a shorter one than wanted is taken.
@@ -122,9 +131,58 @@ const LONG: u64 = 256;
 impl Alloc {
     pub fn new(used: Bitmap) -> Self {
         let free = used.free_count();
-        let mut alloc = Self { used, free, cursors: [0; 2] };
+        let mut alloc = Self { used, free, cursors: [0; 2], stale: None };
         alloc.restart();
         alloc
+    }
+
+    /// From now on remembers what becomes free, for [`Alloc::take_stale`].
+    pub fn track_stale(&mut self) {
+        let mut told = Bitmap::new(self.used.blocks());
+        told.set(0, self.used.blocks());
+        self.stale = Some(Stale { told, blocks: 0 });
+    }
+
+    /// Blocks that [`Alloc::take_stale`] would find.
+    pub fn stale(&self) -> u64 {
+        self.stale.as_ref().map_or(0, |s| s.blocks)
+    }
+
+    /// Takes runs of blocks that became free, up to so many blocks: the device may be told.
+    /// They are given back by [`Alloc::give_back_told`].
+    pub fn take_stale(&mut self, mut blocks: u64) -> Vec<(u64, u64)> {
+        let mut out = Vec::new();
+        let mut at = 0;
+        while blocks > 0
+            && let Some(s) = &self.stale
+            && let Some((start, len)) = s.told.run_from(at, blocks)
+        {
+            assert!(self.take(start, len), "what is stale is free");
+            (at, blocks) = (start + len, blocks - len);
+            out.push((start, len));
+        }
+        out
+    }
+
+    /// Gives back what [`Alloc::take_stale`] gave.
+    pub fn give_back_told(&mut self, start: u64, len: u64) {
+        self.free += len;
+        assert!(self.used.clear(start, len), "it was taken");
+    }
+
+    /// Notes that blocks were taken, or have become free.
+    fn note(&mut self, start: u64, len: u64, free: bool) {
+        let Some(s) = &mut self.stale else { return };
+        s.told.each(start, len, |w, mask| {
+            let stale = u64::from((!*w & mask).count_ones());
+            s.blocks -= stale;
+            if free {
+                *w &= !mask;
+                s.blocks += u64::from(mask.count_ones());
+            } else {
+                *w |= mask;
+            }
+        });
     }
 
     /// Looks for free space from the start again: now and then, so that holes are found,
@@ -151,6 +209,7 @@ impl Alloc {
             let (start, len) = self.find(left, area);
             let was_free = self.used.set(start, len);
             assert!(was_free, "space is given out once");
+            self.note(start, len, false);
             self.free -= len;
             self.cursors[area as usize] = start + len;
             left -= len;
@@ -195,6 +254,7 @@ impl Alloc {
         }
         let was_free = self.used.set(start, len);
         if was_free {
+            self.note(start, len, false);
             self.free -= len;
         }
         was_free
@@ -211,6 +271,7 @@ impl Alloc {
             return false;
         }
         self.free += len;
+        self.note(start, len, true);
         self.used.clear(start, len)
     }
 }

@@ -9,8 +9,8 @@ use stdx::IntervalSet;
 use types::{HObject, PoolId};
 
 use crate::keys::{self, Key};
-use crate::onode::{BLOCK, Extent, Freed, Onode};
-use crate::state::{Entry, State};
+use crate::onode::{BLOCK, Extent, Freed, Onode, TINY};
+use crate::state::{Entry, Known, Seen, State};
 use crate::transaction::{Op, Target, Transaction};
 use crate::{Coll, Seq, StoreError};
 
@@ -23,6 +23,13 @@ fn fresh(o: &mut Arc<Onode>) {
     }
 }
 
+/// An object that a change names.
+struct Named {
+    key: Key,
+    pool: PoolId,
+    seen: Seen,
+}
+
 /// Blocks that one `S` key counts.
 const SHARED_BLOCKS: u64 = 64;
 
@@ -31,62 +38,67 @@ impl State {
     ///
     /// An error is a failed read of metadata, or bytes that contradict themselves: the
     /// state is then in between, and the store must stop.
-    pub fn apply(&mut self, seq: Seq, txn: &Transaction, replay: bool) -> Result<()> {
-        let mut keys = vec![None; txn.targets.len()];
-        for op in &txn.ops {
-            self.apply_op(seq, txn, op, &mut keys, replay)?;
-        }
-        Ok(())
+    pub fn apply(
+        &mut self,
+        seq: Seq,
+        txn: &Transaction,
+        known: &mut Known,
+        replay: bool,
+    ) -> Result<()> {
+        txn.ops.iter().try_for_each(|op| self.apply_op(seq, txn, op, known, replay))
     }
 
-    fn key(&self, txn: &Transaction, t: Target, keys: &mut [Option<Key>]) -> Result<(Key, PoolId)> {
-        let (c, o) = &txn.targets[t as usize];
-        let slot = &mut keys[t as usize];
-        if slot.is_none() {
-            *slot = Some(keys::onode(self.coll(*c)?, o));
-        }
-        Ok((slot.clone().expect("just set"), o.pool))
+    fn target(&self, txn: &Transaction, t: Target, known: &mut Known) -> Result<Named> {
+        let (key, seen) = known.take(self, txn, t)?;
+        Ok(Named { key, pool: txn.targets[t as usize].1.pool, seen })
     }
 
-    /// The onode for changing; made when absent.
-    fn edit(&mut self, key: &Key, pool: PoolId) -> Result<&mut Onode> {
-        if !matches!(self.active.get(key), Some(Entry::Onode(_))) {
-            let onode = match self.onode(key)? {
-                Some(mut o) => {
-                    fresh(&mut o);
-                    o
-                }
-                None => {
-                    self.next_id += 1;
-                    self.pools.entry(pool).or_default().objects += 1;
-                    Arc::new(Onode { id: self.next_id, ..Onode::default() })
-                }
-            };
-            self.caches.borrow_mut().onodes.remove(key);
-            self.active_bytes += 512;
-            self.active.insert(key.clone(), Entry::Onode(onode));
+    /// Changes an onode by `f`; it is made when absent.
+    fn edit<R>(&mut self, name: &mut Named, f: impl FnOnce(&mut Onode) -> R) -> Result<R> {
+        if let Some(Entry::Onode(o)) = self.active.get_mut(&name.key) {
+            return Ok(f(Arc::make_mut(o)));
         }
-        match self.active.get_mut(key) {
-            Some(Entry::Onode(o)) => Ok(Arc::make_mut(o)),
-            _ => unreachable!("just put there"),
-        }
+        let found = match name.seen.take() {
+            Some(seen) if !self.active.contains_key(&name.key) => {
+                // Since it was seen, somebody else may have looked, too.
+                self.caches.borrow_mut().onodes.take(&name.key);
+                seen
+            }
+            // Where `active` has it after all, it was removed.
+            _ => self.take_onode(&name.key)?.unwrap_or_default(),
+        };
+        let mut onode = match found {
+            Some(mut o) => {
+                fresh(&mut o);
+                o
+            }
+            None => {
+                self.next_id += 1;
+                self.pools.entry(name.pool).or_default().objects += 1;
+                Arc::new(Onode { id: self.next_id, ..Onode::default() })
+            }
+        };
+        self.active_bytes += 512;
+        let result = f(Arc::make_mut(&mut onode));
+        self.active.insert(name.key.clone(), Entry::Onode(onode));
+        Ok(result)
     }
 
     /// Changes data by `f`, and accounts for it.
     fn edit_data(
         &mut self,
-        key: &Key,
-        pool: PoolId,
+        name: &mut Named,
         f: impl FnOnce(&mut Onode, &mut Vec<Freed>),
     ) -> Result<()> {
         let mut freed = Vec::new();
-        let o = self.edit(key, pool)?;
-        let before = o.size;
-        f(o, &mut freed);
-        let after = o.size;
-        let stats = self.pools.entry(pool).or_default();
+        let (before, after) = self.edit(name, |o| {
+            let before = o.size;
+            f(o, &mut freed);
+            (before, o.size)
+        })?;
+        let stats = self.pools.entry(name.pool).or_default();
         stats.stored = stats.stored + after - before;
-        self.let_go(pool, &freed)
+        self.let_go(name.pool, &freed)
     }
 
     /// Blocks an object no longer refers to.
@@ -163,7 +175,7 @@ impl State {
         stats.stored = stats.stored.saturating_sub(o.size);
         self.let_go(pool, &o.all_freed())?;
         self.kill_omap(o.omap);
-        self.caches.borrow_mut().onodes.remove(key);
+        self.caches.borrow_mut().onodes.take(key);
         self.put(key.clone(), Entry::Removed);
         Ok(())
     }
@@ -176,14 +188,14 @@ impl State {
     }
 
     /// The object's omap id; given one when it has none.
-    fn omap_id(&mut self, key: &Key, pool: PoolId) -> Result<u64> {
-        let id = self.edit(key, pool)?.omap;
+    fn omap_id(&mut self, name: &mut Named) -> Result<u64> {
+        let id = self.edit(name, |o| o.omap)?;
         if id != 0 {
             return Ok(id);
         }
         self.next_id += 1;
         let id = self.next_id;
-        self.edit(key, pool)?.omap = id;
+        self.edit(name, |o| o.omap = id)?;
         Ok(id)
     }
 
@@ -217,7 +229,7 @@ impl State {
         new.objects += 1;
         new.stored += size;
         new.allocated += allocated;
-        self.caches.borrow_mut().onodes.remove(from);
+        self.caches.borrow_mut().onodes.take(from);
         self.put(from.clone(), Entry::Removed);
         self.put(to, Entry::Onode(o));
         Ok(())
@@ -234,16 +246,19 @@ impl State {
             .collect())
     }
 
-    fn clone_onode(&mut self, seq: Seq, src: &Key, dst: &Key, pool: PoolId) -> Result<()> {
-        if src == dst {
+    fn clone_onode(&mut self, seq: Seq, src: &mut Named, dst: &Named) -> Result<()> {
+        if src.key == dst.key {
             return Ok(());
         }
-        self.remove_onode(dst, pool)?;
-        let o = self.edit(src, pool)?;
-        let mut copy = o.clone();
-        for e in &mut o.extents {
-            e.shared = true;
-        }
+        let pool = dst.pool;
+        self.remove_onode(&dst.key, pool)?;
+        let mut copy = self.edit(src, |o| {
+            let copy = o.clone();
+            for e in &mut o.extents {
+                e.shared = true;
+            }
+            copy
+        })?;
         self.next_id += 1;
         copy.id = self.next_id;
         copy.dropped = IntervalSet::new();
@@ -260,9 +275,9 @@ impl State {
             let mut pairs = Vec::new();
             let start = keys::omap_header(from);
             self.scan(Bound::Included(&start), &keys::omap_end(from), &mut |k, v| {
-                let mut key: Key = k.into();
+                let mut key = k.to_vec();
                 key[1..9].copy_from_slice(&to.to_be_bytes());
-                pairs.push((key, v.cloned().unwrap_or_default()));
+                pairs.push((Key::from(key), v.cloned().unwrap_or_default()));
                 true
             })?;
             for (k, v) in pairs {
@@ -276,7 +291,7 @@ impl State {
         stats.allocated += copy.allocated();
         self.active_blocks += copy.piece_blocks().len() as u64;
         self.active_bytes += copy.footprint();
-        self.put(dst.clone(), Entry::Onode(Arc::new(copy)));
+        self.put(dst.key.clone(), Entry::Onode(Arc::new(copy)));
         Ok(())
     }
 
@@ -284,33 +299,34 @@ impl State {
     fn clone_blocks(
         &mut self,
         seq: Seq,
-        (src, dst, pool): (&Key, &Key, PoolId),
+        (src, dst): (&mut Named, &mut Named),
         (src_off, len, dst_off): (u64, u64, u64),
     ) -> Result<()> {
         let (first, last) = (src_off / BLOCK, (src_off + len).div_ceil(BLOCK));
-        let o = self.edit(src, pool)?;
-        // Only what is shared gets the mark: cut the extents at the range's ends.
-        let mut cut = Vec::with_capacity(o.extents.len() + 2);
-        for e in std::mem::take(&mut o.extents) {
-            for (from, to) in [(0, first), (first, last), (last, u64::MAX)] {
-                if e.at.max(from) < e.end().min(to) {
-                    let mut part = e.part(from, to);
-                    part.shared |= from == first && to == last;
-                    cut.push(part);
+        let parts: Vec<Extent> = self.edit(src, |o| {
+            // Only what is shared gets the mark: cut the extents at the range's ends.
+            let mut cut = Vec::with_capacity(o.extents.len() + 2);
+            for e in std::mem::take(&mut o.extents) {
+                for (from, to) in [(0, first), (first, last), (last, u64::MAX)] {
+                    if e.at.max(from) < e.end().min(to) {
+                        let mut part = e.part(from, to);
+                        part.shared |= from == first && to == last;
+                        cut.push(part);
+                    }
                 }
             }
-        }
-        o.extents = cut;
-        let parts: Vec<Extent> = o.extents_in(first, last).cloned().collect();
+            o.extents = cut;
+            o.extents_in(first, last).cloned().collect()
+        })?;
         // Before anything is let go: both may be the same object.
         for e in &parts {
             self.share(e.phys, e.blocks())?;
         }
-        self.edit_data(dst, pool, |o, freed| o.zero(seq, dst_off, len, freed))?;
+        self.edit_data(dst, |o, freed| o.zero(seq, dst_off, len, freed))?;
         for mut e in parts {
-            self.pools.entry(pool).or_default().allocated += e.blocks() * BLOCK;
+            self.pools.entry(dst.pool).or_default().allocated += e.blocks() * BLOCK;
             e.at = e.at - first + dst_off / BLOCK;
-            self.edit_data(dst, pool, |o, freed| o.put_extent(e, 0, freed))?;
+            self.edit_data(dst, |o, freed| o.put_extent(e, 0, freed))?;
         }
         Ok(())
     }
@@ -321,7 +337,7 @@ impl State {
         seq: Seq,
         txn: &Transaction,
         op: &Op,
-        keys: &mut [Option<Key>],
+        known: &mut Known,
         replay: bool,
     ) -> Result<()> {
         match op {
@@ -334,7 +350,7 @@ impl State {
                 }
             }
             Op::RemoveCollection(c) => {
-                keys.fill(None);
+                known.forget();
                 if let Some(id) = self.colls.get(c).copied() {
                     for (key, o) in self.onodes_of(id, |_| true)? {
                         self.remove_onode(&key, o.pool)?;
@@ -363,72 +379,76 @@ impl State {
                 }
             }
             Op::Touch(t) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                self.edit(&key, pool)?;
+                let mut o = self.target(txn, *t, known)?;
+                self.edit(&mut o, |_| ())?;
             }
             Op::Write(t, off, data) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                self.active_bytes += data.len() as u64 + 64;
+                let mut o = self.target(txn, *t, known)?;
+                // More of it than a tiny object has goes to blocks.
+                self.active_bytes += (data.len() as u64).min(TINY) + 64;
                 let end = (off + data.len() as u64).div_ceil(BLOCK);
                 self.active_blocks += end - off / BLOCK;
-                self.edit_data(&key, pool, |o, _| o.write(seq, *off, data.clone()))?;
+                self.edit_data(&mut o, |o, _| o.write(seq, *off, data.clone()))?;
             }
             Op::Zero(t, off, len) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
+                let mut o = self.target(txn, *t, known)?;
                 self.active_blocks += 2;
-                self.edit_data(&key, pool, |o, freed| o.zero(seq, *off, *len, freed))?;
+                self.edit_data(&mut o, |o, freed| o.zero(seq, *off, *len, freed))?;
             }
             Op::Truncate(t, size) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
+                let mut o = self.target(txn, *t, known)?;
                 self.active_blocks += 1;
-                self.edit_data(&key, pool, |o, freed| o.truncate(seq, *size, freed))?;
+                self.edit_data(&mut o, |o, freed| o.truncate(seq, *size, freed))?;
             }
             Op::Remove(t) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                self.remove_onode(&key, pool)?;
+                let o = self.target(txn, *t, known)?;
+                self.remove_onode(&o.key, o.pool)?;
             }
             Op::Clone(s, d) => {
-                let ((src, _), (dst, pool)) = (self.key(txn, *s, keys)?, self.key(txn, *d, keys)?);
-                self.clone_onode(seq, &src, &dst, pool)?;
+                let mut src = self.target(txn, *s, known)?;
+                let dst = self.target(txn, *d, known)?;
+                self.clone_onode(seq, &mut src, &dst)?;
             }
             Op::CloneRange { src, dst, src_off, len, dst_off } => {
-                let ((src, _), (dst, pool)) =
-                    (self.key(txn, *src, keys)?, self.key(txn, *dst, keys)?);
-                self.clone_blocks(seq, (&src, &dst, pool), (*src_off, *len, *dst_off))?;
+                let mut src = self.target(txn, *src, known)?;
+                let mut dst = self.target(txn, *dst, known)?;
+                self.clone_blocks(seq, (&mut src, &mut dst), (*src_off, *len, *dst_off))?;
             }
             Op::Rename(s, d) => {
-                let ((src, from), (dst, to)) = (self.key(txn, *s, keys)?, self.key(txn, *d, keys)?);
-                if src != dst {
-                    self.move_onode(&src, dst, (from, to))?;
+                let src = self.target(txn, *s, known)?;
+                let dst = self.target(txn, *d, known)?;
+                if src.key != dst.key {
+                    self.move_onode(&src.key, dst.key, (src.pool, dst.pool))?;
                 }
             }
             Op::SetAttrs(t, pairs) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
+                let mut o = self.target(txn, *t, known)?;
                 self.active_bytes +=
                     pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() as u64;
-                let o = self.edit(&key, pool)?;
-                for (k, v) in pairs {
-                    o.set_attr(k.clone(), v.clone());
-                }
+                self.edit(&mut o, |o| {
+                    for (k, v) in pairs {
+                        o.set_attr(k.clone(), v.clone());
+                    }
+                })?;
             }
             Op::RmAttr(t, name) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                self.edit(&key, pool)?.rm_attr(name);
+                let mut o = self.target(txn, *t, known)?;
+                self.edit(&mut o, |o| o.rm_attr(name))?;
             }
             Op::RmAttrs(t) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                self.edit(&key, pool)?.attrs.clear();
+                let mut o = self.target(txn, *t, known)?;
+                self.edit(&mut o, |o| o.attrs.clear())?;
             }
             Op::OmapSet(t, pairs) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                let id = self.omap_id(&key, pool)?;
+                let mut o = self.target(txn, *t, known)?;
+                let id = self.omap_id(&mut o)?;
                 for (k, v) in pairs {
                     self.put(keys::omap(id, k), Entry::Value(v.clone()));
                 }
             }
             Op::OmapRmKeys(t, list) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                let id = self.edit(&key, pool)?.omap;
+                let mut o = self.target(txn, *t, known)?;
+                let id = self.edit(&mut o, |o| o.omap)?;
                 if id != 0 {
                     for k in list {
                         self.put(keys::omap(id, k), Entry::Removed);
@@ -436,20 +456,20 @@ impl State {
                 }
             }
             Op::OmapRmRange(t, first, end) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                let id = self.edit(&key, pool)?.omap;
+                let mut o = self.target(txn, *t, known)?;
+                let id = self.edit(&mut o, |o| o.omap)?;
                 if id != 0 {
                     self.remove_range(&keys::omap(id, first), &keys::omap(id, end))?;
                 }
             }
             Op::OmapClear(t) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                let id = std::mem::take(&mut self.edit(&key, pool)?.omap);
+                let mut o = self.target(txn, *t, known)?;
+                let id = self.edit(&mut o, |o| std::mem::take(&mut o.omap))?;
                 self.kill_omap(id);
             }
             Op::OmapSetHeader(t, header) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
-                let id = self.omap_id(&key, pool)?;
+                let mut o = self.target(txn, *t, known)?;
+                let id = self.omap_id(&mut o)?;
                 self.put(keys::omap_header(id), Entry::Value(header.clone()));
             }
             Op::CollSet(c, k, v) => {
@@ -465,7 +485,7 @@ impl State {
                 self.remove_range(&keys::coll_key(id, first), &keys::coll_key(id, end))?;
             }
             Op::Extents(t, p) => {
-                let (key, pool) = self.key(txn, *t, keys)?;
+                let mut o = self.target(txn, *t, known)?;
                 if replay {
                     let mut alloc = self.space.alloc.lock().expect("no holder of this lock panics");
                     for (start, len) in &p.runs {
@@ -482,8 +502,8 @@ impl State {
                 for (start, len) in &p.runs {
                     let (mine, rest) = crcs.split_at(*len as usize);
                     let e = Extent { at, phys: *start, shared: false, crcs: mine.to_vec() };
-                    self.pools.entry(pool).or_default().allocated += len * BLOCK;
-                    self.edit_data(&key, pool, |o, freed| o.put_extent(e, p.size, freed))?;
+                    self.pools.entry(o.pool).or_default().allocated += len * BLOCK;
+                    self.edit_data(&mut o, |o, freed| o.put_extent(e, p.size, freed))?;
                     (at, crcs) = (at + len, rest);
                 }
             }

@@ -16,10 +16,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         Self { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, limit }
     }
 
-    pub fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
-    where
-        K: std::borrow::Borrow<Q>,
-    {
+    pub fn get(&mut self, key: &K) -> Option<V> {
         if let Some((v, _)) = self.young.get(key) {
             return Some(v.clone());
         }
@@ -39,13 +36,13 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         self.young_bytes += bytes;
     }
 
-    pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q)
-    where
-        K: std::borrow::Borrow<Q>,
-    {
-        if let Some((_, bytes)) = self.young.remove(key) {
+    /// What was there is there no longer.
+    pub fn take(&mut self, key: &K) -> Option<V> {
+        if let Some((v, bytes)) = self.young.remove(key) {
             self.young_bytes -= bytes;
+            self.old.remove(key);
+            return Some(v);
         }
-        self.old.remove(key);
+        self.old.remove(key).map(|(v, _)| v)
     }
 }

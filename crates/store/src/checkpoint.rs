@@ -262,7 +262,7 @@ impl Run<'_> {
 
 /// Adds the frozen changes to notes of earlier checkpoints.
 fn while_older(frozen: &Frozen, out: &mut Builder, hides: bool) -> Result<()> {
-    let range = Key::from([keys::RELEASE])..Key::from([keys::RELEASE + 1]);
+    let range = Key::from(vec![keys::RELEASE])..Key::from(vec![keys::RELEASE + 1]);
     for (key, entry) in frozen.map.range(range) {
         match entry {
             Entry::Value(v) => out.add(key, Some(v))?,

@@ -12,12 +12,13 @@ use std::thread::JoinHandle;
 
 use bytes::Bytes;
 use env::Disk;
+use types::HObject;
 
-use crate::StoreError;
 use crate::buf::Pool;
 use crate::commit::Committer;
 use crate::onode::{BLOCK, Onode};
 use crate::space::read_past_caches;
+use crate::{Coll, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -156,7 +157,8 @@ pub enum Fetch {
 struct Job {
     id: FetchId,
     plan: ReadPlan,
-    name: String,
+    /// Whose data it is, for errors.
+    of: (Coll, HObject),
 }
 
 #[derive(Default)]
@@ -197,7 +199,8 @@ impl Shared {
                 queue.idle -= 1;
             };
             drop(queue);
-            let data = job.plan.run(&*self.disk, &self.pool, &|| job.name.clone());
+            let data =
+                job.plan.run(&*self.disk, &self.pool, &|| format!("{} {}", job.of.0, job.of.1));
             if done.send((job.id, data)).is_err() {
                 return;
             }
@@ -226,7 +229,7 @@ impl Fetches {
     }
 
     /// Begins one. `freed` counts the runs of blocks that were freed before.
-    pub fn begin(&mut self, plan: ReadPlan, name: String, freed: u64) -> Result<FetchId> {
+    pub fn begin(&mut self, plan: ReadPlan, of: (Coll, HObject), freed: u64) -> Result<FetchId> {
         self.next += 1;
         let id = self.next;
         let mut queue = self.shared.queue();
@@ -242,7 +245,7 @@ impl Fetches {
                 Err(_) => {} // those there are take it
             }
         }
-        queue.jobs.push_back(Job { id, plan, name });
+        queue.jobs.push_back(Job { id, plan, of });
         drop(queue);
         self.shared.more.notify_one();
         self.under_way.insert(id, freed);

@@ -61,6 +61,9 @@ impl Store {
         for (_, start, len) in &self.resting {
             take(&mut errors, *start, *len, "resting space");
         }
+        for (start, len) in &self.discards.runs {
+            take(&mut errors, *start, *len, "discarded space");
+        }
         let mut shared: HashMap<u64, u32> = HashMap::new();
         let mut pools: HashMap<PoolId, PoolStats> = HashMap::new();
         for key in state.keys_in(&[keys::ONODE], &[keys::ONODE + 1])? {

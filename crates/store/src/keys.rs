@@ -15,7 +15,7 @@ use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId};
 
 use crate::Coll;
 
-pub(crate) type Key = Box<[u8]>;
+pub(crate) use crate::key::Key;
 
 pub(crate) const COLL: u8 = b'C';
 pub(crate) const DEAD: u8 = b'D';
@@ -126,7 +126,7 @@ pub(crate) fn coll_key(id: u32, key: &[u8]) -> Key {
 pub(crate) fn coll_end(first: u8, id: u32) -> Key {
     match id.checked_add(1) {
         Some(next) => in_coll(first, next, 0).into(),
-        None => Box::new([first + 1]),
+        None => vec![first + 1].into(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::fetch::read_blocks;
 use crate::log::{Found, Place, Reader, Ring};
 use crate::onode::BLOCK;
 use crate::space::Space;
-use crate::state::{Caches, Map, State};
+use crate::state::{Caches, Known, Map, State};
 use crate::superblock::{Manifest, Superblock};
 use crate::table::Table;
 use crate::transaction::Op;
@@ -131,7 +131,8 @@ pub(crate) fn replay(
             }
             for raw in &group.records {
                 seq += 1;
-                state.apply(seq, &record::decode(raw)?, true)?;
+                let txn = record::decode(raw)?;
+                state.apply(seq, &txn, &mut Known::of(txn.targets.len()), true)?;
                 let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
                 for (start, blocks) in state.freed.drain(..) {
                     if !alloc.give_back(start, blocks) {

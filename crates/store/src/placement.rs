@@ -14,6 +14,7 @@ use types::{OsdId, Uuid};
 
 use crate::buf::AlignedBuf;
 use crate::file::FileDisk;
+use crate::header::Header;
 use crate::log::Ring;
 use crate::onode::BLOCK;
 use crate::space::read_past_caches;
@@ -79,11 +80,10 @@ impl LogDisk {
 }
 
 /// `ARGOJRNL`
-const MAGIC: u64 = 0x4c4e_524a_4f47_5241;
-const FORMAT: u32 = 1;
+const HEADER: Header = Header { name: "the log's header", magic: 0x4c4e_524a_4f47_5241, format: 1 };
 
 /// The first block of a log on a device of its own.
-struct Header {
+struct LogHeader {
     fsid: Uuid,
     osd: OsdId,
     osd_uuid: Uuid,
@@ -91,7 +91,7 @@ struct Header {
     log_len: u64,
 }
 
-impl Denc for Header {
+impl Denc for LogHeader {
     fn encode(&self, w: &mut Writer) {
         w.framed(1, 1, |w| {
             self.fsid.encode(w);
@@ -114,19 +114,9 @@ impl Denc for Header {
     }
 }
 
-impl Header {
-    /// u64 magic, u32 format, u32 crc32c of all behind it, u32 length, that many bytes.
+impl LogHeader {
     fn write(&self, disk: &dyn Disk) -> Result<()> {
-        let body = self.to_bytes();
-        let mut buf = AlignedBuf::with_capacity(BLOCK as usize);
-        buf.put(&MAGIC.to_le_bytes());
-        buf.put(&FORMAT.to_le_bytes());
-        buf.put(&[0; 4]);
-        buf.put(&(body.len() as u32).to_le_bytes());
-        buf.put(&body);
-        buf.pad();
-        let crc = stdx::crc32c(!0, &buf[16..]);
-        buf[12..16].copy_from_slice(&crc.to_le_bytes());
+        let buf = HEADER.seal(&self.to_bytes());
         // The first group of an older log in the ring, if any, goes.
         let nothing = AlignedBuf::zeroed(BLOCK as usize);
         disk.commit(&[(0, &buf), (BLOCK, &nothing)]).map_err(StoreError::io("making the log"))
@@ -138,19 +128,8 @@ impl Header {
             return Ok(None);
         }
         read_past_caches(disk, 0, &mut raw).map_err(StoreError::io("reading the log's header"))?;
-        let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().expect("four"));
-        if raw[..8] != MAGIC.to_le_bytes() {
-            return Ok(None);
-        }
-        let broken = |what: &str| StoreError::Format(format!("the log's header: {what}"));
-        if stdx::crc32c(!0, &raw[16..]) != word(12) {
-            return Err(broken("checksum mismatch"));
-        }
-        if word(8) > FORMAT {
-            return Err(StoreError::NewerFormat { found: word(8), known: FORMAT });
-        }
-        let body = raw.get(20..20 + word(16) as usize).unwrap_or_default();
-        Self::from_bytes(body).map(Some).map_err(|e| broken(&e.to_string()))
+        let Some(body) = HEADER.unseal(&raw)? else { return Ok(None) };
+        Self::from_bytes(body).map(Some).map_err(|e| HEADER.broken(&e.to_string()))
     }
 }
 
@@ -168,7 +147,7 @@ pub(crate) fn create(path: &Path, options: &MkfsOptions) -> Result<Arc<dyn Disk>
     }
     // A damaged header is nobody's, and a log without its store neither: only one that
     // another OSD still needs is kept.
-    if let Ok(Some(h)) = Header::read(&disk)
+    if let Ok(Some(h)) = LogHeader::read(&disk)
         && (h.fsid, h.osd) != (options.fsid, options.osd)
     {
         return Err(StoreError::Format(format!(
@@ -193,7 +172,7 @@ pub(crate) fn make(log: Option<&dyn Disk>, disk: &dyn Disk, sb: &Superblock) -> 
                 )));
             }
             let (fsid, osd, osd_uuid) = (sb.fsid, sb.osd, sb.osd_uuid);
-            Header { fsid, osd, osd_uuid, salt: sb.salt, log_len: sb.log_len }.write(log)
+            LogHeader { fsid, osd, osd_uuid, salt: sb.salt, log_len: sb.log_len }.write(log)
         }
         (LogPlacement::Own, None) => Err(StoreError::Invalid("a log of its own has a device")),
         // The first group of an older store in the ring, if any, goes.
@@ -218,7 +197,7 @@ pub(crate) fn find(
             Err(StoreError::Format("the store's log is on a device of its own".into()))
         }
         (LogPlacement::Own, Some(log)) => {
-            let Some(h) = Header::read(&*log)? else {
+            let Some(h) = LogHeader::read(&*log)? else {
                 return Err(StoreError::Format("the log's device holds no log".into()));
             };
             if (h.salt, h.osd_uuid) != (sb.salt, sb.osd_uuid) {

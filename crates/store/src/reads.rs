@@ -64,12 +64,38 @@ impl Store {
     /// # Errors
     /// As [`Store::stat`].
     pub fn fetch(&mut self, c: impl Into<Coll>, o: &HObject, off: u64, len: u64) -> Result<Fetch> {
-        let c = c.into();
+        self.fetch_from(c.into(), o, (off, len), false)
+    }
+
+    /// As [`Store::fetch`], past the page cache: what is on the device itself, verified. What
+    /// is still on its way there is given as it is in memory.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn fetch_device(
+        &mut self,
+        c: impl Into<Coll>,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Fetch> {
+        self.fetch_from(c.into(), o, (off, len), true)
+    }
+
+    /// `device`: past the page cache.
+    fn fetch_from(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        (off, len): (u64, u64),
+        device: bool,
+    ) -> Result<Fetch> {
         let onode = self.state.object(c, o)?;
-        let plan = match self.state.look(&onode, off, len)? {
+        let mut plan = match self.state.look(&onode, off, len)? {
             Found::Here(data) => return Ok(Fetch::Ready(data)),
             Found::OnDevice(plan) => plan,
         };
+        plan.once |= device;
         let (disk, pool) = (&*self.state.space.disk, &self.state.pool);
         if !plan.once
             && let Some(data) = plan.run_cached(disk, pool)
@@ -79,7 +105,7 @@ impl Store {
         if self.threads.is_none() {
             return plan.run(disk, pool, &|| format!("{c} {o}")).map(Fetch::Ready);
         }
-        self.fetches.begin(plan, format!("{c} {o}"), self.freed_runs).map(Fetch::Later)
+        self.fetches.begin(plan, (c, o.clone()), self.freed_runs).map(Fetch::Later)
     }
 
     /// A [`Store::fetch`] that is done; `None` when none is.
@@ -284,18 +310,24 @@ impl Store {
         self.state.scan(from, &end, &mut |k, v| v.is_none_or(|v| f(&k[keys::COLL_PREFIX..], v)))
     }
 
+    /// Bytes of the device, and those that transactions may still use, as
+    /// [`Store::statfs`] has them. Cheap.
+    #[must_use]
+    pub fn room(&self) -> (u64, u64) {
+        let available = self.state.available(self.soon_free(), self.merge_blocks());
+        (self.superblock.size, available)
+    }
+
     /// What is used and what is left.
     #[must_use]
     pub fn statfs(&self) -> StatFs {
         let state = &self.state;
         let alloc = state.space.alloc.lock().expect("no holder of this lock panics");
-        let total = alloc.used.blocks() * BLOCK;
-        let soon = self.resting_blocks + self.retired_blocks();
-        let free = (alloc.free() + soon) * BLOCK;
+        let free = (alloc.free() + self.soon_free()) * BLOCK;
         drop(alloc);
+        let (total, available) = self.room();
         let tables: u64 = state.tables.iter().map(|t| t.bytes()).sum();
         let omap = state.tables.iter().map(|t| t.meta.omap_bytes).sum();
-        let available = state.available(soon, self.merge_blocks());
         let (mut stored, mut allocated) = (0, 0);
         for pool in state.pools.values() {
             stored += pool.stored;

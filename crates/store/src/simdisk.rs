@@ -242,6 +242,11 @@ impl Disk for SimPart {
     fn flush(&self) -> io::Result<()> {
         self.disk.flush_event(DiskEvent::FlushPart(self.off, self.size))
     }
+
+    fn discard(&self, off: u64, len: u64) -> io::Result<()> {
+        assert!(off + len <= self.size, "what is discarded lies on the disk");
+        self.disk.discard(self.off + off, len)
+    }
 }
 
 impl Disk for SimDisk {
@@ -298,5 +303,18 @@ impl Disk for SimDisk {
 
     fn flush(&self) -> io::Result<()> {
         self.flush_event(DiskEvent::Flush)
+    }
+
+    /// What is thrown away reads as anything: here as a pattern that nobody writes.
+    fn discard(&self, off: u64, len: u64) -> io::Result<()> {
+        assert!(off + len <= self.size, "what is discarded lies on the disk");
+        let rubbish = vec![0xdc; len as usize];
+        let mut inner = self.lock();
+        inner.may_fail()?;
+        inner.write(off, &rubbish);
+        if inner.record {
+            inner.events.push(DiskEvent::Write(off, rubbish.into()));
+        }
+        Ok(())
     }
 }

@@ -16,7 +16,7 @@ use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Onode};
 use crate::space::Space;
 use crate::table::{Block, Slot, Table, hash};
-use crate::{Coll, PoolStats, Seq, StoreError};
+use crate::{Coll, PoolStats, Seq, StoreError, Transaction};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -26,6 +26,61 @@ pub(crate) enum Entry {
     Onode(Arc<Onode>),
     Value(Bytes),
     Removed,
+}
+
+impl Entry {
+    fn onode(&self) -> Result<Option<Arc<Onode>>> {
+        match self {
+            Self::Onode(o) => Ok(Some(o.clone())),
+            Self::Value(_) => Err(StoreError::Invalid("a value is not an onode")),
+            Self::Removed => Ok(None),
+        }
+    }
+}
+
+/// An onode, if there is one, that was looked for below the changes since the last
+/// checkpoint; `None` when it was not looked for there.
+pub(crate) type Seen = Option<Option<Arc<Onode>>>;
+
+/// What is known of a transaction's targets, by their index.
+#[derive(Default)]
+pub(crate) struct Known {
+    keys: Vec<Option<Key>>,
+    /// Counts as long as `active` does not have the key.
+    seen: Vec<Seen>,
+}
+
+impl Known {
+    /// Nothing yet, of so many.
+    pub fn of(targets: usize) -> Self {
+        Self { keys: vec![None; targets], seen: vec![None; targets] }
+    }
+
+    /// The key of target `t`, and what was seen of it: that only once.
+    pub fn take(&mut self, state: &State, txn: &Transaction, t: u32) -> Result<(Key, Seen)> {
+        let t = t as usize;
+        let key = match &self.keys[t] {
+            Some(key) => key.clone(),
+            None => {
+                let (c, o) = &txn.targets[t];
+                self.keys[t].insert(keys::onode(state.coll(*c)?, o)).clone()
+            }
+        };
+        Ok((key, self.seen[t].take()))
+    }
+
+    /// Reads the onode of target `t`, which is about to change, where that may still fail.
+    pub fn look(&mut self, state: &State, txn: &Transaction, t: u32) -> Result<()> {
+        let (key, _) = self.take(state, txn, t)?;
+        self.seen[t as usize] = state.take_onode(&key)?;
+        Ok(())
+    }
+
+    /// Collections change: nothing is known any more.
+    pub fn forget(&mut self) {
+        self.keys.fill(None);
+        self.seen.fill(None);
+    }
 }
 
 pub(crate) type Map = BTreeMap<Key, Entry>;
@@ -94,7 +149,7 @@ impl State {
         Ok(block)
     }
 
-    fn in_memory(&self, key: &[u8]) -> Option<&Entry> {
+    fn in_memory(&self, key: &Key) -> Option<&Entry> {
         self.active.get(key).or_else(|| self.frozen.as_ref()?.map.get(key))
     }
 
@@ -114,7 +169,7 @@ impl State {
         Ok(None)
     }
 
-    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+    pub fn get(&self, key: &Key) -> Result<Option<Bytes>> {
         match self.in_memory(key) {
             Some(Entry::Value(v)) => Ok(Some(v.clone())),
             Some(Entry::Onode(_)) => Err(StoreError::Invalid("an onode is not a value")),
@@ -123,24 +178,43 @@ impl State {
         }
     }
 
-    pub fn onode(&self, key: &[u8]) -> Result<Option<Arc<Onode>>> {
-        match self.in_memory(key) {
-            Some(Entry::Onode(o)) => return Ok(Some(o.clone())),
-            Some(Entry::Value(_)) => return Err(StoreError::Invalid("a value is not an onode")),
-            Some(Entry::Removed) => return Ok(None),
-            None => {}
+    pub fn onode(&self, key: &Key) -> Result<Option<Arc<Onode>>> {
+        if let Some(entry) = self.in_memory(key) {
+            return entry.onode();
         }
         if let Some(o) = self.caches.borrow_mut().onodes.get(key) {
             return Ok(Some(o));
         }
+        let o = self.stored(key)?;
+        if let Some(o) = &o {
+            let mut caches = self.caches.borrow_mut();
+            caches.onodes.put(key.clone(), o.clone(), o.footprint());
+        }
+        Ok(o)
+    }
+
+    /// As [`State::onode`], for one that is about to change: what `active` does not have
+    /// leaves the cache.
+    pub fn take_onode(&self, key: &Key) -> Result<Seen> {
+        if self.active.contains_key(key) {
+            return Ok(None);
+        }
+        if let Some(entry) = self.frozen.as_ref().and_then(|f| f.map.get(key)) {
+            return entry.onode().map(Some);
+        }
+        if let Some(o) = self.caches.borrow_mut().onodes.take(key) {
+            return Ok(Some(Some(o)));
+        }
+        self.stored(key).map(Some)
+    }
+
+    fn stored(&self, key: &Key) -> Result<Option<Arc<Onode>>> {
         let Some(raw) = self.in_tables(key)? else { return Ok(None) };
         // Copied out, so that a cached onode does not hold the table's whole block.
         let o = Onode::from_bytes(&raw).map_err(|e| {
             StoreError::Format(format!("onode of {:?}: {e}", keys::parse_onode(key)))
         })?;
-        let o = Arc::new(o);
-        self.caches.borrow_mut().onodes.put(key.into(), o.clone(), o.footprint());
-        Ok(Some(o))
+        Ok(Some(Arc::new(o)))
     }
 
     pub fn object(&self, c: Coll, o: &HObject) -> Result<Arc<Onode>> {

@@ -14,6 +14,7 @@ use types::{HObject, OsdId, PoolId, Uuid};
 use crate::alloc::{Alloc, Bitmap};
 use crate::checkpoint::{self, Job, Moved, Outcome};
 use crate::commit::{Committer, FLIGHTS};
+use crate::discard::Discards;
 use crate::fetch::Fetches;
 use crate::file::{FileDisk, give_way};
 use crate::keys;
@@ -22,7 +23,7 @@ use crate::merge::Merging;
 use crate::onode::BLOCK;
 use crate::placement::{self, LogPlacement};
 use crate::space::{Ledger, Runs, Space};
-use crate::state::{Frozen, State};
+use crate::state::{Frozen, Known, State};
 use crate::superblock::{LOG_OFF, Manifest, Superblock};
 use crate::transaction::{Op, Released};
 use crate::{StoreError, Transaction, open, record};
@@ -75,7 +76,9 @@ pub struct OpenOptions {
     pub osd: Option<OsdId>,
     /// The file or device of a log of its own; `journal` beside the block file without.
     pub log_path: Option<PathBuf>,
-    /// Bytes of log after which a checkpoint begins; 0 is a quarter of the log.
+    /// Bytes of log after which a checkpoint begins: at most half of the log and a 64th of
+    /// the device; 0 is a quarter of the log. About twice that much may be in memory, and
+    /// the more it is, the less is written more than once.
     pub checkpoint_bytes: u64,
     /// Memory for clean object metadata.
     pub onode_cache_bytes: u64,
@@ -88,6 +91,8 @@ pub struct OpenOptions {
     pub threads: bool,
     /// Called once per durable group.
     pub waker: Waker,
+    /// Tell the device what has become free: `bdev_enable_discard`.
+    pub discard: bool,
     /// Begin to write only at [`Store::kick`], so that all that is submitted meanwhile
     /// becomes one group.
     pub gather: bool,
@@ -105,6 +110,7 @@ impl Default for OpenOptions {
             io_uring: true,
             threads: true,
             waker: Box::new(|| {}),
+            discard: false,
             gather: false,
         }
     }
@@ -215,6 +221,7 @@ pub struct Store {
     /// that the checkpoint under way leaves out.
     pub(crate) retired: Vec<(u64, u64)>,
     pub(crate) retiring: Vec<(u64, u64)>,
+    pub(crate) discards: Discards,
     /// A table could not be read: no more merges until the store is opened again.
     pub(crate) merges_fail: bool,
 }
@@ -363,7 +370,7 @@ impl Store {
         let commit = Arc::new(commit.gathering(options.gather));
         let checkpoint_bytes = match options.checkpoint_bytes {
             0 => ring.len / 4,
-            n => n.min(ring.len / 2),
+            n => n.min(ring.len / 2).min((superblock.size / 64).max(1 << 20)),
         };
         let (outcome_sender, outcomes) = channel();
         let threads = options
@@ -397,8 +404,13 @@ impl Store {
             ledger: Arc::default(),
             retired: Vec::new(),
             retiring: Vec::new(),
+            discards: Discards::new(options.discard),
             merges_fail: false,
         };
+        if options.discard {
+            let mut alloc = store.state.space.alloc.lock().expect("no holder of this lock panics");
+            alloc.track_stale();
+        }
         store.release_leftovers()?;
         Ok(store)
     }
@@ -448,6 +460,7 @@ impl Store {
 
     fn stop(&mut self) {
         self.give_up_merge();
+        self.finish_discard();
         self.fetches.stop();
         if let Some(Threads { io, preparer, checkpointer, jobs }) = self.threads.take() {
             drop(jobs);
@@ -484,10 +497,15 @@ impl Store {
     /// [`StoreError::Corrupt`] (data to be copied), [`StoreError::Stopped`].
     pub fn submit(&mut self, mut txn: Transaction) -> Result<Seq> {
         self.background()?;
-        self.validate(&txn)?;
+        let mut known = self.validate(&txn)?;
+        let before = self.checkpointed;
         self.make_room(&txn)?;
+        if self.checkpointed != before {
+            // The checkpoint moved what it wrote.
+            known.forget();
+        }
         let seq = self.seq + 1;
-        let applied = self.apply(seq, &mut txn);
+        let applied = self.apply(seq, &mut txn, &mut known);
         for (start, len) in self.prepared.drain(..) {
             self.state.space.release(start, len);
         }
@@ -524,7 +542,7 @@ impl Store {
     pub(crate) fn submit_own(&mut self, op: Op) -> Result<()> {
         let txn = Transaction { targets: Vec::new(), ops: vec![op] };
         let seq = self.seq + 1;
-        self.state.apply(seq, &txn, false)?;
+        self.state.apply(seq, &txn, &mut Known::default(), false)?;
         self.queue(seq, &txn, Vec::new());
         Ok(())
     }
@@ -668,6 +686,7 @@ impl Store {
         self.warm_up();
         self.take_merge();
         self.settle_resting();
+        self.discard();
         Ok(())
     }
 
@@ -733,6 +752,9 @@ impl Store {
         }
         self.next_table += 1;
         for (_, start, blocks) in &self.resting {
+            used.clear(*start, *blocks);
+        }
+        for (start, blocks) in &self.discards.runs {
             used.clear(*start, *blocks);
         }
         if let Some(threads) = &mut self.threads

@@ -6,7 +6,7 @@ use crate::alloc::Area;
 use crate::keys;
 use crate::onode::{BLOCK, OBJECT_MAX};
 use crate::placement::LogPlacement;
-use crate::state::Entry;
+use crate::state::{Entry, Known};
 use crate::transaction::{Op, Placed};
 use crate::{Coll, Seq, Store, StoreError, Transaction};
 
@@ -45,8 +45,10 @@ fn in_log(len: u64) -> u64 {
 }
 
 impl Store {
-    /// What can be refused is refused here, before anything is changed.
-    pub(crate) fn validate(&self, txn: &Transaction) -> Result<()> {
+    /// What can be refused is refused here, before anything is changed. What was seen of the
+    /// transaction's objects on the way.
+    pub(crate) fn validate(&self, txn: &Transaction) -> Result<Known> {
+        let mut known = Known::of(txn.targets.len());
         let mut made: Vec<Coll> = Vec::new();
         let mut touched: Vec<u32> = Vec::new();
         // Objects come from elsewhere: what is there is not known before it is done.
@@ -100,7 +102,7 @@ impl Store {
                 | Op::Write(t, ..)
                 | Op::Zero(t, ..)
                 | Op::Truncate(t, _) => {
-                    let (c, o) = &txn.targets[*t as usize];
+                    let c = &txn.targets[*t as usize].0;
                     has(&made, *c)?;
                     match op {
                         Op::Write(_, off, data) => range(*off, data.len() as u64)?,
@@ -110,13 +112,13 @@ impl Store {
                     }
                     // Its onode is read here, where that may fail.
                     if !touched.contains(t) && self.state.colls.contains_key(c) {
-                        self.state.onode(&keys::onode(self.state.coll(*c)?, o))?;
+                        known.look(&self.state, txn, *t)?;
                     }
                     touched.push(*t);
                 }
             }
         }
-        Ok(())
+        Ok(known)
     }
 
     /// What a transaction takes.
@@ -236,7 +238,12 @@ impl Store {
 
     /// Applies each change as the log will have it: large data is given its place. Returns
     /// the data to write.
-    pub(crate) fn apply(&mut self, seq: Seq, txn: &mut Transaction) -> Result<Vec<(u64, Bytes)>> {
+    pub(crate) fn apply(
+        &mut self,
+        seq: Seq,
+        txn: &mut Transaction,
+        known: &mut Known,
+    ) -> Result<Vec<(u64, Bytes)>> {
         let mut data = Vec::new();
         if txn.ops.iter().any(|op| match op {
             Op::Write(_, _, d) => d.len() as u64 >= LARGE,
@@ -249,10 +256,10 @@ impl Store {
                 self.lower(seq, txn, op, &mut data)?;
                 let part =
                     Transaction { targets: txn.targets.clone(), ops: txn.ops[from..].to_vec() };
-                self.state.apply(seq, &part, false)?;
+                self.state.apply(seq, &part, known, false)?;
             }
         } else {
-            self.state.apply(seq, txn, false)?;
+            self.state.apply(seq, txn, known, false)?;
         }
         Ok(data)
     }
@@ -353,8 +360,7 @@ impl Store {
         if need <= self.state.available(0, self.merge_blocks()) {
             return Ok(());
         }
-        let soon = self.resting_blocks + self.retired_blocks();
-        let available = self.state.available(soon, self.merge_blocks());
+        let available = self.state.available(self.soon_free(), self.merge_blocks());
         // What is kept for the changes in memory is free when they are written, but for what
         // they take. Only for a good deal of it: a full store must not write a checkpoint
         // for each transaction.
@@ -386,7 +392,13 @@ impl Store {
         self.submit_own(Op::Release(0, Vec::new()))?;
         self.sync()?;
         self.settle_resting();
+        self.finish_discard();
         Ok(())
+    }
+
+    /// Blocks that need only a while to be free.
+    pub(crate) fn soon_free(&self) -> u64 {
+        self.resting_blocks + self.retired_blocks() + self.discards.blocks()
     }
 
     /// Blocks that a merge under way has taken, of those kept for it.

@@ -10,16 +10,14 @@ use env::Disk;
 use types::{OsdId, Uuid};
 
 use crate::StoreError;
-use crate::buf::AlignedBuf;
+use crate::header::Header;
 use crate::onode::BLOCK;
 use crate::placement::LogPlacement;
 use crate::space::{Runs, read_past_caches};
 use crate::table::Meta;
 
 /// `ARGOSTOR`
-const MAGIC: u64 = 0x524f_5453_4f47_5241;
-/// The format this code writes, and the newest it reads.
-pub(crate) const FORMAT: u32 = 1;
+const HEADER: Header = Header { name: "superblock", magic: 0x524f_5453_4f47_5241, format: 1 };
 const PLACES: [u64; 2] = [0, 64 << 10];
 /// Where the log starts.
 pub(crate) const LOG_OFF: u64 = 1 << 20;
@@ -101,22 +99,12 @@ impl Superblock {
         }
     }
 
-    /// u64 magic, u32 format, u32 crc32c of all behind it, u32 length, that many bytes.
+    /// Writes both copies, one after the other.
     pub fn write(&self, disk: &dyn Disk) -> Result<(), StoreError> {
-        let body = self.to_bytes();
-        let mut buf = AlignedBuf::with_capacity(BLOCK as usize);
-        buf.put(&MAGIC.to_le_bytes());
-        buf.put(&FORMAT.to_le_bytes());
-        buf.put(&[0; 4]);
-        buf.put(&(body.len() as u32).to_le_bytes());
-        buf.put(&body);
-        assert!(buf.len() <= BLOCK as usize, "a superblock is one block");
-        buf.pad();
-        let crc = stdx::crc32c(!0, &buf[16..]);
-        buf[12..16].copy_from_slice(&crc.to_le_bytes());
+        let buf = HEADER.seal(&self.to_bytes());
         // The only good copy is not touched before there is another: a crash may have left
         // the other one torn.
-        let generation = |place| Self::read_at(disk, place).ok().map(|s| s.generation);
+        let generation = |place| Self::read_at(disk, place).ok().flatten().map(|s| s.generation);
         let mut places = PLACES;
         places.sort_by_key(|place| generation(*place));
         for place in places {
@@ -129,30 +117,17 @@ impl Superblock {
     pub fn is_present(disk: &dyn Disk) -> bool {
         PLACES.iter().any(|place| {
             let mut raw = [0; 8];
-            disk.read(*place, &mut raw).is_ok() && raw == MAGIC.to_le_bytes()
+            disk.read(*place, &mut raw).is_ok() && raw == HEADER.magic.to_le_bytes()
         })
     }
 
-    /// The copy at `place`; what is wrong with it is a [`StoreError::Format`], with an empty
-    /// text where nothing of ours is there.
-    fn read_at(disk: &dyn Disk, place: u64) -> Result<Self, StoreError> {
-        let mut raw = vec![0; BLOCK as usize];
+    /// The copy at `place`; `None` where nothing of ours is.
+    fn read_at(disk: &dyn Disk, place: u64) -> Result<Option<Self>, StoreError> {
+        let mut raw = [0; BLOCK as usize];
         read_past_caches(disk, place, &mut raw)
             .map_err(StoreError::io("reading the superblock"))?;
-        let word = |at: usize| u32::from_le_bytes(raw[at..at + 4].try_into().expect("four"));
-        if raw[..8] != MAGIC.to_le_bytes() {
-            return Err(StoreError::Format(String::new()));
-        }
-        if stdx::crc32c(!0, &raw[16..]) != word(12) {
-            let why = format!("superblock at {place:#x}: checksum mismatch");
-            return Err(StoreError::Format(why));
-        }
-        if word(8) > FORMAT {
-            return Err(StoreError::NewerFormat { found: word(8), known: FORMAT });
-        }
-        let body = raw.get(20..20 + word(16) as usize);
-        Self::from_bytes(body.unwrap_or_default())
-            .map_err(|e| StoreError::Format(format!("superblock at {place:#x}: {e}")))
+        let Some(body) = HEADER.unseal(&raw)? else { return Ok(None) };
+        Self::from_bytes(body).map(Some).map_err(|e| HEADER.broken(&e.to_string()))
     }
 
     pub fn read(disk: &dyn Disk) -> Result<Self, StoreError> {
@@ -160,12 +135,12 @@ impl Superblock {
         let mut why = StoreError::Format("not an object store: no superblock".to_owned());
         for place in PLACES {
             match Self::read_at(disk, place) {
-                Ok(s) => {
+                Ok(Some(s)) => {
                     if best.as_ref().is_none_or(|b| b.generation < s.generation) {
                         best = Some(s);
                     }
                 }
-                Err(StoreError::Format(text)) if text.is_empty() => {}
+                Ok(None) => {}
                 Err(e @ StoreError::NewerFormat { .. }) => return Err(e),
                 Err(e) => why = e,
             }

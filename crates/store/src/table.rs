@@ -12,7 +12,6 @@ use denc::{DecodeError, Denc, Reader, Writer};
 use env::Disk;
 
 use crate::StoreError;
-use crate::keys::Key;
 use crate::space::{Runs, Space, StreamWriter};
 
 /// Entries of a block stay below this, except for one that is larger alone.
@@ -93,7 +92,7 @@ impl Block {
 
 #[derive(Clone, Debug)]
 struct IndexEntry {
-    first: Key,
+    first: Box<[u8]>,
     off: u64,
     len: u32,
     crc: u32,
@@ -230,7 +229,7 @@ pub(crate) struct Builder {
     out: StreamWriter,
     block: Vec<u8>,
     offsets: Vec<u32>,
-    first: Key,
+    first: Box<[u8]>,
     index: Vec<IndexEntry>,
     hashes: Vec<u64>,
     omap_bytes: u64,
@@ -243,7 +242,7 @@ impl Builder {
             out: StreamWriter::new(space),
             block: Vec::with_capacity(2 * BLOCK_BYTES),
             offsets: Vec::new(),
-            first: Key::default(),
+            first: Box::default(),
             index: Vec::new(),
             hashes: Vec::new(),
             omap_bytes: 0,

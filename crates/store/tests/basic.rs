@@ -1,28 +1,15 @@
 //! Each operation once, on real files.
 
+mod common;
+
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use common::Dir;
 use store::{Coll, MkfsOptions, OpenOptions, SimDisk, Store, StoreError, Transaction};
 use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId, Uuid};
-
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("store-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn pg(n: u32) -> Coll {
     Coll::Pg(SpgId { pg: PgId::new(1, n), shard: ShardId::NONE })

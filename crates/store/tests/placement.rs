@@ -1,43 +1,25 @@
 //! The log on a device of its own, and in memory.
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 
 use bytes::Bytes;
+use common::Dir;
 use store::{Coll, LogPlacement, MkfsOptions, OpenOptions, Store, StoreError, Transaction};
 use types::{HObject, OsdId, PoolId, Uuid};
 
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("store-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&dir);
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-
-    fn block(&self) -> PathBuf {
-        self.0.join("block")
-    }
-
-    fn make(&self, log: LogPlacement, osd: i32) {
-        let options = MkfsOptions {
-            fsid: Uuid([1; 16]),
-            osd: OsdId(osd),
-            osd_uuid: Uuid([osd as u8 + 1; 16]),
-            size: 64 << 20,
-            log_bytes: 8 << 20,
-            log,
-            log_path: None,
-        };
-        Store::mkfs(&self.block(), &options).unwrap();
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn make(dir: &Dir, log: LogPlacement, osd: i32) {
+    let options = MkfsOptions {
+        fsid: Uuid([1; 16]),
+        osd: OsdId(osd),
+        osd_uuid: Uuid([osd as u8 + 1; 16]),
+        size: 64 << 20,
+        log_bytes: 8 << 20,
+        log,
+        log_path: None,
+    };
+    Store::mkfs(&dir.block(), &options).unwrap();
 }
 
 fn open(block: &Path) -> Result<Store, StoreError> {
@@ -65,7 +47,7 @@ fn holds(store: &Store, n: u64) -> bool {
 #[test]
 fn a_log_of_its_own_is_replayed_and_nobody_elses() {
     let dir = Dir::new("own-log");
-    dir.make(LogPlacement::Own, 0);
+    make(&dir, LogPlacement::Own, 0);
     let mut store = open(&dir.block()).unwrap();
     assert_eq!(store.log_placement(), LogPlacement::Own);
     for n in 0..5 {
@@ -79,7 +61,7 @@ fn a_log_of_its_own_is_replayed_and_nobody_elses() {
     drop(store);
 
     let other = Dir::new("other-log");
-    other.make(LogPlacement::Own, 1);
+    make(&other, LogPlacement::Own, 1);
     let options = OpenOptions { log_path: Some(other.0.join("journal")), ..OpenOptions::default() };
     let e = Store::open(&dir.block(), options).err().expect("another store's log").to_string();
     assert!(e.contains("log is that of osd.1"), "{e}");
@@ -103,7 +85,7 @@ fn a_log_of_its_own_is_replayed_and_nobody_elses() {
 #[test]
 fn without_a_log_a_crash_goes_back_to_the_checkpoint() {
     let dir = Dir::new("no-log");
-    dir.make(LogPlacement::Memory, 0);
+    make(&dir, LogPlacement::Memory, 0);
     let mut store = open(&dir.block()).unwrap();
     assert_eq!(store.log_placement(), LogPlacement::Memory);
     write(&mut store, 1);

@@ -573,8 +573,14 @@ fn mds_metadata(ctx: &mut CommandCtx<'_>) -> Run {
 }
 
 fn service_dump(ctx: &mut CommandCtx<'_>) -> Run {
-    let map = &ctx.state.servicemap;
     let mut f = ctx.formatter_or_pretty();
+    service_map(ctx, &mut f, "service_map");
+    out(f.finish())
+}
+
+/// The registered daemons, under this name.
+pub(super) fn service_map(ctx: &CommandCtx<'_>, f: &mut Formatter, name: &str) {
+    let map = &ctx.volatile.services.map;
     let strings = |f: &mut Formatter, name: &str, all: &BTreeMap<String, String>| {
         f.object(name, |f| {
             for (key, value) in all {
@@ -582,7 +588,7 @@ fn service_dump(ctx: &mut CommandCtx<'_>) -> Run {
             }
         });
     };
-    f.object("service_map", |f| {
+    f.object(name, |f| {
         f.int("epoch", map.epoch.0);
         f.display("modified", map.modified);
         f.object("services", |f| {
@@ -605,21 +611,22 @@ fn service_dump(ctx: &mut CommandCtx<'_>) -> Run {
             }
         });
     });
-    out(f.finish())
 }
 
 fn service_status(ctx: &mut CommandCtx<'_>) -> Run {
-    let map = &ctx.state.servicemap;
+    let services = &ctx.volatile.services;
     let mut f = ctx.formatter_or_pretty();
     f.object("service_status", |f| {
-        for (name, service) in &map.services {
-            f.object(name, |f| {
-                for (name, daemon) in &service.daemons {
-                    f.object(name, |f| {
-                        f.display("status_stamp", map.modified);
-                        f.display("last_beacon", map.modified);
+        for (service, known) in &services.map.services {
+            f.object(service, |f| {
+                for daemon in known.daemons.keys() {
+                    let key = (service.clone(), daemon.clone());
+                    let Some(status) = services.status.get(&key) else { continue };
+                    f.object(daemon, |f| {
+                        f.display("status_stamp", status.stamp);
+                        f.display("last_beacon", status.heard);
                         f.object("status", |f| {
-                            for (key, value) in &daemon.task_status {
+                            for (key, value) in &status.status {
                                 f.string(key, value);
                             }
                         });

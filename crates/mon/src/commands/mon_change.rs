@@ -9,7 +9,7 @@ use maps::{MonFeatures, MonInfo, MonMap};
 use types::{AddrKind, AddrVec, EntityAddr};
 
 use super::mons::{addrs_text, feature_names};
-use super::{EEXIST, EINVAL, ENOENT, EPERM, Run, fail, ok, propose};
+use super::{EBUSY, EEXIST, EINVAL, ENOENT, EPERM, Run, fail, ok, propose};
 use crate::{CommandCtx, Mutation};
 
 /// Where a monitor listens unless told otherwise.
@@ -65,6 +65,13 @@ pub(super) fn remove(ctx: &mut CommandCtx<'_>) -> Run {
     };
     if map.mons.len() == 1 {
         return Err(fail(EINVAL, format!("error: refusing removal of last monitor {name}")));
+    }
+    // Whoever is added counts once it is there; only those that count can let it in.
+    let voters = &ctx.volatile.quorum.voters;
+    let stay = map.mons.keys().any(|n| *n != name && voters.contains(n));
+    if !stay && !voters.is_empty() {
+        let why = format!("mon.{name} is the last that has joined; start the others first");
+        return Err(fail(EBUSY, why));
     }
     let rs = format!(
         "removing mon.{name} at {}, there will be {} monitors",

@@ -1,15 +1,16 @@
 //! `pg ...`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use maps::{PgStat, PgState};
+use messages::{Envelope, ForceRecovery, Message, ScrubRequest};
 use types::{OsdId, PgId, PoolId};
 
 use super::{
-    EINVAL, ENOENT, EOPNOTSUPP, Fail, Run, df, fail, osd_list, out, out_rs, pg_dump, status, upmap,
+    EAGAIN, EINVAL, ENOENT, Fail, Run, df, fail, osd_list, out, out_rs, pg_dump, status, upmap,
 };
-use crate::CommandCtx;
+use crate::{CommandCtx, Outcome, Reply};
 
 /// Milliseconds after which a PG in an unwanted state is stuck; `mon_pg_stuck_threshold`.
 const STUCK_SECS: i64 = 60;
@@ -28,12 +29,11 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
         "map" => map(ctx),
         "debug" => debug(ctx),
         "scrub" | "deep-scrub" | "repair" => scrub(ctx, what),
+        "force-recovery" | "force-backfill" | "cancel-force-recovery" | "cancel-force-backfill" => {
+            force(ctx, what)
+        }
         _ => Err(fail(EINVAL, "command not known")),
     }
-}
-
-fn not_built(what: &str) -> Fail {
-    fail(EOPNOTSUPP, format!("{what} is not supported by this cluster yet"))
 }
 
 fn scrub(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
@@ -42,7 +42,20 @@ fn scrub(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     if !ctx.osdmap().have_pg(pg) {
         return Err(fail(ENOENT, format!("pg {pg} does not exist")));
     }
-    Err(not_built(what))
+    let primary = ctx.osdmap().pg_to_up_acting(pg).acting_primary;
+    let Some(osd) = primary.filter(|o| ctx.osdmap().is_up(*o)) else {
+        return Err(fail(EAGAIN, format!("pg {pg} has no primary osd")));
+    };
+    let order = scrub_order(what, vec![pg]);
+    Ok(Outcome::Send {
+        to: vec![(osd, order)],
+        then: Reply::ok(format!("instructing pg {pg} on osd.{osd} to {what}")),
+    })
+}
+
+fn scrub_order(what: &str, pgs: Vec<PgId>) -> Envelope {
+    let m = ScrubRequest { pgs, deep: what != "scrub", repair: what == "repair" };
+    m.envelope(denc::Features::ALL)
 }
 
 pub(super) fn scrub_osd(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
@@ -55,19 +68,109 @@ pub(super) fn scrub_osd(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
             )
         })?;
         if !ctx.osdmap().is_up(osd) {
-            return Err(fail(11, format!("osd.{osd} is not up")));
+            return Err(fail(EAGAIN, format!("osd.{osd} is not up")));
         }
+        return Ok(Outcome::Send {
+            to: vec![(osd, scrub_order(what, Vec::new()))],
+            then: Reply::ok(format!("osd(s) {osd} instructed to {what}")),
+        });
     }
-    Err(not_built(what))
+    let map = ctx.osdmap();
+    let up: Vec<OsdId> = map.osds().filter(|o| map.is_up(*o)).collect();
+    let names: Vec<String> = up.iter().map(ToString::to_string).collect();
+    Ok(Outcome::Send {
+        to: up.into_iter().map(|o| (o, scrub_order(what, Vec::new()))).collect(),
+        then: Reply::ok(format!("osd(s) {} instructed to {what}", names.join(","))),
+    })
 }
 
 pub(super) fn scrub_pools(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
+    let mut by_osd: BTreeMap<OsdId, Vec<PgId>> = BTreeMap::new();
     for name in ctx.cmd.list("who")? {
-        if ctx.osdmap().pool_by_name(&name).is_none() {
+        let map = ctx.osdmap();
+        let id = map.pool_by_name(&name);
+        let Some((id, pool)) = id.and_then(|id| Some((id, map.pool(id)?))) else {
             return Err(fail(ENOENT, format!("unrecognized pool '{name}'")));
+        };
+        for ps in 0..pool.pg_num {
+            let pg = PgId { pool: id, ps };
+            let primary = map.pg_to_up_acting(pg).acting_primary;
+            if let Some(osd) = primary.filter(|o| map.is_up(*o)) {
+                by_osd.entry(osd).or_default().push(pg);
+            }
         }
     }
-    Err(not_built(what))
+    let to = by_osd.into_iter().map(|(osd, pgs)| (osd, scrub_order(what, pgs))).collect();
+    Ok(Outcome::Send { to, then: Reply::default() })
+}
+
+/// `pg force-recovery PG...` and its kin.
+fn force(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
+    let mut pgs = Vec::new();
+    for text in ctx.cmd.list("pgid")? {
+        let pg: PgId = text.parse().map_err(|_| fail(EINVAL, format!("invalid pgid '{text}'")))?;
+        if !ctx.osdmap().have_pg(pg) {
+            return Err(fail(ENOENT, format!("pg {pg} does not exist")));
+        }
+        pgs.push(pg);
+    }
+    force_all(ctx, what, pgs)
+}
+
+/// `osd pool force-recovery POOL...` and its kin.
+pub(super) fn force_pools(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
+    let mut pgs = Vec::new();
+    for name in ctx.cmd.list("who")? {
+        let map = ctx.osdmap();
+        let id = map.pool_by_name(&name);
+        let Some((id, pool)) = id.and_then(|id| Some((id, map.pool(id)?))) else {
+            return Err(fail(ENOENT, format!("unrecognized pool '{name}'")));
+        };
+        pgs.extend((0..pool.pg_num).map(|ps| PgId { pool: id, ps }));
+    }
+    force_all(ctx, what, pgs)
+}
+
+/// Of these, those that have something to recover.
+fn force_all(ctx: &mut CommandCtx<'_>, what: &str, pgs: Vec<PgId>) -> Run {
+    let on = !what.starts_with("cancel-");
+    let (word, bits) = if what.ends_with("backfill") {
+        ("backfill", [PgState::BACKFILLING, PgState::BACKFILL_WAIT, PgState::REMAPPED])
+    } else {
+        ("recovery", [PgState::RECOVERING, PgState::RECOVERY_WAIT, PgState::DEGRADED])
+    };
+    let forced =
+        if word == "backfill" { PgState::FORCED_BACKFILL } else { PgState::FORCED_RECOVERY };
+    let (mut said, mut by_osd) = (Vec::new(), BTreeMap::<OsdId, Vec<PgId>>::new());
+    for pg in pgs {
+        let state = ctx.volatile.pgmap.pgs.get(&pg).map(|s| s.state).unwrap_or_default();
+        let why = if on && !bits.iter().any(|b| state.has(*b)) {
+            Some(format!("pg {pg} doesn't require {word}"))
+        } else if on && state.has(forced) {
+            Some(format!("pg {pg} {word} already forced"))
+        } else if !on && !state.has(forced) {
+            Some(format!("pg {pg} {word} not forced"))
+        } else {
+            None
+        };
+        if let Some(why) = why {
+            said.push(why);
+            continue;
+        }
+        let primary = ctx.osdmap().pg_to_up_acting(pg).acting_primary;
+        if let Some(osd) = primary.filter(|o| ctx.osdmap().is_up(*o)) {
+            by_osd.entry(osd).or_default().push(pg);
+        }
+    }
+    for pgs in by_osd.values() {
+        let names: Vec<String> = pgs.iter().map(ToString::to_string).collect();
+        let verb = if on { "force-" } else { "cancel-force-" };
+        said.push(format!("instructing pg(s) [{}] to {verb}{word}; ", names.join(",")));
+    }
+    let to = by_osd
+        .into_iter()
+        .map(|(osd, pgs)| (osd, ForceRecovery { pgs, on }.envelope(denc::Features::ALL)));
+    Ok(Outcome::Send { to: to.collect(), then: Reply::ok(said.join("\n")) })
 }
 
 fn stat(ctx: &mut CommandCtx<'_>) -> Run {

@@ -121,7 +121,7 @@ pub(super) fn pg(f: &mut Formatter, id: PgId, s: &PgStat, brief: bool) {
     f.bool("manifest_stats_invalid", s.manifest_stats_invalid);
     f.int("snaptrimq_len", s.snaptrimq_len);
     f.int("last_scrub_duration", s.last_scrub_duration);
-    f.string("scrub_schedule", "--");
+    f.string("scrub_schedule", scrub_text(s));
     f.float("scrub_duration", s.scrub_duration);
     f.int("objects_trimmed", s.objects_trimmed);
     f.float("snaptrim_duration", s.snaptrim_duration);
@@ -359,6 +359,22 @@ pub(super) fn brief_table(list: &[(&PgId, &PgStat)]) -> String {
     table.render()
 }
 
+/// What is known of a PG's scrubs, in the peer's words.
+fn scrub_text(stat: &PgStat) -> String {
+    let s = &stat.scrub;
+    let deep = if s.is_deep { "deep " } else { "" };
+    match s.status {
+        // The peer's unknown and not queued; active; queued; scheduled.
+        2 => format!("{deep}scrubbing for {}s", s.duration_seconds),
+        4 => format!("queued for {deep}scrub"),
+        3 if !s.scheduled_at.is_zero() => {
+            let kind = if s.is_periodic { "periodic" } else { "user requested" };
+            format!("{kind} {deep}scrub scheduled @ {}", s.scheduled_at)
+        }
+        _ => "--".to_owned(),
+    }
+}
+
 /// `pg ls`.
 pub(super) fn ls_table(ctx: &CommandCtx<'_>, list: &[(&PgId, &PgStat)]) -> String {
     let columns = [
@@ -408,7 +424,7 @@ pub(super) fn ls_table(ctx: &CommandCtx<'_>, list: &[(&PgId, &PgStat)]) -> Strin
             stat.last_scrub_stamp.to_string(),
             stat.last_deep_scrub_stamp.to_string(),
             stat.last_scrub_duration.to_string(),
-            "--".to_owned(),
+            scrub_text(stat),
         ]);
     }
     table.render() + OMAP_NOTE
@@ -477,7 +493,7 @@ fn pg_table(ctx: &CommandCtx<'_>) -> String {
             stat.last_deep_scrub_stamp.to_string(),
             stat.snaptrimq_len.to_string(),
             stat.last_scrub_duration.to_string(),
-            "--".to_owned(),
+            scrub_text(stat),
             stat.objects_scrubbed.to_string(),
             stat.objects_trimmed.to_string(),
         ]);

@@ -49,6 +49,9 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
         "application rm" => application_rm(ctx),
         "application get" => application_get(ctx),
         "scrub" | "deep-scrub" | "repair" => pg::scrub_pools(ctx, what),
+        "force-recovery" | "force-backfill" | "cancel-force-recovery" | "cancel-force-backfill" => {
+            pg::force_pools(ctx, what)
+        }
         _ => Err(fail(EINVAL, format!("'osd pool {what}' is not supported by this cluster"))),
     }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use cli::{bytes_u, si_u};
 use maps::{ObjectStatSum, PgState};
 
-use super::{Run, df, health, mons, osd, osd_dump, out};
+use super::{Run, df, health, manager, mons, osd, osd_dump, out};
 use crate::CommandCtx;
 
 /// PGs by state, the most frequent first.
@@ -57,9 +57,12 @@ fn text(ctx: &CommandCtx<'_>) -> String {
     let _ = writeln!(t, "  cluster:\n    id:     {}", state.fsid);
     let _ = writeln!(t, "    health: {}", health::status_lines(ctx, "            "));
     let names = mons::quorum_names(ctx);
+    let services = &ctx.volatile.services.map.services;
+    let longest = services.keys().map(String::len).max().unwrap_or(0).max(3);
+    let (pad, width) = (" ".repeat(longest - 3), longest + 2);
     let _ = write!(
         t,
-        " \n  services:\n    mon: {} daemons, quorum {} (age {}) [leader: {}]",
+        " \n  services:\n    mon: {pad}{} daemons, quorum {} (age {}) [leader: {}]",
         state.monmap.mons.len(),
         names.join(","),
         cli::age(quorum_age(ctx)),
@@ -78,18 +81,22 @@ fn text(ctx: &CommandCtx<'_>) -> String {
     let mgr = &state.mgrmap;
     if mgr.active_gid != 0 && mgr.available {
         let ms = ctx.now.wall_ns.saturating_sub(mgr.active_change.nanos()) / 1_000_000;
-        let _ = write!(t, "\n    mgr: {}(active, since {})", mgr.active_name, cli::age(ms));
+        let _ = write!(t, "\n    mgr: {pad}{}(active, since {})", mgr.active_name, cli::age(ms));
         if !mgr.standbys.is_empty() {
             let names: Vec<&str> = mgr.standbys.values().map(|s| s.name.as_str()).collect();
             let _ = write!(t, ", standbys: {}", names.join(", "));
         }
     } else {
-        t.push_str("\n    mgr: no daemons active");
+        let _ = write!(t, "\n    mgr: {pad}no daemons active");
     }
-    let _ = writeln!(t, "\n    osd: {}", osd::summary(ctx));
+    let _ = writeln!(t, "\n    osd: {pad}{}", osd::summary(ctx));
     let flags = maps::OsdMapFlags(ctx.osdmap().flags.0 & !maps::OsdMapFlags::FRESH.0);
     if flags.0 != 0 {
-        let _ = writeln!(t, "         flags {flags}");
+        let _ = writeln!(t, "         {pad}flags {flags}");
+    }
+    for (name, service) in services {
+        let _ =
+            writeln!(t, "    {:width$}{}", format!("{name}: "), crate::services::summary(service));
     }
     data(ctx, &mut t);
     t
@@ -186,11 +193,7 @@ fn fields(ctx: &CommandCtx<'_>, f: &mut cli::Formatter) {
             }
         });
     });
-    f.object("servicemap", |f| {
-        f.int("epoch", 1);
-        f.display("modified", state.created);
-        f.object("services", |_| {});
-    });
+    manager::service_map(ctx, f, "servicemap");
     f.object("progress_events", |_| {});
 }
 

@@ -492,18 +492,24 @@ fn everything_is_known_and_nothing_panics() {
     }
 }
 
-/// An OSD that says its journal is in memory makes the cluster warn, by name.
-#[test]
-fn a_journal_in_memory_is_told() {
-    let mut cluster = Cluster::new();
-    let options = crate::health::HealthOptions {
+fn health_options() -> crate::health::HealthOptions {
+    crate::health::HealthOptions {
         pool_size: 3,
         no_redundancy: false,
         no_app: false,
         too_few_osds: false,
         stuck_ms: 60_000,
         now_ms: 0,
-    };
+        wall_ns: 0,
+        unscrubbed_s: crate::health::ScrubAges::default(),
+    }
+}
+
+/// An OSD that says its journal is in memory makes the cluster warn, by name.
+#[test]
+fn a_journal_in_memory_is_told() {
+    let mut cluster = Cluster::new();
+    let options = health_options();
     let told = |cluster: &Cluster| {
         let report = crate::health::check(&cluster.state, &cluster.volatile, &options);
         report.checks.get("OSD_UNSAFE_JOURNAL").cloned()
@@ -518,4 +524,76 @@ fn a_journal_in_memory_is_told() {
     assert_eq!(check.severity, crate::HealthStatus::Warn);
     assert_eq!(check.summary, "1 osd(s) keep their journal in memory");
     assert_eq!(check.detail, ["osd.1: a crash loses acknowledged writes"]);
+}
+
+/// PGs that nobody scrubbed for long are told, by name and since when; pools may say how long
+/// that is, and PGs of which nothing was ever heard do not count.
+#[test]
+fn unscrubbed_pgs_are_told() {
+    use types::{PgId, PoolId, UTime};
+    let mut cluster = Cluster::new();
+    let day = 86_400.0;
+    let options = crate::health::HealthOptions {
+        pool_size: 3,
+        no_redundancy: false,
+        no_app: false,
+        too_few_osds: false,
+        stuck_ms: 60_000,
+        now_ms: 0,
+        wall_ns: 1_700_000_000_000_000_000,
+        unscrubbed_s: crate::health::ScrubAges {
+            light_s: 7.0 * day,
+            deep_s: 7.0 * day,
+            light_ratio: 0.5,
+            deep_ratio: 0.75,
+        },
+    };
+    let ago = |days: u64| UTime::from_nanos(options.wall_ns - days * 86_400_000_000_000);
+    for (ps, light, deep) in [(0, 1, 2), (1, 10, 12), (2, 11, 13), (3, 8, 8)] {
+        let stat = maps::PgStat {
+            last_scrub_stamp: ago(light),
+            last_deep_scrub_stamp: ago(deep),
+            ..maps::PgStat::default()
+        };
+        cluster.volatile.pgmap.pgs.insert(PgId { pool: PoolId(77), ps }, stat);
+    }
+    cluster.volatile.pgmap.pgs.insert(PgId { pool: PoolId(78), ps: 0 }, maps::PgStat::default());
+    let report = crate::health::check(&cluster.state, &cluster.volatile, &options);
+    let light = &report.checks["PG_NOT_SCRUBBED"];
+    assert_eq!(light.summary, "1 pgs not scrubbed in time");
+    assert_eq!(light.detail, [format!("pg 77.2 not scrubbed since {}", ago(11))]);
+    let deep = &report.checks["PG_NOT_DEEP_SCRUBBED"];
+    assert_eq!(deep.summary, "1 pgs not deep-scrubbed in time");
+    assert_eq!(deep.detail, [format!("pg 77.2 not deep-scrubbed since {}", ago(13))]);
+}
+
+/// Scrubs are asked of the OSDs that lead the PGs.
+#[test]
+fn scrubs_are_sent_to_primaries() {
+    let mut cluster = Cluster::new();
+    let mut reply = |json: &str| cluster.run(json, &Bytes::new());
+    let r = reply(r#"{"prefix":"pg scrub","pgid":"99.0"}"#);
+    assert_eq!((r.r, r.rs.as_str()), (-2, "pg 99.0 does not exist"));
+    let r = reply(r#"{"prefix":"osd deep-scrub","who":"all"}"#);
+    assert_eq!(r.r, 0, "{}", r.rs);
+    assert!(r.rs.ends_with("instructed to deep-scrub"), "{}", r.rs);
+}
+
+/// Operations that take too long are told, with who has them; an OSD that has none any more
+/// is not.
+#[test]
+fn slow_operations_are_told() {
+    let mut cluster = Cluster::new();
+    let options = health_options();
+    let told = |cluster: &Cluster| {
+        let report = crate::health::check(&cluster.state, &cluster.volatile, &options);
+        report.checks.get("SLOW_OPS").map(|c| c.summary.clone())
+    };
+    assert_eq!(told(&cluster), None);
+    cluster.volatile.pgmap.slow.insert(OsdId(1), (3, 34_500));
+    let one = "3 slow ops, oldest one blocked for 34 sec, osd.1 has slow ops";
+    assert_eq!(told(&cluster).as_deref(), Some(one));
+    cluster.volatile.pgmap.slow.insert(OsdId(2), (1, 60_000));
+    let two = "4 slow ops, oldest one blocked for 60 sec, daemons [osd.1,osd.2] have slow ops.";
+    assert_eq!(told(&cluster).as_deref(), Some(two));
 }

@@ -86,6 +86,8 @@ fn place(kind: u16) -> Place {
         Ping::KIND | MonGetMap::KIND | MonSubscribe::KIND | Auth::KIND | Command::KIND => {
             Place::Here
         }
+        // Of this monitor's manager role, which the map names while it leads.
+        MgrOpen::KIND | MgrReport::KIND | MgrClose::KIND => Place::Here,
         MonGetVersion::KIND | MonGetOsdMap::KIND | GetConfig::KIND => Place::Read,
         OsdBeacon::KIND => Place::LeaderOnce,
         _ => Place::Leader,
@@ -363,6 +365,7 @@ impl Monitor {
             self.forwards.proxy_of.remove(&(node, remote));
         }
         self.sessions.remove(&conn);
+        self.volatile.services.forget(conn);
         self.osd.conns.retain(|_, c| *c != conn);
         self.forwards.kept.retain(|_, k| k.conn != conn);
         self.forwards.reads.retain(|(c, _)| *c != conn);

@@ -17,6 +17,7 @@ mod others;
 mod pools;
 mod requests;
 mod rounds;
+mod services;
 mod subs;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -215,6 +216,8 @@ pub struct Monitor {
     pumping: bool,
     /// The state holds what was not committed and is to be made anew.
     rewind: bool,
+    /// The term to lead in once that is done.
+    lead_then: Option<u64>,
     next_round_ms: u64,
     log_seq: u64,
     map_cache: subs::MapCache,
@@ -283,6 +286,7 @@ impl Monitor {
             serving: None,
             pumping: false,
             rewind: false,
+            lead_then: None,
             next_round_ms: 0,
             log_seq: 0,
             map_cache: subs::MapCache::default(),
@@ -303,6 +307,18 @@ impl Monitor {
     #[must_use]
     pub fn state(&self) -> &ClusterState {
         &self.state
+    }
+
+    /// The newest entry of the log that is in the state.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Whether the state holds nothing that is not committed.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.in_flight.is_none() && self.open.mutations.is_empty() && self.open.osd.is_none()
     }
 
     /// What the leader knows and may lose.
@@ -363,6 +379,12 @@ impl Monitor {
                 self.bytes_since_snapshot += data.len() as u64;
                 let ours = origin == self.config.node
                     && self.in_flight.as_ref().is_some_and(|f| f.token == token);
+                if !ours {
+                    self.deposed();
+                }
+                if self.rewind {
+                    return Ok(()); // with all before it, this entry is in the state to come
+                }
                 if ours {
                     let done = self.in_flight.take().expect("just seen");
                     self.done = done.seq;
@@ -384,12 +406,21 @@ impl Monitor {
             quorum::Event::Restored { index, state } => {
                 // Who joins a young cluster is given the founders' state, which covers entry 0.
                 if index >= self.applied {
+                    self.deposed();
+                    self.rewind = false;
                     self.replace_state(index, &state, &[])?;
                 }
             }
             quorum::Event::Began { index, term, node } => {
+                let ours = node == self.config.node;
+                // In a later term of its own, too, what it had under way may be lost.
+                if !ours || self.is_later(term) {
+                    self.deposed();
+                }
                 self.applied = self.applied.max(index);
-                if node == self.config.node && self.begins(term) {
+                if ours && self.rewind {
+                    self.lead_then = Some(term);
+                } else if ours && self.begins(term) {
                     self.lead(now, term);
                 }
             }

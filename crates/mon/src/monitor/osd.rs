@@ -398,6 +398,12 @@ impl Monitor {
         let stamp = self.wall();
         let now = self.now.mono_ms();
         self.volatile.pgmap.report(stamp, now, &self.state.osdmap, msg.osd, osd_stat, pgs);
+        let slow = &mut self.volatile.pgmap.slow;
+        if msg.slow_ops > 0 {
+            slow.insert(msg.osd, (msg.slow_ops, msg.slow_ms));
+        } else {
+            slow.remove(&msg.osd);
+        }
         self.health_stale = true;
         Ok(())
     }

@@ -186,6 +186,15 @@ impl Monitor {
         self.others.leads()
     }
 
+    /// Whom it follows and reaches, in a line for people.
+    #[must_use]
+    pub fn standing_text(&self) -> String {
+        let o = &self.others;
+        let reach: Vec<(u64, Option<u64>)> =
+            o.peers.iter().filter(|(_, p)| p.connected).map(|(id, p)| (*id, p.leader)).collect();
+        format!("{:?} term {} reaches {reach:?}", o.standing, o.term)
+    }
+
     /// Another monitor can be spoken to.
     pub fn on_peer_up(&mut self, now: Now, node: u64, name: &str) {
         self.now = now;
@@ -220,23 +229,25 @@ impl Monitor {
         self.others.heard_ms = now.mono_ms();
     }
 
-    /// What this monitor's log may do about elections.
+    /// What this monitor's log may do about elections. `voters` are those that count for
+    /// them: in the newest entry that names any, committed or not.
     #[must_use]
-    pub fn elections(&mut self, now: Now, up_ms: u64) -> Elections {
+    pub fn elections(&mut self, now: Now, up_ms: u64, voters: &BTreeMap<u64, String>) -> Elections {
         let now_ms = now.mono_ms();
         let o = &mut self.others;
-        if o.members.len() < 2 {
+        if voters.len() < 2 {
             return Elections { allowed: true, begin: false };
         }
-        let reach = o
-            .members
+        let reach = voters
             .keys()
             .filter(|id| **id == self.config.node || o.peers.get(id).is_some_and(|p| p.connected))
             .count();
-        let majority = reach > o.members.len() / 2;
+        let majority = reach > voters.len() / 2;
         o.reach_since_ms = majority.then(|| o.reach_since_ms.unwrap_or(now_ms));
         let me = self.config.node;
-        let led = o.peers.values().any(|p| p.connected && p.leader.is_some_and(|l| l != me));
+        let led = o.peers.iter().any(|(id, p)| {
+            voters.contains_key(id) && p.connected && p.leader.is_some_and(|l| l != me)
+        });
         let Some(since) = o.reach_since_ms.filter(|_| !led) else {
             return Elections { allowed: false, begin: false };
         };
@@ -277,8 +288,10 @@ impl Monitor {
             wanted.insert(*id, name.clone());
             return Some(wanted);
         }
-        if let Some(id) =
-            members.iter().find(|(_, n)| !map.mons.contains_key(*n)).map(|(id, _)| *id)
+        // Those out of reach first, for the others need no word from them; itself last.
+        let left = members.iter().filter(|(_, n)| !map.mons.contains_key(*n)).map(|(id, _)| *id);
+        let order = |id: &u64| (*id == self.config.node, o.is_connected(*id));
+        if let Some(id) = left.min_by_key(order)
             && members.len() > 1
         {
             wanted.remove(&id);
@@ -300,6 +313,9 @@ impl Monitor {
     pub(super) fn on_members(&mut self, voters: BTreeMap<u64, String>) {
         self.others.was_member |= voters.contains_key(&self.config.node);
         self.others.names.extend(voters.iter().map(|(id, n)| (*id, n.clone())));
+        let me = (self.config.node, &self.config.name);
+        let name = |(id, n): (&u64, &String)| if *id == me.0 { me.1.clone() } else { n.clone() };
+        self.volatile.quorum.voters = voters.iter().map(name).collect();
         self.others.members = voters;
     }
 
@@ -332,6 +348,11 @@ impl Monitor {
         term >= self.others.term && term > self.others.led_term && !self.rewind
     }
 
+    /// Whether `term` came after the one this monitor last led in.
+    pub(super) fn is_later(&self, term: u64) -> bool {
+        term > self.others.led_term
+    }
+
     /// Enters leadership; what the log holds was applied.
     pub(super) fn enter_leading(&mut self, term: u64) {
         let now_ms = self.now.mono_ms();
@@ -342,6 +363,17 @@ impl Monitor {
         o.in_touch_ms = now_ms;
         o.status_at_ms = 0;
         o.news_at_ms = 0;
+    }
+
+    /// The log holds what this monitor did not propose: whoever did leads, or has led since.
+    /// That may be heard before the term is.
+    pub(super) fn deposed(&mut self) {
+        if self.others.leads() {
+            self.step_down();
+            self.others.standing = Standing::Electing;
+            self.others.status_at_ms = 0;
+            self.leader_changed();
+        }
     }
 
     /// Another monitor may lead: what was not committed is not ours to keep.
@@ -380,7 +412,11 @@ impl Monitor {
     ) -> Result<(), MonError> {
         self.now = now;
         self.rewind = false;
-        self.replace_state(index, state, entries)
+        self.replace_state(index, state, entries)?;
+        if let Some(term) = self.lead_then.take().filter(|term| self.begins(*term)) {
+            self.lead(now, term);
+        }
+        Ok(())
     }
 
     // ----- what the others say -----

@@ -127,6 +127,9 @@ impl Monitor {
                 poolops::add_snap(&mut pool, &msg.name, self.wall(), next);
             }
             pool_op::DELETE_SNAP => {
+                if pool.has_flag(PoolFlags::SELFMANAGED_SNAPS) {
+                    return Err(EINVAL);
+                }
                 let Some(snap) = pool.snaps.values().find(|s| s.name == msg.name).map(|s| s.id)
                 else {
                     return Err(ENOENT);

@@ -27,6 +27,12 @@ impl Monitor {
             PoolOp::KIND => self.on_pool_op(conn, env.tid, &Message::decode(env)?),
             MonCommand::KIND => self.on_mon_command(conn, env.tid, Message::decode(env)?),
             MgrCommand::KIND => self.on_mgr_command(conn, env.tid, Message::decode(env)?),
+            MgrOpen::KIND => self.on_mgr_open(conn, env.tid, MgrOpen::decode(env)?),
+            MgrReport::KIND => match MgrReport::decode(env) {
+                Ok(report) => self.on_mgr_report(conn, report),
+                Err(e) => tracing::debug!("a daemon's report: {e}"),
+            },
+            MgrClose::KIND => self.on_mgr_close(conn, env.tid, &MgrClose::decode(env)?),
             Command::KIND => self.on_tell(conn, env)?,
             LogMsg::KIND => self.on_log(conn, env.tid, Message::decode(env)?),
             Auth::KIND => self.on_auth(conn, env.tid, &Message::decode(env)?),

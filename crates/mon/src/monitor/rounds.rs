@@ -8,7 +8,7 @@ use messages::LogPriority;
 use types::{OsdId, PgId, PoolId};
 
 use super::Monitor;
-use crate::health::{self, HealthOptions};
+use crate::health::{self, HealthOptions, ScrubAges};
 use crate::{Mutation, crushops};
 
 /// Whether PGs may be placed differently by two maps.
@@ -174,6 +174,13 @@ impl Monitor {
             too_few_osds: self.option_bool("mon_warn_on_too_few_osds", true),
             stuck_ms: self.option_u64("mon_pg_stuck_threshold", 60) * 1000,
             now_ms: self.now.mono_ms(),
+            wall_ns: self.now.wall_ns,
+            unscrubbed_s: ScrubAges {
+                light_s: self.option_f64("osd_scrub_max_interval", 604_800.0),
+                deep_s: self.option_f64("osd_deep_scrub_interval", 604_800.0),
+                light_ratio: self.option_f64("mon_warn_pg_not_scrubbed_ratio", 0.5),
+                deep_ratio: self.option_f64("mon_warn_pg_not_deep_scrubbed_ratio", 0.75),
+            },
         }
     }
 

@@ -132,7 +132,7 @@ impl Monitor {
                 }
             }
             "servicemap" => {
-                let map = &self.state.servicemap;
+                let map = &self.volatile.services.map;
                 let epoch = map.epoch;
                 let bytes = map.to_bytes_for(features);
                 if self.newer(conn, name, sub, epoch) {

@@ -18,6 +18,7 @@
 
 #[cfg(test)]
 mod cluster_tests;
+pub mod memory;
 mod net;
 mod raft;
 mod store;
@@ -150,7 +151,31 @@ pub struct Started {
 /// # Errors
 /// Those of the disk, and of a log that is damaged.
 pub async fn start(path: &Path) -> Result<Started, QuorumError> {
-    let store = store::Store::open(path)?;
+    start_on(store::Store::open(path)?, ELECTION_MS..LEASE_MS).await
+}
+
+/// As [`start`], for the simulator: with its file in memory and `patience_ms` between
+/// hearing of a leader and asking for an election drawn by the caller.
+///
+/// # Errors
+/// As [`start`].
+pub async fn start_in_memory(
+    file: memory::Memory,
+    patience_ms: u64,
+) -> Result<Started, QuorumError> {
+    start_on(store::Store::in_memory(file)?, patience_ms..patience_ms + 1).await
+}
+
+/// How long an election may wait at least and at most, for a caller that draws it itself.
+#[must_use]
+pub fn patience_ms() -> std::ops::Range<u64> {
+    ELECTION_MS..LEASE_MS
+}
+
+async fn start_on(
+    store: store::Store,
+    patience_ms: std::ops::Range<u64>,
+) -> Result<Started, QuorumError> {
     let node = store.node()?;
     let (covers, state) = store.state()?;
     let (_, last) = store.log_ends()?;
@@ -168,8 +193,8 @@ pub async fn start(path: &Path) -> Result<Started, QuorumError> {
     let config = openraft::Config {
         cluster_name: "mon".to_owned(),
         heartbeat_interval: HEARTBEAT_MS,
-        election_timeout_min: ELECTION_MS,
-        election_timeout_max: LEASE_MS,
+        election_timeout_min: patience_ms.start,
+        election_timeout_max: patience_ms.end,
         snapshot_policy: SnapshotPolicy::Never,
         max_in_snapshot_log_to_keep: 100,
         purge_batch_size: 64,
@@ -178,9 +203,10 @@ pub async fn start(path: &Path) -> Result<Started, QuorumError> {
     };
     let config = Arc::new(config.validate().map_err(failed)?);
     let fresh = last.is_none_or(|id| id.index == 0);
-    let log = raft::Log(store.clone());
+    let log = raft::Log::new(store.clone(), &machine);
     let raft =
         Raft::new(node, config, net::Net(calls_tx), log, machine.clone()).await.map_err(failed)?;
+    machine.replays.store(false, std::sync::atomic::Ordering::Relaxed);
     if covers.is_none() && last.is_none() && store.is_old_founder()? {
         // Made before the founders were named in the file.
         let members = BTreeMap::from([(node, BasicNode::default())]);
@@ -325,7 +351,7 @@ impl Quorum {
         let (covers, state) = self.store.state()?;
         let covered = covers.and_then(|c| c.last_log_id).map_or(0, |id| id.index);
         let index = index.max(covered);
-        let entries = self.store.entries(covered + 1..=index)?.into_iter();
+        let entries = self.store.entries(covered + 1..index + 1)?.into_iter();
         let proposals = entries.filter_map(|entry| match entry.payload {
             openraft::EntryPayload::Normal(p) => Some(p.data.into()),
             _ => None,

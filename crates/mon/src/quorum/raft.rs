@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::RangeBounds;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use openraft::{
     Vote,
 };
 use serde::{Deserialize, Serialize};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::Event;
 use super::store::{Store, StoreError};
@@ -55,14 +56,24 @@ fn on_read(e: StoreError) -> StorageError<u64> {
 
 /// The log half.
 #[derive(Clone)]
-pub(super) struct Log(pub Store);
+pub(super) struct Log {
+    store: Store,
+    /// How far a saved state reaches: nothing behind that is dropped.
+    covered: watch::Receiver<Option<u64>>,
+}
+
+impl Log {
+    pub(super) fn new(store: Store, machine: &Machine) -> Self {
+        Self { store, covered: machine.covered.subscribe() }
+    }
+}
 
 impl RaftLogReader<Config> for Log {
     async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + fmt::Debug + OptionalSend>(
         &mut self,
         range: RB,
     ) -> Stored<Vec<Entry<Config>>> {
-        self.0.entries(range).map_err(on_read)
+        self.store.entries(range).map_err(on_read)
     }
 }
 
@@ -70,7 +81,7 @@ impl RaftLogStorage<Config> for Log {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> Stored<LogState<Config>> {
-        let (last_purged_log_id, last_log_id) = self.0.log_ends().map_err(on_read)?;
+        let (last_purged_log_id, last_log_id) = self.store.log_ends().map_err(on_read)?;
         Ok(LogState { last_purged_log_id, last_log_id })
     }
 
@@ -79,11 +90,11 @@ impl RaftLogStorage<Config> for Log {
     }
 
     async fn save_vote(&mut self, vote: &Vote<u64>) -> Stored<()> {
-        self.0.save_vote(vote).await.map_err(on_write)
+        self.store.save_vote(vote).await.map_err(on_write)
     }
 
     async fn read_vote(&mut self) -> Stored<Option<Vote<u64>>> {
-        self.0.vote().map_err(on_read)
+        self.store.vote().map_err(on_read)
     }
 
     async fn append<I>(&mut self, entries: I, callback: LogFlushed<Config>) -> Stored<()>
@@ -91,7 +102,7 @@ impl RaftLogStorage<Config> for Log {
         I: IntoIterator<Item = Entry<Config>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let done = self.0.append(entries.into_iter().collect()).await;
+        let done = self.store.append(entries.into_iter().collect()).await;
         match done {
             Ok(()) => {
                 callback.log_io_completed(Ok(()));
@@ -105,11 +116,24 @@ impl RaftLogStorage<Config> for Log {
     }
 
     async fn truncate(&mut self, log_id: LogId<u64>) -> Stored<()> {
-        self.0.truncate(log_id.index).await.map_err(on_write)
+        self.store.truncate(log_id.index).await.map_err(on_write)
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId<u64>>) -> Stored<()> {
+        self.store.note_committed(committed);
+        Ok(())
+    }
+
+    async fn read_committed(&mut self) -> Stored<Option<LogId<u64>>> {
+        self.store.committed().map_err(on_read)
     }
 
     async fn purge(&mut self, log_id: LogId<u64>) -> Stored<()> {
-        self.0.purge(log_id).await.map_err(on_write)
+        // A snapshot that was sent is taken by another task: were the log gone before it is
+        // saved, a crash would leave neither.
+        let saved = self.covered.wait_for(|covered| *covered >= Some(log_id.index)).await;
+        saved.map_err(|_| gone())?;
+        self.store.purge(log_id).await.map_err(on_write)
     }
 }
 
@@ -131,6 +155,9 @@ pub(super) struct Machine {
     store: Store,
     applied: Arc<Mutex<Applied>>,
     events: mpsc::UnboundedSender<Event>,
+    covered: Arc<watch::Sender<Option<u64>>>,
+    /// What was committed in an earlier life is being told.
+    pub(super) replays: Arc<AtomicBool>,
 }
 
 impl Machine {
@@ -145,7 +172,14 @@ impl Machine {
             let event = members_event(applied.membership.membership());
             events.send(event).map_err(|_| StoreError::Damaged("nobody listens; the log"))?;
         }
-        Ok(Self { store, applied: Arc::new(Mutex::new(applied)), events })
+        let covered = applied.last.map(|id| id.index);
+        Ok(Self {
+            store,
+            applied: Arc::new(Mutex::new(applied)),
+            events,
+            covered: Arc::new(watch::channel(covered).0),
+            replays: Arc::new(AtomicBool::new(true)),
+        })
     }
 
     fn applied(&self) -> std::sync::MutexGuard<'_, Applied> {
@@ -202,7 +236,8 @@ impl RaftStateMachine<Config> for Machine {
                 EntryPayload::Blank => {
                     let leader = entry.log_id.leader_id;
                     let vote = self.store.vote().map_err(on_read)?;
-                    if vote.is_some_and(|v| v.leader_id.term == leader.term) {
+                    let replays = self.replays.load(Ordering::Relaxed);
+                    if vote.is_some_and(|v| v.leader_id.term == leader.term) && !replays {
                         let event = Event::Began { index, term: leader.term, node: leader.node_id };
                         self.events.send(event).map_err(|_| gone())?;
                     }
@@ -245,6 +280,7 @@ impl RaftStateMachine<Config> for Machine {
             applied.offered = None;
         }
         let index = meta.last_log_id.map_or(0, |id| id.index);
+        self.covered.send_replace(Some(index));
         self.events.send(Event::Restored { index, state: *snapshot }).map_err(|_| gone())?;
         self.events.send(members_event(meta.last_membership.membership())).map_err(|_| gone())
     }
@@ -282,6 +318,7 @@ impl RaftSnapshotBuilder<Config> for Machine {
             snapshot_id: format!("{}-{}", id.leader_id, id.index),
         };
         self.store.save_state(meta.clone(), data.clone()).await.map_err(on_write)?;
+        self.covered.send_replace(Some(id.index));
         let mut applied = self.applied();
         applied.ids = applied.ids.split_off(&id.index);
         drop(applied);

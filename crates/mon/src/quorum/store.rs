@@ -1,7 +1,7 @@
 //! The monitor's file: the log, the vote and the last snapshot, in one redb database.
 //!
 //! Format 1, by table:
-//! - `meta` (text -> bytes): `format` u32; `node` u64; `vote`, `purged` as JSON of the raft
+//! - `meta` (text -> bytes): `format` u32; `node` u64; `vote`, `purged`, `committed` as JSON of the raft
 //!   library's types.
 //! - `log` (u64 index -> bytes): u8 1, u64 term, u64 node, u8 kind, then nothing (0, blank),
 //!   u64 origin ‖ u64 token ‖ payload (1), or JSON of a membership (2).
@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use openraft::{
@@ -22,6 +22,7 @@ use openraft::{
 };
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, WriteTransaction};
 
+use super::memory::Memory;
 use super::raft::{Config, Proposal};
 
 const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
@@ -62,10 +63,79 @@ impl<E: Into<redb::Error>> From<E> for StoreError {
     }
 }
 
+/// The name of a row.
+pub(super) type Text = &'static str;
+
+/// One change of a file.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Meta(Text, Bytes),
+    State(Text, Bytes),
+    Entry(u64, Bytes),
+    /// This entry and all after it go.
+    Truncate(u64),
+    /// This entry and all before it go.
+    Purge(u64),
+}
+
+fn apply(tx: &WriteTransaction, changes: &[Change]) -> Result<(), StoreError> {
+    for change in changes {
+        match change {
+            Change::Meta(key, value) => drop(tx.open_table(META)?.insert(*key, &value[..])?),
+            Change::State(key, value) => drop(tx.open_table(STATE)?.insert(*key, &value[..])?),
+            Change::Entry(index, value) => drop(tx.open_table(LOG)?.insert(*index, &value[..])?),
+            Change::Truncate(from) => tx.open_table(LOG)?.retain_in(*from.., |_, _| false)?,
+            Change::Purge(upto) => tx.open_table(LOG)?.retain_in(..=*upto, |_, _| false)?,
+        }
+    }
+    Ok(())
+}
+
+/// What is in a file from the beginning.
+pub(super) fn founding(
+    node: u64,
+    founders: &BTreeMap<u64, String>,
+    first_state: &Bytes,
+) -> Vec<Change> {
+    let mut changes = vec![
+        Change::Meta("format", Bytes::copy_from_slice(&FORMAT.to_le_bytes())),
+        Change::Meta("node", Bytes::copy_from_slice(&node.to_le_bytes())),
+        Change::State("data", first_state.clone()),
+    ];
+    if founders.is_empty() {
+        changes.push(Change::Meta("joins", Bytes::new()));
+        return changes;
+    }
+    let first = LogId::new(CommittedLeaderId::new(0, 0), 0);
+    let voters: BTreeSet<u64> = founders.keys().copied().collect();
+    let nodes: BTreeMap<u64, BasicNode> =
+        founders.iter().map(|(id, name)| (*id, BasicNode::new(name))).collect();
+    let members = Membership::new(vec![voters], nodes);
+    let covers = SnapshotMeta {
+        last_log_id: Some(first),
+        last_membership: StoredMembership::new(Some(first), members),
+        snapshot_id: "founders".to_owned(),
+    };
+    changes.push(Change::State("meta", json(&covers)));
+    changes.push(Change::Meta("purged", json(&first)));
+    changes
+}
+
 /// One monitor's file, open.
 #[derive(Clone)]
 pub(super) struct Store {
-    db: Arc<Database>,
+    place: Place,
+    /// How far the log is committed; written with the next entries.
+    committed: Arc<Mutex<Option<LogId<u64>>>>,
+}
+
+/// Where a file is.
+#[derive(Clone)]
+enum Place {
+    /// A database in a file.
+    File(Arc<Database>),
+    /// The simulator's.
+    Memory(Memory),
 }
 
 /// Makes a monitor's file with a first state in it. `founders` are the monitors of a new
@@ -92,30 +162,8 @@ pub fn create(
     {
         let db = Database::create(&aside)?;
         let tx = db.begin_write()?;
-        {
-            let mut meta = tx.open_table(META)?;
-            meta.insert("format", FORMAT.to_le_bytes().as_slice())?;
-            meta.insert("node", node.to_le_bytes().as_slice())?;
-            tx.open_table(LOG)?;
-            let mut state = tx.open_table(STATE)?;
-            state.insert("data", first_state)?;
-            if founders.is_empty() {
-                meta.insert("joins", [].as_slice())?;
-            } else {
-                let first = LogId::new(CommittedLeaderId::new(0, 0), 0);
-                let voters: BTreeSet<u64> = founders.keys().copied().collect();
-                let nodes: BTreeMap<u64, BasicNode> =
-                    founders.iter().map(|(id, name)| (*id, BasicNode::new(name))).collect();
-                let members = Membership::new(vec![voters], nodes);
-                let covers = SnapshotMeta {
-                    last_log_id: Some(first),
-                    last_membership: StoredMembership::new(Some(first), members),
-                    snapshot_id: "founders".to_owned(),
-                };
-                state.insert("meta", json(&covers).as_slice())?;
-                meta.insert("purged", json(&first).as_slice())?;
-            }
-        }
+        tx.open_table(LOG)?;
+        apply(&tx, &founding(node, founders, &Bytes::copy_from_slice(first_state)))?;
         tx.commit()?;
     }
     std::fs::File::open(&aside).and_then(|f| f.sync_all()).map_err(io)?;
@@ -124,8 +172,8 @@ pub fn create(
     std::fs::File::open(dir).and_then(|d| d.sync_all()).map_err(io)
 }
 
-fn json<T: serde::Serialize>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).expect("the raft library's types have a JSON form")
+fn json<T: serde::Serialize>(value: &T) -> Bytes {
+    serde_json::to_vec(value).expect("the raft library's types have a JSON form").into()
 }
 
 impl Store {
@@ -135,7 +183,16 @@ impl Store {
             let source = std::io::Error::from(std::io::ErrorKind::NotFound);
             return Err(StoreError::Io { path: path.to_owned(), source });
         }
-        let store = Self { db: Arc::new(Database::open(path)?) };
+        Self::checked(Place::File(Arc::new(Database::open(path)?)))
+    }
+
+    /// The simulator's file.
+    pub(super) fn in_memory(file: Memory) -> Result<Self, StoreError> {
+        Self::checked(Place::Memory(file))
+    }
+
+    fn checked(place: Place) -> Result<Self, StoreError> {
+        let store = Self { place, committed: Arc::default() };
         let format = store.meta("format")?.ok_or(StoreError::Damaged("format"))?;
         let format: [u8; 4] = format[..].try_into().map_err(|_| StoreError::Damaged("format"))?;
         match u32::from_le_bytes(format) {
@@ -156,20 +213,35 @@ impl Store {
         Ok(self.meta("joins")?.is_none())
     }
 
-    fn meta(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let tx = self.db.begin_read()?;
-        Ok(tx.open_table(META)?.get(key)?.map(|v| v.value().to_vec()))
+    fn meta(&self, key: Text) -> Result<Option<Bytes>, StoreError> {
+        match &self.place {
+            Place::File(db) => {
+                let tx = db.begin_read()?;
+                Ok(tx.open_table(META)?.get(key)?.map(|v| Bytes::copy_from_slice(v.value())))
+            }
+            Place::Memory(file) => Ok(file.tables(|t| t.meta.get(key).cloned())),
+        }
     }
 
-    /// Runs `change` in a durable transaction, off the caller's thread.
-    async fn write(
-        &self,
-        change: impl FnOnce(&WriteTransaction) -> Result<(), StoreError> + Send + 'static,
-    ) -> Result<(), StoreError> {
-        let db = Arc::clone(&self.db);
+    fn state_row(&self, key: Text) -> Result<Option<Bytes>, StoreError> {
+        match &self.place {
+            Place::File(db) => {
+                let tx = db.begin_read()?;
+                Ok(tx.open_table(STATE)?.get(key)?.map(|v| Bytes::copy_from_slice(v.value())))
+            }
+            Place::Memory(file) => Ok(file.tables(|t| t.state.get(key).cloned())),
+        }
+    }
+
+    /// Makes changes together and durably, off the caller's thread.
+    async fn write(&self, changes: Vec<Change>) -> Result<(), StoreError> {
+        let db = match &self.place {
+            Place::File(db) => Arc::clone(db),
+            Place::Memory(file) => return file.write(changes).await,
+        };
         let done = tokio::task::spawn_blocking(move || {
             let tx = db.begin_write()?;
-            change(&tx)?;
+            apply(&tx, &changes)?;
             tx.commit()?;
             Ok(())
         });
@@ -177,12 +249,7 @@ impl Store {
     }
 
     pub(super) async fn save_vote(&self, vote: &Vote<u64>) -> Result<(), StoreError> {
-        let raw = json(vote);
-        self.write(move |tx| {
-            tx.open_table(META)?.insert("vote", raw.as_slice())?;
-            Ok(())
-        })
-        .await
+        self.write(vec![Change::Meta("vote", json(vote))]).await
     }
 
     pub(super) fn vote(&self) -> Result<Option<Vote<u64>>, StoreError> {
@@ -203,57 +270,67 @@ impl Store {
             }
             None => None,
         };
-        let tx = self.db.begin_read()?;
-        let log = tx.open_table(LOG)?;
-        let last = match log.last()? {
-            Some((index, raw)) => Some(entry_from(index.value(), raw.value())?.log_id),
-            None => purged,
+        let last = match &self.place {
+            Place::File(db) => {
+                let tx = db.begin_read()?;
+                let log = tx.open_table(LOG)?;
+                let last = log.last()?;
+                last.map(|(index, raw)| entry_from(index.value(), raw.value())).transpose()?
+            }
+            Place::Memory(file) => file
+                .tables(|t| t.log.last_key_value().map(|(index, raw)| entry_from(*index, raw)))
+                .transpose()?,
         };
-        Ok((purged, last))
+        Ok((purged, last.map(|e| e.log_id).or(purged)))
     }
 
     pub(super) async fn append(&self, entries: Vec<Entry<Config>>) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            let mut log = tx.open_table(LOG)?;
-            for entry in &entries {
-                log.insert(entry.log_id.index, entry_bytes(entry).as_slice())?;
-            }
-            Ok(())
-        })
-        .await
+        let row = |e: &Entry<Config>| Change::Entry(e.log_id.index, entry_bytes(e).into());
+        let mut changes: Vec<Change> = entries.iter().map(row).collect();
+        let committed = *self.committed.lock().expect("no panic while held");
+        changes.extend(committed.map(|id| Change::Meta("committed", json(&id))));
+        self.write(changes).await
+    }
+
+    /// The log is committed so far. What is lost of this is told again by the next leader.
+    pub(super) fn note_committed(&self, upto: Option<LogId<u64>>) {
+        *self.committed.lock().expect("no panic while held") = upto;
+    }
+
+    /// How far the log is known to be committed, as far as its entries are here.
+    pub(super) fn committed(&self) -> Result<Option<LogId<u64>>, StoreError> {
+        let Some(raw) = self.meta("committed")? else { return Ok(None) };
+        serde_json::from_slice(&raw).map(Some).map_err(|_| StoreError::Damaged("commit mark"))
     }
 
     pub(super) fn entries(
         &self,
         range: impl std::ops::RangeBounds<u64>,
     ) -> Result<Vec<Entry<Config>>, StoreError> {
-        let tx = self.db.begin_read()?;
-        let log = tx.open_table(LOG)?;
-        let mut out = Vec::new();
-        for row in log.range(range)? {
-            let (index, raw) = row?;
-            out.push(entry_from(index.value(), raw.value())?);
+        match &self.place {
+            Place::File(db) => {
+                let tx = db.begin_read()?;
+                let log = tx.open_table(LOG)?;
+                let rows = log.range(range)?.map(|row| {
+                    let (index, raw) = row?;
+                    entry_from(index.value(), raw.value())
+                });
+                rows.collect()
+            }
+            Place::Memory(file) => file.tables(|t| {
+                t.log.range(range).map(|(index, raw)| entry_from(*index, raw)).collect()
+            }),
         }
-        Ok(out)
     }
 
     /// Forgets `from` and everything after it.
     pub(super) async fn truncate(&self, from: u64) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            tx.open_table(LOG)?.retain_in(from.., |_, _| false)?;
-            Ok(())
-        })
-        .await
+        self.write(vec![Change::Truncate(from)]).await
     }
 
     /// Forgets `upto` and everything before it.
     pub(super) async fn purge(&self, upto: LogId<u64>) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            tx.open_table(META)?.insert("purged", json(&upto).as_slice())?;
-            tx.open_table(LOG)?.retain_in(..=upto.index, |_, _| false)?;
-            Ok(())
-        })
-        .await
+        self.write(vec![Change::Meta("purged", json(&upto)), Change::Purge(upto.index)]).await
     }
 
     pub(super) async fn save_state(
@@ -261,13 +338,7 @@ impl Store {
         meta: SnapshotMeta<u64, openraft::BasicNode>,
         data: Bytes,
     ) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            let mut state = tx.open_table(STATE)?;
-            state.insert("meta", json(&meta).as_slice())?;
-            state.insert("data", &data[..])?;
-            Ok(())
-        })
-        .await
+        self.write(vec![Change::State("meta", json(&meta)), Change::State("data", data)]).await
     }
 
     /// The last snapshot; without a meta it is the first state of all.
@@ -275,14 +346,10 @@ impl Store {
     pub(super) fn state(
         &self,
     ) -> Result<(Option<SnapshotMeta<u64, openraft::BasicNode>>, Bytes), StoreError> {
-        let tx = self.db.begin_read()?;
-        let state = tx.open_table(STATE)?;
-        let data = state.get("data")?.ok_or(StoreError::Damaged("state"))?;
-        let data = Bytes::copy_from_slice(data.value());
-        let meta = match state.get("meta")? {
+        let data = self.state_row("data")?.ok_or(StoreError::Damaged("state"))?;
+        let meta = match self.state_row("meta")? {
             Some(raw) => Some(
-                serde_json::from_slice(raw.value())
-                    .map_err(|_| StoreError::Damaged("snapshot mark"))?,
+                serde_json::from_slice(&raw).map_err(|_| StoreError::Damaged("snapshot mark"))?,
             ),
             None => None,
         };

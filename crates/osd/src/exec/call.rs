@@ -7,8 +7,8 @@ use messages::{Mutation, OsdOp, op, op_flag};
 use types::{EntityAddr, EntityId, EntityInst, HObject, UTime};
 
 use super::Exec;
-use crate::errno::{Errno, OpResult};
 use crate::object::user_attr;
+use types::{Errno, OpResult};
 
 /// Class, method and parameters of a CALL.
 fn parse<'a>(call: &OsdOp, input: &'a Bytes) -> OpResult<(&'a [u8], &'a [u8], Bytes)> {
@@ -27,14 +27,38 @@ fn parse<'a>(call: &OsdOp, input: &'a Bytes) -> OpResult<(&'a [u8], &'a [u8], By
 /// The method that a CALL names.
 ///
 /// # Errors
-/// EINVAL for names that are cut off; EPERM for classes that no configuration allows;
-/// EOPNOTSUPP for classes and methods that are not here.
+/// EINVAL for names that are cut off; EOPNOTSUPP for classes and methods that are not here.
 pub fn find_method(call: &OsdOp) -> OpResult<&'static Method> {
     let (class, method, _) = parse(call, &call.data)?;
-    if !super::CLASSES_ALLOWED.contains(&class) {
+    cls::find(class, method)
+}
+
+/// Whether a CALL can be done, where `allowed` are the classes that may be called at all.
+///
+/// # Errors
+/// EPERM for other classes; as [`find_method`].
+pub fn check_call(call: &OsdOp, allowed: &ClassList) -> OpResult<()> {
+    let (class, _, _) = parse(call, &call.data)?;
+    if !allowed.has(class) {
         return Err(Errno::PERM);
     }
-    cls::find(class, method)
+    find_method(call).map(drop)
+}
+
+/// `osd_class_load_list`: names of classes, or `*` for all there are.
+#[derive(Clone, Debug)]
+pub struct ClassList(std::sync::Arc<str>);
+
+impl ClassList {
+    /// From the option's text.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        Self(text.into())
+    }
+
+    fn has(&self, class: &[u8]) -> bool {
+        self.0.split([' ', ',', ';', '\t']).any(|name| name == "*" || name.as_bytes() == class)
+    }
 }
 
 /// Whether a CALL may change the object.
@@ -216,6 +240,14 @@ impl Object for View<'_, '_> {
 
     fn omap_clear(&mut self) -> OpResult<()> {
         self.omap_writing()?.omap_clear().map(drop)
+    }
+
+    fn snapset_seq(&mut self) -> OpResult<u64> {
+        let info = &self.exec.base.info;
+        if !self.exec.state.exists && !info.whiteout {
+            return Err(Errno::NOENT);
+        }
+        Ok(info.snaps.as_ref().map_or(0, |s| s.seq.0))
     }
 
     fn watchers(&mut self) -> OpResult<Vec<EntityInst>> {

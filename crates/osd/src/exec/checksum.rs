@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use denc::{Features, Reader, Writer};
 
-use crate::errno::{Errno, OpResult};
+use types::{Errno, OpResult};
 
 /// u32 count, then one checksum for each `chunk` bytes (all of them when 0). `input` is the
 /// initial value, as wide as the result.

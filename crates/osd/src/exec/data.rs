@@ -5,8 +5,9 @@ use denc::{Features, Writer};
 use messages::{Mutation, OsdOp, op, op_flag};
 
 use super::Exec;
-use crate::errno::{Errno, OpResult};
-use crate::object::ObjectInfo;
+use crate::object::{INFO_ATTR, ObjectInfo};
+use crate::snapset::{self, Found};
+use types::{Denc, Errno, OpResult, SnapId};
 
 /// The bytes that a vector of reads wants of an object, offset and length, when just one of
 /// its operations wants any; not cut at the object's end. Nothing when another operation
@@ -37,12 +38,14 @@ impl Exec<'_> {
             return Ok(Bytes::new());
         }
         let len = len.min(size - off);
-        let base = match &self.fetched {
-            _ if !self.base.exists => Bytes::new(),
-            Some((at, data)) if *at == off && data.len() as u64 >= len => {
+        let base = match (self.origin(), &self.fetched) {
+            (None, _) => Bytes::new(),
+            (Some(o), Some((at, data)))
+                if o == self.oid && *at == off && data.len() as u64 >= len =>
+            {
                 data.slice(..len as usize)
             }
-            _ => self.store.read(self.coll, self.oid, off, len)?.unwrap_or_default(),
+            (Some(o), _) => self.store.read(self.coll, o, off, len)?.unwrap_or_default(),
         };
         self.bytes_read += len;
         let changed = self.mutations.iter().any(|m| {
@@ -312,13 +315,46 @@ impl Exec<'_> {
     pub(super) fn delete(&mut self) -> OpResult<i32> {
         self.must_exist()?;
         // What came before in this vector is gone with the object.
+        self.clear();
+        let user_version = self.state.info.user_version;
+        let snaps = self.state.info.snaps.take();
+        self.state.exists = false;
+        self.state.info = ObjectInfo { user_version, snaps, ..ObjectInfo::default() };
+        self.user_modified();
+        Ok(0)
+    }
+
+    /// What the object was, and what this vector did to it, is gone.
+    fn clear(&mut self) {
         self.mutations.clear();
+        self.rolled_back = None;
         if self.base.exists {
             self.mutations.push(Mutation::Remove);
         }
-        let user_version = self.state.info.user_version;
-        self.state.exists = false;
-        self.state.info = ObjectInfo { user_version, ..ObjectInfo::default() };
+    }
+
+    /// The object becomes again what it was at a snapshot.
+    pub(super) fn rollback(&mut self, op: &OsdOp) -> OpResult<i32> {
+        match snapset::find(self.base, SnapId(op.u64(0))) {
+            Found::Head => self.touch_info(),
+            Found::Nowhere if !self.state.info.watchers.is_empty() => return Err(Errno::BUSY),
+            Found::Nowhere if self.state.exists => return self.delete(),
+            Found::Nowhere => {}
+            Found::Clone(snap) => {
+                let clone = self.oid.with_snap(snap);
+                let raw = self.store.attr(self.coll, &clone, INFO_ATTR)?.ok_or(Errno::IO)?;
+                let was = ObjectInfo::from_shared(&raw).map_err(|e| {
+                    tracing::error!(oid = %clone, "{e}");
+                    Errno::IO
+                })?;
+                self.mutations.clear();
+                self.mutations.push(Mutation::CloneFrom(clone.clone()));
+                self.rolled_back = Some(clone);
+                self.state.exists = true;
+                self.state.info.size = was.size;
+                self.state.info.omap = was.omap;
+            }
+        }
         self.user_modified();
         Ok(0)
     }
@@ -345,20 +381,19 @@ impl Exec<'_> {
             _ => {}
         }
         if self.state.exists {
-            self.mutations.clear();
-            if self.base.exists {
-                self.mutations.push(Mutation::Remove);
-            }
+            self.clear();
         }
         self.mutations.push(Mutation::Touch);
         self.state.exists = true;
         let watchers = std::mem::take(&mut self.state.info.watchers);
+        let snaps = self.state.info.snaps.take();
         self.state.info = ObjectInfo {
             user_version: self.state.info.user_version.max(source.state.info.user_version),
             size: 0,
             mtime: source.state.info.mtime,
             omap: source.state.info.omap,
             watchers,
+            snaps,
             ..ObjectInfo::default()
         };
         if !source.data.is_empty() {

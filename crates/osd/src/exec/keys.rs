@@ -7,8 +7,8 @@ use denc::{Denc, Features, Reader, Writer};
 use messages::{Mutation, OsdOp};
 
 use super::Exec;
-use crate::errno::{Errno, OpResult};
 use crate::object::{INFO_ATTR, user_attr};
+use types::{Errno, OpResult};
 
 fn parse<T>(input: &Bytes) -> OpResult<T>
 where
@@ -65,17 +65,15 @@ impl Exec<'_> {
                 _ => {}
             }
         }
-        if !self.base.exists {
-            return Ok(None);
-        }
-        Ok(self.store.attr(self.coll, self.oid, name)?)
+        let Some(origin) = self.origin() else { return Ok(None) };
+        Ok(self.store.attr(self.coll, origin, name)?)
     }
 
     /// Users' attributes, without the prefix.
     pub(crate) fn attrs_now(&self) -> OpResult<BTreeMap<Bytes, Bytes>> {
         let mut all = BTreeMap::new();
-        if self.base.exists {
-            all.extend(self.store.attrs(self.coll, self.oid)?);
+        if let Some(origin) = self.origin() {
+            all.extend(self.store.attrs(self.coll, origin)?);
         }
         for m in &self.mutations {
             match m {
@@ -166,14 +164,14 @@ impl Exec<'_> {
     /// Walks the omap as this vector has left it, from the first key not below `from`.
     fn omap_walk(&self, from: &[u8], mut each: impl FnMut(&[u8], &Bytes) -> bool) -> OpResult<()> {
         if !self.omap_changed() {
-            if self.base.exists {
-                self.store.omap_walk(self.coll, self.oid, from, &mut each)?;
+            if let Some(origin) = self.origin() {
+                self.store.omap_walk(self.coll, origin, from, &mut each)?;
             }
             return Ok(());
         }
         let mut all = BTreeMap::new();
-        if self.base.exists {
-            self.store.omap_walk(self.coll, self.oid, b"", &mut |k, v| {
+        if let Some(origin) = self.origin() {
+            self.store.omap_walk(self.coll, origin, b"", &mut |k, v| {
                 all.insert(Bytes::copy_from_slice(k), v.clone());
                 true
             })?;
@@ -199,10 +197,8 @@ impl Exec<'_> {
 
     pub(super) fn omap_value(&self, key: &Bytes) -> OpResult<Option<Bytes>> {
         if !self.omap_changed() {
-            if !self.base.exists {
-                return Ok(None);
-            }
-            return Ok(self.store.omap_get(self.coll, self.oid, key)?);
+            let Some(origin) = self.origin() else { return Ok(None) };
+            return Ok(self.store.omap_get(self.coll, origin, key)?);
         }
         let mut found = None;
         self.omap_walk(key, |k, v| {
@@ -289,10 +285,8 @@ impl Exec<'_> {
                 _ => {}
             }
         }
-        if !self.base.exists {
-            return Ok(Bytes::new());
-        }
-        Ok(self.store.omap_header(self.coll, self.oid)?)
+        let Some(origin) = self.origin() else { return Ok(Bytes::new()) };
+        Ok(self.store.omap_header(self.coll, origin)?)
     }
 
     pub(super) fn omap_get_vals_by_keys(&mut self, op: &mut OsdOp, input: &Bytes) -> OpResult<i32> {

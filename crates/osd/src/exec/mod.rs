@@ -12,7 +12,7 @@ mod checksum;
 mod data;
 mod keys;
 
-pub use call::{call_writes, find_method};
+pub use call::{ClassList, call_writes, check_call, find_method};
 pub use data::wanted;
 
 use bytes::Bytes;
@@ -21,8 +21,8 @@ use messages::{Mutation, OsdOp, op, op_flag};
 use types::{EntityAddr, EntityId, HObject, UTime};
 
 use crate::backing::{Coll, ObjectStore, StoreError};
-use crate::errno::{Errno, OpResult};
 use crate::object::{ObjectState, WatchRecord};
+use types::{Errno, OpResult};
 
 /// Limits of objects and requests.
 #[derive(Clone, Copy, Debug)]
@@ -147,6 +147,8 @@ pub struct Exec<'a> {
     pub next_notify_id: u64,
     /// The source of COPY_FROM, fetched ahead.
     pub copy: Option<&'a CopyContent>,
+    /// The clone that the vector has rolled the object back to.
+    pub rolled_back: Option<HObject>,
     /// Bytes of the object as it was before, from this offset on, read ahead.
     pub fetched: Option<(u64, Bytes)>,
     /// Bytes that WRITEs brought.
@@ -163,29 +165,6 @@ impl From<StoreError> for Errno {
         Self::IO
     }
 }
-
-/// `osd_class_load_list`: classes that may be called at all.
-const CLASSES_ALLOWED: &[&[u8]] = &[
-    b"cephfs",
-    b"hello",
-    b"journal",
-    b"lock",
-    b"log",
-    b"numops",
-    b"otp",
-    b"rbd",
-    b"refcount",
-    b"rgw",
-    b"rgw_gc",
-    b"timeindex",
-    b"user",
-    b"version",
-    b"cas",
-    b"cmpomap",
-    b"queue",
-    b"2pc_queue",
-    b"fifo",
-];
 
 impl<'a> Exec<'a> {
     /// A vector on an object that is `base` now.
@@ -214,6 +193,7 @@ impl<'a> Exec<'a> {
             events: Vec::new(),
             next_notify_id: 0,
             copy: None,
+            rolled_back: None,
             fetched: None,
             bytes_written: 0,
             bytes_read: 0,
@@ -298,7 +278,7 @@ impl<'a> Exec<'a> {
             op::DELETE => self.delete(),
             op::SETALLOCHINT => self.set_alloc_hint(op),
             op::COPY_FROM | op::COPY_FROM2 => self.copy_from(op),
-            op::ROLLBACK => Err(Errno::OPNOTSUPP),
+            op::ROLLBACK => self.rollback(op),
             op::CALL => self.call(op, &input),
             op::WATCH => self.watch(op),
             op::NOTIFY => self.notify(op, &input),
@@ -344,19 +324,49 @@ impl<'a> Exec<'a> {
         }
     }
 
-    /// The head alone: no snapshot has a copy of its own here.
+    /// Where the store has what the object was before the changes of this vector.
+    fn origin(&self) -> Option<&HObject> {
+        match &self.rolled_back {
+            Some(clone) => Some(clone),
+            None if self.base.exists => Some(self.oid),
+            None => None,
+        }
+    }
+
+    /// The clones, oldest first, and the head: `obj_list_snap_response_t`.
     fn list_snaps(&self, op: &mut OsdOp) -> OpResult<i32> {
-        self.must_exist()?;
+        let none = maps::SnapSet::default();
+        let set = self.base.info.snaps.as_deref().unwrap_or(&none);
+        if !self.base.exists && !self.base.info.whiteout {
+            return Err(Errno::NOENT);
+        }
         let mut w = denc::Writer::new(denc::Features::ALL);
         w.framed(2, 1, |w| {
-            w.u32(1);
-            w.framed(1, 1, |w| {
-                w.u64(types::SnapId::HEAD.0);
-                w.u32(0); // snaps
-                w.u32(0); // overlap
-                w.u64(self.state.info.size);
-            });
-            w.u64(0); // seq
+            w.u32(set.clones.len() as u32 + u32::from(self.base.exists));
+            for clone in &set.clones {
+                w.framed(1, 1, |w| {
+                    w.u64(clone.0);
+                    let snaps = set.clone_snaps.get(clone).map_or(&[][..], |s| s);
+                    w.u32(snaps.len() as u32);
+                    snaps.iter().rev().for_each(|s| w.u64(s.0));
+                    let overlap = set.clone_overlap.get(clone);
+                    w.u32(overlap.map_or(0, |o| o.run_count() as u32));
+                    for (start, len) in overlap.iter().flat_map(|o| o.iter()) {
+                        w.u64(start);
+                        w.u64(len);
+                    }
+                    w.u64(set.clone_size.get(clone).copied().unwrap_or(0));
+                });
+            }
+            if self.base.exists {
+                w.framed(1, 1, |w| {
+                    w.u64(types::SnapId::HEAD.0);
+                    w.u32(0); // snaps
+                    w.u32(0); // overlap
+                    w.u64(self.state.info.size);
+                });
+            }
+            w.u64(set.seq.0);
         });
         op.data = w.finish();
         Ok(0)

@@ -8,6 +8,7 @@ use denc::Denc;
 use messages::{LogKind, Mutation, PgLogEntry};
 use types::{EVersion, HObject};
 
+use super::snaps::index_change;
 use super::{MISSING, Pg, log_key, log_range, missing_key};
 use crate::backing::{ObjectStore, StoreOp};
 
@@ -17,13 +18,7 @@ pub(crate) struct NoCommonPoint;
 
 /// Decodes entries, whose names then share no memory with the message.
 pub(crate) fn decode_entries(raw: &[Bytes]) -> Result<Vec<PgLogEntry>, denc::DecodeError> {
-    raw.iter()
-        .map(|b| {
-            let mut e = PgLogEntry::from_bytes(b)?;
-            e.oid = e.oid.detached();
-            Ok(e)
-        })
-        .collect()
+    raw.iter().map(|b| Ok(PgLogEntry::from_bytes(b)?.detached())).collect()
 }
 
 impl Pg {
@@ -34,6 +29,7 @@ impl Pg {
         since: EVersion,
         entries: Vec<PgLogEntry>,
         ops: &mut Vec<StoreOp>,
+        store: &dyn ObjectStore,
     ) -> Result<(), NoCommonPoint> {
         if !self.log.contains(since) {
             return Err(NoCommonPoint);
@@ -57,28 +53,32 @@ impl Pg {
         let mut undone: BTreeMap<HObject, EVersion> = BTreeMap::new();
         for e in &void {
             ops.push(StoreOp::Rm(self.coll, log_key(e.version)));
-            if e.kind != LogKind::Error {
-                undone.insert(e.oid.clone(), e.prior);
+            for (oid, kind, prior) in e.touched() {
+                if kind != LogKind::Error {
+                    undone.insert(oid.clone(), prior);
+                }
             }
         }
         for e in entries.iter().skip(agreed) {
             ops.push(StoreOp::Put(self.coll, log_key(e.version), e.to_bytes()));
-            match e.kind {
-                LogKind::Error => {}
-                LogKind::Modify => {
-                    undone.remove(&e.oid);
-                    self.set_missing(e.oid.clone(), e.version, ops);
-                }
-                LogKind::Delete => {
-                    undone.remove(&e.oid);
-                    self.remove_here(&e.oid, ops);
+            for (oid, kind, _) in e.touched() {
+                match kind {
+                    LogKind::Error => {}
+                    LogKind::Modify => {
+                        undone.remove(oid);
+                        self.set_missing(oid.clone(), e.version, ops);
+                    }
+                    LogKind::Delete => {
+                        undone.remove(oid);
+                        self.remove_here(oid, ops, store);
+                    }
                 }
             }
             self.log.push(e.clone());
         }
         for (oid, prior) in undone {
             if prior == EVersion::ZERO {
-                self.remove_here(&oid, ops);
+                self.remove_here(&oid, ops, store);
             } else {
                 self.set_missing(oid, prior, ops);
             }
@@ -113,6 +113,7 @@ impl Pg {
         missing: Vec<(HObject, EVersion)>,
         surplus: Vec<HObject>,
         ops: &mut Vec<StoreOp>,
+        store: &dyn ObjectStore,
     ) {
         let (from, to) = log_range();
         ops.push(StoreOp::RmRange(self.coll, from, to));
@@ -130,7 +131,7 @@ impl Pg {
         ops.push(StoreOp::RmRange(self.coll, first, Bytes::from_static(&[MISSING + 1])));
         self.missing.clear();
         for oid in surplus {
-            self.remove_here(&oid, ops);
+            self.remove_here(&oid, ops, store);
         }
         for (oid, version) in missing {
             self.set_missing(oid, version, ops);
@@ -142,11 +143,15 @@ impl Pg {
         self.missing.insert(oid, v);
     }
 
-    fn remove_here(&mut self, oid: &HObject, ops: &mut Vec<StoreOp>) {
+    fn remove_here(&mut self, oid: &HObject, ops: &mut Vec<StoreOp>, store: &dyn ObjectStore) {
         if self.missing.remove(oid).is_some() {
             ops.push(StoreOp::Rm(self.coll, missing_key(oid)));
         }
-        ops.push(StoreOp::Object(self.coll, oid.clone(), vec![Mutation::Remove]));
+        let mutations = vec![Mutation::Remove];
+        if !oid.is_head() {
+            index_change(store, self.coll, oid, &mutations, ops);
+        }
+        ops.push(StoreOp::Object(self.coll, oid.clone(), mutations));
     }
 }
 
@@ -154,6 +159,7 @@ impl Pg {
 mod tests {
     use super::super::PoolView;
     use super::*;
+    use crate::memory::MemStore;
     use messages::PgInfo;
     use types::{PgId, ReqId};
 
@@ -191,7 +197,7 @@ mod tests {
         ]);
         let mut ops = Vec::new();
         let theirs = vec![e(1, 2, "b", zero), e(3, 3, "c", zero)];
-        pg.merge_log(old, theirs, &mut ops).unwrap();
+        pg.merge_log(old, theirs, &mut ops, &MemStore::default()).unwrap();
         assert_eq!(pg.log.head(), EVersion::new(3, 3));
         assert_eq!(pg.missing.get(&oid("a")), Some(&old));
         assert_eq!(pg.missing.get(&oid("c")), Some(&EVersion::new(3, 3)));
@@ -212,7 +218,8 @@ mod tests {
             e(2, 7, "a", EVersion::new(2, 5)),
         ];
         let asked = theirs[0].reqid;
-        pg.replace_log(EVersion::new(2, 6), theirs, vec![], vec![], &mut vec![]);
+        let store = MemStore::default();
+        pg.replace_log(EVersion::new(2, 6), theirs, vec![], vec![], &mut vec![], &store);
         assert_eq!((pg.log.entries.len(), pg.log.old_len()), (1, 2));
         assert_eq!(pg.log.dup(&asked).map(|d| d.version), Some(EVersion::new(2, 5)));
     }
@@ -221,7 +228,8 @@ mod tests {
     #[test]
     fn no_common_point() {
         let mut pg = pg(vec![e(1, 1, "a", EVersion::ZERO)]);
-        assert_eq!(pg.merge_log(EVersion::new(2, 9), vec![], &mut vec![]), Err(NoCommonPoint));
+        let merged = pg.merge_log(EVersion::new(2, 9), vec![], &mut vec![], &MemStore::default());
+        assert_eq!(merged, Err(NoCommonPoint));
     }
 
     /// What is equal already costs nothing.
@@ -229,7 +237,7 @@ mod tests {
     fn equal_logs() {
         let all = || vec![e(1, 1, "a", EVersion::ZERO), e(1, 2, "b", EVersion::ZERO)];
         let (mut pg, mut ops) = (pg(all()), Vec::new());
-        pg.merge_log(EVersion::ZERO, all(), &mut ops).unwrap();
+        pg.merge_log(EVersion::ZERO, all(), &mut ops, &MemStore::default()).unwrap();
         assert!(ops.is_empty() && pg.missing.is_empty());
     }
 }

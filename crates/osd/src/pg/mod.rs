@@ -21,24 +21,31 @@
 //! Source: the peer's `PeeringState`, `PrimaryLogPG`, `PGLog`; messages and disk form are
 //! ours.
 
+mod backfill;
 mod leased;
 mod log;
+mod mend;
 mod merge;
 mod ops;
 mod peering;
 mod pgls;
 mod recovery;
 mod replica;
+pub(crate) mod scrub;
+mod snaps;
+mod trim;
+mod unfound;
 mod watch;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use denc::Denc;
 use env::Now;
-use maps::{OsdMap, PgPool};
+use maps::{OsdMap, PgPool, SnapContext};
 use messages::{Envelope, Interval, PgInfo, PgLogEntry};
-use types::{EVersion, Epoch, HObject, OsdId, PgId};
+use types::{EVersion, Epoch, HObject, OsdId, PgId, SnapId};
 
 use crate::backing::{Coll, ObjectStore, StoreOp};
 use crate::config::Config;
@@ -47,8 +54,10 @@ use crate::outbox::Outbox;
 use crate::perf::Perf;
 use crate::session::ClientOp;
 
+pub(crate) use backfill::{Target, lend_slot};
 pub use log::{PgLog, log_key, log_range};
 pub use ops::Answer;
+pub(crate) use snaps::{clone_of_key, index_all};
 pub use watch::Watches;
 
 /// What a submitted transaction was for.
@@ -94,6 +103,12 @@ impl Tickets {
     pub fn open(&self) -> usize {
         self.open.len()
     }
+
+    /// Number of transactions that the store was ever given.
+    #[must_use]
+    pub fn given(&self) -> u64 {
+        self.next
+    }
 }
 
 /// What a PG works with while it handles one event.
@@ -118,6 +133,8 @@ pub struct Cx<'a> {
     pub want_up_thru: &'a mut Epoch,
     /// Recoveries under way on this OSD.
     pub recoveries: &'a mut usize,
+    /// PGs that trim snapshots on this OSD.
+    pub trimming: &'a mut usize,
     /// Number of PGs, by which budgets are shared.
     pub pg_count: usize,
     /// Objects to be fetched for copying.
@@ -126,6 +143,12 @@ pub struct Cx<'a> {
     pub(crate) leases: &'a mut crate::lease::Leases,
     /// Data that the store is reading, by its number, and for whom.
     pub(crate) fetches: &'a mut HashMap<u64, PgId>,
+    /// Who may be scrubbed at the same time.
+    pub(crate) slots: &'a mut crate::slots::AllSlots,
+    /// The machine's load for each CPU.
+    pub load: f64,
+    /// Acting sets to ask for.
+    pub(crate) want_temp: &'a mut BTreeMap<PgId, Vec<OsdId>>,
 }
 
 impl Cx<'_> {
@@ -158,6 +181,8 @@ pub enum State {
     GetLog,
     /// Primary: compares copies object by object.
     Scan,
+    /// Primary: has asked for another acting set.
+    WaitActing,
     /// Primary: waits until the map admits that it serves.
     WaitUpThru,
     /// Primary: waits until all copies are durable.
@@ -187,6 +212,18 @@ pub(crate) struct Peer {
     pub reset: Option<peering::Difference>,
     /// It can only be brought up by comparing.
     pub force_scan: bool,
+    /// Where a copy that does not act stands.
+    pub target: backfill::Target,
+    /// When it is asked again, monotonic ms.
+    pub target_ms: u64,
+    /// The attempt to activate it.
+    pub target_round: u32,
+    /// Objects written since it was sent the log, and the version it lacks if it lacks them.
+    pub since: Vec<(HObject, Option<EVersion>)>,
+    /// Since then objects became copies of others: only asking tells what it lacks.
+    pub unsure: bool,
+    /// It has lent its slot.
+    pub slot: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -226,7 +263,11 @@ pub(crate) struct PoolView {
     pub flags: u64,
     pub erasure: bool,
     pub last_force_op_resend: Epoch,
-    pub has_snaps: bool,
+    /// The snapshots of the pool itself, which writes keep.
+    pub snapc: Option<Arc<SnapContext>>,
+    /// Whether the pool ever had a snapshot: heads may stand for clones alone.
+    pub had_snaps: bool,
+    pub recovery_priority: i64,
 }
 
 impl PoolView {
@@ -243,7 +284,15 @@ impl PoolView {
             flags: pool.flags.0,
             erasure: pool.is_erasure(),
             last_force_op_resend: pool.last_force_op_resend,
-            has_snaps: !pool.snaps.is_empty(),
+            snapc: pool.is_pool_snaps_mode().then(|| {
+                let snaps = pool.snaps.keys().rev().copied().collect();
+                Arc::new(SnapContext { seq: pool.snap_seq, snaps })
+            }),
+            had_snaps: pool.snap_seq > SnapId(0),
+            recovery_priority: match pool.opts.get("recovery_priority") {
+                Some(maps::PoolOpt::Int(n)) => *n,
+                _ => 0,
+            },
         }
     }
 }
@@ -293,6 +342,9 @@ pub struct Pg {
     pub(crate) committed_by_all: EVersion,
     /// Operations that wait for `Active`.
     pub(crate) waiting: VecDeque<Box<ClientOp>>,
+    /// Whose operations were dropped because another leads now, and the maps that their
+    /// clients had: they send again once they know.
+    pub(crate) dropped: Vec<(env::ConnId, Epoch)>,
     /// Operations that wait until all acting copies promise again not to go on without us.
     pub(crate) unleased: VecDeque<Box<ClientOp>>,
     /// What the copies' activation promised, monotonic ms.
@@ -308,6 +360,21 @@ pub struct Pg {
     /// Operations that wait for all objects.
     pub(crate) waiting_whole: VecDeque<Box<ClientOp>>,
     pub(crate) recovery: recovery::Recovery,
+    pub(crate) trim: trim::Trim,
+    pub(crate) mending: mend::Mending,
+    /// How often another acting set was asked for in this interval.
+    pub(crate) temp_tries: u32,
+    /// When the end of `pg_temp` was asked for, monotonic ms.
+    pub(crate) temp_asked_ms: u64,
+    /// The primary waits for this copy's slot.
+    pub(crate) slot_wanted: bool,
+    /// A copy that should take objects is too full.
+    pub(crate) target_full: bool,
+    /// An operator wants it recovered, and copied, before others.
+    pub(crate) forced: bool,
+    pub(crate) scrub: scrub::Scrub,
+    /// The next scrub, ns after the last.
+    pub(crate) scrub_after_ns: u64,
     pub(crate) watches: Watches,
     /// Read operations and bytes since start; writes are in the log's counts.
     pub(crate) reads: u64,
@@ -375,6 +442,7 @@ impl Pg {
             committed: EVersion::ZERO,
             committed_by_all: EVersion::ZERO,
             waiting: VecDeque::new(),
+            dropped: Vec::new(),
             unleased: VecDeque::new(),
             lease_until_ms: 0,
             activate_ms: 0,
@@ -383,6 +451,15 @@ impl Pg {
             fetching: HashMap::new(),
             waiting_whole: VecDeque::new(),
             recovery: recovery::Recovery::default(),
+            trim: trim::Trim::default(),
+            mending: mend::Mending::default(),
+            temp_tries: 0,
+            temp_asked_ms: 0,
+            slot_wanted: false,
+            target_full: false,
+            forced: false,
+            scrub: scrub::Scrub::default(),
+            scrub_after_ns: 0,
             watches: Watches::default(),
             reads: 0,
             read_bytes: 0,
@@ -410,9 +487,8 @@ impl Pg {
         let (from, to) = log_range();
         store
             .walk(coll, &from, &to, &mut |_, v| match PgLogEntry::from_bytes(v) {
-                Ok(mut e) => {
-                    e.oid = e.oid.detached();
-                    pg.log.load(e);
+                Ok(e) => {
+                    pg.log.load(e.detached());
                     true
                 }
                 Err(e) => {
@@ -590,6 +666,7 @@ impl Pg {
         rest.extend(std::mem::take(&mut self.fetching).into_values().map(|(op, _)| op));
         rest.extend(std::mem::take(&mut self.waiting_whole));
         rest.extend(std::mem::take(&mut self.unleased));
+        rest.extend(self.drop_scrub(cx));
         // Back into the order in which they came.
         rest.sort_by_key(|op| op.seq);
         again.extend(rest);
@@ -599,9 +676,14 @@ impl Pg {
                 self.waiting.push_front(op.afresh());
             }
         } else {
-            self.waiting.clear();
+            again.extend(std::mem::take(&mut self.waiting));
+            self.dropped.extend(again.into_iter().map(|op| (op.conn, op.msg.epoch)));
         }
         self.drop_recovery(cx);
+        self.drop_trim(cx);
+        self.mending = mend::Mending::default();
+        (self.temp_tries, self.temp_asked_ms, self.target_full) = (0, 0, false);
+        self.slot_wanted = false;
         if !kept {
             self.watches.clear();
         }
@@ -646,10 +728,15 @@ impl Pg {
         if self.leads && matches!(self.state, State::GetInfo | State::WaitUpThru) {
             self.advance_peering(cx);
         }
+        self.kick_trim(cx);
+        if self.leads && self.state == State::Active && !cx.map.blocklist.is_empty() {
+            self.tick_watches(cx);
+        }
     }
 
     /// Once a second or so: what was asked for and not answered is asked for again.
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_>) {
+        self.tick_scrub(cx);
         if self.leads {
             if cx.now.mono_ms() >= self.retry_at_ms {
                 self.retry_peering(cx);
@@ -657,7 +744,9 @@ impl Pg {
             if self.state == State::Active {
                 self.resume(cx);
                 self.tick_writes(cx);
+                self.tick_backfill(cx);
                 self.kick_recovery(cx);
+                self.kick_trim(cx);
                 self.tick_watches(cx);
             }
         } else if cx.now.mono_ms() >= self.retry_at_ms
@@ -694,7 +783,7 @@ impl Pg {
             return Ok(ObjectState::default());
         };
         match ObjectInfo::from_bytes(&raw) {
-            Ok(info) => Ok(ObjectState { exists: true, info }),
+            Ok(info) => Ok(ObjectState { exists: !info.whiteout, info }),
             Err(e) => Err(crate::backing::StoreError(format!("{oid}: {e}"))),
         }
     }

@@ -10,15 +10,17 @@ use denc::Denc;
 use messages::{
     LogKind, MOsdOpReply, Message, Mutation, ObjectChange, OsdOp, PgLogEntry, RepOp, req_flag,
 };
-use types::{EVersion, HObject, OsdId, ReqId, UTime};
+use types::{EVersion, HObject, OsdId, ReqId, SnapId, UTime};
 
+use super::snaps::{Kept, index_change};
 use super::{Cx, InFlight, Obc, Pg, State, Ticket, log_key};
 use crate::backing::StoreOp;
 use crate::copy::{CopyWanted, Source};
-use crate::errno::Errno;
 use crate::exec::{Asker, CopyContent, Exec, WatchEvent};
 use crate::object::{INFO_ATTR, ObjectState};
 use crate::session::ClientOp;
+use crate::snapset::{self, Found};
+use types::Errno;
 
 /// `osd_max_write_op_reply_len`: bytes of output of one operation of a write.
 const WRITE_REPLY_MAX: usize = 64;
@@ -145,7 +147,8 @@ impl Pg {
         }
     }
 
-    pub(crate) fn do_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
+    pub(crate) fn do_op(&mut self, mut op: Box<ClientOp>, cx: &mut Cx<'_>) {
+        op.oid.snap = SnapId::HEAD; // which clone is meant shows when the head is quiet
         if self.state != State::Active {
             self.waiting.push_back(op);
             return;
@@ -166,6 +169,10 @@ impl Pg {
             waiting.push_back(op); // behind those that came before
             return;
         }
+        if writes && self.scrub.blocks(&op.oid) {
+            self.scrub.wait(op);
+            return;
+        }
         if writes && self.answer_dup(&op, cx).is_none() {
             return;
         }
@@ -173,20 +180,12 @@ impl Pg {
             self.start_copy(op, cx);
             return;
         }
-        if !self.obcs.contains_key(&op.oid) {
-            match Self::read_state(cx.store, self.coll, &op.oid) {
-                Ok(state) => {
-                    self.trim_obcs(cx.conf.object_contexts_max);
-                    let oid = op.oid.detached();
-                    self.watches.populate(&oid, &state.info.watchers, cx.now);
-                    self.obcs.insert(oid, Obc { state, ..Obc::default() });
-                }
-                Err(e) => {
-                    tracing::error!(pg = %self.id, "{e}");
-                    Answer::error(&op, Errno::IO).send(&op, cx);
-                    return;
-                }
+        if let Err(e) = self.load_obc(&op.oid, cx) {
+            tracing::error!(pg = %self.id, "{e}");
+            if let Some(op) = self.wait_for_mending(op, cx) {
+                Answer::error(&op, Errno::IO).send(&op, cx);
             }
+            return;
         }
         let obc = self.obcs.get_mut(&op.oid).expect("just put there");
         if !obc.waiting.is_empty() || (!writes && obc.in_flight > 0) {
@@ -194,6 +193,22 @@ impl Pg {
             return;
         }
         self.execute(op, writes, cx);
+    }
+
+    /// Takes the object's context into memory.
+    pub(crate) fn load_obc(
+        &mut self,
+        oid: &HObject,
+        cx: &Cx<'_>,
+    ) -> Result<(), crate::backing::StoreError> {
+        if !self.obcs.contains_key(oid) {
+            let state = Self::read_state(cx.store, self.coll, oid)?;
+            self.trim_obcs(cx.conf.object_contexts_max);
+            let oid = oid.detached();
+            self.watches.populate(&oid, &state.info.watchers, cx.now);
+            self.obcs.insert(oid, Obc { state, ..Obc::default() });
+        }
+        Ok(())
     }
 
     /// The source of a COPY_FROM is fetched first; its object waits.
@@ -224,8 +239,8 @@ impl Pg {
         }
     }
 
-    /// A part of an object for copying; `None` while it is not quiet, `absent` when there is
-    /// no such object.
+    /// A part of an object, or of what it was at a snapshot, for copying; `None` while it is
+    /// not quiet, `absent` when there is no such object.
     pub(crate) fn copy_part(
         &mut self,
         oid: &HObject,
@@ -233,13 +248,32 @@ impl Pg {
         omap_after: &Bytes,
         cx: &mut Cx<'_>,
     ) -> Option<messages::Push> {
-        let busy = self.obcs.get(oid).is_some_and(|o| o.in_flight > 0);
-        if !self.is_serving() || busy || self.missing.contains_key(oid) {
+        let head = oid.with_snap(SnapId::HEAD);
+        let busy = self.obcs.get(&head).is_some_and(|o| o.in_flight > 0);
+        if !self.is_serving() || busy || self.missing.contains_key(&head) {
             return None;
         }
-        let state = Self::read_state(cx.store, self.coll, oid).ok()?;
+        let absent = messages::Push { oid: oid.clone(), absent: true, ..Default::default() };
+        let mut state = Self::read_state(cx.store, self.coll, &head).ok()?;
+        let mut source = head;
+        match snapset::find(&state, oid.snap) {
+            Found::Head => {}
+            Found::Nowhere => return Some(absent),
+            Found::Clone(snap) => {
+                source.snap = snap;
+                if self.missing.contains_key(&source) {
+                    self.recover_first(&source, cx);
+                    return None;
+                }
+                state = Self::read_state(cx.store, self.coll, &source).ok()?;
+            }
+        }
         let version = state.info.version;
-        Some(self.read_part(oid, version, off, omap_after, cx))
+        let part = self.read_part(&source, version, off, omap_after, cx);
+        if part.absent && state.exists && self.mend_own(&source, cx) {
+            return None; // it is asked for again
+        }
+        Some(part)
     }
 
     /// `None` when the request was answered before: its answer is sent, or will be with the
@@ -308,12 +342,31 @@ impl Pg {
             self.read(op, cx);
             return;
         }
+        if let Some(clone) = self.lacks_for_rollback(&op) {
+            self.blocked.entry(op.oid.detached()).or_default().push_back(op);
+            self.recover_first(&clone, cx);
+            return;
+        }
         let obc = &self.obcs[&op.oid];
-        let in_flight = obc.in_flight > 0;
+        let seen = obc.state.info.snaps.as_ref().map_or(SnapId(0), |s| s.seq);
+        if op.msg.flags & req_flag::ORDERSNAP != 0 && self.write_seq(&op) < seen {
+            Answer::error(&op, Errno::OLDSNAPC).send(&op, cx);
+            return;
+        }
         let outcome = self.run_vector(&op, &obc.state, true, None, cx);
         self.read_bytes += outcome.bytes_read;
-        if outcome.answer.result >= 0 && outcome.mutations.is_empty() {
-            if in_flight {
+        let op = if Self::is_store_error(outcome.answer.result) {
+            let Some(op) = self.wait_for_mending(op, cx) else { return };
+            op
+        } else {
+            op
+        };
+        // A sign of life may come twice; everything else is answered once, also when it had
+        // nothing to do: its resend may find the object changed by others.
+        let is_ping = |e: &WatchEvent| matches!(e, WatchEvent::Ping(_));
+        let pings = !outcome.events.is_empty() && outcome.events.iter().all(is_ping);
+        if outcome.answer.result >= 0 && outcome.mutations.is_empty() && pings {
+            if self.obcs[&op.oid].in_flight > 0 {
                 // It says what is not durable yet.
                 let obc = self.obcs.get_mut(&op.oid).expect("looked at");
                 obc.waiting.push_back(op);
@@ -328,14 +381,33 @@ impl Pg {
 
     /// A vector that changes nothing, on an object without writes in flight. Data that is
     /// not in memory comes later; the answer then shows the object as it is now.
-    fn read(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
+    fn read(&mut self, mut op: Box<ClientOp>, cx: &mut Cx<'_>) {
         use crate::backing::Fetched;
-        let state = &self.obcs[&op.oid].state;
-        if !state.exists {
-            let mut answer = Answer::error(&op, Errno::NOENT);
-            answer.version = self.log.head();
-            answer.user_version = self.last_user_version();
-            answer.send(&op, cx);
+        let aimed = self.aim(&op);
+        let at_clone;
+        let mut state = &self.obcs[&op.oid].state;
+        if let Ok(Some(clone)) = aimed {
+            op.oid.snap = clone;
+            if self.missing.contains_key(&op.oid) {
+                let oid = op.oid.detached();
+                self.blocked.entry(oid.clone()).or_default().push_back(op);
+                self.recover_first(&oid, cx);
+                return;
+            }
+            at_clone = match Self::read_state(cx.store, self.coll, &op.oid) {
+                Ok(state) => state,
+                Err(e) => {
+                    tracing::error!(pg = %self.id, "{e}");
+                    Answer::error(&op, Errno::IO).send(&op, cx);
+                    return;
+                }
+            };
+            state = &at_clone;
+        }
+        // Of a head that is gone its clones can still be listed.
+        let lists = op.msg.snapid == SnapId::DIR && state.info.whiteout;
+        if aimed.is_err() || !(state.exists || lists) {
+            Answer::error(&op, Errno::NOENT).send(&op, cx);
             return;
         }
         let mut fetched = None;
@@ -353,7 +425,7 @@ impl Pg {
             }
         }
         let outcome = self.run_vector(&op, state, false, fetched, cx);
-        self.answer_read(&op, outcome, cx);
+        self.answer_read(op, outcome, cx);
     }
 
     /// The store has read what a read waits for.
@@ -363,27 +435,38 @@ impl Pg {
         data: Result<Bytes, crate::backing::StoreError>,
         cx: &mut Cx<'_>,
     ) {
-        let Some((op, state)) = self.fetching.remove(&id) else { return };
+        let Some((op, state)) = self.fetching.remove(&id) else {
+            self.scrub_fetched(id, &data, cx);
+            return;
+        };
         let Some((off, _)) = crate::exec::wanted(&op.msg.ops, state.info.size) else { return };
         match data {
             Ok(data) => {
                 let outcome = self.run_vector(&op, &state, false, Some((off, data)), cx);
-                self.answer_read(&op, outcome, cx);
+                self.answer_read(op, outcome, cx);
             }
             Err(e) => {
                 tracing::error!(pg = %self.id, "{e}");
-                Answer::error(&op, Errno::IO).send(&op, cx);
+                if let Some(op) = self.wait_for_mending(op, cx) {
+                    Answer::error(&op, Errno::IO).send(&op, cx);
+                }
             }
         }
     }
 
-    fn answer_read(&mut self, op: &ClientOp, outcome: Outcome, cx: &mut Cx<'_>) {
+    fn answer_read(&mut self, op: Box<ClientOp>, outcome: Outcome, cx: &mut Cx<'_>) {
+        let op = if Self::is_store_error(outcome.answer.result) {
+            let Some(op) = self.wait_for_mending(op, cx) else { return };
+            op
+        } else {
+            op
+        };
         self.reads += 1;
         self.read_bytes += outcome.bytes_read;
         if outcome.answer.result >= 0 {
-            self.on_watch_events(op, outcome.events, cx);
+            self.on_watch_events(&op, outcome.events, cx);
         }
-        outcome.answer.send(op, cx);
+        outcome.answer.send(&op, cx);
     }
 
     /// Orders a write, or the failure of one.
@@ -392,9 +475,10 @@ impl Pg {
             outcome.answer.bound();
         }
         let failed = outcome.answer.result < 0;
+        let unchanged = failed || outcome.mutations.is_empty();
         let oid = self.obcs.get_key_value(&op.oid).expect("its context is held").0.clone();
         let before = self.obcs[&oid].state.clone();
-        if !failed && let Some(e) = self.no_room(&op, &before, &outcome.state, cx) {
+        if !unchanged && let Some(e) = self.no_room(&op, &before, &outcome.state, cx) {
             // Without an error the client waits for a map without the flag, and sends again.
             if let Some(e) = e {
                 Answer::error(&op, e).send(&op, cx);
@@ -403,16 +487,29 @@ impl Pg {
         }
         let last_user = self.last_user_version();
         let version = self.next_version(cx);
+        let mut kept = Kept::default();
         let mut user_version = last_user.max(before.info.user_version);
         if failed {
             outcome.mutations.clear();
             outcome.state = before.clone();
             outcome.answer.version = EVersion::ZERO;
             outcome.answer.user_version = 0;
+        } else if unchanged {
+            outcome.state = before.clone();
+            outcome.answer.version = version;
         } else {
             user_version += u64::from(outcome.user_modify);
+            kept = self.make_writeable(
+                &op,
+                &before,
+                &mut outcome.state,
+                &mut outcome.mutations,
+                version,
+                cx,
+            );
+            let stored = outcome.state.is_stored();
             let info = &mut outcome.state.info;
-            if outcome.state.exists {
+            if stored {
                 info.version = version;
                 info.user_version = user_version;
                 if outcome.user_modify {
@@ -425,16 +522,17 @@ impl Pg {
             }
             outcome.answer.version = version;
             outcome.answer.user_version = user_version;
-            if op.msg.flags & req_flag::RETURNVEC == 0 {
-                outcome.answer.result = 0;
-                outcome.answer.ops.iter_mut().for_each(|o| o.data = Bytes::new());
-            }
+        }
+        // What changed nothing may say what it found.
+        if !unchanged && op.msg.flags & req_flag::RETURNVEC == 0 {
+            outcome.answer.result = 0;
+            outcome.answer.ops.iter_mut().for_each(|o| o.data = Bytes::new());
         }
         let keep = op.msg.flags & req_flag::RETURNVEC != 0 && !failed;
         let entry = PgLogEntry {
             version,
-            prior: if before.exists { before.info.version } else { EVersion::ZERO },
-            kind: match (failed, outcome.state.exists) {
+            prior: if before.is_stored() { before.info.version } else { EVersion::ZERO },
+            kind: match (unchanged, outcome.state.is_stored()) {
                 (true, _) => LogKind::Error,
                 (false, true) => LogKind::Modify,
                 (false, false) => LogKind::Delete,
@@ -450,13 +548,15 @@ impl Pg {
             } else {
                 Vec::new()
             },
-            counts: self.counts_after(&before, &outcome, failed),
+            counts: self.counts_after(&before, &outcome, &kept, unchanged),
+            also: kept.touched(),
         };
         let events = std::mem::take(&mut outcome.events);
         let who = (op.conn, op.who, op.addr);
         let answer = outcome.answer;
         let reply = vec![(op, answer)];
-        self.submit_write(oid.clone(), entry, outcome.mutations, outcome.state, reply, cx);
+        let change = ObjectChange { oid: oid.clone(), mutations: outcome.mutations };
+        self.submit_write(kept.clone, change, entry, outcome.state, reply, cx);
         if !events.is_empty() && !failed {
             self.on_write_watch_events(&oid, who, events, cx);
         }
@@ -466,14 +566,22 @@ impl Pg {
         EVersion { epoch: cx.map.epoch, version: self.log.head().version + 1 }
     }
 
-    fn counts_after(&self, before: &ObjectState, o: &Outcome, failed: bool) -> messages::PgCounts {
+    fn counts_after(
+        &self,
+        before: &ObjectState,
+        o: &Outcome,
+        kept: &Kept,
+        unchanged: bool,
+    ) -> messages::PgCounts {
         let mut c = self.counts();
-        if !failed {
+        if !unchanged {
             let size = |s: &ObjectState| if s.exists { s.info.size as i64 } else { 0 };
             let omap = |s: &ObjectState| i64::from(s.exists && s.info.omap);
-            c.objects += i64::from(o.state.exists) - i64::from(before.exists);
-            c.bytes += size(&o.state) - size(before);
-            c.omap_objects += omap(&o.state) - omap(before);
+            let clones = i64::from(kept.clone.is_some());
+            c.objects += i64::from(o.state.is_stored()) - i64::from(before.is_stored()) + clones;
+            c.clones += clones;
+            c.bytes += size(&o.state) - size(before) + kept.bytes;
+            c.omap_objects += omap(&o.state) - omap(before) + kept.omap_objects;
             c.writes += 1;
             c.write_bytes += o.bytes_written as i64;
         }
@@ -490,12 +598,16 @@ impl Pg {
         after: &ObjectState,
         cx: &Cx<'_>,
     ) -> Option<Option<Errno>> {
-        let grows = after.exists && (!before.exists || after.info.size > before.info.size);
-        if !grows || op.is_full_forced() {
+        let shrinks = !after.exists || (before.exists && after.info.size < before.info.size);
+        if shrinks || op.is_full_forced() {
             return None;
         }
-        if cx.conf.is_store_full(&cx.store.space()) {
+        // Overwrites take space, too, before they free any.
+        if cx.conf.is_store_full(cx.store.room()) {
             return Some(Some(Errno::NOSPC));
+        }
+        if before.exists && after.info.size == before.info.size {
+            return None;
         }
         let full = maps::PoolFlags(self.pool.flags).has(maps::PoolFlags::FULL)
             || cx.map.flags.has(maps::OsdMapFlags::FULL);
@@ -509,19 +621,35 @@ impl Pg {
         Some(Some(if quota { Errno::DQUOT } else { Errno::NOSPC }))
     }
 
-    /// Sends a write on its way: here, and to all acting copies.
+    /// The log entry of a deletion that no client asked for.
+    pub(crate) fn own_delete(&self, oid: &HObject, version: EVersion, cx: &Cx<'_>) -> PgLogEntry {
+        PgLogEntry {
+            version,
+            kind: LogKind::Delete,
+            oid: oid.clone(),
+            user_version: self.last_user_version(),
+            mtime: UTime::from_nanos(cx.now.wall_ns),
+            counts: self.counts(),
+            ..PgLogEntry::default()
+        }
+    }
+
+    /// Sends a write on its way: here, and to all acting copies; first what happens to a
+    /// clone of the object, then to the object itself.
     ///
     /// After: the log ends with `entry`, and the object's context shows `state`.
     pub(crate) fn submit_write(
         &mut self,
-        oid: HObject,
+        clone: Option<ObjectChange>,
+        change: ObjectChange,
         entry: PgLogEntry,
-        mut mutations: Vec<Mutation>,
         state: ObjectState,
         replies: Vec<(Box<ClientOp>, Answer)>,
         cx: &mut Cx<'_>,
     ) {
         let version = entry.version;
+        let ObjectChange { oid, mut mutations } = change;
+        self.scrub_sees_write(&entry);
         if entry.kind == LogKind::Modify {
             let attr = Bytes::from_static(INFO_ATTR);
             mutations.push(Mutation::SetAttr(attr, state.info.to_bytes()));
@@ -536,12 +664,14 @@ impl Pg {
             prev,
             trim_to,
             entry: raw,
-            changes: if mutations.is_empty() {
-                Vec::new()
-            } else {
-                vec![ObjectChange { oid: oid.clone(), mutations }]
+            changes: match (clone, mutations.is_empty()) {
+                (None, true) => Vec::new(),
+                (None, false) => vec![ObjectChange { oid: oid.clone(), mutations }],
+                (Some(clone), _) => vec![clone, ObjectChange { oid: oid.clone(), mutations }],
             },
         };
+        self.note_followers(&entry, &rep.changes, cx);
+        let followers: Vec<OsdId> = self.followers().collect();
         let mut envelope = None;
         for i in 0..self.info.acting.len() {
             let osd = self.info.acting[i];
@@ -550,8 +680,15 @@ impl Pg {
                 cx.out.effects.push(crate::outbox::Effect::Osd(osd, e.clone()));
             }
         }
+        for osd in followers {
+            let e = envelope.get_or_insert_with(|| rep.envelope(types::Features::ALL));
+            cx.out.effects.push(crate::outbox::Effect::Osd(osd, e.clone()));
+        }
         let mut ops = Vec::with_capacity(3);
         for change in rep.changes {
+            if !change.oid.is_head() {
+                index_change(cx.store, self.coll, &change.oid, &change.mutations, &mut ops);
+            }
             ops.push(StoreOp::Object(self.coll, change.oid, change.mutations));
         }
         ops.push(StoreOp::Put(self.coll, log_key(version), rep.entry));
@@ -621,9 +758,13 @@ impl Pg {
                 }
             }
         }
+        self.on_trim_committed(all, cx);
+        if self.scrub.running().is_some() {
+            self.drive_scrub(cx);
+        }
     }
 
-    fn recovery_wants(&self, oid: &HObject) -> bool {
+    pub(crate) fn recovery_wants(&self, oid: &HObject) -> bool {
         self.peers.values().any(|p| p.activated && p.missing.contains_key(oid))
     }
 
@@ -644,7 +785,9 @@ impl Pg {
             result: 0,
             returns: Vec::new(),
             counts: self.counts(),
+            also: Vec::new(),
         };
-        self.submit_write(oid.clone(), entry, vec![Mutation::Touch], state, Vec::new(), cx);
+        let change = ObjectChange { oid: oid.clone(), mutations: vec![Mutation::Touch] };
+        self.submit_write(None, change, entry, state, Vec::new(), cx);
     }
 }

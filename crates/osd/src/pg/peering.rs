@@ -144,6 +144,10 @@ impl Pg {
                 }
             }
             State::WaitUpThru => self.advance_peering(cx),
+            State::WaitActing => {
+                self.state = State::GetInfo;
+                self.advance_peering(cx);
+            }
             State::Activating => self.send_activates(cx),
             State::Inactive | State::Active => {}
         }
@@ -152,6 +156,12 @@ impl Pg {
     /// Another copy tells what it is.
     pub(crate) fn on_info(&mut self, from: OsdId, known: bool, info: PgInfo, cx: &mut Cx<'_>) {
         if !self.leads {
+            return;
+        }
+        if self.state == State::Active
+            && self.peers.get(&from).is_some_and(|p| p.target == super::backfill::Target::Ask)
+        {
+            self.on_target_info(from, known.then_some(info), cx);
             return;
         }
         match self.state {
@@ -165,7 +175,7 @@ impl Pg {
             }
             State::Active => {
                 if known && !self.info.acting.contains(&from) && !self.info.up.contains(&from) {
-                    if self.is_clean() {
+                    if self.is_unneeded(from) {
                         self.say(cx, from, PeerMsg::Remove);
                     } else {
                         let peer = self.peers.entry(from).or_default();
@@ -185,6 +195,11 @@ impl Pg {
         }
     }
 
+    /// Whether nobody needs the copy of that OSD, as this one, which leads, sees it.
+    pub(crate) fn is_unneeded(&self, osd: OsdId) -> bool {
+        self.is_clean() && !self.info.acting.contains(&osd) && !self.info.up.contains(&osd)
+    }
+
     /// What another copy knows of the PG's history counts here too.
     pub(crate) fn adopt_history(&mut self, info: &PgInfo, known: bool) {
         if !known {
@@ -200,6 +215,11 @@ impl Pg {
                 }
             }
             self.info.past.sort_by_key(|i| i.first);
+        }
+        if info.scrub.last_ns.max(info.scrub.last_deep_ns)
+            > self.info.scrub.last_ns.max(self.info.scrub.last_deep_ns)
+        {
+            self.info.scrub = info.scrub;
         }
         let clean = self.info.last_epoch_clean;
         self.info.past.retain(|i| i.last >= clean);
@@ -235,6 +255,11 @@ impl Pg {
             })
             .map(|(o, _)| *o)
             .expect("the bound is someone's");
+        let infos: BTreeMap<OsdId, PgInfo> =
+            infos.into_iter().map(|(o, i)| (o, i.clone())).collect();
+        if self.wants_other_acting(&infos, best, cx) {
+            return;
+        }
         self.auth = Some(best);
         if best == cx.me {
             self.enter_scan(cx);
@@ -294,7 +319,7 @@ impl Pg {
         let mut ops = Vec::new();
         let was_empty = self.log.head() == EVersion::ZERO && self.info.last_epoch_started.0 == 0;
         if !was_empty || since == EVersion::ZERO {
-            match self.merge_log(since, entries, &mut ops) {
+            match self.merge_log(since, entries, &mut ops, cx.store) {
                 Ok(()) => {
                     self.save_info(&mut ops);
                     cx.submit(ops, Ticket::None);
@@ -358,7 +383,8 @@ impl Pg {
         objects: Vec<(HObject, EVersion)>,
         cx: &mut Cx<'_>,
     ) {
-        if self.state != State::Scan {
+        let listed = self.state == State::Active;
+        if self.state != State::Scan && !listed {
             return;
         }
         let Some(scan) = self.peers.get_mut(&from).and_then(|p| p.scan.as_mut()) else { return };
@@ -371,6 +397,10 @@ impl Pg {
         let next = (!scan.done).then(|| scan.next.clone());
         if let Some(next) = next {
             self.say(cx, from, PeerMsg::Scan(next));
+        }
+        if listed {
+            self.on_target_listed(from, cx);
+            return;
         }
         self.retry_at_ms = cx.now.mono_ms() + RETRY_MS;
         self.advance_peering(cx);
@@ -392,7 +422,7 @@ impl Pg {
             let (missing, surplus) = compare(&should, &have, &self.missing);
             let (tail, entries) = self.pending_reset.take().expect("checked");
             let mut ops = Vec::new();
-            self.replace_log(tail, entries, missing, surplus, &mut ops);
+            self.replace_log(tail, entries, missing, surplus, &mut ops, cx.store);
             self.save_info(&mut ops);
             cx.submit(ops, Ticket::None);
             self.start_peer_scans(cx);
@@ -435,33 +465,40 @@ impl Pg {
     fn send_activates(&mut self, cx: &mut Cx<'_>) {
         self.refresh_info();
         for o in self.others(cx.me).collect::<Vec<_>>() {
-            let Some(peer) = self.peers.get(&o).filter(|p| !p.activated) else { continue };
-            let body = if let Some((missing, surplus)) = &peer.reset {
-                let mut entries = self.requests_below_tail(cx.store);
-                entries.extend(self.log.after(self.log.tail));
-                PeerMsg::Activate {
-                    round: self.round,
-                    info: self.info.clone(),
-                    since: self.log.tail,
-                    reset: true,
-                    entries,
-                    missing: missing.clone(),
-                    surplus: surplus.clone(),
-                }
-            } else {
-                let last = peer.info.as_ref().map_or(EVersion::ZERO, |i| i.last_update);
-                let since = self.log.floor(last).unwrap_or(self.log.tail);
-                PeerMsg::Activate {
-                    round: self.round,
-                    info: self.info.clone(),
-                    since,
-                    reset: false,
-                    entries: self.log.after(since),
-                    missing: Vec::new(),
-                    surplus: Vec::new(),
-                }
+            if self.peers.get(&o).is_some_and(|p| !p.activated) {
+                let body = self.activation_for(o, cx);
+                self.say(cx, o, body);
+            }
+        }
+    }
+
+    /// What that copy is told to become what the PG is.
+    pub(crate) fn activation_for(&self, osd: OsdId, cx: &Cx<'_>) -> PeerMsg {
+        let peer = self.peers.get(&osd);
+        let (round, info) = (self.round, self.info.clone());
+        if let Some((missing, surplus)) = peer.and_then(|p| p.reset.as_ref()) {
+            let mut entries = self.requests_below_tail(cx.store);
+            entries.extend(self.log.after(self.log.tail));
+            return PeerMsg::Activate {
+                round,
+                info,
+                since: self.log.tail,
+                reset: true,
+                entries,
+                missing: missing.clone(),
+                surplus: surplus.clone(),
             };
-            self.say(cx, o, body);
+        }
+        let last = peer.and_then(|p| p.info.as_ref()).map_or(EVersion::ZERO, |i| i.last_update);
+        let since = self.log.floor(last).unwrap_or(self.log.tail);
+        PeerMsg::Activate {
+            round,
+            info,
+            since,
+            reset: false,
+            entries: self.log.after(since),
+            missing: Vec::new(),
+            surplus: Vec::new(),
         }
     }
 
@@ -473,6 +510,10 @@ impl Pg {
         missing: Vec<(HObject, EVersion)>,
         cx: &mut Cx<'_>,
     ) {
+        if self.leads && self.state == State::Active {
+            self.on_target_activated(from, round, missing, cx);
+            return;
+        }
         if !self.leads || self.state != State::Activating || round != self.round {
             return;
         }
@@ -488,6 +529,10 @@ impl Pg {
 
     /// A copy could not follow the log: it is compared instead.
     pub(crate) fn on_unrelated(&mut self, from: OsdId, round: u32, cx: &mut Cx<'_>) {
+        if self.leads && self.state == State::Active {
+            self.on_target_unrelated(from, round, cx);
+            return;
+        }
         if !self.leads || self.state != State::Activating || round != self.round {
             return;
         }
@@ -523,8 +568,10 @@ impl Pg {
         self.committed = self.log.head();
         self.committed_by_all = self.log.head();
         self.info.history_les = self.interval();
+        self.begin_scrub_times(cx);
         self.settle(cx);
         self.check_clean(cx);
+        self.tick_backfill(cx);
         self.kick_recovery(cx);
         // All others have promised since the attempt began.
         self.lease_until_ms = cx.leases.good_until(self.activate_ms);
@@ -550,6 +597,7 @@ impl Pg {
         if !self.is_clean() {
             return;
         }
+        self.forced = false;
         if self.info.recount {
             self.recount(cx);
         }
@@ -609,12 +657,14 @@ impl Pg {
             return;
         }
         self.send_again(osd, cx);
+        self.reset_target(osd, cx);
         self.restart_recovery_of(osd, cx);
     }
 
     /// All writes that a copy has not acknowledged; it tells which it has.
     pub(crate) fn send_again(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
-        let Some(peer) = self.peers.get(&osd).filter(|p| p.activated) else { return };
+        let acts = self.info.acting.contains(&osd);
+        let Some(peer) = self.peers.get(&osd).filter(|p| p.activated && acts) else { return };
         let committed = peer.committed;
         for f in self.in_flight.iter().filter(|f| f.version > committed) {
             if let Some(envelope) = &f.envelope {
@@ -664,7 +714,7 @@ pub(crate) fn list_page(
 pub(crate) type Difference = (Vec<(HObject, EVersion)>, Vec<HObject>);
 
 /// What a copy that has `have` lacks of `should`, and what it has too much.
-fn compare(
+pub(crate) fn compare(
     should: &BTreeMap<HObject, EVersion>,
     have: &BTreeMap<HObject, EVersion>,
     untrusted: &BTreeMap<HObject, EVersion>,

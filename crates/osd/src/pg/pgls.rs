@@ -7,8 +7,9 @@ use types::{HObject, SnapId};
 
 use super::ops::Answer;
 use super::{Cx, Pg};
-use crate::errno::{Errno, OpResult};
 use crate::session::ClientOp;
+use crate::snapset::{self, Found};
+use types::{Errno, OpResult};
 
 /// `osd_max_pgls`.
 const ENTRIES_MAX: u64 = 1_024;
@@ -59,6 +60,7 @@ impl Pg {
                 }
                 op::PGNLS_FILTER => Filter::parse(&asked.data)
                     .and_then(|(f, at)| self.pgnls(&op, asked.u64(0), at, Some(&f), cx)),
+                op::SCRUBLS => self.scrub_ls(&op, &asked.data, cx).map(|out| (out, false)),
                 _ => Err(Errno::OPNOTSUPP),
             };
             match done {
@@ -89,6 +91,19 @@ impl Pg {
         (first, end)
     }
 
+    /// Whether the object exists, or did at that snapshot. A head may be kept for clones
+    /// alone; where there are none its record is not looked at.
+    fn is_there(&self, head: &HObject, at: SnapId, cx: &Cx<'_>) -> OpResult<bool> {
+        if !self.pool.had_snaps {
+            return Ok(true);
+        }
+        let state = Self::read_state(cx.store, self.coll, head)?;
+        Ok(match at {
+            SnapId::HEAD | SnapId::DIR => state.exists,
+            at => snapset::find(&state, at) != Found::Nowhere,
+        })
+    }
+
     /// The answer, and whether it ends the PG.
     fn pgnls(
         &self,
@@ -117,7 +132,7 @@ impl Pg {
                 let skipped = oid.snap != SnapId::HEAD
                     || oid.nspace == INTERNAL_NAMESPACE
                     || (wanted != ALL_NAMESPACES && oid.nspace != *wanted);
-                if skipped {
+                if skipped || !self.is_there(&oid, op.msg.snapid, cx)? {
                     continue;
                 }
                 if let Some(filter) = filter

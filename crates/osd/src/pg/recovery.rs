@@ -8,8 +8,9 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use messages::{Mutation, PeerMsg, Push};
-use types::{EVersion, Epoch, HObject, OsdId};
+use types::{EVersion, Epoch, HObject, OsdId, SnapId};
 
+use super::snaps::index_change;
 use super::{Cx, Pg, State, Ticket, missing_key};
 use crate::backing::StoreOp;
 use crate::object::INFO_ATTR;
@@ -74,7 +75,7 @@ impl Pg {
 
     /// Number of objects that no copy is known to have.
     pub(crate) fn unfound(&self) -> usize {
-        self.missing.keys().filter(|o| self.source_of(o).is_none()).count()
+        self.unfound_objects().count()
     }
 
     /// An operation waits for this object.
@@ -87,12 +88,13 @@ impl Pg {
 
     /// Whether writes to the object must wait, because some copy lacks it.
     pub(crate) fn is_degraded(&self, oid: &HObject) -> bool {
+        let acts = |o: &OsdId| self.info.acting.contains(o);
         self.missing.contains_key(oid)
-            || self.peers.values().any(|p| p.activated && p.missing.contains_key(oid))
+            || self.peers.iter().any(|(o, p)| p.activated && p.missing.contains_key(oid) && acts(o))
     }
 
     /// A copy from which the object can be pulled.
-    fn source_of(&self, oid: &HObject) -> Option<OsdId> {
+    pub(crate) fn source_of(&self, oid: &HObject) -> Option<OsdId> {
         let version = *self.missing.get(oid)?;
         let tried = self.recovery.not_at.get(oid);
         self.peers
@@ -128,7 +130,8 @@ impl Pg {
             }
         }
         let max = cx.conf.recoveries_max;
-        if *cx.recoveries >= max {
+        let held = cx.map.has_flag(maps::OsdMapFlags::NORECOVER) && !self.forced;
+        if *cx.recoveries >= max || held {
             return;
         }
         let pulls: Vec<HObject> = self
@@ -141,11 +144,12 @@ impl Pg {
         for oid in pulls {
             self.recover_one(&oid, cx);
         }
+        let copies = self.may_backfill(cx);
         let budget = max.saturating_sub(*cx.recoveries);
         let pushes: Vec<HObject> = self
             .peers
             .iter()
-            .filter(|(_, p)| p.activated)
+            .filter(|(o, p)| p.activated && (copies || self.info.acting.contains(o)))
             .flat_map(|(o, p)| p.missing.keys().map(move |oid| (*o, oid)))
             .filter(|(o, oid)| {
                 !self.missing.contains_key(*oid)
@@ -199,6 +203,9 @@ impl Pg {
             self.recovery.pushes.insert(key, state);
             *cx.recoveries += 1;
             let push = self.read_part(oid, version, 0, &Bytes::new(), cx);
+            if push.absent && self.mend_own(oid, cx) {
+                return; // pulled first
+            }
             self.say(cx, osd, PeerMsg::Push(push));
         }
     }
@@ -213,7 +220,8 @@ impl Pg {
         cx: &Cx<'_>,
     ) -> Push {
         let first = off == 0 && omap_after.is_empty();
-        let mut push = Push { oid: oid.clone(), version, off, first, ..Push::default() };
+        let repair = self.mending.number(oid);
+        let mut push = Push { oid: oid.clone(), version, off, first, repair, ..Push::default() };
         match self.fill_part(&mut push, omap_after, cx) {
             Ok(true) => {}
             Ok(false) => push.absent = true,
@@ -233,7 +241,7 @@ impl Pg {
     ) -> Result<bool, crate::backing::StoreError> {
         let state = Self::read_state(cx.store, self.coll, &push.oid)?;
         if self.missing.contains_key(&push.oid)
-            || !state.exists
+            || !state.is_stored()
             || state.info.version != push.version
         {
             return Ok(false);
@@ -274,7 +282,7 @@ impl Pg {
     }
 
     /// Applies a part; the object counts as missing until the last one is durable.
-    fn apply_part(&mut self, push: &Push, ops: &mut Vec<StoreOp>) {
+    fn apply_part(&mut self, push: &Push, ops: &mut Vec<StoreOp>, cx: &Cx<'_>) {
         let mut m = Vec::new();
         if push.first {
             m.push(Mutation::Remove);
@@ -295,6 +303,9 @@ impl Pg {
                 m.push(Mutation::SetAttr(name.clone(), value.clone()));
             }
             ops.push(StoreOp::Rm(self.coll, missing_key(&push.oid)));
+        }
+        if !push.oid.is_head() {
+            index_change(cx.store, self.coll, &push.oid, &m, ops);
         }
         ops.push(StoreOp::Object(self.coll, push.oid.clone(), m));
     }
@@ -338,7 +349,7 @@ impl Pg {
             omap_after: pull.omap_after.clone(),
         });
         let mut ops = Vec::new();
-        self.apply_part(&push, &mut ops);
+        self.apply_part(&push, &mut ops, cx);
         self.recovered.1 += push.data.len() as u64;
         let ticket = if push.last {
             Ticket::Recovered(self.id, self.interval(), push.oid.detached(), push.version)
@@ -356,6 +367,12 @@ impl Pg {
         if self.info.primary == cx.me || self.info.last_epoch_started != self.interval() {
             return;
         }
+        let news = push.repair > 0 && push.first && self.mending.hears(&push.oid, push.repair);
+        if news && !push.absent && !self.missing.contains_key(&push.oid) {
+            let mut ops = Vec::new();
+            self.set_missing(push.oid.detached(), push.version, &mut ops);
+            cx.submit(ops, Ticket::None);
+        }
         if self.missing.get(&push.oid) != Some(&push.version) {
             if !self.missing.contains_key(&push.oid) {
                 self.say_whole(push.oid, push.version, cx); // it is whole already
@@ -367,7 +384,7 @@ impl Pg {
         }
         let oid = push.oid.detached();
         let mut ops = Vec::new();
-        self.apply_part(&push, &mut ops);
+        self.apply_part(&push, &mut ops, cx);
         if push.last {
             let ticket = Ticket::Recovered(self.id, self.interval(), oid, push.version);
             cx.submit(ops, ticket);
@@ -402,6 +419,7 @@ impl Pg {
             self.missing.remove(&oid);
         }
         self.recovered.0 += 1;
+        self.share_again(&oid, cx);
         if interval != self.interval() {
             return;
         }
@@ -461,8 +479,19 @@ impl Pg {
         self.after_recovery_of(&oid, cx);
     }
 
+    /// The object is not looked for any more.
+    pub(crate) fn given_up(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+        if self.recovery.pulls.remove(oid).is_some() {
+            *cx.recoveries -= 1.min(*cx.recoveries);
+        }
+        self.after_recovery_of(oid, cx);
+    }
+
     fn after_recovery_of(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
         self.recovery.not_at.remove(oid);
+        if !self.recovery_wants(oid) && !self.missing.contains_key(oid) {
+            self.mending.done(oid);
+        }
         self.recovery.urgent.retain(|o| o != oid || self.missing.contains_key(o));
         // Reads go on as soon as the primary has the object, writes when all have; who is
         // still too early comes back here.
@@ -471,11 +500,36 @@ impl Pg {
         {
             self.go_on(ops, cx);
         }
+        // What rolls back to a clone waits with its head.
+        let head = (!oid.is_head()).then(|| oid.with_snap(SnapId::HEAD));
+        if let Some(head) = head.filter(|head| !self.copying.contains_key(head))
+            && let Some(ops) = self.blocked.remove(&head)
+        {
+            self.go_on(ops, cx);
+        }
         if self.missing.is_empty() {
             let ops = std::mem::take(&mut self.waiting_whole);
             self.go_on(ops, cx);
         }
         self.check_clean(cx);
+        if !self.peers.values().all(|p| p.target == super::backfill::Target::No) {
+            self.free_backfill_slots(cx);
+            self.maybe_end_temp(cx);
+        }
         self.kick_recovery(cx);
+    }
+
+    /// A push is void: the object was written meanwhile.
+    pub(crate) fn forget_push(&mut self, key: &(OsdId, HObject), cx: &mut Cx<'_>) {
+        if self.recovery.pushes.remove(key).is_some() {
+            *cx.recoveries -= 1.min(*cx.recoveries);
+        }
+    }
+
+    /// So are all to that OSD.
+    pub(crate) fn forget_pushes_to(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
+        let before = self.recovery.pushes.len();
+        self.recovery.pushes.retain(|(o, _), _| *o != osd);
+        *cx.recoveries -= (before - self.recovery.pushes.len()).min(*cx.recoveries);
     }
 }

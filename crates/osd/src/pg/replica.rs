@@ -5,9 +5,11 @@ use denc::Denc;
 use messages::{OsdPeer, PeerMsg, PgInfo, PgLogEntry, RepOp, RepOpReply};
 use types::{EVersion, Epoch, HObject, OsdId};
 
+use super::backfill::{Step, follow};
 use super::merge::decode_entries;
 use super::peering::list_page;
-use super::{Cx, Pg, State, Ticket, log_key, log_range};
+use super::snaps::index_change;
+use super::{Cx, Pg, State, Ticket, log_key, log_range, missing_key};
 use crate::backing::StoreOp;
 
 impl Pg {
@@ -21,8 +23,8 @@ impl Pg {
         if self.info.last_epoch_started != self.interval() {
             return; // not activated: the primary does not write yet
         }
-        let mut entry = match PgLogEntry::from_bytes(&op.entry) {
-            Ok(entry) => entry,
+        let entry = match PgLogEntry::from_bytes(&op.entry) {
+            Ok(entry) => entry.detached(),
             Err(e) => {
                 tracing::error!(pg = %self.id, %from, "log entry: {e}");
                 return;
@@ -37,7 +39,6 @@ impl Pg {
         if op.prev != self.log.head() {
             return;
         }
-        entry.oid = entry.oid.detached();
         let version = entry.version;
         let mut ops = Vec::with_capacity(op.changes.len() + 2);
         let mut bytes = 0;
@@ -46,6 +47,26 @@ impl Pg {
                 if let messages::Mutation::Write { data, .. } = m {
                     bytes += data.len() as u64;
                 }
+            }
+            // The copies that act lack nothing of what is written.
+            let step = if self.missing.is_empty() {
+                Step::Apply
+            } else {
+                follow(&self.missing, &change, &entry)
+            };
+            match step {
+                Step::Apply => {}
+                Step::Lacks(v) => {
+                    self.set_missing(change.oid.detached(), v, &mut ops);
+                    continue;
+                }
+                Step::Gone => {
+                    self.missing.remove(&change.oid);
+                    ops.push(StoreOp::Rm(self.coll, missing_key(&change.oid)));
+                }
+            }
+            if !change.oid.is_head() {
+                index_change(cx.store, self.coll, &change.oid, &change.mutations, &mut ops);
             }
             ops.push(StoreOp::Object(self.coll, change.oid, change.mutations));
         }
@@ -150,6 +171,13 @@ impl Pg {
                 let push = self.read_part(&oid, version, off, &omap_after, cx);
                 self.reply(from, m.interval, PeerMsg::Push(push), cx);
             }
+            PeerMsg::Info { known: true, .. }
+                if m.interval > self.interval() && self.is_unneeded(from) =>
+            {
+                // It was down for longer than maps are kept, and takes the oldest that is left
+                // for the interval's first.
+                self.reply(from, m.interval, PeerMsg::Remove, cx);
+            }
             _ if m.interval != self.interval() => {}
             PeerMsg::Info { known, info } => self.on_info(from, known, info, cx),
             PeerMsg::Log { since, info, entries, missing } => {
@@ -171,6 +199,16 @@ impl Pg {
                 }
             }
             PeerMsg::Push(push) => self.on_push(from, push, cx),
+            PeerMsg::Scrub(m) => self.on_scrub_msg(from, m, cx),
+            PeerMsg::BackfillAsk => self.on_backfill_ask(from, cx),
+            PeerMsg::BackfillSlot { granted, full } => {
+                self.on_backfill_slot(from, granted, full, cx);
+            }
+            PeerMsg::BackfillEnd => {
+                if self.info.primary == from {
+                    cx.slots.backfills_lent.give_back(self.id);
+                }
+            }
             PeerMsg::Pushed { oid, version, off, omap_after, last } => {
                 self.on_pushed(from, oid, version, off, omap_after, last, cx);
             }
@@ -216,8 +254,8 @@ impl Pg {
         let mut ops = Vec::new();
         if reset {
             let missing = missing.into_iter().map(|(o, v)| (o.detached(), v)).collect();
-            self.replace_log(since, entries, missing, surplus, &mut ops);
-        } else if self.merge_log(since, entries, &mut ops).is_err() {
+            self.replace_log(since, entries, missing, surplus, &mut ops, cx.store);
+        } else if self.merge_log(since, entries, &mut ops, cx.store).is_err() {
             self.say(cx, self.info.primary, PeerMsg::Unrelated { round });
             return;
         }

@@ -16,15 +16,16 @@ use messages::{Message, WatchNotify};
 use types::{EntityAddr, EntityId, HObject};
 
 use super::{Cx, Pg};
-use crate::errno::Errno;
 use crate::exec::WatchEvent;
 use crate::object::WatchRecord;
 use crate::session::ClientOp;
+use types::Errno;
 
 #[derive(Debug)]
 struct Watch {
     who: EntityId,
     cookie: u64,
+    addr: EntityAddr,
     timeout_s: u32,
     conn: Option<ConnId>,
     deadline_ms: u64,
@@ -39,7 +40,6 @@ struct Notify {
     deadline_ms: u64,
     pending: Vec<(EntityId, u64)>,
     replies: Vec<(u64, u64, Bytes)>,
-    missed: Vec<(u64, u64)>,
 }
 
 /// Who watches what over which connection.
@@ -65,6 +65,7 @@ impl Watches {
                 all.push(Watch {
                     who: r.who,
                     cookie: r.cookie,
+                    addr: r.addr,
                     timeout_s: r.timeout_s,
                     conn: None,
                     deadline_ms: now.mono_ms() + u64::from(r.timeout_s) * 1000,
@@ -107,7 +108,7 @@ impl Pg {
     pub(crate) fn on_write_watch_events(
         &mut self,
         oid: &HObject,
-        (conn, who, _addr): (ConnId, EntityId, EntityAddr),
+        (conn, who, addr): (ConnId, EntityId, EntityAddr),
         events: Vec<WatchEvent>,
         cx: &mut Cx<'_>,
     ) {
@@ -117,7 +118,8 @@ impl Pg {
                 WatchEvent::Watch { cookie, timeout_s } => {
                     let all = self.watches.by_object.entry(oid.clone()).or_default();
                     let deadline_ms = now + u64::from(timeout_s) * 1000;
-                    let watch = Watch { who, cookie, timeout_s, conn: Some(conn), deadline_ms };
+                    let conn = Some(conn);
+                    let watch = Watch { who, cookie, addr, timeout_s, conn, deadline_ms };
                     match all.iter_mut().find(|w| w.who == who && w.cookie == cookie) {
                         Some(w) => *w = watch,
                         None => all.push(watch),
@@ -168,7 +170,6 @@ impl Pg {
             deadline_ms: cx.now.mono_ms() + u64::from(timeout_s) * 1000,
             pending: Vec::new(),
             replies: Vec::new(),
-            missed: Vec::new(),
         };
         for w in self.watches.by_object.get(oid).into_iter().flatten() {
             notify.pending.push((w.who, w.cookie));
@@ -203,9 +204,7 @@ impl Pg {
             .collect();
         for id in done {
             let mut n = self.watches.notifies.remove(&id).expect("listed");
-            let late = n.pending.iter().map(|(who, cookie)| (who.num as u64, *cookie));
-            n.missed.extend(late);
-            let return_code = if n.missed.is_empty() { 0 } else { Errno::TIMEDOUT.0 };
+            let return_code = if n.pending.is_empty() { 0 } else { Errno::TIMEDOUT.0 };
             n.replies.sort();
             let mut w = Writer::new(Features::ALL);
             w.seq(&n.replies, |w, (gid, cookie, reply)| {
@@ -213,8 +212,8 @@ impl Pg {
                 w.u64(*cookie);
                 w.blob(reply);
             });
-            w.seq(&n.missed, |w, (gid, cookie)| {
-                w.u64(*gid);
+            w.seq(&n.pending, |w, (who, cookie)| {
+                w.u64(who.num as u64);
                 w.u64(*cookie);
             });
             let m = WatchNotify {
@@ -240,17 +239,14 @@ impl Pg {
                 self.watches.by_object.remove(oid);
             }
         }
+        // Whoever has left is not waited for, and not missed.
         for n in self.watches.notifies.values_mut().filter(|n| n.oid == *oid) {
-            let before = n.pending.len();
             n.pending.retain(|p| *p != (who, cookie));
-            if n.pending.len() < before {
-                n.missed.push((who.num as u64, cookie));
-            }
         }
         self.finish_notifies(cx);
     }
 
-    /// Ends what has waited long enough.
+    /// Ends what has waited long enough, and the watches of clients that are fenced.
     pub(crate) fn tick_watches(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono_ms();
         let late: Vec<(HObject, EntityId, u64, Option<ConnId>)> = self
@@ -259,7 +255,7 @@ impl Pg {
             .iter()
             .flat_map(|(o, all)| {
                 all.iter()
-                    .filter(|w| now >= w.deadline_ms)
+                    .filter(|w| now >= w.deadline_ms || cx.map.blocklisted_until(&w.addr).is_some())
                     .map(move |w| (o.clone(), w.who, w.cookie, w.conn))
             })
             .collect();

@@ -7,14 +7,14 @@ use env::{ConnId, Now, Random, Seeded};
 use maps::{CrushPart, Incremental, OsdMap, PgPool, PoolKind};
 use messages::{
     Envelope, MOsdOp, MOsdOpReply, Message, OsdAlive, OsdBoot, OsdFailure, OsdMapMsg, OsdOp,
-    req_flag,
+    PgTemp, req_flag,
 };
 use types::{
     AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, ObjectLocator,
     OsdId, PgId, PoolId, ReqId, SnapId, SpgId, UTime, Uuid,
 };
 
-use super::mem::MemStore;
+use crate::memory::MemStore;
 use crate::{Effect, Identity, Osd, Outbox, PeerInfo};
 
 const FSID: Uuid = Uuid([7; 16]);
@@ -68,6 +68,8 @@ pub struct Cluster {
     pub effects_seen: Vec<Effect>,
     /// The client's OSD capability, for connections made from now on.
     pub caps: String,
+    /// `osd_max_backfills` of OSDs started from now on.
+    pub backfills: usize,
 }
 
 fn addr(osd: usize, nonce: u32) -> AddrVec {
@@ -109,6 +111,7 @@ impl Cluster {
             wants: vec![Epoch(1); osds],
             effects_seen: Vec::new(),
             caps: "allow *".into(),
+            backfills: 1 + 7 * (seed % 2) as usize,
         };
         for i in 0..osds {
             let node = Node { osd: None, store: MemStore::default(), nonce: 0, life: 0 };
@@ -144,6 +147,20 @@ impl Cluster {
     pub fn rm_pool(&mut self, id: PoolId) {
         let mut inc = self.inc();
         inc.old_pools.insert(id);
+        self.publish(inc);
+    }
+
+    /// The next step of the map.
+    pub fn next_inc(&self) -> Incremental {
+        self.inc()
+    }
+
+    /// Sets or clears a flag of the map.
+    pub fn set_flag(&mut self, flag: maps::OsdMapFlags, on: bool) {
+        let mut inc = self.inc();
+        let mut flags = self.map.flags;
+        flags.set(flag, on);
+        inc.new_flags = Some(flags);
         self.publish(inc);
     }
 
@@ -195,7 +212,10 @@ impl Cluster {
             hb_back: addr(i + 300, nonce),
             ..Identity::default()
         };
-        let options = conf::Config::new(&conf::ConfFile::default(), "osd", "0", "host", 1);
+        let mut options = conf::Config::new(&conf::ConfFile::default(), "osd", "0", "host", 1);
+        options
+            .set(conf::Source::Override, "osd_max_backfills", &self.backfills.to_string())
+            .unwrap();
         let store = Box::new(self.nodes[i].store.clone());
         self.nodes[i].osd = Some(Osd::new(id, options, store).unwrap());
         for j in 0..self.nodes.len() {
@@ -376,6 +396,15 @@ impl Cluster {
                         inc.new_up_thru.insert(m.osd, inc.epoch);
                     }
                 }
+                PgTemp::KIND => {
+                    let m = PgTemp::decode(&e).unwrap();
+                    if self.map.is_up(m.osd) {
+                        let changes = |(pg, osds): &(PgId, Vec<OsdId>)| {
+                            self.map.pg_temp.get(pg).map_or(!osds.is_empty(), |k| k != osds)
+                        };
+                        inc.new_pg_temp.extend(m.pgs.into_iter().filter(changes));
+                    }
+                }
                 OsdFailure::KIND => {
                     let m = OsdFailure::decode(&e).unwrap();
                     if !m.alive && self.map.is_up(m.target) {
@@ -515,6 +544,13 @@ impl Cluster {
         found.expect("an answer")
     }
 
+    /// All PGs that an OSD leads are to be scrubbed; what is found is mended.
+    pub fn scrub_all(&mut self, i: usize) {
+        let m = messages::ScrubRequest { pgs: Vec::new(), deep: true, repair: true };
+        let e = m.envelope(Features::ALL);
+        self.event(i, |osd, now, out| osd.on_mon_message(now, &e, out));
+    }
+
     fn client_gets(&mut self, e: &Envelope) {
         if e.kind != MOsdOpReply::KIND {
             self.told.push(e.clone());
@@ -629,7 +665,7 @@ impl Cluster {
                     p.blocked_by,
                     p.peers
                         .iter()
-                        .map(|(o, x)| (o.0, x.answered, x.activated, x.missing.len()))
+                        .map(|(o, x)| (o.0, x.answered, x.activated, x.missing.len(), &x.target, x.slot, x.target_ms))
                         .collect::<Vec<_>>(),
                     (
                         p.waiting.len(),
@@ -643,7 +679,9 @@ impl Cluster {
                 )
             })
             .collect();
-        panic!("not settled: asked {open:?}\n{}", states.join("\n"));
+        let slots: Vec<_> =
+            self.nodes.iter().flat_map(|n| n.osd.iter()).map(|o| &o.c.slots).collect();
+        panic!("not settled: asked {open:?} {slots:?}\n{}", states.join("\n"));
     }
 
     /// Every PG with a primary is active and, with all OSDs up, clean.
@@ -673,7 +711,7 @@ impl Cluster {
         self.wait(tid)
     }
 
-    fn wait(&mut self, tid: u64) -> MOsdOpReply {
+    pub fn wait(&mut self, tid: u64) -> MOsdOpReply {
         for _ in 0..2_000 {
             self.client_step();
             while self.step() {

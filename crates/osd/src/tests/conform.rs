@@ -7,8 +7,8 @@ use env::{Random, Seeded};
 use messages::Mutation;
 use types::{HObject, OsdId, PgId, PoolId, SnapId, Uuid};
 
-use super::mem::MemStore;
 use crate::backing::{Coll, ObjectStore, StoreOp};
+use crate::memory::MemStore;
 use crate::{StoreBacking, pg::log_range};
 
 struct Dir(std::path::PathBuf);

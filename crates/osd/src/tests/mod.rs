@@ -1,10 +1,12 @@
 //! Several OSDs wired in memory: stores that lose what was not flushed, connections that
 //! break, processes that end at any moment.
 
+mod backfill;
 mod cluster;
 mod conform;
 mod golden;
-mod mem;
 mod ops;
 mod rules;
+mod scrub;
+mod snaps;
 mod survive;

@@ -48,6 +48,22 @@ fn capabilities_are_enforced() {
     }
 }
 
+/// A store at its failsafe ratio takes no data, not even over other data; what frees goes
+/// through.
+#[test]
+fn full_stores() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    assert_eq!(c.run(POOL, "old", full(b"0123456789")).result, 0);
+    c.nodes[0].store.lock().available = Some(1 << 30);
+    assert_eq!(c.run(POOL, "new", full(b"x")).result, -28);
+    assert_eq!(c.run(POOL, "old", full(b"9876543210")).result, -28);
+    assert_eq!(c.run(POOL, "old", read()).ops[0].data.as_ref(), b"0123456789");
+    assert_eq!(c.run(POOL, "old", full(b"less")).result, 0);
+    assert_eq!(c.run(POOL, "old", vec![OsdOp::new(op::DELETE, Bytes::new())]).result, 0);
+    c.nodes[0].store.lock().available = None;
+    assert_eq!(c.run(POOL, "new", full(b"x")).result, 0);
+}
+
 /// A full pool takes no more data, but deletions, and who forces it.
 #[test]
 fn full_pools() {

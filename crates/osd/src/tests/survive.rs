@@ -12,7 +12,7 @@ use crate::backing::Coll;
 const POOL: PoolId = PoolId(1);
 
 /// `n` seeds from `first` on; `ARGONAUT_SEEDS` asks for that many times more.
-fn seeds(first: u64, n: u64) -> std::ops::Range<u64> {
+pub fn seeds(first: u64, n: u64) -> std::ops::Range<u64> {
     let more = std::env::var("ARGONAUT_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     first..first + n * more
 }
@@ -34,8 +34,8 @@ fn body(name: usize, v: u32) -> Vec<u8> {
 }
 
 /// All copies of every PG hold the same objects.
-fn check_copies(c: &Cluster) {
-    let mut seen: BTreeMap<Coll, BTreeMap<types::HObject, super::mem::Object>> = BTreeMap::new();
+pub fn check_copies(c: &Cluster) {
+    let mut seen: BTreeMap<Coll, BTreeMap<types::HObject, crate::memory::Object>> = BTreeMap::new();
     for (i, n) in c.nodes.iter().enumerate() {
         let osd = n.osd.as_ref().expect("all run");
         for (id, pg) in &osd.pgs {
@@ -153,6 +153,7 @@ fn storm(seed: u64, f: &Faults, size: u8, osds: usize) {
             6 if f.wires => c.break_client(a),
             7 if f.kill => c.mark_down(a),
             8 if f.kill && osds == 4 => c.grow_pool(POOL),
+            9 | 10 => c.scrub_all(a),
             _ => {}
         }
         collect(&mut c, &sent, &appended, &mut acked, &mut appends_acked);
@@ -164,6 +165,13 @@ fn storm(seed: u64, f: &Faults, size: u8, osds: usize) {
     }
     c.settle();
     collect(&mut c, &sent, &appended, &mut acked, &mut appends_acked);
+    (0..osds).for_each(|i| c.scrub_all(i));
+    c.settle();
+    for effect in &c.effects_seen {
+        if let crate::Effect::ClusterLog { text, .. } = effect {
+            panic!("seed {seed}: a scrub found what is not: {text}");
+        }
+    }
     check_copies(&c);
     check_counts(&c);
     assert_eq!(appends_acked, appends, "seed {seed}: every append is answered in the end");
@@ -263,7 +271,7 @@ fn copies_without_common_log_are_compared() {
         c.mark_down(0);
         if seed % 2 == 1 {
             // Its disk is replaced.
-            c.nodes[0].store = super::mem::MemStore::default();
+            c.nodes[0].store = crate::memory::MemStore::default();
         }
         for i in 0..700usize {
             let name = format!("a{}", i % 60);

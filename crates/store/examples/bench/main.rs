@@ -15,6 +15,10 @@ use store::{FileDisk, LogPlacement, MkfsOptions, Store, Transaction};
 use types::Uuid;
 use work::{Open, PGS, Rate, memory_mib, object, pg};
 
+/// As the daemons have it.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 const MIB: f64 = 1_048_576.0;
 
 fn make(dir: &Path, size: u64, log: LogPlacement, journal: Option<&Path>) -> PathBuf {
@@ -208,7 +212,7 @@ fn nearly_full(dir: &Path, overwrites: u64) {
     let mut n = 0;
     loop {
         let f = s.store.statfs();
-        if f.used >= size / 100 * 90 || f.available < 8 << 20 {
+        if f.used >= size / 100 * 95 || f.available < 8 << 20 {
             break;
         }
         s.write((16, 65_536), |_, m| m >= 64, |m| (n + m, 0));

@@ -110,6 +110,7 @@ impl Open {
         });
         // As an OSD with the usual memory has it.
         let options = OpenOptions {
+            checkpoint_bytes: 128 << 20,
             onode_cache_bytes: 128 << 20,
             table_cache_bytes: 64 << 20,
             gather: true,

@@ -72,6 +72,7 @@ struct Plan {
     log: LogPlacement,
     size: u64,
     scale: Scale,
+    discard: bool,
 }
 
 impl Plan {
@@ -90,7 +91,8 @@ impl Plan {
             3 => LogPlacement::Memory,
             _ => LogPlacement::Device,
         };
-        Self { kind, log, size, scale: Scale { objects, size: bytes } }
+        let discard = seed % 3 == 1;
+        Self { kind, log, size, scale: Scale { objects, size: bytes }, discard }
     }
 }
 
@@ -107,7 +109,7 @@ fn parts(disk: &Arc<SimDisk>, plan: &Plan) -> (Arc<dyn Disk>, Option<Arc<dyn Dis
 }
 
 fn open(disk: &Arc<SimDisk>, plan: &Plan) -> Result<Store, StoreError> {
-    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    let options = OpenOptions { threads: false, discard: plan.discard, ..OpenOptions::default() };
     let (disk, log) = parts(disk, plan);
     Store::open_with(disk, log, options)
 }

@@ -6,11 +6,34 @@ pub mod explore;
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::path::PathBuf;
 
 use bytes::Bytes;
 use env::{Random, Seeded};
 use store::{Coll, Store, Transaction};
 use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId};
+
+/// A directory for one test, gone with it.
+pub struct Dir(pub PathBuf);
+
+impl Dir {
+    pub fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("store-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        Self(dir)
+    }
+
+    pub fn block(&self) -> PathBuf {
+        self.0.join("block")
+    }
+}
+
+impl Drop for Dir {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {

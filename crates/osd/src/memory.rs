@@ -1,16 +1,16 @@
-//! A store in memory on a disk that loses what was not flushed.
+//! An [`ObjectStore`] in memory, on a disk that loses what was not flushed.
 //!
-//! What is submitted is seen at once and durable when the world flushes it, some
-//! transactions at a time; a crash keeps what was flushed and some of what followed, in
-//! order. That is what `osd::ObjectStore` promises, and no more.
+//! For worlds that have no device: the tests of this crate and the simulator. What is
+//! submitted is seen at once and durable when the world flushes it, some transactions at a
+//! time; a crash keeps what was flushed and some of what followed, in order. That is what
+//! `ObjectStore` promises, and no more.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use crate::backing::{Coll, Fetched, ObjectStore, Space, StoreError, StoreOp};
 use bytes::{Bytes, BytesMut};
 use messages::Mutation;
-use osd::backing::Fetched;
-use osd::{Coll, ObjectStore, Space, StoreError, StoreOp};
 use types::HObject;
 
 /// An object as it is stored.
@@ -49,6 +49,10 @@ pub struct Inner {
     /// Bytes that were asked for, with their numbers: they come with the next poll.
     late: VecDeque<(u64, Bytes)>,
     fetches: u64,
+    /// Bytes it has left, of 1 TiB; all of it unless told.
+    pub available: Option<u64>,
+    /// Objects whose data cannot be read, until they are written anew.
+    pub damaged: BTreeSet<(Coll, HObject)>,
     /// Says that all is durable as soon as it is submitted.
     pub lies: bool,
 }
@@ -70,6 +74,11 @@ fn mutate(objects: &mut BTreeMap<HObject, Object>, oid: &HObject, m: &Mutation) 
         }
         _ => {}
     }
+    if let Mutation::CloneRange { from, off, len } = m {
+        let data = objects[from].data[*off as usize..(off + len) as usize].to_vec();
+        let write = Mutation::Write { off: *off, data: data.into() };
+        return mutate(objects, oid, &write);
+    }
     let o = objects.entry(oid.clone()).or_default();
     let grow = |o: &mut Object, to: usize| {
         if o.data.len() < to {
@@ -77,7 +86,10 @@ fn mutate(objects: &mut BTreeMap<HObject, Object>, oid: &HObject, m: &Mutation) 
         }
     };
     match m {
-        Mutation::Touch | Mutation::Remove | Mutation::CloneFrom(_) => {}
+        Mutation::Touch
+        | Mutation::Remove
+        | Mutation::CloneFrom(_)
+        | Mutation::CloneRange { .. } => {}
         Mutation::Write { off, data } => {
             let off = *off as usize;
             grow(o, off + data.len());
@@ -191,11 +203,22 @@ impl ObjectStore for MemStore {
 
     fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64) {
         let mut i = self.lock();
+        for op in &ops {
+            if let StoreOp::Object(c, oid, all) = op
+                && !i.damaged.is_empty()
+                && all.iter().any(|m| matches!(m, Mutation::Remove))
+            {
+                i.damaged.remove(&(*c, oid.clone()));
+            }
+        }
         apply(&mut i.now, &ops);
         i.queue.push_back((ticket, ops));
     }
 
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {
+        if self.lock().damaged.contains(&(c, o.clone())) {
+            return Err(StoreError(format!("{o}: a checksum is wrong")));
+        }
         Ok(self.object(c, o, |o| {
             let size = o.data.len();
             let from = (off as usize).min(size);
@@ -220,6 +243,10 @@ impl ObjectStore for MemStore {
         }
         i.late.push_back((id, data));
         Ok(Some(Fetched::Later(id)))
+    }
+
+    fn size(&self, c: Coll, o: &HObject) -> Result<Option<u64>, StoreError> {
+        Ok(self.object(c, o, |o| o.data.len() as u64))
     }
 
     fn fetched(&mut self) -> Option<(u64, Result<Bytes, StoreError>)> {
@@ -291,6 +318,7 @@ impl ObjectStore for MemStore {
     }
 
     fn space(&self) -> Space {
-        Space { total: 1 << 40, available: 1 << 40, ..Space::default() }
+        let available = self.lock().available.unwrap_or(1 << 40);
+        Space { total: 1 << 40, available, ..Space::default() }
     }
 }

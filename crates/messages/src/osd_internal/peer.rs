@@ -1,0 +1,335 @@
+//! What OSDs tell each other about a PG besides writes.
+
+use bytes::Bytes;
+use denc::{DecodeError, Denc, Reader, Writer};
+use types::{EVersion, Epoch, HObject, PgId};
+
+use super::{Listed, PgInfo, Push, ScrubMsg};
+use crate::Message;
+
+/// What OSDs tell each other about a PG besides writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerMsg {
+    /// What do you know of this PG? Answered by `Info`.
+    Query,
+    /// This; `known` is false where the sender has no copy.
+    Info {
+        /// Whether there is a copy.
+        known: bool,
+        /// It.
+        info: PgInfo,
+    },
+    /// Send the log after this version, and what is missing. Answered by `Log`.
+    GetLog(EVersion),
+    /// The log after `since`, oldest first.
+    Log {
+        /// What was asked for; below the sender's tail, the whole log follows.
+        since: EVersion,
+        /// The sender's copy.
+        info: PgInfo,
+        /// Encoded entries.
+        entries: Vec<Bytes>,
+        /// Objects its copy lacks, with the version wanted.
+        missing: Vec<Listed>,
+    },
+    /// List objects from here on. Answered by `Objects`.
+    Scan(HObject),
+    /// Objects in order, up to but without `end`.
+    Objects {
+        /// What was asked for.
+        begin: HObject,
+        /// Where to go on; the largest value when complete.
+        end: HObject,
+        /// The objects.
+        objects: Vec<Listed>,
+    },
+    /// This is the PG from now on: take over log and missing objects, make it durable.
+    Activate {
+        /// Counts the primary's attempts in this interval; a later one voids the earlier.
+        round: u32,
+        /// The primary's copy, with the history that counts.
+        info: PgInfo,
+        /// The log after this version follows; the receiver's entries after it are void
+        /// unless they are repeated.
+        since: EVersion,
+        /// Forget the own log: it has nothing in common with this one.
+        reset: bool,
+        /// Encoded entries.
+        entries: Vec<Bytes>,
+        /// With `reset`: all objects that the receiver must fetch.
+        missing: Vec<Listed>,
+        /// With `reset`: objects that the receiver has and nobody should.
+        surplus: Vec<HObject>,
+    },
+    /// Done: durable. Carries what the receiver lacks.
+    Activated {
+        /// Which attempt.
+        round: u32,
+        /// Objects its copy lacks, with the version wanted.
+        missing: Vec<Listed>,
+    },
+    /// All acting copies are active (`history_les`), or all are whole (`last_epoch_clean`).
+    Settle {
+        /// See [`PgInfo::history_les`].
+        history_les: Epoch,
+        /// See [`PgInfo::last_epoch_clean`].
+        last_epoch_clean: Epoch,
+    },
+    /// Send this object, from this part on. Answered by `Push`.
+    Pull {
+        /// The object.
+        oid: HObject,
+        /// The version wanted.
+        version: EVersion,
+        /// First byte.
+        off: u64,
+        /// omap entries after this key.
+        omap_after: Bytes,
+    },
+    /// A part of an object. From the primary answered by `Pushed`.
+    Push(Push),
+    /// The part is applied, and durable when it was the last.
+    Pushed {
+        /// The object.
+        oid: HObject,
+        /// Its version.
+        version: EVersion,
+        /// First byte wanted next.
+        off: u64,
+        /// omap entries after this key are wanted next.
+        omap_after: Bytes,
+        /// The object is whole and durable.
+        last: bool,
+    },
+    /// Your copy is no longer needed.
+    Remove,
+    /// Send a part of an object that you lead: it is being copied. Answered by `CopyPart`,
+    /// or not at all while it is not quiet.
+    CopyGet {
+        /// Whose question.
+        id: u64,
+        /// The object.
+        oid: HObject,
+        /// First byte.
+        off: u64,
+        /// omap entries after this key.
+        omap_after: Bytes,
+    },
+    /// The part.
+    CopyPart {
+        /// Whose question.
+        id: u64,
+        /// It.
+        push: Push,
+    },
+    /// The log of an activation has nothing in common with the own one.
+    Unrelated {
+        /// Which attempt.
+        round: u32,
+    },
+    /// See [`ScrubMsg`].
+    Scrub(ScrubMsg),
+    /// May objects be copied to you now? Answered by `BackfillSlot`.
+    BackfillAsk,
+    /// Yes, until `BackfillEnd` or the next interval; or no, being busy or too full.
+    BackfillSlot {
+        /// Yes.
+        granted: bool,
+        /// No, and not for a while.
+        full: bool,
+    },
+    /// Nothing is copied any more.
+    BackfillEnd,
+}
+
+/// [`PeerMsg`] and where it belongs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OsdPeer {
+    /// The PG.
+    pub pg: PgId,
+    /// The sender's map.
+    pub epoch: Epoch,
+    /// The interval it belongs to, as the sender sees it.
+    pub interval: Epoch,
+    /// What it says.
+    pub body: PeerMsg,
+}
+
+impl Message for OsdPeer {
+    const KIND: u16 = 0x4101;
+
+    fn encode_front(&self, w: &mut Writer) {
+        self.pg.encode(w);
+        self.epoch.encode(w);
+        self.interval.encode(w);
+        match &self.body {
+            PeerMsg::Query => w.u8(1),
+            PeerMsg::Info { known, info } => {
+                w.u8(2);
+                w.bool(*known);
+                info.encode(w);
+            }
+            PeerMsg::GetLog(since) => {
+                w.u8(3);
+                since.encode(w);
+            }
+            PeerMsg::Log { since, info, entries, missing } => {
+                w.u8(4);
+                since.encode(w);
+                info.encode(w);
+                entries.encode(w);
+                missing.encode(w);
+            }
+            PeerMsg::Scan(begin) => {
+                w.u8(5);
+                begin.encode(w);
+            }
+            PeerMsg::Objects { begin, end, objects } => {
+                w.u8(6);
+                begin.encode(w);
+                end.encode(w);
+                objects.encode(w);
+            }
+            PeerMsg::Activate { round, info, since, reset, entries, missing, surplus } => {
+                w.u8(7);
+                w.u32(*round);
+                info.encode(w);
+                since.encode(w);
+                w.bool(*reset);
+                entries.encode(w);
+                missing.encode(w);
+                surplus.encode(w);
+            }
+            PeerMsg::Activated { round, missing } => {
+                w.u8(8);
+                w.u32(*round);
+                missing.encode(w);
+            }
+            PeerMsg::Settle { history_les, last_epoch_clean } => {
+                w.u8(9);
+                history_les.encode(w);
+                last_epoch_clean.encode(w);
+            }
+            PeerMsg::Pull { oid, version, off, omap_after } => {
+                w.u8(10);
+                oid.encode(w);
+                version.encode(w);
+                w.u64(*off);
+                w.blob(omap_after);
+            }
+            PeerMsg::Push(push) => {
+                w.u8(11);
+                push.encode(w);
+            }
+            PeerMsg::CopyGet { id, oid, off, omap_after } => {
+                w.u8(15);
+                w.u64(*id);
+                oid.encode(w);
+                w.u64(*off);
+                w.blob(omap_after);
+            }
+            PeerMsg::CopyPart { id, push } => {
+                w.u8(16);
+                w.u64(*id);
+                push.encode(w);
+            }
+            PeerMsg::Pushed { oid, version, off, omap_after, last } => {
+                w.u8(12);
+                oid.encode(w);
+                version.encode(w);
+                w.u64(*off);
+                w.blob(omap_after);
+                w.bool(*last);
+            }
+            PeerMsg::Remove => w.u8(13),
+            PeerMsg::Unrelated { round } => {
+                w.u8(14);
+                w.u32(*round);
+            }
+            PeerMsg::Scrub(m) => {
+                w.u8(17);
+                m.encode(w);
+            }
+            PeerMsg::BackfillAsk => w.u8(18),
+            PeerMsg::BackfillSlot { granted, full } => {
+                w.u8(19);
+                w.bool(*granted);
+                w.bool(*full);
+            }
+            PeerMsg::BackfillEnd => w.u8(20),
+        }
+    }
+
+    fn data(&self) -> Bytes {
+        match &self.body {
+            PeerMsg::Push(push) | PeerMsg::CopyPart { push, .. } => push.data.clone(),
+            _ => Bytes::new(),
+        }
+    }
+
+    fn decode_front(r: &mut Reader<'_>, _: u16, data: &Bytes) -> Result<Self, DecodeError> {
+        let (pg, epoch, interval) = (Denc::decode(r)?, Denc::decode(r)?, Denc::decode(r)?);
+        let body = match r.u8()? {
+            1 => PeerMsg::Query,
+            2 => PeerMsg::Info { known: r.bool()?, info: Denc::decode(r)? },
+            3 => PeerMsg::GetLog(Denc::decode(r)?),
+            4 => PeerMsg::Log {
+                since: Denc::decode(r)?,
+                info: Denc::decode(r)?,
+                entries: Denc::decode(r)?,
+                missing: Denc::decode(r)?,
+            },
+            5 => PeerMsg::Scan(Denc::decode(r)?),
+            6 => PeerMsg::Objects {
+                begin: Denc::decode(r)?,
+                end: Denc::decode(r)?,
+                objects: Denc::decode(r)?,
+            },
+            7 => PeerMsg::Activate {
+                round: r.u32()?,
+                info: Denc::decode(r)?,
+                since: Denc::decode(r)?,
+                reset: r.bool()?,
+                entries: Denc::decode(r)?,
+                missing: Denc::decode(r)?,
+                surplus: Denc::decode(r)?,
+            },
+            8 => PeerMsg::Activated { round: r.u32()?, missing: Denc::decode(r)? },
+            9 => PeerMsg::Settle {
+                history_les: Denc::decode(r)?,
+                last_epoch_clean: Denc::decode(r)?,
+            },
+            10 => PeerMsg::Pull {
+                oid: Denc::decode(r)?,
+                version: Denc::decode(r)?,
+                off: r.u64()?,
+                omap_after: r.blob()?,
+            },
+            11 => PeerMsg::Push(Push::decode(r, data)?),
+            12 => PeerMsg::Pushed {
+                oid: Denc::decode(r)?,
+                version: Denc::decode(r)?,
+                off: r.u64()?,
+                omap_after: r.blob()?,
+                last: r.bool()?,
+            },
+            13 => PeerMsg::Remove,
+            14 => PeerMsg::Unrelated { round: r.u32()? },
+            15 => PeerMsg::CopyGet {
+                id: r.u64()?,
+                oid: Denc::decode(r)?,
+                off: r.u64()?,
+                omap_after: r.blob()?,
+            },
+            16 => PeerMsg::CopyPart { id: r.u64()?, push: Push::decode(r, data)? },
+            17 => PeerMsg::Scrub(Denc::decode(r)?),
+            18 => PeerMsg::BackfillAsk,
+            19 => PeerMsg::BackfillSlot { granted: r.bool()?, full: r.bool()? },
+            20 => PeerMsg::BackfillEnd,
+            _ => {
+                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 20" });
+            }
+        };
+        Ok(Self { pg, epoch, interval, body })
+    }
+}

@@ -1,3 +1,0 @@
-//! The error numbers that clients see.
-
-pub use types::{Errno, OpResult};

@@ -1,0 +1,390 @@
+//! OSDs and monitors are killed, stopped, marked out, reweighted and given more PGs while
+//! upstream's clients and a verifying one work: no client sees an error, nothing
+//! acknowledged is lost, and in the end all is clean, down to the stores.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use env::{Random, Seeded};
+
+use crate::cluster::{Cluster, binary};
+use crate::report::Report;
+use crate::{lab, sh};
+
+const SUITE: &str = "forky";
+const OSDS: u64 = 4;
+/// How long the cluster may take to become clean when trouble ends.
+const CLEAN_MAX: Duration = Duration::from_secs(180);
+/// How often a monitor is killed, where monitors are killed at all.
+const MON_EVERY: Duration = Duration::from_secs(20);
+
+/// Upstream's programs that run one after the other while OSDs are thrashed.
+const PROGRAMS: [&str; 4] = [
+    "ceph_test_rados_delete_pools_parallel",
+    "ceph_test_rados_open_pools_parallel",
+    "ceph_test_rados_list_parallel",
+    "ceph_test_osd_stale_read",
+];
+
+#[allow(clippy::disallowed_methods, reason = "real processes are troubled in real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Thrashes for `secs` seconds with clients, then while each of upstream's programs runs.
+///
+/// # Errors
+/// When the cluster does not start; what failed is in the report.
+pub fn run(secs: u64, mons: bool, programs: bool) -> Result<Report> {
+    let mut report = Report::default();
+    lab::root(SUITE)?;
+    let cluster = Cluster::up("thrash", &["--osds", "4", "--mons", "3"])?;
+    let seed = std::process::id().into();
+    println!("argonaut up: {:.2} s; seed {seed}", cluster.up_s);
+    let mut thrasher = Thrasher::new(&cluster, seed, mons)?;
+    report.check(&format!("clients while thrashed for {secs} s"), || clients(&mut thrasher, secs));
+    for program in if programs { &PROGRAMS[..] } else { &[] } {
+        report.check(&format!("{program} while thrashed"), || {
+            let line = format!("exec timeout 300 {program}");
+            let mut child = Running::start(&cluster, program, &line)?;
+            let end = now() + Duration::from_secs(330);
+            thrasher.until(|| Ok(child.is_done()? || now() > end))?;
+            child.well()
+        });
+    }
+    report.check("all clean when trouble ends", || thrasher.heal());
+    report.check("what was acknowledged is there", || {
+        let tool = cluster.dir.join("acks.py").display().to_string();
+        let dir = cluster.dir.display();
+        let line = format!("timeout 300 python3 {tool} check acks {dir}/acks.log");
+        println!("        {}", sh::output(&mut cluster.client(SUITE, &line))?.trim());
+        Ok(())
+    });
+    println!("        {:?}", thrasher.counts);
+    report.check("fsck of every store", || {
+        cluster.argonaut("down", &[])?;
+        for osd in 0..OSDS {
+            let dir = cluster.dir.join(format!("osd.{osd}"));
+            let out = sh::output(
+                std::process::Command::new(binary()?)
+                    .args(["store", "--data-path"])
+                    .arg(dir)
+                    .args(["fsck", "--deep"]),
+            )?;
+            println!("        osd.{osd}: {}", out.trim().lines().last().unwrap_or_default());
+        }
+        Ok(())
+    });
+    Ok(report)
+}
+
+/// A cluster over several hosts, each a network namespace: `tests/hosts.sh`.
+#[must_use]
+pub fn hosts() -> Report {
+    let mut report = Report::default();
+    report.check("four hosts", || {
+        let dir = std::path::Path::new(lab::SHARE).join("argonaut-hosts");
+        let script = sh::repo().join("tests/hosts.sh");
+        let mut bash = std::process::Command::new("bash");
+        let done = sh::output(bash.arg(script).arg(binary()?).arg(&dir));
+        std::fs::remove_dir_all(&dir).ok();
+        for line in done?.lines() {
+            println!("        {line}");
+        }
+        Ok(())
+    });
+    report
+}
+
+/// A client in the background; its output is kept in a file.
+struct Running {
+    name: String,
+    child: Child,
+    log: std::path::PathBuf,
+}
+
+impl Running {
+    fn start(cluster: &Cluster, name: &str, line: &str) -> Result<Self> {
+        let log = cluster.dir.join(format!("log/{name}.out"));
+        let out = std::fs::File::create(&log)?;
+        let child = cluster
+            .client(SUITE, line)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()?;
+        Ok(Self { name: name.to_owned(), child, log })
+    }
+
+    fn is_done(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// Waits for its end, which must be a good one.
+    fn well(mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        if status.success() {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned();
+        let lines: Vec<&str> = text.lines().collect();
+        let tail = lines[lines.len().saturating_sub(12)..].join("\n");
+        bail!("{} ended with {status}:\n{tail}", self.name)
+    }
+}
+
+/// `rados bench`, the verifying client and upstream's stress model, for `secs` seconds.
+fn clients(thrasher: &mut Thrasher<'_>, secs: u64) -> Result<()> {
+    let cluster = thrasher.cluster;
+    let tool = cluster.dir.join("acks.py");
+    std::fs::copy(sh::repo().join("tests/interop/acks.py"), &tool)?;
+    let dir = cluster.dir.display();
+    // In rounds that clean up behind them, so that the disks do not fill however long it takes.
+    let bench = format!(
+        "end=$((SECONDS + {secs})); while [ $SECONDS -lt $end ]; do \
+         timeout 200 rados -p bench bench 20 write -b 65536 -t 8 || exit 1; done"
+    );
+    let acks = format!("exec python3 {} write acks {dir}/acks.log 1 {secs}", tool.display());
+    // As upstream's qa/tasks/rados.py writes it for work without snapshots.
+    let model = format!(
+        "exec timeout {} ceph_test_rados \
+         --max-ops 400000 --objects 50 --max-in-flight 16 --size 400000 --min-stride-size 40000 \
+         --max-stride-size 80000 --max-seconds {secs} --max-attr-len 20000 --op read 100 \
+         --op write 50 --op write_excl 50 --op append 50 --op append_excl 50 --op delete 50 \
+         --op setattr 25 --op rmattr 25 --op copy_from 50 --op snap_create 0 --op snap_remove 0 \
+         --op rollback 0 --pool model",
+        secs + 200
+    );
+    let mut all = vec![
+        Running::start(cluster, "bench", &bench)?,
+        Running::start(cluster, "acks", &acks)?,
+        Running::start(cluster, "ceph_test_rados", &model)?,
+    ];
+    let end = now() + Duration::from_secs(secs + 190);
+    thrasher.until(|| {
+        let mut done = true;
+        for one in &mut all {
+            done &= one.is_done()?;
+        }
+        Ok(done || now() > end)
+    })?;
+    let mut wrong = Vec::new();
+    for one in all {
+        if let Err(e) = one.well() {
+            wrong.push(format!("{e:#}"));
+        }
+    }
+    if !wrong.is_empty() {
+        bail!("{}", wrong.join("\n"));
+    }
+    Ok(())
+}
+
+/// Makes trouble, and ends it.
+struct Thrasher<'a> {
+    cluster: &'a Cluster,
+    random: Seeded,
+    /// Killed whenever they come back, until then.
+    dead: BTreeMap<String, Instant>,
+    /// Stopped, until then; with the pid.
+    stopped: BTreeMap<String, (u32, Instant)>,
+    out: Option<u64>,
+    pg_num: u64,
+    mon_at: Option<Instant>,
+    next: Instant,
+    counts: BTreeMap<&'static str, u32>,
+}
+
+impl<'a> Thrasher<'a> {
+    fn new(cluster: &'a Cluster, seed: u64, mons: bool) -> Result<Self> {
+        for pool in ["bench", "acks", "model"] {
+            for line in [
+                format!("ceph osd pool create {pool} 16 16"),
+                format!("ceph osd pool application enable {pool} rados"),
+                format!("ceph osd pool set {pool} pg_autoscale_mode off"),
+            ] {
+                sh::output(&mut cluster.client(SUITE, &line))?;
+            }
+        }
+        Ok(Self {
+            cluster,
+            random: Seeded(seed),
+            dead: BTreeMap::new(),
+            stopped: BTreeMap::new(),
+            out: None,
+            pg_num: 16,
+            mon_at: mons.then(|| now() + MON_EVERY),
+            next: now() + Duration::from_secs(3),
+            counts: BTreeMap::new(),
+        })
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.random.u64() % n
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.counts.entry(what).or_default() += 1;
+    }
+
+    fn ceph(&self, line: &str) -> Result<String> {
+        sh::output(&mut self.cluster.client(SUITE, &format!("timeout 60 ceph {line}")))
+    }
+
+    fn signal(&self, pid: u32, signal: &str) -> Result<()> {
+        sh::output(&mut sh::bash(&format!("kill -{signal} {pid} 2>/dev/null; true"))).map(drop)
+    }
+
+    fn pid(&self, name: &str) -> Option<u32> {
+        let pids = self.cluster.pids().ok()?;
+        pids.into_iter().find(|(n, _)| n == name).map(|(_, pid)| pid)
+    }
+
+    /// Thrashes until `done` says so.
+    fn until(&mut self, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+        while !done()? {
+            self.keep()?;
+            if now() >= self.next {
+                self.act()?;
+                let pause = 300 + self.below(4_000);
+                self.next = now() + Duration::from_millis(pause);
+            }
+            if self.mon_at.is_some_and(|at| now() >= at) {
+                self.mon_at = Some(now() + MON_EVERY);
+                let mon = ["mon.a", "mon.b", "mon.c"][self.below(3) as usize];
+                if let Some(pid) = self.pid(mon) {
+                    self.count("monitors killed");
+                    self.signal(pid, "KILL")?;
+                }
+            }
+            sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// The dead stay dead and the stopped stopped, as long as they are to.
+    fn keep(&mut self) -> Result<()> {
+        let dead: Vec<(String, Instant)> = self.dead.clone().into_iter().collect();
+        for (name, until) in dead {
+            if now() >= until {
+                self.dead.remove(&name);
+            } else if let Some(pid) = self.pid(&name) {
+                self.signal(pid, "KILL")?;
+            }
+        }
+        let over: Vec<u32> = self
+            .stopped
+            .extract_if(.., |_, (_, at)| now() >= *at)
+            .map(|(_, (pid, _))| pid)
+            .collect();
+        for pid in over {
+            self.signal(pid, "CONT")?;
+        }
+        Ok(())
+    }
+
+    fn act(&mut self) -> Result<()> {
+        let osd = self.below(OSDS);
+        let name = format!("osd.{osd}");
+        let troubled = self.dead.len() + self.stopped.len();
+        match self.below(12) {
+            // One at a time: two copies of everything are elsewhere.
+            0..=2 if troubled == 0 => {
+                self.count("killed");
+                let secs = [0, 0, 3, 12][self.below(4) as usize];
+                if let Some(pid) = self.pid(&name) {
+                    self.signal(pid, "KILL")?;
+                }
+                self.dead.insert(name, now() + Duration::from_secs(secs));
+            }
+            3..=4 if troubled == 0 => {
+                self.count("stopped and continued");
+                let ms = 200 + self.below(12_000);
+                if let Some(pid) = self.pid(&name) {
+                    self.signal(pid, "STOP")?;
+                    self.stopped.insert(name, (pid, now() + Duration::from_millis(ms)));
+                }
+            }
+            5..=6 => match self.out.take() {
+                Some(osd) => {
+                    self.count("in");
+                    self.ceph(&format!("osd in {osd}"))?;
+                }
+                None => {
+                    self.count("out");
+                    // Three of four with parts of them refused: some PGs would have too few
+                    // copies to be served, until the weights change again.
+                    for osd in 0..OSDS {
+                        self.ceph(&format!("osd reweight {osd} 1"))?;
+                    }
+                    self.ceph(&format!("osd out {osd}"))?;
+                    self.out = Some(osd);
+                }
+            },
+            7..=8 if self.out.is_none() => {
+                self.count("reweighted");
+                let weight = 7 + self.below(4);
+                self.ceph(&format!("osd reweight {osd} {}", weight as f64 / 10.0))?;
+            }
+            9 => {
+                self.count("primary affinity");
+                let part = self.below(11) as f64 / 10.0;
+                self.ceph(&format!("osd primary-affinity {osd} {part}"))?;
+            }
+            10 if self.pg_num < 40 => {
+                self.count("more PGs");
+                self.pg_num += 1 + self.below(5);
+                for pool in ["bench", "acks", "model"] {
+                    self.ceph(&format!("osd pool set {pool} pg_num {}", self.pg_num))?;
+                    self.ceph(&format!("osd pool set {pool} pgp_num {}", self.pg_num))?;
+                }
+            }
+            11 => {
+                self.count("marked down");
+                self.ceph(&format!("osd down {osd}"))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// All run and are in; within bounded time all is clean.
+    fn heal(&mut self) -> Result<()> {
+        self.dead.clear();
+        for (pid, _) in std::mem::take(&mut self.stopped).into_values() {
+            self.signal(pid, "CONT")?;
+        }
+        for osd in 0..OSDS {
+            self.ceph(&format!("osd in {osd}"))?;
+            self.ceph(&format!("osd reweight {osd} 1"))?;
+            self.ceph(&format!("osd primary-affinity {osd} 1"))?;
+        }
+        let began = now();
+        let mut last = String::new();
+        while began.elapsed() < CLEAN_MAX {
+            last = self.ceph("-s -f json")?;
+            let s: serde_json::Value = serde_json::from_str(&last).context("status")?;
+            if is_clean(&s) && s["osdmap"]["num_up_osds"] == OSDS {
+                println!("        clean after {:.1} s", began.elapsed().as_secs_f64());
+                return Ok(());
+            }
+            sleep(Duration::from_millis(300));
+        }
+        bail!("not clean after {} s: {last}", CLEAN_MAX.as_secs())
+    }
+}
+
+/// Whether a status says that every PG is active and clean.
+pub fn is_clean(status: &serde_json::Value) -> bool {
+    let map = &status["pgmap"];
+    let states = map["pgs_by_state"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let clean = states.iter().filter(|s| {
+        let name = s["state_name"].as_str().unwrap_or_default();
+        name.starts_with("active+clean")
+    });
+    let clean = clean.filter_map(|s| s["count"].as_u64()).sum::<u64>();
+    clean > 0 && Some(clean) == map["num_pgs"].as_u64()
+}
