@@ -6,7 +6,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use messages::Mutation;
 use store::{Seq, Store, Transaction};
-use types::{HObject, PgId, ShardId, SpgId};
+use types::HObject;
 
 use crate::DataCache;
 use crate::backing::{Coll, Fetched, ObjectStore, Space, StoreError, StoreOp};
@@ -18,14 +18,10 @@ pub struct StoreBacking {
     open: VecDeque<(Seq, u64)>,
 }
 
-fn spg(pg: PgId) -> SpgId {
-    SpgId { pg, shard: ShardId::NONE }
-}
-
 fn coll(c: Coll) -> store::Coll {
     match c {
         Coll::Meta => store::Coll::Meta,
-        Coll::Pg(pg) => store::Coll::Pg(spg(pg)),
+        Coll::Pg(pg) => store::Coll::Pg(pg),
     }
 }
 
@@ -97,7 +93,7 @@ impl StoreBacking {
                 txn.coll_rm_range(coll(c), a, b);
             }
             StoreOp::Split(from, to, bits) => {
-                txn.split_collection(coll(from), spg(to), bits);
+                txn.split_collection(coll(from), to, bits);
             }
             StoreOp::Object(c, o, mutations) => {
                 let c = coll(c);
@@ -252,7 +248,7 @@ impl ObjectStore for StoreBacking {
             .into_iter()
             .map(|c| match c {
                 store::Coll::Meta => Coll::Meta,
-                store::Coll::Pg(spg) => Coll::Pg(spg.pg),
+                store::Coll::Pg(spg) => Coll::Pg(spg),
             })
             .collect()
     }

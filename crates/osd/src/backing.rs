@@ -3,15 +3,15 @@
 
 use bytes::Bytes;
 use messages::Mutation;
-use types::{HObject, PgId};
+use types::{HObject, SpgId};
 
 /// Where objects and keys live: one collection for each PG, and one for the OSD itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Coll {
     /// Maps and the OSD's own records; keys only.
     Meta,
-    /// A PG.
-    Pg(PgId),
+    /// A PG's copy; in erasure-coded pools one shard of it.
+    Pg(SpgId),
 }
 
 /// One step of a transaction.
@@ -31,7 +31,7 @@ pub enum StoreOp {
     RmRange(Coll, Bytes, Bytes),
     /// Moves the objects whose hash, in its lowest bits (so many), is the number of the PG
     /// to that PG's collection. Both exist.
-    Split(Coll, PgId, u32),
+    Split(Coll, SpgId, u32),
 }
 
 /// The store cannot read what it should have: a checksum failed or the device did.

@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use messages::Mutation;
-use types::{HObject, PgId};
+use types::{HObject, PgId, SpgId};
 
-type Key = (PgId, HObject);
+type Key = (SpgId, HObject);
 
 struct Entry {
     /// The object's first bytes.
@@ -96,7 +96,7 @@ impl DataCache {
     pub fn set_led(&self, led: HashSet<PgId>) {
         let mut inner = self.inner();
         let gone: Vec<Key> =
-            inner.entries.keys().filter(|(pg, _)| !led.contains(pg)).cloned().collect();
+            inner.entries.keys().filter(|(pg, _)| !led.contains(&pg.pg)).cloned().collect();
         for key in gone {
             inner.forget(&key);
         }
@@ -110,12 +110,12 @@ impl DataCache {
     }
 
     /// Notes a change to an object, before the store is told of it.
-    pub fn on_change(&self, pg: PgId, o: &HObject, m: &Mutation) {
+    pub fn on_change(&self, pg: SpgId, o: &HObject, m: &Mutation) {
         let mut inner = self.inner();
         let known = |inner: &Inner, key: &Key| inner.entries.get(key).map_or(0, |e| e.head.len());
         match m {
             Mutation::Write { off: 0, data } if !data.is_empty() => {
-                if !inner.led.contains(&pg) {
+                if !inner.led.contains(&pg.pg) {
                     return;
                 }
                 let key = (pg, o.detached());
@@ -138,7 +138,7 @@ impl DataCache {
     }
 
     /// A collection is gone, or some of its objects have left it.
-    pub fn on_drop(&self, pg: PgId) {
+    pub fn on_drop(&self, pg: SpgId) {
         let mut inner = self.inner();
         let gone: Vec<Key> = inner.entries.keys().filter(|k| k.0 == pg).cloned().collect();
         for key in gone {
@@ -148,7 +148,7 @@ impl DataCache {
 
     /// The bytes, when all of them are here.
     #[must_use]
-    pub fn read(&self, pg: PgId, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
+    pub fn read(&self, pg: SpgId, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
         let inner = self.inner();
         if inner.entries.is_empty() {
             return None;
@@ -175,8 +175,8 @@ mod tests {
     fn agrees_with_a_model() {
         const BUDGET: usize = 5_000;
         let (cache, mut random) = (DataCache::new(BUDGET), Seeded(7));
-        let pg = PgId::new(1, 0);
-        cache.set_led(HashSet::from([pg]));
+        let pg = SpgId::from(PgId::new(1, 0));
+        cache.set_led(HashSet::from([pg.pg]));
         let mut model: Vec<Vec<u8>> = vec![Vec::new(); 8];
         let mut hits = 0;
         for round in 0..20_000u32 {

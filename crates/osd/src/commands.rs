@@ -538,11 +538,12 @@ impl Osd {
         let oid = HObject::head(id, bytes(nspace), Bytes::new(), bytes(name));
         let raw = PgId { pool: id, ps: oid.hash };
         let pg = self.c.map.raw_pg_to_pg(raw).ok_or_else(|| invalid("no such pool"))?;
-        if !self.pgs.contains_key(&pg) {
+        let home = self.c.spg_of(pg, self.c.id.whoami);
+        if !self.pgs.contains_key(&home) {
             return Err((Errno::NOENT, format!("pg {pg} is not here")));
         }
         let mut text = String::new();
-        let walked = self.c.store.omap_walk(Coll::Pg(pg), &oid, b"", &mut |k, v| {
+        let walked = self.c.store.omap_walk(Coll::Pg(home), &oid, b"", &mut |k, v| {
             text.push_str(&format!("key={} val={}\n", k.escape_ascii(), v.escape_ascii()));
             text.len() < 16 << 20
         });
@@ -554,7 +555,8 @@ impl Osd {
         let id = text(args, "pgid").ok_or_else(|| invalid("no pg is named"))?;
         let id: PgId = id.parse().map_err(|why: &str| invalid(why))?;
         let (me, map) = (self.c.id.whoami, std::sync::Arc::clone(&self.c.map));
-        let Some(pg) = self.pgs.get_mut(&id) else {
+        let home = self.c.spg_of(id, self.c.id.whoami);
+        let Some(pg) = self.pgs.get_mut(&home) else {
             return Err((Errno::NOENT, format!("i don't have pgid {id}")));
         };
         let v = match what {
@@ -577,7 +579,8 @@ impl Osd {
                 return Err(invalid("mode must be 'revert' or 'delete'; mark not yet implemented"));
             }
         };
-        let Some(pg) = self.pgs.get_mut(&id) else {
+        let home = self.c.spg_of(id, self.c.id.whoami);
+        let Some(pg) = self.pgs.get_mut(&home) else {
             return Err((Errno::NOENT, format!("i don't have pgid {id}")));
         };
         let said = pg.mark_unfound_lost(revert, &mut self.c.cx(now, out))?;
@@ -594,7 +597,8 @@ impl Osd {
     ) -> Done {
         let id = text(args, "pgid").ok_or_else(|| invalid("no pg is named"))?;
         let id: PgId = id.parse().map_err(|why: &str| invalid(why))?;
-        let Some(pg) = self.pgs.get_mut(&id) else {
+        let home = self.c.spg_of(id, self.c.id.whoami);
+        let Some(pg) = self.pgs.get_mut(&home) else {
             return Err((Errno::NOENT, format!("i don't have pgid {id}")));
         };
         if !pg.leads {
@@ -603,7 +607,7 @@ impl Osd {
         let order = Order { deep: what != "scrub", repair: what == "repair", required: true };
         pg.ask_scrub(order, &mut self.c.cx(now, out));
         let since = |ns: u64| UTime::from_nanos(ns).to_string();
-        let h = self.pgs[&id].info.scrub;
+        let h = self.pgs[&home].info.scrub;
         Ok((String::new(), json!({ "deep": order.deep, "must": true, "stamp": since(h.last_ns) })))
     }
 

@@ -10,7 +10,9 @@ use bytes::{Bytes, BytesMut};
 use denc::{Denc, Reader};
 use env::Now;
 use messages::{OsdOp, OsdPeer, PeerMsg, Push};
-use types::{EVersion, Epoch, HObject, ObjectLocator, OsdId, PgId, SnapId};
+use types::{EVersion, Epoch, HObject, ObjectLocator, PgId, ShardId, SnapId};
+
+use maps::PgShard;
 
 use crate::core::Osd;
 use crate::exec::CopyContent;
@@ -24,7 +26,7 @@ const RETRY_MS: u64 = 300;
 #[derive(Debug)]
 struct Fetch {
     /// Where the request waits, and for which object.
-    target: (PgId, HObject),
+    target: (types::SpgId, HObject),
     seq: u64,
     source: Source,
     version: Option<EVersion>,
@@ -55,7 +57,7 @@ impl Source {
 /// A request that waits for its source: told by the PG.
 #[derive(Debug)]
 pub(crate) struct CopyWanted {
-    pub target: (PgId, HObject),
+    pub target: (types::SpgId, HObject),
     pub seq: u64,
     pub source: Source,
 }
@@ -146,7 +148,8 @@ impl Osd {
             Some(osd) => {
                 let body = PeerMsg::CopyGet { id, oid, off, omap_after };
                 let epoch = self.c.map.epoch;
-                out.osd(osd, &OsdPeer { pg, epoch, interval: Epoch(0), body });
+                let (pg, from) = (self.c.spg_of(pg, osd), ShardId::NONE);
+                out.osd(osd, &OsdPeer { pg, from, epoch, interval: Epoch(0), body });
             }
             None => {}
         }
@@ -157,8 +160,9 @@ impl Osd {
         loop {
             let Some(f) = self.c.copies.running.get(&id) else { return };
             let (off, after) = (f.data.len() as u64, f.omap_after.clone());
+            let home = self.c.spg_of(pg, self.c.id.whoami);
             let mut cx = self.c.cx(now, out);
-            let Some(pg) = self.pgs.get_mut(&pg) else { return };
+            let Some(pg) = self.pgs.get_mut(&home) else { return };
             let Some(part) = pg.copy_part(&oid, off, &after, &mut cx) else { return };
             if !self.on_copy_part(now, id, part, out) {
                 return;
@@ -167,14 +171,15 @@ impl Osd {
     }
 
     /// Another OSD wants a part of an object led here; without an answer it asks again.
-    pub(crate) fn on_copy_get(&mut self, now: Now, from: OsdId, m: &OsdPeer, out: &mut Outbox) {
+    pub(crate) fn on_copy_get(&mut self, now: Now, from: PgShard, m: &OsdPeer, out: &mut Outbox) {
         let PeerMsg::CopyGet { id, oid, off, omap_after } = &m.body else { return };
         let mut cx = self.c.cx(now, out);
         let Some(pg) = self.pgs.get_mut(&m.pg) else { return };
         if let Some(part) = pg.copy_part(oid, *off, omap_after, &mut cx) {
             let body = PeerMsg::CopyPart { id: *id, push: part };
             let epoch = self.c.map.epoch;
-            out.osd(from, &OsdPeer { pg: m.pg, epoch, interval: Epoch(0), body });
+            let (pg, shard) = (types::SpgId { shard: from.shard, ..m.pg }, m.pg.shard);
+            out.osd(from.osd, &OsdPeer { pg, from: shard, epoch, interval: Epoch(0), body });
         }
     }
 

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use env::{ConnId, Now};
-use maps::{OsdMap, PgMapping, PgSets};
+use maps::{OsdMap, PgMapping, PgSets, PgShard};
 use messages::{
     Command, Envelope, ForceRecovery, MOsdOp, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg,
     PgStatsAck, RepOp, RepOpReply, ScrubRequest, op, req_flag,
 };
 use types::{
     AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, OsdId, PgId,
-    ReqId, SnapId, Uuid,
+    ReqId, ShardId, SnapId, SpgId, Uuid,
 };
 
 use crate::backing::{Coll, ObjectStore, StoreOp};
@@ -80,7 +80,7 @@ pub struct PeerInfo {
 
 /// An OSD.
 pub struct Osd {
-    pub(crate) pgs: BTreeMap<PgId, Pg>,
+    pub(crate) pgs: BTreeMap<SpgId, Pg>,
     pub(crate) c: Core,
     /// Transactions that the store had been given when it was last kicked.
     kicked: u64,
@@ -124,7 +124,7 @@ pub(crate) struct Core {
     pub benches: crate::commands::Benches,
     pub copies: crate::copy::Copies,
     /// Data that the store is reading, by its number, and for whom.
-    pub fetches: HashMap<u64, PgId>,
+    pub fetches: HashMap<u64, SpgId>,
     pub slots: crate::slots::AllSlots,
     /// The machine's load for each CPU.
     pub load: f64,
@@ -163,6 +163,16 @@ impl Core {
             acting: sets.acting.clone(),
             primary: sets.acting_primary.unwrap_or(OsdId::NONE),
         }
+    }
+
+    /// The copy of a PG that an OSD has by the map: in erasure-coded pools its first place in
+    /// the acting set, or else in the up set.
+    pub(crate) fn spg_of(&self, pg: PgId, osd: OsdId) -> SpgId {
+        let coded = self.map.pool(pg.pool).is_some_and(maps::PgPool::is_erasure);
+        let sets = self.mapping.get(pg).filter(|_| coded);
+        let at = |set: &[OsdId]| set.iter().position(|o| *o == osd);
+        let place = sets.and_then(|s| at(&s.acting).or_else(|| at(&s.up)));
+        SpgId { pg, shard: place.map_or(ShardId::NONE, |i| ShardId(i as i8)) }
     }
 
     pub(crate) fn submit(&mut self, ops: Vec<StoreOp>) {
@@ -306,7 +316,7 @@ impl Osd {
             ForceRecovery::KIND => match ForceRecovery::decode(e) {
                 Ok(m) => {
                     for id in m.pgs {
-                        self.with_pg(now, id, out, |pg, cx| pg.force(m.on, cx));
+                        self.with_led(now, id, out, |pg, cx| pg.force(m.on, cx));
                     }
                 }
                 Err(x) => tracing::error!("a monitor's wish: {x}"),
@@ -323,7 +333,7 @@ impl Osd {
     fn on_scrub_request(&mut self, now: Now, m: &ScrubRequest, out: &mut Outbox) {
         let order = Order { deep: m.deep || m.repair, repair: m.repair, required: true };
         for (id, pg) in self.pgs.iter_mut().filter(|(_, pg)| pg.leads) {
-            if m.pgs.is_empty() || m.pgs.contains(id) {
+            if m.pgs.is_empty() || m.pgs.contains(&id.pg) {
                 pg.ask_scrub(order, &mut self.c.cx(now, out));
             }
         }
@@ -364,11 +374,13 @@ impl Osd {
             (MOsdOp::KIND, _) => MOsdOp::decode(&e).map(|m| self.on_request(now, conn, m, e, out)),
             (RepOp::KIND, Some(from)) => RepOp::decode(&e).map(|m| {
                 if self.is_timely(m.epoch, conn, e, out) {
+                    let from = PgShard { osd: from, shard: m.from };
                     self.with_pg(now, m.pg, out, |pg, cx| pg.on_rep_op(from, m, cx));
                 }
             }),
             (RepOpReply::KIND, Some(from)) => RepOpReply::decode(&e).map(|m| {
                 if self.is_timely(m.epoch, conn, e, out) {
+                    let from = PgShard { osd: from, shard: m.from };
                     self.with_pg(now, m.pg, out, |pg, cx| {
                         pg.on_copy_committed(from, m.interval, m.committed, cx);
                     });
@@ -376,7 +388,7 @@ impl Osd {
             }),
             (OsdPeer::KIND, Some(from)) => OsdPeer::decode(&e).map(|m| {
                 if self.is_timely(m.epoch, conn, e, out) {
-                    self.on_peer(now, from, m, out);
+                    self.on_peer(now, PgShard { osd: from, shard: m.from }, m, out);
                 }
             }),
             (OsdPing::KIND, Some(from)) => {
@@ -455,13 +467,25 @@ impl Osd {
     pub(crate) fn with_pg(
         &mut self,
         now: Now,
-        id: PgId,
+        id: SpgId,
         out: &mut Outbox,
         f: impl FnOnce(&mut Pg, &mut Cx<'_>),
     ) {
         if let Some(pg) = self.pgs.get_mut(&id) {
             f(pg, &mut self.c.cx(now, out));
         }
+    }
+
+    /// As [`Osd::with_pg`], with the copy here that leads.
+    pub(crate) fn with_led(
+        &mut self,
+        now: Now,
+        id: PgId,
+        out: &mut Outbox,
+        f: impl FnOnce(&mut Pg, &mut Cx<'_>),
+    ) {
+        let id = self.c.spg_of(id, self.c.id.whoami);
+        self.with_pg(now, id, out, f);
     }
 
     fn on_request(&mut self, now: Now, conn: ConnId, m: MOsdOp, e: Envelope, out: &mut Outbox) {
@@ -514,8 +538,9 @@ impl Osd {
             refusal(&op, &self.c.map, &self.c.conf, now)
         };
         let id = op.msg.pg.pg;
+        let home = self.c.spg_of(id, self.c.id.whoami);
         let mut cx = self.c.cx(now, out);
-        match (refused, self.pgs.get_mut(&id)) {
+        match (refused, self.pgs.get_mut(&home)) {
             (Some(e), _) => Answer::error(&op, e).send(&op, &mut cx),
             (None, Some(pg)) => pg.admit(op, &mut cx),
             (None, None) => {
@@ -529,7 +554,7 @@ impl Osd {
         }
     }
 
-    fn on_peer(&mut self, now: Now, from: OsdId, m: OsdPeer, out: &mut Outbox) {
+    fn on_peer(&mut self, now: Now, from: PgShard, m: OsdPeer, out: &mut Outbox) {
         match m.body {
             PeerMsg::CopyGet { .. } => {
                 let mut readable = true;
@@ -547,31 +572,34 @@ impl Osd {
                 self.on_remove(&m);
             } else {
                 if matches!(m.body, PeerMsg::Activate { .. }) {
-                    self.c.leases.give(from, now.mono_ms());
+                    self.c.leases.give(from.osd, now.mono_ms());
                 }
                 pg.on_peer(from, m, &mut self.c.cx(now, out));
             }
             return;
         }
+        let reply = |body: PeerMsg, epoch: Epoch, out: &mut Outbox| {
+            let pg = SpgId { shard: from.shard, ..m.pg };
+            let (interval, from_shard) = (m.interval, m.pg.shard);
+            out.osd(from.osd, &OsdPeer { pg, from: from_shard, epoch, interval, body });
+        };
         match &m.body {
             PeerMsg::Query => {
                 let body = PeerMsg::Info { known: false, info: messages::PgInfo::default() };
-                let epoch = self.c.map.epoch;
-                out.osd(from, &OsdPeer { pg: m.pg, epoch, interval: m.interval, body });
+                reply(body, self.c.map.epoch, out);
             }
             // Copies may come; there is no PG yet that could remember who asked.
             PeerMsg::BackfillAsk => {
                 let (granted, full) = crate::pg::lend_slot(m.pg, &mut self.c.cx(now, out));
                 let body = PeerMsg::BackfillSlot { granted, full };
-                let epoch = self.c.map.epoch;
-                out.osd(from, &OsdPeer { pg: m.pg, epoch, interval: m.interval, body });
+                reply(body, self.c.map.epoch, out);
             }
             PeerMsg::BackfillEnd => self.c.slots.backfills_lent.give_back(m.pg),
             // A PG that others have and that the map now wants here.
             PeerMsg::Info { known: true, info } | PeerMsg::Activate { info, .. }
                 if self.adopt_pg(m.pg, info, m.interval) =>
             {
-                self.c.leases.give(from, now.mono_ms());
+                self.c.leases.give(from.osd, now.mono_ms());
                 let lent = self.c.slots.backfills_lent.has(m.pg);
                 let mut cx = self.c.cx(now, out);
                 let pg = self.pgs.get_mut(&m.pg).expect("just adopted");
@@ -581,7 +609,7 @@ impl Osd {
                     cx.slots.backfills_lent.take(id, usize::MAX);
                 }
                 pg.on_peer(from, m, &mut cx);
-                self.run_homeless(now, id, out);
+                self.run_homeless(now, id.pg, out);
             }
             _ => {}
         }
@@ -590,7 +618,7 @@ impl Osd {
     /// The PG is here now.
     pub(crate) fn run_homeless(&mut self, now: Now, id: PgId, out: &mut Outbox) {
         for op in self.c.homeless.remove(&id).unwrap_or_default() {
-            self.with_pg(now, id, out, |pg, cx| pg.admit(op, cx));
+            self.with_led(now, id, out, |pg, cx| pg.admit(op, cx));
         }
     }
 
@@ -605,7 +633,7 @@ impl Osd {
         self.drop_pg(m.pg);
     }
 
-    pub(crate) fn drop_pg(&mut self, id: PgId) {
+    pub(crate) fn drop_pg(&mut self, id: SpgId) {
         if let Some(mut pg) = self.pgs.remove(&id) {
             let mut out = Outbox::new();
             let mut cx = self.c.cx(Now::default(), &mut out);
@@ -613,7 +641,7 @@ impl Osd {
             pg.drop_trim(&mut cx);
             cx.slots.drop_pg(id);
             self.c.submit(vec![StoreOp::Drop(Coll::Pg(id))]);
-            self.c.reports.removed.push(id);
+            self.c.reports.removed.push(id.pg);
             self.c.pg_count = self.pgs.len();
         }
     }

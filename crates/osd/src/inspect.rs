@@ -1,7 +1,7 @@
 //! What a driver that checks the OSD may see of its PGs.
 
 use maps::PgState;
-use types::{EVersion, Epoch, OsdId, PgId};
+use types::{EVersion, Epoch, OsdId, SpgId};
 
 use crate::core::Osd;
 use crate::pg::Pg;
@@ -10,7 +10,7 @@ use crate::pg::Pg;
 #[derive(Clone, Debug)]
 pub struct PgSummary {
     /// Which.
-    pub id: PgId,
+    pub id: SpgId,
     /// Whether this OSD leads it.
     pub leads: bool,
     /// Its state as it is reported.
@@ -36,14 +36,16 @@ impl Pg {
         let peers: Vec<_> = self
             .peers
             .iter()
-            .map(|(o, p)| (o.0, p.answered, p.info.is_some(), p.activated, p.missing.len()))
+            .map(|(o, p)| {
+                (o.to_string(), p.answered, p.info.is_some(), p.activated, p.missing.len())
+            })
             .collect();
         format!(
             "{:?} flushed {} auth {:?} blocked by {:?} unfound {} peers (osd, answered, has, \
              activated, missing) {peers:?} waiting {} blocked {} in flight {} past {:?}",
             self.state,
             self.flushed,
-            self.auth.map(|o| o.0),
+            self.auth.map(|o| o.to_string()),
             self.blocked_by.iter().map(|o| o.0).collect::<Vec<_>>(),
             self.unfound(),
             self.waiting.len(),

@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use denc::{Denc, Features};
 use env::{ConnId, Now};
-use maps::{Incremental, OsdMap, PgMapping};
+use maps::{Incremental, OsdMap, PgMapping, PgSets};
 use messages::{Message, OsdMapMsg, PgInfo};
-use types::{EVersion, EntityKind, Epoch, OsdId, PgId};
+use types::{EVersion, EntityKind, Epoch, OsdId, PgId, ShardId, SpgId};
 
 use crate::core::{Core, Osd};
 use crate::maphist;
 use crate::outbox::{Effect, Outbox};
+use crate::pg::shards::copies_of;
 use crate::pg::{Pg, PoolView};
 
 /// Epochs in one message to a client.
@@ -31,6 +32,12 @@ fn same_placement(a: &OsdMap, b: &OsdMap) -> bool {
         && Arc::ptr_eq(&a.pg_upmap_primaries, &b.pg_upmap_primaries)
 }
 
+/// Which copies of a PG an OSD should have.
+fn copies_at(sets: &PgSets, osd: OsdId, coded: bool) -> BTreeSet<ShardId> {
+    let all = copies_of(&sets.acting, coded).chain(copies_of(&sets.up, coded));
+    all.filter(|c| c.osd == osd).map(|c| c.shard).collect()
+}
+
 impl Osd {
     /// Maps of a monitor, or of another OSD.
     pub(crate) fn on_maps(&mut self, now: Now, m: &OsdMapMsg, out: &mut Outbox) {
@@ -47,7 +54,7 @@ impl Osd {
             return;
         }
         let mut ops = Vec::new();
-        let mut interval: BTreeSet<PgId> = BTreeSet::new();
+        let mut interval: BTreeSet<SpgId> = BTreeSet::new();
         let mut from = Epoch(have.0 + 1);
         if first > from || !m.incrementals.contains_key(&from) && !m.fulls.contains_key(&from) {
             // The way from here to there is not in the message.
@@ -105,7 +112,7 @@ impl Osd {
     }
 
     /// Goes on to `next`: every PG takes the step, new ones are made, old ones removed.
-    fn step(&mut self, next: &OsdMap, interval: &mut BTreeSet<PgId>) {
+    fn step(&mut self, next: &OsdMap, interval: &mut BTreeSet<SpgId>) {
         let prev = Arc::clone(&self.c.map);
         let moved = !same_placement(&prev, next);
         if moved {
@@ -118,8 +125,8 @@ impl Osd {
             }
             return;
         }
-        let gone: Vec<PgId> =
-            self.pgs.keys().filter(|id| next.pool(id.pool).is_none()).copied().collect();
+        let gone: Vec<SpgId> =
+            self.pgs.keys().filter(|id| next.pool(id.pg.pool).is_none()).copied().collect();
         for id in gone {
             tracing::info!(pg = %id, "its pool was deleted");
             self.drop_pg(id);
@@ -131,9 +138,9 @@ impl Osd {
             }
         }
         for (id, pg) in &mut self.pgs {
-            let Some(pool) = next.pool(id.pool) else { continue };
-            let place = self.c.mapping.get(*id).map(Core::place).unwrap_or_default();
-            if pg.advance(&prev, next, PoolView::of(pool), place) {
+            let Some(pool) = next.pool(id.pg.pool) else { continue };
+            let place = self.c.mapping.get(id.pg).map(Core::place).unwrap_or_default();
+            if pg.advance(&prev, next, PoolView::of(next, pool), place) {
                 interval.insert(*id);
             }
         }
@@ -142,13 +149,13 @@ impl Osd {
     }
 
     /// PGs that come to be with this map, and those that wait for their first OSD.
-    fn new_pgs(&mut self, prev: &OsdMap, next: &OsdMap, interval: &mut BTreeSet<PgId>) {
+    fn new_pgs(&mut self, prev: &OsdMap, next: &OsdMap, interval: &mut BTreeSet<SpgId>) {
         self.c.unborn.retain(|id| next.pool(id.pool).is_some());
         let seen_all = prev.epoch.0 > 0 || next.epoch.0 <= 1;
         if seen_all {
             for (id, pool) in next.pools.iter() {
                 let before = prev.pool(*id).map_or(0, |p| p.pg_num);
-                if before == 0 && pool.is_replicated() {
+                if before == 0 {
                     self.c.unborn.extend((0..pool.pg_num).map(|ps| PgId { pool: *id, ps }));
                 }
             }
@@ -159,16 +166,15 @@ impl Osd {
             .c
             .unborn
             .iter()
-            .filter(|id| mapping.get(**id).is_some_and(|s| !s.acting.is_empty()))
+            .filter(|id| mapping.get(**id).is_some_and(|s| s.acting_primary.is_some()))
             .copied()
             .collect();
         for id in born {
             self.c.unborn.remove(&id);
             let sets = mapping.get(id).expect("just found");
-            if !sets.acting.contains(&me) && !sets.up.contains(&me) || self.pgs.contains_key(&id) {
-                continue;
-            }
             let Some(pool) = next.pool(id.pool) else { continue };
+            let copies = copies_at(sets, me, pool.is_erasure());
+            let copies = copies.into_iter().map(|shard| SpgId { pg: id, shard });
             let info = PgInfo {
                 created: next.epoch,
                 last_epoch_clean: next.epoch,
@@ -177,29 +183,35 @@ impl Osd {
                 primary: OsdId::NONE,
                 ..PgInfo::default()
             };
-            let mut pg = Pg::new(id, info, PoolView::of(pool));
-            pg.advance(prev, next, PoolView::of(pool), Core::place(sets));
-            self.pgs.insert(id, pg);
-            interval.insert(id);
+            for id in copies {
+                if self.pgs.contains_key(&id) {
+                    continue;
+                }
+                let mut pg = Pg::new(id, info.clone(), PoolView::of(next, pool));
+                pg.advance(prev, next, PoolView::of(next, pool), Core::place(sets));
+                self.pgs.insert(id, pg);
+                interval.insert(id);
+            }
         }
     }
 
     /// PGs loaded from disk take the steps they missed.
     pub(crate) fn catch_up_pgs(&mut self) -> Result<(), String> {
         let newest = self.c.map.epoch;
-        let deleted: Vec<PgId> =
-            self.pgs.keys().filter(|id| self.c.map.pool(id.pool).is_none()).copied().collect();
+        let deleted: Vec<SpgId> =
+            self.pgs.keys().filter(|id| self.c.map.pool(id.pg.pool).is_none()).copied().collect();
         if newest > Epoch(0) {
             for id in deleted {
                 self.drop_pg(id);
             }
         }
         let Some(oldest) = self.pgs.values().map(|pg| pg.info.epoch).min() else { return Ok(()) };
-        let view = |pgs: &mut std::collections::BTreeMap<PgId, Pg>, map: &OsdMap| {
+        let view = |pgs: &mut std::collections::BTreeMap<SpgId, Pg>, map: &OsdMap| {
             // The view of the pool, which is not kept on disk.
             for (id, pg) in pgs.iter_mut().filter(|(_, pg)| pg.info.epoch <= map.epoch) {
-                if let Some(pool) = map.pool(id.pool).filter(|_| pg.pool == PoolView::default()) {
-                    pg.pool = PoolView::of(pool);
+                if let Some(pool) = map.pool(id.pg.pool).filter(|_| pg.pool == PoolView::default())
+                {
+                    pg.pool = PoolView::of(map, pool);
                 }
             }
         };
@@ -230,9 +242,9 @@ impl Osd {
                     if pg.info.epoch >= next.epoch {
                         continue;
                     }
-                    if let Some(pool) = next.pool(id.pool) {
-                        let place = mapping.get(*id).map(Core::place).unwrap_or_default();
-                        pg.advance(&prev, &next, PoolView::of(pool), place);
+                    if let Some(pool) = next.pool(id.pg.pool) {
+                        let place = mapping.get(id.pg).map(Core::place).unwrap_or_default();
+                        pg.advance(&prev, &next, PoolView::of(&next, pool), place);
                     }
                 }
             }
@@ -244,16 +256,16 @@ impl Osd {
 
     /// A PG that others have becomes known here. Only when the map still says what they
     /// say; otherwise they will say it again.
-    pub(crate) fn adopt_pg(&mut self, id: PgId, info: &PgInfo, interval: Epoch) -> bool {
+    pub(crate) fn adopt_pg(&mut self, id: SpgId, info: &PgInfo, interval: Epoch) -> bool {
         let me = self.c.id.whoami;
-        let Some(pool) = self.c.map.pool(id.pool) else { return false };
-        let Some(sets) = self.c.mapping.get(id) else { return false };
+        let Some(pool) = self.c.map.pool(id.pg.pool) else { return false };
+        let Some(sets) = self.c.mapping.get(id.pg) else { return false };
         let place = Core::place(sets);
-        let belongs = place.acting.contains(&me) || place.up.contains(&me);
+        let belongs = copies_at(sets, me, pool.is_erasure()).contains(&id.shard);
         if !belongs
             || info.same_interval_since != interval
             || (&info.up, &info.acting, info.primary) != (&place.up, &place.acting, place.primary)
-            || !self.same_interval_until_now(id, info)
+            || !self.same_interval_until_now(id.pg, info)
         {
             return false;
         }
@@ -266,10 +278,10 @@ impl Osd {
             epoch: self.c.map.epoch,
             ..info.clone()
         };
-        let mut pg = Pg::new(id, info, PoolView::of(pool));
+        let mut pg = Pg::new(id, info, PoolView::of(&self.c.map, pool));
         pg.up_primary = place.up_primary;
         self.pgs.insert(id, pg);
-        self.c.unborn.remove(&id);
+        self.c.unborn.remove(&id.pg);
         self.c.pg_count = self.pgs.len();
         true
     }
@@ -284,7 +296,7 @@ impl Osd {
             let Ok(next) = maphist::next(&*self.c.store, &map) else { return false };
             if !same_placement(&map, &next) {
                 let place = Core::place(&next.pg_to_up_acting(id));
-                let pool = |map: &OsdMap| map.pool(id.pool).map(PoolView::of);
+                let pool = |map: &OsdMap| map.pool(id.pool).map(|pool| PoolView::of(map, pool));
                 let same_pool = match (pool(&map), pool(&next)) {
                     (Some(a), Some(b)) => a.same_interval(&b),
                     _ => false,
@@ -300,7 +312,7 @@ impl Osd {
     }
 
     /// The newest map is in force.
-    fn after_maps(&mut self, now: Now, mut interval: BTreeSet<PgId>, out: &mut Outbox) {
+    fn after_maps(&mut self, now: Now, mut interval: BTreeSet<SpgId>, out: &mut Outbox) {
         let me = self.c.id.whoami;
         let map = Arc::clone(&self.c.map);
         let mine = map.is_up(me)
@@ -339,8 +351,8 @@ impl Osd {
         for (conn, known) in dropped {
             self.share_map(conn, known, out);
         }
-        let housed: Vec<PgId> =
-            self.c.homeless.keys().filter(|id| self.pgs.contains_key(id)).copied().collect();
+        let here = |id: &&PgId| self.pgs.contains_key(&self.c.spg_of(**id, me));
+        let housed: Vec<PgId> = self.c.homeless.keys().filter(here).copied().collect();
         for id in housed {
             self.run_homeless(now, id, out);
         }

@@ -146,7 +146,7 @@ fn apply(state: &mut State, ops: &[StoreOp]) {
             StoreOp::Split(from, to, bits) => {
                 let mask = (1u64 << bits) as u32 - 1;
                 let all = &mut state.get_mut(from).expect(missing).objects;
-                let moved: Vec<_> = all.extract_if(.., |o, _| o.hash & mask == to.ps).collect();
+                let moved: Vec<_> = all.extract_if(.., |o, _| o.hash & mask == to.pg.ps).collect();
                 state.get_mut(&Coll::Pg(*to)).expect(missing).objects.extend(moved);
             }
         }

@@ -3,7 +3,7 @@
 use env::Now;
 use maps::{ObjectStatCollection, ObjectStatSum, OsdStat, PgShard, PgStat, PgState, StoreStatfs};
 use messages::{OsdAlive, OsdBeacon, OsdBoot, PgStats, PgTemp};
-use types::{Denc, Epoch, PgId, ShardId, UTime};
+use types::{Denc, Epoch, PgId, UTime};
 
 use crate::backing::Space;
 use crate::core::Osd;
@@ -131,14 +131,14 @@ impl Osd {
         let (me, epoch) = (self.c.id.whoami, self.c.map.epoch);
         for (id, pg) in &mut self.pgs {
             if !pg.leads {
-                let counter = if pg.info.acting.contains(&me) { &mut replica } else { &mut stray };
+                let counter = if pg.acts(&pg.me(me)) { &mut replica } else { &mut stray };
                 *counter += 1;
                 continue;
             }
             primary += 1;
             if all || pg.stats_dirty {
                 pg.stats_dirty = false;
-                m.pgs.insert(*id, pg.stat(me, epoch, now).to_bytes());
+                m.pgs.insert(id.pg, pg.stat(me, epoch, now).to_bytes());
             }
         }
         let perf = &mut self.c.perf;
@@ -175,7 +175,7 @@ impl Pg {
     pub(crate) fn reported_state(&self) -> PgState {
         let mut s = PgState::default();
         let mut on = |bit| s.set(bit, true);
-        let members = self.info.acting.len();
+        let members = self.members();
         if members < self.pool.size {
             on(PgState::UNDERSIZED);
         }
@@ -186,7 +186,7 @@ impl Pg {
                 } else {
                     on(PgState::PEERED);
                 }
-                let acts = |o: &types::OsdId| self.info.acting.contains(o);
+                let acts = |o: &PgShard| self.acts(o);
                 let lacking =
                     self.peers.iter().any(|(o, p)| acts(o) && p.activated && !p.missing.is_empty());
                 if members < self.pool.size || !self.missing.is_empty() || lacking {
@@ -272,9 +272,9 @@ impl Pg {
         let c = self.counts();
         let copies = self.pool.size as i64;
         let missing = self.missing.len() as i64;
-        let acting = self.peers.iter().filter(|(o, _)| self.info.acting.contains(o));
+        let acting = self.peers.iter().filter(|(o, _)| self.acts(o));
         let peers_missing: i64 = acting.map(|(_, p)| p.missing.len() as i64).sum();
-        let absent = copies - self.info.acting.len().min(self.pool.size) as i64;
+        let absent = copies - self.members().min(self.pool.size) as i64;
         let scrub = self.info.scrub;
         let sum = ObjectStatSum {
             num_bytes: c.bytes,
@@ -303,14 +303,11 @@ impl Pg {
             ..ObjectStatSum::default()
         };
         let at = UTime::from_nanos;
-        let shard = |osd| PgShard { osd, shard: ShardId::NONE };
-        let whole = self
-            .peers
-            .iter()
-            .filter(|(o, p)| self.info.acting.contains(o) && p.activated && p.missing.is_empty());
-        let mut avail: Vec<PgShard> = whole.map(|(o, _)| shard(*o)).collect();
+        let whole =
+            self.peers.iter().filter(|(o, p)| self.acts(o) && p.activated && p.missing.is_empty());
+        let mut avail: Vec<PgShard> = whole.map(|(o, _)| *o).collect();
         if self.missing.is_empty() && self.state == State::Active {
-            avail.push(shard(me));
+            avail.push(self.me(me));
         }
         avail.sort();
         PgStat {

@@ -3,18 +3,18 @@
 
 use std::collections::BTreeSet;
 
-use types::PgId;
+use types::SpgId;
 
 /// PGs that hold a slot of one kind.
 #[derive(Debug, Default)]
 pub struct Slots {
-    held: BTreeSet<PgId>,
+    held: BTreeSet<SpgId>,
     freed: bool,
 }
 
 impl Slots {
     /// Takes one for `pg`, unless `max` others have theirs. One that holds it already keeps it.
-    pub fn take(&mut self, pg: PgId, max: usize) -> bool {
+    pub fn take(&mut self, pg: SpgId, max: usize) -> bool {
         let free = self.held.contains(&pg) || self.held.len() < max;
         if free {
             self.held.insert(pg);
@@ -24,19 +24,19 @@ impl Slots {
 
     /// Whether `pg` has one.
     #[must_use]
-    pub fn has(&self, pg: PgId) -> bool {
+    pub fn has(&self, pg: SpgId) -> bool {
         self.held.contains(&pg)
     }
 
     /// Takes back those of which `keep` says no.
-    pub fn retain(&mut self, keep: impl FnMut(&PgId) -> bool) {
+    pub fn retain(&mut self, keep: impl FnMut(&SpgId) -> bool) {
         let before = self.held.len();
         self.held.retain(keep);
         self.freed |= self.held.len() < before;
     }
 
     /// Gives it back.
-    pub fn give_back(&mut self, pg: PgId) {
+    pub fn give_back(&mut self, pg: SpgId) {
         self.freed |= self.held.remove(&pg);
     }
 
@@ -67,7 +67,7 @@ pub struct AllSlots {
 
 impl AllSlots {
     /// The PG's interval, or its copy here, has ended.
-    pub fn drop_pg(&mut self, pg: PgId) {
+    pub fn drop_pg(&mut self, pg: SpgId) {
         for slots in
             [&mut self.scrubs, &mut self.scrubs_lent, &mut self.backfills, &mut self.backfills_lent]
         {
@@ -83,7 +83,8 @@ mod tests {
     /// No more than asked for; who has one is not counted twice.
     #[test]
     fn bounded() {
-        let (a, b, mut s) = (PgId::new(1, 0), PgId::new(1, 1), Slots::default());
+        let (a, b, mut s): (SpgId, SpgId, _) =
+            (types::PgId::new(1, 0).into(), types::PgId::new(1, 1).into(), Slots::default());
         assert!(s.take(a, 1) && s.take(a, 1) && !s.take(b, 1));
         s.give_back(a);
         assert!(s.take(b, 1));

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use denc::Denc;
 use messages::PgLogEntry;
-use types::{EVersion, HObject, PgId, PoolId};
+use types::{EVersion, HObject, PgId, PoolId, SpgId};
 
 use crate::backing::{Coll, ObjectStore, StoreError, StoreOp};
 use crate::core::Osd;
@@ -23,17 +23,21 @@ fn parent_of(ps: u32) -> u32 {
 impl Osd {
     /// Divides the copies here of a pool's PGs, for a pool of `pg_num` PGs from now on.
     /// Returns the children.
-    pub(crate) fn split_pgs(&mut self, pool: PoolId, pg_num: u32) -> Vec<PgId> {
-        let copies = self.pgs.iter().filter(|(id, _)| id.pool == pool);
+    pub(crate) fn split_pgs(&mut self, pool: PoolId, pg_num: u32) -> Vec<SpgId> {
+        let copies = self.pgs.iter().filter(|(id, _)| id.pg.pool == pool);
         let Some(first) = copies.map(|(_, pg)| pg.info.pg_num).min().filter(|n| *n < pg_num) else {
             return Vec::new();
         };
         let mut children = Vec::new();
         for ps in first.max(1)..pg_num {
             let parent = PgId { pool, ps: parent_of(ps) };
-            let child = PgId { pool, ps };
-            let due = self.pgs.get(&parent).is_some_and(|pg| pg.info.pg_num <= ps);
-            if due && !self.pgs.contains_key(&child) {
+            let due = |(id, pg): &(&SpgId, &Pg)| id.pg == parent && pg.info.pg_num <= ps;
+            let due: Vec<SpgId> = self.pgs.iter().filter(due).map(|(id, _)| *id).collect();
+            for parent in due {
+                let child = SpgId { pg: PgId { pool, ps }, ..parent };
+                if self.pgs.contains_key(&child) {
+                    continue;
+                }
                 match self.split_one(parent, child) {
                     Ok(()) => children.push(child),
                     Err(e) => panic!("pg {parent} cannot be divided: {e}"),
@@ -41,7 +45,7 @@ impl Osd {
             }
         }
         let mut ops = Vec::new();
-        for (_, pg) in self.pgs.iter_mut().filter(|(id, _)| id.pool == pool) {
+        for (_, pg) in self.pgs.iter_mut().filter(|(id, _)| id.pg.pool == pool) {
             pg.info.pg_num = pg_num;
             pg.save_info(&mut ops);
         }
@@ -56,10 +60,10 @@ impl Osd {
         children
     }
 
-    fn split_one(&mut self, parent: PgId, child: PgId) -> Result<(), String> {
-        let bits = child.ps.ilog2() + 1;
+    fn split_one(&mut self, parent: SpgId, child: SpgId) -> Result<(), String> {
+        let bits = child.pg.ps.ilog2() + 1;
         let mask = if bits == 32 { u32::MAX } else { (1 << bits) - 1 };
-        let moves = |oid: &HObject| oid.hash & mask == child.ps;
+        let moves = |oid: &HObject| oid.hash & mask == child.pg.ps;
         let (from, to) = (Coll::Pg(parent), Coll::Pg(child));
         let mut ops = vec![StoreOp::Create(to), StoreOp::Split(from, child, bits)];
         let (first, end) = log_range();

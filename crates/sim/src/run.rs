@@ -190,7 +190,7 @@ impl World {
             };
             let role = self.osds.get(Self::osd_index(primary)).and_then(|p| p.role.as_ref());
             let Some(role) = role else { return Some(format!("{pg}: osd.{primary} is dead")) };
-            match role.pg_summaries().into_iter().find(|s| s.id == pg) {
+            match role.pg_summaries().into_iter().find(|s| s.id.pg == pg && s.leads) {
                 Some(s) if s.clean => {}
                 Some(s) => {
                     return Some(format!(
@@ -201,7 +201,7 @@ impl World {
                         s.why
                     ));
                 }
-                None => return Some(format!("{pg} is not at its primary osd.{primary}")),
+                None => return Some(format!("{pg} is not led by its primary osd.{primary}")),
             }
         }
         None
@@ -241,7 +241,7 @@ impl World {
             let mut first: Option<(OsdId, BTreeMap<types::HObject, Object>)> = None;
             for osd in map.pg_to_up_acting(pg).acting {
                 let store = self.osds[Self::osd_index(osd)].store.clone();
-                let objects = store.lock().now.get(&Coll::Pg(pg)).map(|c| c.objects.clone());
+                let objects = store.lock().now.get(&Coll::Pg(pg.into())).map(|c| c.objects.clone());
                 let Some(objects) = objects else {
                     return self.complain(format!("{pg} is not on osd.{osd}"));
                 };
@@ -269,7 +269,7 @@ impl World {
         for (i, p) in self.osds.iter().enumerate().filter(|(i, _)| !self.gone.contains(i)) {
             for coll in p.store.lock().now.keys() {
                 if let Coll::Pg(pg) = coll
-                    && !map.pg_to_up_acting(*pg).acting.contains(&OsdId(i as i32))
+                    && !map.pg_to_up_acting(pg.pg).acting.contains(&OsdId(i as i32))
                 {
                     found.push(format!("{pg} on osd.{i}"));
                 }

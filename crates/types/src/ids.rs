@@ -262,6 +262,13 @@ pub struct SpgId {
     pub shard: ShardId,
 }
 
+impl From<PgId> for SpgId {
+    /// The one of a replicated pool.
+    fn from(pg: PgId) -> Self {
+        Self { pg, shard: ShardId::NONE }
+    }
+}
+
 impl Default for SpgId {
     fn default() -> Self {
         Self { pg: PgId::default(), shard: ShardId::NONE }

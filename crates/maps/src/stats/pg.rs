@@ -178,6 +178,13 @@ record! {
     }
 }
 
+impl fmt::Display for PgShard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.osd)?;
+        if self.shard == ShardId::NONE { Ok(()) } else { write!(f, "({})", self.shard) }
+    }
+}
+
 impl Default for PgShard {
     fn default() -> Self {
         Self { osd: OsdId(-1), shard: ShardId::NONE }

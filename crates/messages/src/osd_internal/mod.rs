@@ -1,4 +1,5 @@
-//! Between OSDs: our own messages, version 1 each.
+//! Between OSDs: our own messages. Version 2 of those about a PG says which shards of it
+//! receiver and sender are; a version 1 is of a replicated pool.
 //!
 //! Invariants: every message may be sent twice and may be lost; the receiver tells by the
 //! versions inside what it has seen already. Payload of writes travels in the data
@@ -25,7 +26,7 @@ pub use write::{OsdPing, RepOp, RepOpReply};
 mod tests {
     use bytes::Bytes;
     use denc::{Denc, Features};
-    use types::{EVersion, Epoch, HObject, PgId};
+    use types::{EVersion, Epoch, HObject, PgId, ShardId, SpgId};
 
     use super::*;
     use crate::Message;
@@ -51,11 +52,13 @@ mod tests {
         }
         let entry = PgLogEntry { oid: oid.clone(), result: -2, ..PgLogEntry::default() };
         RepOp {
-            pg: PgId::new(3, 1),
+            pg: SpgId { pg: PgId::new(3, 1), shard: ShardId(2) },
+            from: ShardId(0),
             epoch: Epoch(9),
             interval: Epoch(8),
             prev: EVersion::new(8, 1),
             trim_to: EVersion::ZERO,
+            settled: EVersion::new(8, 1),
             entry: entry.to_bytes(),
             changes: vec![ObjectChange { oid, mutations }],
         }
@@ -114,6 +117,22 @@ mod tests {
             PeerMsg::BackfillAsk,
             PeerMsg::BackfillSlot { granted: false, full: true },
             PeerMsg::BackfillEnd,
+            PeerMsg::ShardRead {
+                id: 3,
+                oid: HObject::min(),
+                version: v,
+                off: 4,
+                len: 5,
+                attrs: true,
+            },
+            PeerMsg::ShardData {
+                id: 3,
+                result: -5,
+                size: 9,
+                attrs: vec![(Bytes::from_static(b"_"), Bytes::new())],
+                data: Bytes::from_static(b"data"),
+            },
+            PeerMsg::Settled(v),
             PeerMsg::Scrub(ScrubMsg::Slot(true)),
             PeerMsg::Scrub(ScrubMsg::Ask {
                 id: 3,
@@ -135,7 +154,9 @@ mod tests {
             })),
         ];
         for body in bodies {
-            let m = OsdPeer { pg: PgId::new(1, 2), epoch: Epoch(3), interval: Epoch(2), body };
+            let pg = SpgId { pg: PgId::new(1, 2), shard: ShardId(4) };
+            let (epoch, interval) = (Epoch(3), Epoch(2));
+            let m = OsdPeer { pg, from: ShardId(1), epoch, interval, body };
             let env = m.envelope(Features::ALL);
             assert_eq!(OsdPeer::decode(&env), Ok(m));
             for cut in 0..env.front.len() {

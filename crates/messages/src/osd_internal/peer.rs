@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
-use types::{EVersion, Epoch, HObject, PgId};
+use types::{EVersion, Epoch, HObject, ShardId, SpgId};
 
 use super::{Listed, PgInfo, Push, ScrubMsg};
 use crate::Message;
@@ -140,13 +140,45 @@ pub enum PeerMsg {
     },
     /// Nothing is copied any more.
     BackfillEnd,
+    /// Erasure-coded pools: send bytes of your shard of an object. Answered by `ShardData`.
+    ShardRead {
+        /// Whose question.
+        id: u64,
+        /// The object.
+        oid: HObject,
+        /// The version it must have.
+        version: EVersion,
+        /// First byte of the shard.
+        off: u64,
+        /// How many.
+        len: u64,
+        /// All attributes, too.
+        attrs: bool,
+    },
+    /// The bytes; fewer than asked for at the shard's end.
+    ShardData {
+        /// Whose question.
+        id: u64,
+        /// 0, or -errno: ENOENT without an object of that version, EIO for a damaged one.
+        result: i32,
+        /// Bytes of the whole shard.
+        size: u64,
+        /// The attributes, when asked for.
+        attrs: Vec<(Bytes, Bytes)>,
+        /// The bytes.
+        data: Bytes,
+    },
+    /// Writes up to here are durable on all acting copies: nobody will undo them.
+    Settled(EVersion),
 }
 
 /// [`PeerMsg`] and where it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdPeer {
-    /// The PG.
-    pub pg: PgId,
+    /// The PG, and the receiver's shard of it.
+    pub pg: SpgId,
+    /// The sender's shard (v2).
+    pub from: ShardId,
     /// The sender's map.
     pub epoch: Epoch,
     /// The interval it belongs to, as the sender sees it.
@@ -157,9 +189,10 @@ pub struct OsdPeer {
 
 impl Message for OsdPeer {
     const KIND: u16 = 0x4101;
+    const VERSION: u16 = 2;
 
     fn encode_front(&self, w: &mut Writer) {
-        self.pg.encode(w);
+        self.pg.pg.encode(w);
         self.epoch.encode(w);
         self.interval.encode(w);
         match &self.body {
@@ -257,17 +290,40 @@ impl Message for OsdPeer {
                 w.bool(*full);
             }
             PeerMsg::BackfillEnd => w.u8(20),
+            PeerMsg::ShardRead { id, oid, version, off, len, attrs } => {
+                w.u8(21);
+                w.u64(*id);
+                oid.encode(w);
+                version.encode(w);
+                w.u64(*off);
+                w.u64(*len);
+                w.bool(*attrs);
+            }
+            PeerMsg::ShardData { id, result, size, attrs, data: _ } => {
+                w.u8(22);
+                w.u64(*id);
+                w.i32(*result);
+                w.u64(*size);
+                attrs.encode(w);
+            }
+            PeerMsg::Settled(v) => {
+                w.u8(23);
+                v.encode(w);
+            }
         }
+        self.pg.shard.encode(w);
+        self.from.encode(w);
     }
 
     fn data(&self) -> Bytes {
         match &self.body {
             PeerMsg::Push(push) | PeerMsg::CopyPart { push, .. } => push.data.clone(),
+            PeerMsg::ShardData { data, .. } => data.clone(),
             _ => Bytes::new(),
         }
     }
 
-    fn decode_front(r: &mut Reader<'_>, _: u16, data: &Bytes) -> Result<Self, DecodeError> {
+    fn decode_front(r: &mut Reader<'_>, v: u16, data: &Bytes) -> Result<Self, DecodeError> {
         let (pg, epoch, interval) = (Denc::decode(r)?, Denc::decode(r)?, Denc::decode(r)?);
         let body = match r.u8()? {
             1 => PeerMsg::Query,
@@ -326,10 +382,31 @@ impl Message for OsdPeer {
             18 => PeerMsg::BackfillAsk,
             19 => PeerMsg::BackfillSlot { granted: r.bool()?, full: r.bool()? },
             20 => PeerMsg::BackfillEnd,
+            21 => PeerMsg::ShardRead {
+                id: r.u64()?,
+                oid: Denc::decode(r)?,
+                version: Denc::decode(r)?,
+                off: r.u64()?,
+                len: r.u64()?,
+                attrs: r.bool()?,
+            },
+            22 => PeerMsg::ShardData {
+                id: r.u64()?,
+                result: r.i32()?,
+                size: r.u64()?,
+                attrs: Denc::decode(r)?,
+                data: data.clone(),
+            },
+            23 => PeerMsg::Settled(Denc::decode(r)?),
             _ => {
-                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 20" });
+                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 23" });
             }
         };
-        Ok(Self { pg, epoch, interval, body })
+        let (shard, from) = if v >= 2 {
+            (Denc::decode(r)?, Denc::decode(r)?)
+        } else {
+            (ShardId::NONE, ShardId::NONE)
+        };
+        Ok(Self { pg: SpgId { pg, shard }, from, epoch, interval, body })
     }
 }

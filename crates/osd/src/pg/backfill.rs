@@ -19,8 +19,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use denc::Denc;
+use maps::PgShard;
 use messages::{LogKind, Mutation, ObjectChange, PeerMsg, PgInfo, PgLogEntry};
-use types::{EVersion, HObject, OsdId, PgId};
+use types::{EVersion, HObject, OsdId, SpgId};
 
 use super::peering::{compare, list_all};
 use super::{Cx, Peer, Pg, Scan, State};
@@ -116,7 +117,7 @@ pub(crate) fn is_too_full_for_copies(cx: &Cx<'_>) -> bool {
 
 /// Lends `pg`, which another OSD leads, a slot for copies to here: whether it has one now, and
 /// whether this OSD is too full to.
-pub(crate) fn lend_slot(pg: PgId, cx: &mut Cx<'_>) -> (bool, bool) {
+pub(crate) fn lend_slot(pg: SpgId, cx: &mut Cx<'_>) -> (bool, bool) {
     let full = is_too_full_for_copies(cx);
     (!full && cx.slots.backfills_lent.take(pg, cx.conf.backfills_max), full)
 }
@@ -132,8 +133,8 @@ impl Pg {
     /// Whether another acting set is wanted, and asked for: peering waits for the map.
     pub(crate) fn wants_other_acting(
         &mut self,
-        infos: &BTreeMap<OsdId, PgInfo>,
-        best: OsdId,
+        infos: &BTreeMap<PgShard, PgInfo>,
+        best: PgShard,
         cx: &mut Cx<'_>,
     ) -> bool {
         let Some(want) = self.plan_acting(infos, best, cx) else { return false };
@@ -144,7 +145,7 @@ impl Pg {
         tracing::debug!(pg = %self.id, acting = ?self.info.acting, ?want, "another acting set");
         self.state = State::WaitActing;
         self.retry_at_ms = cx.now.mono_ms() + RETRY_MS;
-        cx.want_temp.insert(self.id, want);
+        cx.want_temp.insert(self.id.pg, want);
         true
     }
 
@@ -152,14 +153,16 @@ impl Pg {
     /// chose.
     fn plan_acting(
         &self,
-        infos: &BTreeMap<OsdId, PgInfo>,
-        best: OsdId,
+        infos: &BTreeMap<PgShard, PgInfo>,
+        best: PgShard,
         cx: &Cx<'_>,
     ) -> Option<Vec<OsdId>> {
-        if self.pool.erasure {
-            return None;
+        if self.is_coded() {
+            return None; // others cannot act for a shard
         }
         let auth = infos.get(&best)?;
+        let infos: BTreeMap<OsdId, &PgInfo> = infos.iter().map(|(c, i)| (c.osd, i)).collect();
+        let best = best.osd;
         let usable = |o: &OsdId| {
             infos.get(o).is_some_and(|i| {
                 let behind = auth.last_update.version.saturating_sub(i.last_update.version);
@@ -180,7 +183,7 @@ impl Pg {
         }
         let set = |v: &[OsdId]| v.iter().copied().collect::<BTreeSet<OsdId>>();
         let acting = &self.info.acting;
-        let has_temp = cx.map.pg_temp.contains_key(&self.id);
+        let has_temp = cx.map.pg_temp.contains_key(&self.id.pg);
         if set(&want) == set(&up) && want.first() == Some(&self.up_primary) {
             // What CRUSH chose, however it orders it.
             return (has_temp && set(acting) != set(&up)).then(Vec::new);
@@ -193,13 +196,12 @@ impl Pg {
     }
 
     /// Copies that CRUSH chose and that do not act.
-    fn targets(&self) -> Vec<OsdId> {
-        let chosen = self.info.up.iter().copied();
-        chosen.filter(|o| *o != OsdId::NONE && !self.info.acting.contains(o)).collect()
+    fn targets(&self) -> Vec<PgShard> {
+        self.up_copies().filter(|c| !self.acts(c)).collect()
     }
 
     /// Copies beside the acting ones that get all writes.
-    pub(crate) fn followers(&self) -> impl Iterator<Item = OsdId> + '_ {
+    pub(crate) fn followers(&self) -> impl Iterator<Item = PgShard> + '_ {
         self.peers.iter().filter(|(_, p)| p.target.follows()).map(|(o, _)| *o)
     }
 
@@ -216,11 +218,11 @@ impl Pg {
     /// Objects that lie elsewhere than they should and are not lacking.
     pub(crate) fn misplaced(&self) -> i64 {
         let objects = self.counts().objects;
-        let lacking = |o: &OsdId| match self.peers.get(o) {
+        let lacking = |o: &PgShard| match self.peers.get(o) {
             Some(p) if p.target == Target::Following => p.missing.len() as i64,
             _ => objects,
         };
-        let whole = self.info.acting.len() >= self.pool.size;
+        let whole = self.is_full_sized();
         if whole { self.targets().iter().map(lacking).sum() } else { 0 }
     }
 
@@ -236,7 +238,7 @@ impl Pg {
         }
         let allowed = self.may_backfill(cx);
         for o in &targets {
-            if !cx.map.is_up(*o) {
+            if !cx.map.is_up(o.osd) {
                 continue;
             }
             let peer = self.peers.entry(*o).or_default();
@@ -279,12 +281,12 @@ impl Pg {
     /// Whether flags and the state of things let copies be made.
     pub(crate) fn may_backfill(&self, cx: &Cx<'_>) -> bool {
         use maps::OsdMapFlags as F;
-        let whole = self.info.acting.len() >= self.pool.size;
+        let whole = self.is_full_sized();
         let put_off = cx.map.has_flag(F::NOREBALANCE) && whole;
         !cx.map.has_flag(F::NOBACKFILL) && !put_off
     }
 
-    fn ask_target(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
+    fn ask_target(&mut self, osd: PgShard, cx: &mut Cx<'_>) {
         self.forget_pushes_to(osd, cx);
         let now = cx.now.mono_ms();
         let Some(peer) = self.peers.get_mut(&osd) else { return };
@@ -297,7 +299,13 @@ impl Pg {
     }
 
     /// A copy lends its slot, or does not.
-    pub(crate) fn on_backfill_slot(&mut self, from: OsdId, yes: bool, full: bool, cx: &mut Cx<'_>) {
+    pub(crate) fn on_backfill_slot(
+        &mut self,
+        from: PgShard,
+        yes: bool,
+        full: bool,
+        cx: &mut Cx<'_>,
+    ) {
         let now = cx.now.mono_ms();
         let waits = self.leads && self.peers.get(&from).is_some_and(|p| p.target == Target::Slot);
         if !waits {
@@ -324,8 +332,8 @@ impl Pg {
     }
 
     /// The primary asks for this copy's slot.
-    pub(crate) fn on_backfill_ask(&mut self, from: OsdId, cx: &mut Cx<'_>) {
-        if self.info.primary != from || self.leads {
+    pub(crate) fn on_backfill_ask(&mut self, from: PgShard, cx: &mut Cx<'_>) {
+        if !self.is_led_by(&from) {
             return;
         }
         let (granted, full) = lend_slot(self.id, cx);
@@ -340,7 +348,7 @@ impl Pg {
     pub(crate) fn slot_priority(&self) -> Option<(bool, bool, i64)> {
         let waits =
             self.slot_wanted || self.leads && self.peers.values().any(|p| p.target == Target::Wait);
-        let whole = self.info.acting.len() >= self.pool.size;
+        let whole = self.is_full_sized();
         waits.then_some((!self.forced, whole, -self.pool.recovery_priority))
     }
 
@@ -360,12 +368,12 @@ impl Pg {
         if self.leads {
             self.tick_backfill(cx);
         } else if self.slot_wanted {
-            self.on_backfill_ask(self.info.primary, cx);
+            self.on_backfill_ask(self.primary(), cx);
         }
     }
 
     /// A copy that does not act tells what it has.
-    pub(crate) fn on_target_info(&mut self, from: OsdId, info: Option<PgInfo>, cx: &mut Cx<'_>) {
+    pub(crate) fn on_target_info(&mut self, from: PgShard, info: Option<PgInfo>, cx: &mut Cx<'_>) {
         let now = cx.now.mono_ms();
         let Some(peer) = self.peers.get_mut(&from).filter(|p| p.target == Target::Ask) else {
             return;
@@ -387,7 +395,7 @@ impl Pg {
     }
 
     /// All that it has is known; whether it was being listed.
-    pub(crate) fn on_target_listed(&mut self, from: OsdId, cx: &mut Cx<'_>) {
+    pub(crate) fn on_target_listed(&mut self, from: PgShard, cx: &mut Cx<'_>) {
         let now = cx.now.mono_ms();
         let Some(peer) = self.peers.get_mut(&from).filter(|p| p.target == Target::List) else {
             return;
@@ -398,7 +406,7 @@ impl Pg {
         }
     }
 
-    fn compare_target(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
+    fn compare_target(&mut self, osd: PgShard, cx: &mut Cx<'_>) {
         let Ok(mut should) = list_all(cx.store, self.coll) else {
             tracing::error!(pg = %self.id, "the own objects cannot be listed");
             return;
@@ -410,7 +418,7 @@ impl Pg {
         self.activate_target(osd, cx);
     }
 
-    fn activate_target(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
+    fn activate_target(&mut self, osd: PgShard, cx: &mut Cx<'_>) {
         self.round += 1;
         let head = self.log.head();
         let now = cx.now.mono_ms();
@@ -429,7 +437,7 @@ impl Pg {
     /// A copy that does not act has taken the log over; what it lacks.
     pub(crate) fn on_target_activated(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         round: u32,
         missing: Vec<(HObject, EVersion)>,
         cx: &mut Cx<'_>,
@@ -465,7 +473,7 @@ impl Pg {
     }
 
     /// It cannot follow the log: it is compared instead.
-    pub(crate) fn on_target_unrelated(&mut self, from: OsdId, round: u32, cx: &mut Cx<'_>) {
+    pub(crate) fn on_target_unrelated(&mut self, from: PgShard, round: u32, cx: &mut Cx<'_>) {
         let Some(peer) = self.peers.get_mut(&from) else { return };
         if matches!(peer.target, Target::Activating(_)) && peer.target_round == round {
             peer.force_scan = true;
@@ -474,7 +482,7 @@ impl Pg {
     }
 
     /// What was sent to it may be lost: it is asked what it has.
-    pub(crate) fn reset_target(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
+    pub(crate) fn reset_target(&mut self, osd: PgShard, cx: &mut Cx<'_>) {
         if self.peers.get(&osd).is_some_and(|p| p.target != Target::No && p.target != Target::Wait)
         {
             let slot = self.peers[&osd].target == Target::Slot;
@@ -524,23 +532,23 @@ impl Pg {
     /// When every copy that CRUSH chose is whole, it acts again.
     pub(crate) fn maybe_end_temp(&mut self, cx: &mut Cx<'_>) {
         let targets = self.targets();
-        let has_temp = cx.map.pg_temp.contains_key(&self.id);
-        let whole = |o: &OsdId| self.peers.get(o).is_some_and(Peer::has_caught_up);
+        let has_temp = cx.map.pg_temp.contains_key(&self.id.pg);
+        let whole = |o: &PgShard| self.peers.get(o).is_some_and(Peer::has_caught_up);
         if !has_temp || self.state != State::Active || !self.missing.is_empty() {
             return;
         }
         // CRUSH may choose too few, as long as an OSD is down and not yet out: what others
         // have goes on to count, or it would be asked for again at once.
         let few = self.info.up.iter().filter(|o| **o != OsdId::NONE).count() < self.pool.size;
-        if few && self.info.acting.iter().any(|o| !self.info.up.contains(o)) {
+        if few && self.acting_copies().any(|o| !self.is_chosen(&o)) {
             return;
         }
-        let back = self.info.up.iter().all(|o| self.info.acting.contains(o) || whole(o));
+        let back = self.up_copies().all(|o| self.acts(&o) || whole(&o));
         let now = cx.now.mono_ms();
-        let good = targets.iter().all(|o| cx.map.is_up(*o));
+        let good = targets.iter().all(|o| cx.map.is_up(o.osd));
         if back && good && now >= self.temp_asked_ms + RETRY_MS && !self.info.up.is_empty() {
             self.temp_asked_ms = now;
-            cx.want_temp.insert(self.id, Vec::new());
+            cx.want_temp.insert(self.id.pg, Vec::new());
         }
     }
 
@@ -556,7 +564,7 @@ impl Pg {
 
     /// A copy that follows is whole: its slot is free for others.
     pub(crate) fn free_backfill_slots(&mut self, cx: &mut Cx<'_>) {
-        let done: Vec<OsdId> = self
+        let done: Vec<PgShard> = self
             .peers
             .iter_mut()
             .filter(|(_, p)| p.slot && p.has_caught_up())

@@ -5,7 +5,8 @@
 //! comes and what becomes durable waits until the promises are back, or a map says that
 //! somebody else leads.
 
-use types::{EVersion, Epoch, OsdId};
+use maps::PgShard;
+use types::{EVersion, Epoch};
 
 use super::{Cx, Pg, State};
 use crate::session::ClientOp;
@@ -16,7 +17,7 @@ impl Pg {
         let now = cx.now.mono_ms();
         !cx.leases.stopped
             && (now < self.lease_until_ms
-                || self.others(cx.me).all(|o| now < cx.leases.held_until(o)))
+                || self.others(cx.me).all(|c| now < cx.leases.held_until(c.osd)))
     }
 
     /// A request comes.
@@ -42,7 +43,7 @@ impl Pg {
     /// A copy has made writes durable. What that acknowledges also lets reads go on.
     pub(crate) fn on_copy_committed(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         interval: Epoch,
         committed: EVersion,
         cx: &mut Cx<'_>,
@@ -69,6 +70,12 @@ impl Pg {
         }
     }
 
+    /// When that OSD has answered for one of its copies, monotonic ms; the first time.
+    fn answer_of(&self, osd: types::OsdId) -> Option<u64> {
+        let of = self.peers.iter().filter(|(c, p)| c.osd == osd && p.answered);
+        of.map(|(_, p)| p.answered_ms).min()
+    }
+
     /// Until when, on this side's clock, an OSD that led the PG before may serve reads
     /// without knowing that it does not lead any more; 0 when none can.
     pub(crate) fn others_read_until(&self, cx: &Cx<'_>) -> u64 {
@@ -81,7 +88,7 @@ impl Pg {
             let process_ended = cx.map.up_from(p) > i.last
                 || cx.map.is_down(p) && cx.map.xinfo(p).dead_epoch >= cx.map.up_from(p);
             // Who is up and has answered knows of this interval.
-            let knows = cx.map.is_up(p) && self.peers.get(&p).is_some_and(|x| x.answered);
+            let knows = cx.map.is_up(p) && self.answer_of(p).is_some();
             if !cx.map.exists(p) || process_ended || knows || cx.map.info(p).lost_at > i.first {
                 continue;
             }
@@ -91,8 +98,8 @@ impl Pg {
                 ends.push(cx.leases.given_until(p));
             }
             for o in i.acting.iter().filter(|o| **o != p && **o != cx.me) {
-                if let Some(peer) = self.peers.get(o).filter(|x| x.answered) {
-                    ends.push(peer.answered_ms + cx.leases.lease_ms);
+                if let Some(answered_ms) = self.answer_of(*o) {
+                    ends.push(answered_ms + cx.leases.lease_ms);
                 }
             }
             let end = ends.into_iter().min().unwrap_or(0);

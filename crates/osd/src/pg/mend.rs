@@ -4,7 +4,8 @@
 
 use std::collections::HashMap;
 
-use types::{EVersion, Errno, HObject, OsdId};
+use maps::PgShard;
+use types::{EVersion, Errno, HObject};
 
 use super::{Cx, Pg, State, Ticket};
 use crate::backing::{Coll, ObjectStore, StoreError};
@@ -58,13 +59,13 @@ impl Pg {
     /// A copy is not what it should be: `version` of the object is.
     pub(crate) fn mark_damaged(
         &mut self,
-        osd: OsdId,
+        osd: PgShard,
         oid: &HObject,
         version: EVersion,
         cx: &mut Cx<'_>,
     ) {
         let oid = oid.detached();
-        if osd == cx.me {
+        if osd == self.me(cx.me) {
             let mut ops = Vec::new();
             self.set_missing(oid.clone(), version, &mut ops);
             cx.submit(ops, Ticket::None);
@@ -93,7 +94,7 @@ impl Pg {
             format!("{} missing primary copy of {oid}, will try copies on the others", self.id);
         cx.out.effects.push(crate::outbox::Effect::ClusterLog { error: true, text });
         self.info.scrub.repaired += 1;
-        self.mark_damaged(cx.me, oid, version, cx);
+        self.mark_damaged(self.me(cx.me), oid, version, cx);
         self.recover_first(oid, cx);
         true
     }

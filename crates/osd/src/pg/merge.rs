@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn pg(entries: Vec<PgLogEntry>) -> Pg {
-        let mut pg = Pg::new(PgId::new(1, 0), PgInfo::default(), PoolView::default());
+        let mut pg = Pg::new(PgId::new(1, 0).into(), PgInfo::default(), PoolView::default());
         entries.into_iter().for_each(|e| pg.log.push(e));
         pg
     }

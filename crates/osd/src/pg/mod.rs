@@ -32,6 +32,7 @@ mod pgls;
 mod recovery;
 mod replica;
 pub(crate) mod scrub;
+pub(crate) mod shards;
 mod snaps;
 mod trim;
 mod unfound;
@@ -43,9 +44,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use denc::Denc;
 use env::Now;
-use maps::{OsdMap, PgPool, SnapContext};
+use maps::{OsdMap, PgPool, PgShard, SnapContext};
 use messages::{Envelope, Interval, PgInfo, PgLogEntry};
-use types::{EVersion, Epoch, HObject, OsdId, PgId, SnapId};
+use types::{EVersion, Epoch, HObject, OsdId, PgId, SnapId, SpgId};
 
 use crate::backing::{Coll, ObjectStore, StoreOp};
 use crate::config::Config;
@@ -64,13 +65,13 @@ pub use watch::Watches;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ticket {
     /// Log entries up to this version.
-    Log(PgId, Epoch, EVersion),
+    Log(SpgId, Epoch, EVersion),
     /// Everything that was under way when this interval began.
-    Flushed(PgId, Epoch),
+    Flushed(SpgId, Epoch),
     /// The copy's activation in this interval.
-    Activated(PgId, Epoch, u32),
+    Activated(SpgId, Epoch, u32),
     /// A recovered object.
-    Recovered(PgId, Epoch, HObject, EVersion),
+    Recovered(SpgId, Epoch, HObject, EVersion),
     /// A step of `bench`.
     Bench(u64),
     /// Nothing waits for it.
@@ -142,7 +143,7 @@ pub struct Cx<'a> {
     /// Promises of and to other OSDs.
     pub(crate) leases: &'a mut crate::lease::Leases,
     /// Data that the store is reading, by its number, and for whom.
-    pub(crate) fetches: &'a mut HashMap<u64, PgId>,
+    pub(crate) fetches: &'a mut HashMap<u64, SpgId>,
     /// Who may be scrubbed at the same time.
     pub(crate) slots: &'a mut crate::slots::AllSlots,
     /// The machine's load for each CPU.
@@ -271,12 +272,17 @@ pub(crate) struct PoolView {
 }
 
 impl PoolView {
+    /// How many copies it takes to read an object.
+    pub(crate) fn readable_by(&self) -> usize {
+        1
+    }
+
     /// Whether a pool that becomes `next` lets its PGs' intervals go on.
     pub(crate) fn same_interval(&self, next: &Self) -> bool {
         (self.size, self.min_size, self.pg_num) == (next.size, next.min_size, next.pg_num)
     }
 
-    pub(crate) fn of(pool: &PgPool) -> Self {
+    pub(crate) fn of(_map: &OsdMap, pool: &PgPool) -> Self {
         Self {
             size: usize::from(pool.size),
             min_size: usize::from(pool.min_size),
@@ -299,7 +305,7 @@ impl PoolView {
 
 /// One PG on this OSD.
 pub struct Pg {
-    pub(crate) id: PgId,
+    pub(crate) id: SpgId,
     pub(crate) coll: Coll,
     pub(crate) pool: PoolView,
     pub(crate) up_primary: OsdId,
@@ -313,9 +319,9 @@ pub struct Pg {
     /// Whether this OSD leads.
     pub(crate) leads: bool,
     /// Other copies, when leading.
-    pub(crate) peers: BTreeMap<OsdId, Peer>,
+    pub(crate) peers: BTreeMap<PgShard, Peer>,
     /// Whose log counts, when leading.
-    pub(crate) auth: Option<OsdId>,
+    pub(crate) auth: Option<PgShard>,
     /// A log that replaces the own one once copies are compared.
     pub(crate) pending_reset: Option<peering::PendingReset>,
     /// Down OSDs that peering cannot do without.
@@ -324,7 +330,7 @@ pub struct Pg {
     /// log: what a crash may take back must not become what others lack.
     pub(crate) flushed: bool,
     /// Questions that wait for that.
-    pub(crate) early: Vec<(OsdId, messages::OsdPeer)>,
+    pub(crate) early: Vec<(PgShard, messages::OsdPeer)>,
     /// The attempt to activate, in this interval: the own when leading, else the last one
     /// that was followed.
     pub(crate) round: u32,
@@ -416,7 +422,7 @@ pub(crate) fn missing_key(oid: &HObject) -> Bytes {
 }
 
 impl Pg {
-    pub(crate) fn new(id: PgId, info: PgInfo, pool: PoolView) -> Self {
+    pub(crate) fn new(id: SpgId, info: PgInfo, pool: PoolView) -> Self {
         Self {
             id,
             coll: Coll::Pg(id),
@@ -474,7 +480,7 @@ impl Pg {
     ///
     /// # Errors
     /// A sentence, when what is on disk cannot be read.
-    pub(crate) fn load(id: PgId, store: &dyn ObjectStore) -> Result<Option<Self>, String> {
+    pub(crate) fn load(id: SpgId, store: &dyn ObjectStore) -> Result<Option<Self>, String> {
         let coll = Coll::Pg(id);
         let fail = |e: &dyn std::fmt::Display| format!("pg {id}: {e}");
         let Some(raw) = store.get(coll, &INFO_KEY).map_err(|e| fail(&e))? else {
@@ -541,13 +547,14 @@ impl Pg {
     }
 
     /// Other acting copies.
-    pub(crate) fn others(&self, me: OsdId) -> impl Iterator<Item = OsdId> + '_ {
-        self.info.acting.iter().copied().filter(move |o| *o != me && *o != OsdId::NONE)
+    pub(crate) fn others(&self, me: OsdId) -> impl Iterator<Item = PgShard> + '_ {
+        let me = self.me(me);
+        self.acting_copies().filter(move |c| *c != me)
     }
 
-    /// Whether this OSD is in the acting or up set.
+    /// Whether this copy is in the acting or up set.
     pub(crate) fn belongs_here(&self, me: OsdId) -> bool {
-        self.info.acting.contains(&me) || self.info.up.contains(&me)
+        self.acts(&self.me(me)) || self.is_chosen(&self.me(me))
     }
 
     /// Counters as they are after the last write.
@@ -613,7 +620,7 @@ impl Pg {
         let i = &self.info;
         let first = i.same_interval_since;
         let last = Epoch(next.0 - 1);
-        let min_size = match prev.pool(self.id.pool) {
+        let min_size = match prev.pool(self.id.pg.pool) {
             Some(pool) => usize::from(pool.min_size),
             None => self.pool.min_size,
         };
@@ -650,7 +657,8 @@ impl Pg {
     /// stay when the primary is the same, for their clients will not send them again.
     /// Without `serve` the PG stays `Inactive`: the map does not show this process up.
     pub(crate) fn on_interval(&mut self, serve: bool, cx: &mut Cx<'_>) {
-        let kept = serve && self.leads && self.info.primary == cx.me;
+        let leads = serve && self.primary() == self.me(cx.me);
+        let kept = leads && self.leads;
         let mut again: Vec<Box<ClientOp>> = Vec::new();
         for f in std::mem::take(&mut self.in_flight) {
             again.extend(f.replies.into_iter().map(|(op, _)| op));
@@ -697,7 +705,7 @@ impl Pg {
         self.flushed = false;
         self.early.clear();
         self.state = State::Inactive;
-        self.leads = serve && self.info.primary == cx.me;
+        self.leads = leads;
         self.stats_dirty = true;
         self.stamps.change = cx.now.wall_ns;
         let mut ops = vec![StoreOp::Create(self.coll)];
@@ -750,7 +758,7 @@ impl Pg {
                 self.tick_watches(cx);
             }
         } else if cx.now.mono_ms() >= self.retry_at_ms
-            && (self.state != State::Active || !self.info.acting.contains(&cx.me))
+            && (self.state != State::Active || !self.acts(&self.me(cx.me)))
         {
             // A primary without a copy learns of the PG by this alone.
             self.notify_primary(cx);
@@ -767,8 +775,8 @@ impl Pg {
             self.oldest_write = (oldest, now);
         } else if now >= self.oldest_write.1 + STUCK_MS {
             self.oldest_write.1 = now;
-            for osd in self.others(cx.me).collect::<Vec<_>>() {
-                self.send_again(osd, cx);
+            for copy in self.others(cx.me).collect::<Vec<_>>() {
+                self.send_again(copy, cx);
             }
         }
     }
@@ -792,18 +800,17 @@ impl Pg {
     pub(crate) fn is_clean(&self) -> bool {
         self.state == State::Active
             && self.leads
-            && self.info.acting.len() >= self.pool.size
+            && self.is_full_sized()
             && self.info.acting == self.info.up
             && self.missing.is_empty()
-            && self.peers.iter().all(|(o, p)| {
-                !self.info.acting.contains(o) || (p.activated && p.missing.is_empty())
-            })
+            && self
+                .peers
+                .iter()
+                .all(|(o, p)| !self.acts(o) || (p.activated && p.missing.is_empty()))
     }
 
     /// Whether enough copies are there to serve.
     pub(crate) fn is_serving(&self) -> bool {
-        self.state == State::Active
-            && self.leads
-            && self.info.acting.iter().filter(|o| **o != OsdId::NONE).count() >= self.pool.min_size
+        self.state == State::Active && self.leads && self.members() >= self.pool.min_size
     }
 }

@@ -7,10 +7,11 @@
 
 use bytes::Bytes;
 use denc::Denc;
+use maps::PgShard;
 use messages::{
     LogKind, MOsdOpReply, Message, Mutation, ObjectChange, OsdOp, PgLogEntry, RepOp, req_flag,
 };
-use types::{EVersion, HObject, OsdId, ReqId, SnapId, UTime};
+use types::{EVersion, HObject, ReqId, SnapId, UTime};
 
 use super::snaps::{Kept, index_change};
 use super::{Cx, InFlight, Obc, Pg, State, Ticket, log_key};
@@ -110,7 +111,7 @@ impl Pg {
     pub(crate) fn on_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
         if !self.leads
             && op.msg.flags & (req_flag::BALANCE_READS | req_flag::LOCALIZE_READS) != 0
-            && self.info.acting.contains(&cx.me)
+            && self.acts(&self.me(cx.me))
         {
             // A copy does not know which of its writes are acknowledged: the primary does.
             Answer::error(&op, Errno::AGAIN).send(&op, cx);
@@ -132,7 +133,7 @@ impl Pg {
 
     /// Whether the object is in this PG; after a split it may be in a child.
     fn is_home_of(&self, op: &ClientOp) -> bool {
-        op.is_pg_op() || types::stable_mod(op.oid.hash, self.pool.pg_num) == self.id.ps
+        op.is_pg_op() || types::stable_mod(op.oid.hash, self.pool.pg_num) == self.id.pg.ps
     }
 
     /// The PG serves again.
@@ -659,6 +660,8 @@ impl Pg {
         let trim_to = self.plan_trim(cx);
         let rep = RepOp {
             pg: self.id,
+            from: self.id.shard,
+            settled: EVersion::ZERO,
             epoch: cx.map.epoch,
             interval: self.interval(),
             prev,
@@ -671,18 +674,11 @@ impl Pg {
             },
         };
         self.note_followers(&entry, &rep.changes, cx);
-        let followers: Vec<OsdId> = self.followers().collect();
         let mut envelope = None;
-        for i in 0..self.info.acting.len() {
-            let osd = self.info.acting[i];
-            if osd != cx.me && osd != OsdId::NONE {
-                let e = envelope.get_or_insert_with(|| rep.envelope(types::Features::ALL));
-                cx.out.effects.push(crate::outbox::Effect::Osd(osd, e.clone()));
-            }
-        }
-        for osd in followers {
+        let me = self.me(cx.me);
+        for copy in self.acting_copies().filter(|c| *c != me).chain(self.followers()) {
             let e = envelope.get_or_insert_with(|| rep.envelope(types::Features::ALL));
-            cx.out.effects.push(crate::outbox::Effect::Osd(osd, e.clone()));
+            cx.out.effects.push(crate::outbox::Effect::Osd(copy.osd, e.clone()));
         }
         let mut ops = Vec::with_capacity(3);
         for change in rep.changes {
@@ -715,7 +711,7 @@ impl Pg {
     /// The reply of a copy.
     pub(crate) fn on_rep_op_reply(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         interval: types::Epoch,
         committed: EVersion,
         cx: &mut Cx<'_>,

@@ -4,10 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use denc::Denc;
+use maps::PgShard;
 use messages::{OsdPeer, PeerMsg, PgInfo, PgLogEntry};
-use types::{EVersion, Epoch, HObject, OsdId};
+use types::{EVersion, Epoch, HObject, OsdId, SpgId};
 
 use super::merge::decode_entries;
+use super::shards::copies_of;
 use super::{Cx, Pg, Scan, State, Ticket, log_key};
 use crate::backing::{ObjectStore, StoreError, StoreOp};
 
@@ -17,17 +19,19 @@ const RETRY_MS: u64 = 2_000;
 const SCAN_OBJECTS: usize = 1_000;
 
 impl Pg {
-    pub(crate) fn say(&self, cx: &mut Cx<'_>, to: OsdId, body: PeerMsg) {
-        let m = OsdPeer { pg: self.id, epoch: cx.map.epoch, interval: self.interval(), body };
-        cx.out.osd(to, &m);
+    pub(crate) fn say(&self, cx: &mut Cx<'_>, to: PgShard, body: PeerMsg) {
+        let pg = SpgId { pg: self.id.pg, shard: to.shard };
+        let (epoch, interval) = (cx.map.epoch, self.interval());
+        cx.out.osd(to.osd, &OsdPeer { pg, from: self.id.shard, epoch, interval, body });
     }
 
     /// A copy whose OSD does not lead tells the one that does.
     pub(crate) fn notify_primary(&mut self, cx: &mut Cx<'_>) {
-        let times = if self.info.acting.contains(&cx.me) { 1 } else { 5 };
+        let times = if self.acts(&self.me(cx.me)) { 1 } else { 5 };
         self.retry_at_ms = cx.now.mono_ms() + times * RETRY_MS;
-        let to = self.info.primary;
-        if !self.flushed || to == OsdId::NONE || to == cx.me || !cx.map.is_up(to) {
+        let to = self.primary();
+        let nobody = to.osd == OsdId::NONE || to == self.me(cx.me) || !cx.map.is_up(to.osd);
+        if !self.flushed || nobody {
             return;
         }
         self.refresh_info();
@@ -42,35 +46,36 @@ impl Pg {
     }
 
     /// Whose answers are needed, and which down OSDs stand in the way.
-    fn plan_queries(&self, cx: &Cx<'_>) -> (BTreeSet<OsdId>, Vec<OsdId>) {
-        let mut ask: BTreeSet<OsdId> =
-            self.info.acting.iter().chain(&self.info.up).copied().collect();
+    fn plan_queries(&self, cx: &Cx<'_>) -> (BTreeSet<PgShard>, Vec<OsdId>) {
+        let mut ask: BTreeSet<PgShard> = self.acting_copies().chain(self.up_copies()).collect();
         let mut blocked_by = Vec::new();
         for i in &self.info.past {
             if !i.maybe_went_rw || i.last < self.info.history_les {
                 continue;
             }
             let (mut alive, mut gone, mut down) = (0, 0, Vec::new());
-            for &o in i.acting.iter().filter(|o| **o != OsdId::NONE) {
+            for c in copies_of(&i.acting, self.is_coded()) {
+                let o = c.osd;
                 if cx.map.info(o).lost_at > i.first || !cx.map.exists(o) {
                     gone += 1;
                 } else if cx.map.is_up(o) {
                     alive += 1;
-                    ask.insert(o);
+                    ask.insert(c);
                 } else {
                     down.push(o);
                 }
             }
-            if alive == 0 && !down.is_empty() {
+            // What it takes to read what was written then.
+            let few = alive < self.pool.readable_by();
+            if few && !down.is_empty() {
                 blocked_by.extend(down);
-            } else if alive == 0 && gone > 0 {
+            } else if few && gone > 0 {
                 tracing::warn!(pg = %self.id, first = i.first.0, last = i.last.0,
                     "no OSD of this interval is left");
             }
         }
-        ask.remove(&OsdId::NONE);
-        ask.remove(&cx.me);
-        ask.retain(|o| cx.map.is_up(*o));
+        ask.remove(&self.me(cx.me));
+        ask.retain(|c| cx.map.is_up(c.osd));
         blocked_by.sort();
         blocked_by.dedup();
         (ask, blocked_by)
@@ -123,16 +128,16 @@ impl Pg {
         self.retry_at_ms = cx.now.mono_ms() + RETRY_MS;
         match self.state {
             State::GetInfo => {
-                let open: Vec<OsdId> =
+                let open: Vec<PgShard> =
                     self.peers.iter().filter(|(_, p)| !p.answered).map(|(o, _)| *o).collect();
-                for o in open.into_iter().filter(|o| cx.map.is_up(*o)) {
+                for o in open.into_iter().filter(|c| cx.map.is_up(c.osd)) {
                     self.say(cx, o, PeerMsg::Query);
                 }
                 self.advance_peering(cx);
             }
             State::GetLog => self.ask_log(cx),
             State::Scan => {
-                let open: Vec<(OsdId, HObject)> = self
+                let open: Vec<(PgShard, HObject)> = self
                     .peers
                     .iter()
                     .filter_map(|(o, p)| {
@@ -154,7 +159,7 @@ impl Pg {
     }
 
     /// Another copy tells what it is.
-    pub(crate) fn on_info(&mut self, from: OsdId, known: bool, info: PgInfo, cx: &mut Cx<'_>) {
+    pub(crate) fn on_info(&mut self, from: PgShard, known: bool, info: PgInfo, cx: &mut Cx<'_>) {
         if !self.leads {
             return;
         }
@@ -174,7 +179,7 @@ impl Pg {
                 self.advance_peering(cx);
             }
             State::Active => {
-                if known && !self.info.acting.contains(&from) && !self.info.up.contains(&from) {
+                if known && !self.acts(&from) && !self.is_chosen(&from) {
                     if self.is_unneeded(from) {
                         self.say(cx, from, PeerMsg::Remove);
                     } else {
@@ -186,7 +191,7 @@ impl Pg {
                 }
             }
             _ => {
-                if known && !self.info.acting.contains(&from) {
+                if known && !self.acts(&from) {
                     let peer = self.peers.entry(from).or_default();
                     peer.answered = true;
                     peer.info = Some(info);
@@ -196,8 +201,8 @@ impl Pg {
     }
 
     /// Whether nobody needs the copy of that OSD, as this one, which leads, sees it.
-    pub(crate) fn is_unneeded(&self, osd: OsdId) -> bool {
-        self.is_clean() && !self.info.acting.contains(&osd) && !self.info.up.contains(&osd)
+    pub(crate) fn is_unneeded(&self, osd: PgShard) -> bool {
+        self.is_clean() && !self.acts(&osd) && !self.is_chosen(&osd)
     }
 
     /// What another copy knows of the PG's history counts here too.
@@ -226,12 +231,13 @@ impl Pg {
     }
 
     fn choose_log(&mut self, cx: &mut Cx<'_>) {
+        let me = self.me(cx.me);
         let mine = self.info.clone();
-        let infos: BTreeMap<OsdId, &PgInfo> = self
+        let infos: BTreeMap<PgShard, &PgInfo> = self
             .peers
             .iter()
             .filter_map(|(o, p)| p.info.as_ref().map(|i| (*o, i)))
-            .chain([(cx.me, &mine)])
+            .chain([(self.me(cx.me), &mine)])
             .collect();
         let les = infos
             .values()
@@ -251,17 +257,17 @@ impl Pg {
             .iter()
             .filter(|(_, i)| i.last_update >= acceptable)
             .max_by_key(|(o, i)| {
-                (i.last_update, std::cmp::Reverse(i.log_tail), **o == cx.me, std::cmp::Reverse(**o))
+                (i.last_update, std::cmp::Reverse(i.log_tail), **o == me, std::cmp::Reverse(**o))
             })
             .map(|(o, _)| *o)
             .expect("the bound is someone's");
-        let infos: BTreeMap<OsdId, PgInfo> =
+        let infos: BTreeMap<PgShard, PgInfo> =
             infos.into_iter().map(|(o, i)| (o, i.clone())).collect();
         if self.wants_other_acting(&infos, best, cx) {
             return;
         }
         self.auth = Some(best);
-        if best == cx.me {
+        if best == me {
             self.enter_scan(cx);
         } else {
             self.state = State::GetLog;
@@ -286,7 +292,7 @@ impl Pg {
     }
 
     fn ask_log(&mut self, cx: &mut Cx<'_>) {
-        let Some(auth) = self.auth.filter(|o| *o != cx.me) else { return };
+        let Some(auth) = self.auth.filter(|c| *c != self.me(cx.me)) else { return };
         let force = self.peers.get(&auth).is_some_and(|p| p.force_scan);
         let since = if force { EVersion::ZERO } else { self.log_wanted_since(cx.me) };
         self.say(cx, auth, PeerMsg::GetLog(since));
@@ -295,7 +301,7 @@ impl Pg {
     /// The log that counts has come.
     pub(crate) fn on_log(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         since: EVersion,
         info: PgInfo,
         raw: &[bytes::Bytes],
@@ -357,7 +363,7 @@ impl Pg {
 
     /// Copies whose log ends below our tail are listed.
     fn start_peer_scans(&mut self, cx: &mut Cx<'_>) {
-        let others: Vec<OsdId> = self.others(cx.me).collect();
+        let others: Vec<PgShard> = self.others(cx.me).collect();
         for o in others {
             let tail = self.log.tail;
             let peer = self.peers.entry(o).or_default();
@@ -377,7 +383,7 @@ impl Pg {
     /// Part of a listing has come.
     pub(crate) fn on_objects(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         begin: &HObject,
         end: HObject,
         objects: Vec<(HObject, EVersion)>,
@@ -473,7 +479,7 @@ impl Pg {
     }
 
     /// What that copy is told to become what the PG is.
-    pub(crate) fn activation_for(&self, osd: OsdId, cx: &Cx<'_>) -> PeerMsg {
+    pub(crate) fn activation_for(&self, osd: PgShard, cx: &Cx<'_>) -> PeerMsg {
         let peer = self.peers.get(&osd);
         let (round, info) = (self.round, self.info.clone());
         if let Some((missing, surplus)) = peer.and_then(|p| p.reset.as_ref()) {
@@ -505,7 +511,7 @@ impl Pg {
     /// A copy is durable as the log says.
     pub(crate) fn on_activated(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         round: u32,
         missing: Vec<(HObject, EVersion)>,
         cx: &mut Cx<'_>,
@@ -528,7 +534,7 @@ impl Pg {
     }
 
     /// A copy could not follow the log: it is compared instead.
-    pub(crate) fn on_unrelated(&mut self, from: OsdId, round: u32, cx: &mut Cx<'_>) {
+    pub(crate) fn on_unrelated(&mut self, from: PgShard, round: u32, cx: &mut Cx<'_>) {
         if self.leads && self.state == State::Active {
             self.on_target_unrelated(from, round, cx);
             return;
@@ -552,7 +558,7 @@ impl Pg {
         } else {
             let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
             self.state = State::Active;
-            self.say(cx, self.info.primary, PeerMsg::Activated { round: self.round, missing });
+            self.say(cx, self.primary(), PeerMsg::Activated { round: self.round, missing });
         }
     }
 
@@ -608,8 +614,8 @@ impl Pg {
         self.info.past.clear();
         self.stats_dirty = true;
         self.settle(cx);
-        let acting = self.info.acting.clone();
-        let strays: Vec<OsdId> = self
+        let acting: Vec<PgShard> = self.acting_copies().collect();
+        let strays: Vec<PgShard> = self
             .peers
             .iter()
             .filter(|(o, p)| !acting.contains(o) && p.info.is_some())
@@ -656,19 +662,22 @@ impl Pg {
             self.retry_peering(cx);
             return;
         }
-        self.send_again(osd, cx);
-        self.reset_target(osd, cx);
-        self.restart_recovery_of(osd, cx);
+        let here: Vec<PgShard> = self.peers.keys().filter(|c| c.osd == osd).copied().collect();
+        for copy in here {
+            self.send_again(copy, cx);
+            self.reset_target(copy, cx);
+            self.restart_recovery_of(copy, cx);
+        }
     }
 
     /// All writes that a copy has not acknowledged; it tells which it has.
-    pub(crate) fn send_again(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
-        let acts = self.info.acting.contains(&osd);
+    pub(crate) fn send_again(&mut self, osd: PgShard, cx: &mut Cx<'_>) {
+        let acts = self.acts(&osd);
         let Some(peer) = self.peers.get(&osd).filter(|p| p.activated && acts) else { return };
         let committed = peer.committed;
         for f in self.in_flight.iter().filter(|f| f.version > committed) {
             if let Some(envelope) = &f.envelope {
-                cx.out.effects.push(crate::outbox::Effect::Osd(osd, envelope.clone()));
+                cx.out.effects.push(crate::outbox::Effect::Osd(osd.osd, envelope.clone()));
             }
         }
     }

@@ -79,9 +79,9 @@ impl Pg {
 
     /// First and end of the PG's objects.
     fn bounds(&self) -> (HObject, HObject) {
-        let (start, end) = self.id.hash_range(self.pool.pg_num);
+        let (start, end) = self.id.pg.hash_range(self.pool.pg_num);
         let at = |reversed: u64, snap| HObject {
-            pool: self.id.pool,
+            pool: self.id.pg.pool,
             hash: (reversed as u32).reverse_bits(),
             snap,
             ..HObject::min()

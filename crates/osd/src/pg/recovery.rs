@@ -7,8 +7,9 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
+use maps::PgShard;
 use messages::{Mutation, PeerMsg, Push};
-use types::{EVersion, Epoch, HObject, OsdId, SnapId};
+use types::{EVersion, Epoch, HObject, SnapId};
 
 use super::snaps::index_change;
 use super::{Cx, Pg, State, Ticket, missing_key};
@@ -24,7 +25,7 @@ const STUCK_MS: u64 = 5_000;
 
 #[derive(Debug)]
 struct Pull {
-    from: OsdId,
+    from: PgShard,
     version: EVersion,
     off: u64,
     omap_after: Bytes,
@@ -45,9 +46,9 @@ struct PushState {
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     pulls: HashMap<HObject, Pull>,
-    pushes: HashMap<(OsdId, HObject), PushState>,
+    pushes: HashMap<(PgShard, HObject), PushState>,
     /// Where an object was looked for in vain, in this interval.
-    not_at: HashMap<HObject, Vec<OsdId>>,
+    not_at: HashMap<HObject, Vec<PgShard>>,
     /// Objects that operations wait for.
     urgent: Vec<HObject>,
 }
@@ -65,7 +66,7 @@ impl Pg {
     }
 
     /// Recoveries over a lost connection start again.
-    pub(crate) fn restart_recovery_of(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
+    pub(crate) fn restart_recovery_of(&mut self, osd: PgShard, cx: &mut Cx<'_>) {
         let before = self.recovery.active();
         self.recovery.pulls.retain(|_, p| p.from != osd || p.closing);
         self.recovery.pushes.retain(|(o, _), _| *o != osd);
@@ -88,13 +89,13 @@ impl Pg {
 
     /// Whether writes to the object must wait, because some copy lacks it.
     pub(crate) fn is_degraded(&self, oid: &HObject) -> bool {
-        let acts = |o: &OsdId| self.info.acting.contains(o);
+        let acts = |o: &PgShard| self.acts(o);
         self.missing.contains_key(oid)
             || self.peers.iter().any(|(o, p)| p.activated && p.missing.contains_key(oid) && acts(o))
     }
 
     /// A copy from which the object can be pulled.
-    pub(crate) fn source_of(&self, oid: &HObject) -> Option<OsdId> {
+    pub(crate) fn source_of(&self, oid: &HObject) -> Option<PgShard> {
         let version = *self.missing.get(oid)?;
         let tried = self.recovery.not_at.get(oid);
         self.peers
@@ -149,7 +150,7 @@ impl Pg {
         let pushes: Vec<HObject> = self
             .peers
             .iter()
-            .filter(|(o, p)| p.activated && (copies || self.info.acting.contains(o)))
+            .filter(|(o, p)| p.activated && (copies || self.acts(o)))
             .flat_map(|(o, p)| p.missing.keys().map(move |oid| (*o, oid)))
             .filter(|(o, oid)| {
                 !self.missing.contains_key(*oid)
@@ -187,7 +188,7 @@ impl Pg {
         if self.obcs.get(oid).is_some_and(|o| o.in_flight > 0) {
             return;
         }
-        let to: Vec<(OsdId, EVersion)> = self
+        let to: Vec<(PgShard, EVersion)> = self
             .peers
             .iter()
             .filter(|(_, p)| p.activated)
@@ -310,12 +311,12 @@ impl Pg {
         ops.push(StoreOp::Object(self.coll, push.oid.clone(), m));
     }
 
-    pub(crate) fn on_push(&mut self, from: OsdId, push: Push, cx: &mut Cx<'_>) {
+    pub(crate) fn on_push(&mut self, from: PgShard, push: Push, cx: &mut Cx<'_>) {
         if self.leads { self.on_pulled(from, push, cx) } else { self.on_pushed_here(push, cx) }
     }
 
     /// The primary gets a part it asked for.
-    fn on_pulled(&mut self, from: OsdId, push: Push, cx: &mut Cx<'_>) {
+    fn on_pulled(&mut self, from: PgShard, push: Push, cx: &mut Cx<'_>) {
         let Some(pull) = self.recovery.pulls.get_mut(&push.oid) else { return };
         if pull.from != from || pull.closing || pull.version != push.version {
             return;
@@ -364,7 +365,7 @@ impl Pg {
 
     /// A copy gets a part that it lacks.
     fn on_pushed_here(&mut self, push: Push, cx: &mut Cx<'_>) {
-        if self.info.primary == cx.me || self.info.last_epoch_started != self.interval() {
+        if self.primary() == self.me(cx.me) || self.info.last_epoch_started != self.interval() {
             return;
         }
         let news = push.repair > 0 && push.first && self.mending.hears(&push.oid, push.repair);
@@ -397,14 +398,14 @@ impl Pg {
                 omap_after: push.omap_after,
                 last: false,
             };
-            self.say(cx, self.info.primary, body);
+            self.say(cx, self.primary(), body);
         }
     }
 
     fn say_whole(&self, oid: HObject, version: EVersion, cx: &mut Cx<'_>) {
         let (off, omap_after) = (u64::MAX, Bytes::new());
         let body = PeerMsg::Pushed { oid, version, off, omap_after, last: true };
-        self.say(cx, self.info.primary, body);
+        self.say(cx, self.primary(), body);
     }
 
     /// A recovered object is durable here.
@@ -438,7 +439,7 @@ impl Pg {
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn on_pushed(
         &mut self,
-        from: OsdId,
+        from: PgShard,
         oid: HObject,
         version: EVersion,
         off: u64,
@@ -520,14 +521,14 @@ impl Pg {
     }
 
     /// A push is void: the object was written meanwhile.
-    pub(crate) fn forget_push(&mut self, key: &(OsdId, HObject), cx: &mut Cx<'_>) {
+    pub(crate) fn forget_push(&mut self, key: &(PgShard, HObject), cx: &mut Cx<'_>) {
         if self.recovery.pushes.remove(key).is_some() {
             *cx.recoveries -= 1.min(*cx.recoveries);
         }
     }
 
     /// So are all to that OSD.
-    pub(crate) fn forget_pushes_to(&mut self, osd: OsdId, cx: &mut Cx<'_>) {
+    pub(crate) fn forget_pushes_to(&mut self, osd: PgShard, cx: &mut Cx<'_>) {
         let before = self.recovery.pushes.len();
         self.recovery.pushes.retain(|(o, _), _| *o != osd);
         *cx.recoveries -= (before - self.recovery.pushes.len()).min(*cx.recoveries);

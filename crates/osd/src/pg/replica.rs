@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use denc::Denc;
+use maps::PgShard;
 use messages::{OsdPeer, PeerMsg, PgInfo, PgLogEntry, RepOp, RepOpReply};
-use types::{EVersion, Epoch, HObject, OsdId};
+use types::{EVersion, Epoch, HObject, SpgId};
 
 use super::backfill::{Step, follow};
 use super::merge::decode_entries;
@@ -16,8 +17,8 @@ impl Pg {
     /// A write of the primary. One that was seen before is acknowledged again, one that
     /// leaves a gap is dropped: the primary sends all again from the gap on when it learns
     /// that the connection was lost.
-    pub(crate) fn on_rep_op(&mut self, from: OsdId, op: RepOp, cx: &mut Cx<'_>) {
-        if op.interval != self.interval() || self.info.primary != from || self.leads {
+    pub(crate) fn on_rep_op(&mut self, from: PgShard, op: RepOp, cx: &mut Cx<'_>) {
+        if op.interval != self.interval() || !self.is_led_by(&from) {
             return;
         }
         if self.info.last_epoch_started != self.interval() {
@@ -97,13 +98,15 @@ impl Pg {
     }
 
     pub(crate) fn acknowledge(&mut self, cx: &mut Cx<'_>) {
+        let to = self.primary();
         let reply = RepOpReply {
-            pg: self.id,
+            pg: SpgId { pg: self.id.pg, shard: to.shard },
+            from: self.id.shard,
             epoch: cx.map.epoch,
             interval: self.interval(),
             committed: self.committed,
         };
-        cx.out.osd(self.info.primary, &reply);
+        cx.out.osd(to.osd, &reply);
     }
 
     /// Log entries up to `version` are durable here.
@@ -120,7 +123,7 @@ impl Pg {
     }
 
     /// Everything but writes. `m.epoch` is not above the newest map here.
-    pub(crate) fn on_peer(&mut self, from: OsdId, m: OsdPeer, cx: &mut Cx<'_>) {
+    pub(crate) fn on_peer(&mut self, from: PgShard, m: OsdPeer, cx: &mut Cx<'_>) {
         if !self.flushed && matches!(m.body, PeerMsg::Query | PeerMsg::GetLog(_)) {
             if !self.early.iter().any(|(o, e)| *o == from && *e == m) {
                 self.early.push((from, m));
@@ -187,14 +190,14 @@ impl Pg {
                 self.on_objects(from, &begin, end, objects, cx);
             }
             PeerMsg::Activate { round, info, since, reset, entries, missing, surplus } => {
-                if self.info.primary == from && !self.leads {
+                if self.is_led_by(&from) {
                     self.on_activate(round, &info, since, reset, &entries, missing, surplus, cx);
                 }
             }
             PeerMsg::Activated { round, missing } => self.on_activated(from, round, missing, cx),
             PeerMsg::Unrelated { round } => self.on_unrelated(from, round, cx),
             PeerMsg::Settle { history_les, last_epoch_clean } => {
-                if self.info.primary == from && !self.leads {
+                if self.is_led_by(&from) {
                     self.on_settle(history_les, last_epoch_clean, cx);
                 }
             }
@@ -205,7 +208,7 @@ impl Pg {
                 self.on_backfill_slot(from, granted, full, cx);
             }
             PeerMsg::BackfillEnd => {
-                if self.info.primary == from {
+                if self.primary() == from {
                     cx.slots.backfills_lent.give_back(self.id);
                 }
             }
@@ -214,13 +217,15 @@ impl Pg {
             }
             // The OSD's own affairs.
             PeerMsg::Remove | PeerMsg::CopyGet { .. } | PeerMsg::CopyPart { .. } => {}
+            PeerMsg::ShardRead { .. } | PeerMsg::ShardData { .. } | PeerMsg::Settled(_) => {}
         }
     }
 
     /// Answers in the asking side's interval, which may be ahead.
-    fn reply(&self, to: OsdId, interval: Epoch, body: PeerMsg, cx: &mut Cx<'_>) {
-        let m = OsdPeer { pg: self.id, epoch: cx.map.epoch, interval, body };
-        cx.out.osd(to, &m);
+    fn reply(&self, to: PgShard, interval: Epoch, body: PeerMsg, cx: &mut Cx<'_>) {
+        let pg = SpgId { pg: self.id.pg, shard: to.shard };
+        let m = OsdPeer { pg, from: self.id.shard, epoch: cx.map.epoch, interval, body };
+        cx.out.osd(to.osd, &m);
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -240,7 +245,7 @@ impl Pg {
             if round == self.round && self.state == State::Active {
                 // It came twice: the answer was lost, or is on its way.
                 let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
-                self.say(cx, self.info.primary, PeerMsg::Activated { round, missing });
+                self.say(cx, self.primary(), PeerMsg::Activated { round, missing });
             }
             return;
         }
@@ -256,7 +261,7 @@ impl Pg {
             let missing = missing.into_iter().map(|(o, v)| (o.detached(), v)).collect();
             self.replace_log(since, entries, missing, surplus, &mut ops, cx.store);
         } else if self.merge_log(since, entries, &mut ops, cx.store).is_err() {
-            self.say(cx, self.info.primary, PeerMsg::Unrelated { round });
+            self.say(cx, self.primary(), PeerMsg::Unrelated { round });
             return;
         }
         self.adopt_history(info, true);

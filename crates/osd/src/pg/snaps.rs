@@ -116,7 +116,7 @@ impl Kept {
 impl Pg {
     /// Whether the snapshot is on its way out: no clone is made for it any more.
     fn is_removed(&self, snap: SnapId, cx: &Cx<'_>) -> bool {
-        cx.map.removed_snaps_queue.get(&self.id.pool).is_some_and(|q| q.contains(snap.0))
+        cx.map.removed_snaps_queue.get(&self.id.pg.pool).is_some_and(|q| q.contains(snap.0))
     }
 
     /// The newest snapshot a write knows of: its client's, or the pool's in a pool with

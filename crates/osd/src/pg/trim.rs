@@ -79,7 +79,7 @@ impl Pg {
         if !self.leads || self.state != State::Active {
             return;
         }
-        let Some(queue) = cx.map.removed_snaps_queue.get(&self.id.pool) else {
+        let Some(queue) = cx.map.removed_snaps_queue.get(&self.id.pg.pool) else {
             if !self.trim.purged.is_empty() || self.trim.queued > 0 {
                 self.drop_trim(cx);
                 self.stats_dirty = true;
@@ -173,7 +173,7 @@ impl Pg {
             cx.submit(vec![StoreOp::Rm(self.coll, index_key(snap, clone))], Ticket::None);
             return Ok(Done::Stale);
         };
-        let queue = cx.map.removed_snaps_queue.get(&self.id.pool);
+        let queue = cx.map.removed_snaps_queue.get(&self.id.pg.pool);
         let gone = |s: &SnapId| *s == snap || queue.is_some_and(|q| q.contains(s.0));
         let stays: Vec<SnapId> = serves.iter().copied().filter(|s| !gone(s)).collect();
         let mut set = set.cloned().unwrap_or_default();

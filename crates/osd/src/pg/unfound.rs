@@ -37,7 +37,7 @@ impl Pg {
                 "already probed"
             } else if map.is_down(o) {
                 "osd is down"
-            } else if self.peers.get(&o).is_some_and(|p| p.answered) {
+            } else if self.peers.iter().any(|(c, p)| c.osd == o && p.answered) {
                 "already probed"
             } else {
                 "not queried"

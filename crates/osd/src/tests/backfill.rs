@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use maps::{OsdMapFlags, PgState};
 use messages::{OsdOp, op};
-use types::{OsdId, PgId, PoolId};
+use types::{OsdId, PgId, PoolId, ShardId, SpgId};
 
 use super::cluster::Cluster;
 use crate::PgSummary;
 use crate::backing::Coll;
 
 const POOL: PoolId = PoolId(1);
-const PG: PgId = PgId { pool: POOL, ps: 0 };
+const PG: SpgId = SpgId { pg: PgId { pool: POOL, ps: 0 }, shard: ShardId::NONE };
 
 fn write(data: String) -> Vec<OsdOp> {
     vec![OsdOp::extent(op::WRITEFULL, 0, data.len() as u64, data.into())]
@@ -31,25 +31,25 @@ fn filled(seed: u64) -> Cluster {
 }
 
 fn leader(c: &Cluster) -> Option<PgSummary> {
-    let p = c.map.pg_to_up_acting(PG).acting_primary.expect("it is led").0 as usize;
+    let p = c.map.pg_to_up_acting(PG.pg).acting_primary.expect("it is led").0 as usize;
     let osd = c.nodes[p].osd.as_ref().expect("it runs");
     osd.pg_summaries().into_iter().find(|s| s.id == PG)
 }
 
 fn empty_osds(c: &Cluster) -> Vec<OsdId> {
-    let acting = c.map.pg_to_up_acting(PG).acting;
+    let acting = c.map.pg_to_up_acting(PG.pg).acting;
     (0..4).map(OsdId).filter(|o| !acting.contains(o)).collect()
 }
 
 /// CRUSH is told to choose these OSDs.
 fn move_to(c: &mut Cluster, osds: &[OsdId]) {
     let mut inc = c.next_inc();
-    inc.new_pg_upmap.insert(PG, osds.to_vec());
+    inc.new_pg_upmap.insert(PG.pg, osds.to_vec());
     c.publish(inc);
 }
 
 fn copies_are_equal(c: &Cluster) {
-    let acting = c.map.pg_to_up_acting(PG).acting;
+    let acting = c.map.pg_to_up_acting(PG.pg).acting;
     let of = |o: OsdId| c.nodes[o.0 as usize].store.lock().now[&Coll::Pg(PG)].objects.clone();
     assert!(of(acting[0]) == of(acting[1]), "copies differ");
 }
@@ -60,7 +60,7 @@ fn copies_are_equal(c: &Cluster) {
 fn a_pg_moves_under_clients() {
     for seed in 0..4 {
         let mut c = filled(seed);
-        let (old, new) = (c.map.pg_to_up_acting(PG).acting, empty_osds(&c));
+        let (old, new) = (c.map.pg_to_up_acting(PG.pg).acting, empty_osds(&c));
         move_to(&mut c, &new);
         let (mut served, mut copied_under_writes) = (0, 0);
         for round in 0..4_000 {
@@ -80,7 +80,7 @@ fn a_pg_moves_under_clients() {
                 c.tick(200);
             }
             served = served.max(c.answers.len());
-            let sets = c.map.pg_to_up_acting(PG);
+            let sets = c.map.pg_to_up_acting(PG.pg);
             let state = leader(&c).map(|s| s.state).unwrap_or_default();
             if sets.up == new && sets.acting == old && state.has(PgState::ACTIVE) {
                 assert!(state.has(PgState::REMAPPED));
@@ -92,7 +92,7 @@ fn a_pg_moves_under_clients() {
         }
         c.settle();
         assert!(copied_under_writes > 10, "seed {seed}: {copied_under_writes} of {served}");
-        let sets = c.map.pg_to_up_acting(PG);
+        let sets = c.map.pg_to_up_acting(PG.pg);
         assert_eq!((sets.up, sets.acting), (new.clone(), new), "seed {seed}");
         assert!(c.map.pg_temp.is_empty());
         copies_are_equal(&c);
@@ -108,7 +108,7 @@ fn a_pg_moves_under_clients() {
 fn copies_are_resumed() {
     for (seed, ends) in [(1, 0), (2, 1), (3, 0), (4, 1)] {
         let mut c = filled(seed);
-        let (old, new) = (c.map.pg_to_up_acting(PG).acting, empty_osds(&c));
+        let (old, new) = (c.map.pg_to_up_acting(PG.pg).acting, empty_osds(&c));
         move_to(&mut c, &[old[0], new[0]]);
         let target = new[0].0 as usize;
         let has = |c: &Cluster| {
@@ -150,20 +150,20 @@ fn flags_put_it_off() {
     for flag in [OsdMapFlags::NOBACKFILL, OsdMapFlags::NOREBALANCE] {
         let mut c = filled(9);
         c.set_flag(flag, true);
-        let (old, new) = (c.map.pg_to_up_acting(PG).acting, empty_osds(&c));
+        let (old, new) = (c.map.pg_to_up_acting(PG.pg).acting, empty_osds(&c));
         move_to(&mut c, &new);
         for _ in 0..20 {
             while c.step() {}
             c.tick(1_000);
             c.client_step();
         }
-        assert_eq!(c.map.pg_to_up_acting(PG).acting, old);
+        assert_eq!(c.map.pg_to_up_acting(PG.pg).acting, old);
         let state = leader(&c).expect("it leads").state.to_string();
         assert_eq!(state, "active+remapped+backfill_wait");
         assert_eq!(c.run(POOL, "o7", write("on".into())).result, 0);
         c.set_flag(flag, false);
         c.settle();
-        assert_eq!(c.map.pg_to_up_acting(PG).acting, new);
+        assert_eq!(c.map.pg_to_up_acting(PG.pg).acting, new);
         copies_are_equal(&c);
     }
 }
@@ -214,7 +214,7 @@ fn unfound_objects_are_given_up() {
         c.run(POOL, "a", write("old".into()));
         c.settle();
         // The primary misses a write, and the copy that has it cannot be read.
-        let acting = c.map.pg_to_up_acting(PG).acting;
+        let acting = c.map.pg_to_up_acting(PG.pg).acting;
         let (p, other) = (acting[0].0 as usize, acting[1].0 as usize);
         c.kill(p);
         c.mark_down(p);
@@ -234,7 +234,7 @@ fn unfound_objects_are_given_up() {
             }
         };
         rounds(&mut c);
-        assert_eq!(c.map.pg_to_up_acting(PG).acting_primary, Some(OsdId(p as i32)));
+        assert_eq!(c.map.pg_to_up_acting(PG.pg).acting_primary, Some(OsdId(p as i32)));
         let what = if revert { "revert" } else { "delete" };
         let ask = format!(r#"{{"prefix":"mark_unfound_lost","pgid":"1.0","mulcmd":"{what}"}}"#);
         let listed = c.admin(p, r#"{"prefix":"list_unfound","pgid":"1.0"}"#).1;

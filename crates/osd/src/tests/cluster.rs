@@ -665,7 +665,7 @@ impl Cluster {
                     p.blocked_by,
                     p.peers
                         .iter()
-                        .map(|(o, x)| (o.0, x.answered, x.activated, x.missing.len(), &x.target, x.slot, x.target_ms))
+                        .map(|(o, x)| (o.to_string(), x.answered, x.activated, x.missing.len(), &x.target, x.slot, x.target_ms))
                         .collect::<Vec<_>>(),
                     (
                         p.waiting.len(),

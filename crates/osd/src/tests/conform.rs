@@ -120,7 +120,8 @@ fn both_stores_agree() {
     store::Store::mkfs(&dir.0.join("block"), &mkfs).unwrap();
     let (mut real, mut mem) = (open(&dir), MemStore::default());
     let mut r = Seeded(11);
-    let (parent, child) = (PgId::new(1, 1), PgId::new(1, 3));
+    let (parent, child): (types::SpgId, types::SpgId) =
+        (PgId::new(1, 1).into(), PgId::new(1, 3).into());
     let mut colls = vec![Coll::Meta, Coll::Pg(parent)];
     let mut ticket = 0;
     let mut both = |real: &mut StoreBacking, mem: &mut MemStore, ops: Vec<StoreOp>| {

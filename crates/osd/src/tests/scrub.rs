@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use denc::Reader;
 use messages::{OsdOp, op};
-use types::{HObject, OsdId, PgId, PoolId, SnapId};
+use types::{HObject, OsdId, PgId, PoolId, ShardId, SnapId, SpgId};
 
 use super::cluster::Cluster;
 use crate::backing::Coll;
@@ -11,7 +11,7 @@ use crate::memory::Object;
 use crate::{Effect, PgSummary};
 
 const POOL: PoolId = PoolId(1);
-const PG: PgId = PgId { pool: POOL, ps: 0 };
+const PG: SpgId = SpgId { pg: PgId { pool: POOL, ps: 0 }, shard: ShardId::NONE };
 
 fn write(data: &'static [u8]) -> Vec<OsdOp> {
     vec![OsdOp::extent(op::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data))]
@@ -43,7 +43,7 @@ fn filled(seed: u64) -> Cluster {
 }
 
 fn primary(c: &Cluster) -> usize {
-    c.map.pg_to_up_acting(PG).acting_primary.expect("it is led").0 as usize
+    c.map.pg_to_up_acting(PG.pg).acting_primary.expect("it is led").0 as usize
 }
 
 fn summary(c: &Cluster) -> PgSummary {

@@ -225,7 +225,7 @@ fn purge(c: &mut Cluster) {
     for ps in 0..c.map.pool(POOL).unwrap().pg_num {
         let id = PgId { pool: POOL, ps };
         let osds = c.nodes.iter().filter_map(|n| n.osd.as_ref());
-        let mut leads = osds.filter_map(|o| o.pgs.get(&id)).filter(|pg| pg.leads);
+        let mut leads = osds.filter_map(|o| o.pgs.get(&id.into())).filter(|pg| pg.leads);
         match leads.next() {
             Some(pg) => done = done.intersection(&pg.trim.purged),
             None => return,

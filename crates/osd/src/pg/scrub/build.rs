@@ -7,8 +7,9 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use maps::PgShard;
 use messages::{OmapDigest, ScrubObject};
-use types::{HObject, OsdId, PgId};
+use types::{HObject, SpgId};
 
 use crate::backing::{Coll, Fetched, ObjectStore, StoreError};
 use crate::pg::Cx;
@@ -36,7 +37,7 @@ struct Reading {
 pub(crate) struct Builder {
     pub id: u32,
     /// Who asked; `None` for the primary itself.
-    pub for_whom: Option<OsdId>,
+    pub for_whom: Option<PgShard>,
     deep: bool,
     todo: VecDeque<HObject>,
     reading: Option<Reading>,
@@ -49,7 +50,7 @@ impl Builder {
     pub fn new(
         store: &dyn ObjectStore,
         coll: Coll,
-        (id, for_whom, deep): (u32, Option<OsdId>, bool),
+        (id, for_whom, deep): (u32, Option<PgShard>, bool),
         begin: &HObject,
         end: &HObject,
     ) -> Result<Self, StoreError> {
@@ -82,7 +83,7 @@ impl Builder {
     }
 
     /// Goes on as far as that goes without waiting; whether all is there.
-    pub fn advance(&mut self, pg: PgId, cx: &mut Cx<'_>) -> bool {
+    pub fn advance(&mut self, pg: SpgId, cx: &mut Cx<'_>) -> bool {
         let coll = Coll::Pg(pg);
         let mut omap_left = OMAP_STEP;
         loop {

@@ -7,8 +7,9 @@
 //! Source: bits as in the peer's `librados::err_t`, `obj_err_t`.
 
 use denc::{Denc, Features, Writer};
+use maps::PgShard;
 use messages::{LogKind, ScrubObject};
-use types::{EVersion, HObject, OsdId};
+use types::{EVersion, HObject};
 
 use crate::object::{INFO_ATTR, ObjectInfo};
 
@@ -71,7 +72,7 @@ pub(crate) fn names(bits: u64, of: &[(u64, &'static str)]) -> String {
 /// One copy as it was found.
 #[derive(Clone, Debug)]
 pub(crate) struct Shard {
-    pub osd: OsdId,
+    pub osd: PgShard,
     pub errors: u64,
     /// How it differs from the copy that counts.
     pub differs: u64,
@@ -173,8 +174,8 @@ fn differences(a: &ScrubObject, b: &ScrubObject) -> u64 {
 /// log says of it last.
 pub(crate) fn compare(
     oid: &HObject,
-    copies: &[(OsdId, Option<&ScrubObject>)],
-    primary: OsdId,
+    copies: &[(PgShard, Option<&ScrubObject>)],
+    primary: PgShard,
     last: Option<LogKind>,
 ) -> Option<Finding> {
     let looked: Vec<(u64, Option<ObjectInfo>)> = copies.iter().map(|(_, o)| alone(*o)).collect();
@@ -261,7 +262,7 @@ fn peer_record(oid: &HObject, info: &ObjectInfo) -> maps::ObjectInfo {
 
 impl Finding {
     /// The peer's `inconsistent_obj_t`, 2/2.
-    pub fn encode(&self, primary: OsdId, features: Features) -> bytes::Bytes {
+    pub fn encode(&self, primary: PgShard, features: Features) -> bytes::Bytes {
         let mut w = Writer::new(features);
         w.framed(2, 2, |w| {
             w.u64(self.errors);
@@ -274,8 +275,8 @@ impl Finding {
             for s in shards {
                 union |= s.errors;
                 w.framed(1, 1, |w| {
-                    w.i32(s.osd.0);
-                    w.u8(0xff); // no shard of an erasure code
+                    w.i32(s.osd.osd.0);
+                    w.u8(s.osd.shard.0 as u8); // 255: no shard of an erasure code
                 });
                 s.encode(w, &self.oid, primary);
             }
@@ -287,7 +288,7 @@ impl Finding {
 
 impl Shard {
     /// The peer's `shard_info_t`, 3/3.
-    fn encode(&self, w: &mut Writer, oid: &HObject, primary: OsdId) {
+    fn encode(&self, w: &mut Writer, oid: &HObject, primary: PgShard) {
         w.framed(3, 3, |w| {
             w.u64(self.errors);
             w.bool(self.osd == primary);
@@ -330,6 +331,10 @@ mod tests {
     use super::*;
     use bytes::Bytes;
 
+    fn osd(i: i32) -> PgShard {
+        PgShard { osd: types::OsdId(i), shard: types::ShardId::NONE }
+    }
+
     fn copy(version: u64, size: u64, data: u32) -> ScrubObject {
         let info = ObjectInfo { version: EVersion::new(1, version), size, ..ObjectInfo::default() };
         ScrubObject {
@@ -341,11 +346,11 @@ mod tests {
     }
 
     fn verdict(copies: &[Option<ScrubObject>], last: Option<LogKind>) -> Option<(Vec<i32>, i32)> {
-        let all: Vec<(OsdId, Option<&ScrubObject>)> =
-            copies.iter().enumerate().map(|(i, c)| (OsdId(i as i32), c.as_ref())).collect();
-        let f = compare(&HObject::min(), &all, OsdId(0), last)?;
-        let bad = f.bad().map(|s| s.osd.0).collect();
-        Some((bad, f.shards.iter().find(|s| s.counts).map_or(-1, |s| s.osd.0)))
+        let all: Vec<(PgShard, Option<&ScrubObject>)> =
+            copies.iter().enumerate().map(|(i, c)| (osd(i as i32), c.as_ref())).collect();
+        let f = compare(&HObject::min(), &all, osd(0), last)?;
+        let bad = f.bad().map(|s| s.osd.osd.0).collect();
+        Some((bad, f.shards.iter().find(|s| s.counts).map_or(-1, |s| s.osd.osd.0)))
     }
 
     /// Who is believed: readable before unreadable, new before old, many before few, the
@@ -372,8 +377,8 @@ mod tests {
     #[test]
     fn deep_and_shallow() {
         let all = [copy(5, 9, 1), copy(5, 9, 2), copy(5, 9, 1)];
-        let copies: Vec<_> = (0..3).map(|i| (OsdId(i), Some(&all[i as usize]))).collect();
-        let f = compare(&HObject::min(), &copies, OsdId(0), None).unwrap();
+        let copies: Vec<_> = (0..3).map(|i| (osd(i), Some(&all[i as usize]))).collect();
+        let f = compare(&HObject::min(), &copies, osd(0), None).unwrap();
         assert!(f.is_deep());
         assert_eq!(names(f.shards[1].errors, &shard::NAMES), "data_digest_mismatch_info");
         assert_eq!(names(f.errors, &object::NAMES), "data_digest_mismatch");

@@ -140,14 +140,15 @@ impl ScrubConf {
 impl Pg {
     /// Part of a whole, the same for a PG every time: scrubs are spread by it.
     fn scrub_share(&self) -> f64 {
-        let x = self.id.ps.wrapping_mul(2_654_435_761) ^ (self.id.pool.0 as u32).rotate_left(16);
+        let x =
+            self.id.pg.ps.wrapping_mul(2_654_435_761) ^ (self.id.pg.pool.0 as u32).rotate_left(16);
         f64::from(x.wrapping_mul(0x9e37_79b1) >> 8) / f64::from(1u32 << 24)
     }
 
     /// Seconds between light scrubs, the longest time between them, and between deep ones.
     pub(crate) fn scrub_intervals(&self, cx: &Cx<'_>) -> (f64, f64, f64) {
         let c = &cx.conf.scrub;
-        let pool = cx.map.pool(self.id.pool);
+        let pool = cx.map.pool(self.id.pg.pool);
         let of = |name: &str, default: f64| match pool.and_then(|p| p.opts.get(name)) {
             Some(maps::PoolOpt::Double(x)) if *x > 0.0 => *x,
             _ => default,

@@ -45,7 +45,7 @@ impl Pg {
         let wanted = found.into_iter().filter(|f| first || place(&f.oid) > ask.after);
         let vals: Vec<Bytes> = wanted
             .take(usize::try_from(ask.max).unwrap_or(usize::MAX).min(1_024))
-            .map(|f| f.encode(cx.me, op.features))
+            .map(|f| f.encode(self.me(cx.me), op.features))
             .collect();
         let mut w = Writer::new(op.features);
         w.framed(1, 1, |w| {

@@ -24,8 +24,9 @@ mod list;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use maps::PgShard;
 use messages::{LogKind, ObjectChange, PeerMsg, PgLogEntry, ScrubHistory, ScrubMsg, ScrubObject};
-use types::{Denc, EVersion, HObject, OsdId, SnapId};
+use types::{Denc, EVersion, HObject, SnapId};
 
 use super::{Cx, Pg, State, Ticket};
 use crate::object::{INFO_ATTR, ObjectInfo, ObjectState};
@@ -68,7 +69,7 @@ impl Order {
 #[derive(Debug)]
 enum Phase {
     /// Waits for these copies' slots.
-    Reserving(BTreeSet<OsdId>),
+    Reserving(BTreeSet<PgShard>),
     /// Waits for writes in the chunk.
     Quiesce,
     /// Waits for what the copies have.
@@ -91,7 +92,7 @@ struct Run {
     objects_max: usize,
     /// How often writes may still end a chunk.
     preemptions_left: u32,
-    maps: BTreeMap<OsdId, Vec<ScrubObject>>,
+    maps: BTreeMap<PgShard, Vec<ScrubObject>>,
     /// Writes that wait for the chunk.
     waiting: VecDeque<Box<ClientOp>>,
     /// Objects and bytes in the chunks behind, as they are now.
@@ -257,7 +258,7 @@ impl Pg {
             return;
         }
         self.scrub.asked = None;
-        let others: BTreeSet<OsdId> = self.others(cx.me).collect();
+        let others: BTreeSet<PgShard> = self.others(cx.me).collect();
         for o in &others {
             self.say(cx, *o, PeerMsg::Scrub(ScrubMsg::Reserve));
         }
@@ -293,8 +294,8 @@ impl Pg {
     }
 
     /// Another copy, or the primary, says something about scrubs.
-    pub(crate) fn on_scrub_msg(&mut self, from: OsdId, m: ScrubMsg, cx: &mut Cx<'_>) {
-        let from_primary = self.info.primary == from && !self.leads;
+    pub(crate) fn on_scrub_msg(&mut self, from: PgShard, m: ScrubMsg, cx: &mut Cx<'_>) {
+        let from_primary = self.is_led_by(&from);
         match m {
             ScrubMsg::Reserve if from_primary => {
                 let yes = cx.slots.scrubs_lent.take(self.id, cx.conf.scrub.max);
@@ -373,8 +374,9 @@ impl Pg {
                 self.say(cx, primary, body);
             }
             None => {
+                let me = self.me(cx.me);
                 if let Some(run) = self.scrub.run.as_mut().filter(|_| b.id == self.scrub.id) {
-                    run.maps.insert(cx.me, b.done);
+                    run.maps.insert(me, b.done);
                     self.drive_scrub(cx);
                 }
             }
@@ -383,7 +385,7 @@ impl Pg {
 
     /// Goes on as far as that goes without waiting.
     pub(crate) fn drive_scrub(&mut self, cx: &mut Cx<'_>) {
-        let mut chunks = 0;
+        let (mut chunks, members) = (0, self.members());
         loop {
             let now = cx.now.mono_ms();
             let Some(run) = &mut self.scrub.run else { return };
@@ -412,18 +414,18 @@ impl Pg {
                     }
                 }
                 Phase::Gather => {
-                    let all = self.info.acting.iter().filter(|o| **o != OsdId::NONE);
-                    if !all.clone().all(|o| run.maps.contains_key(o)) {
+                    let run = self.scrub.run.as_ref().expect("it runs");
+                    if !self.acting_copies().all(|c| run.maps.contains_key(&c)) {
                         return;
                     }
-                    run.phase = Phase::Pause(0);
+                    self.scrub.run.as_mut().expect("it runs").phase = Phase::Pause(0);
                     self.compare_chunk(cx);
                     chunks += 1;
                     let Some(run) = &mut self.scrub.run else { return };
                     let waiting = std::mem::take(&mut run.waiting);
                     run.preemptions_left = cx.conf.scrub.preemptions;
                     let sleep = if run.order.required { 0 } else { cx.conf.scrub.sleep_ms };
-                    let alone = self.info.acting.len() == 1 && chunks >= CHUNKS_AT_ONCE;
+                    let alone = members == 1 && chunks >= CHUNKS_AT_ONCE;
                     let last = run.end.max;
                     run.begin = run.end.clone();
                     run.phase = Phase::Pause(now + sleep + u64::from(alone));
@@ -491,7 +493,7 @@ impl Pg {
             begin: run.begin.clone(),
             end: run.end.clone(),
         });
-        let open: Vec<OsdId> = self.others(cx.me).filter(|o| !run.maps.contains_key(o)).collect();
+        let open: Vec<PgShard> = self.others(cx.me).filter(|o| !run.maps.contains_key(o)).collect();
         for o in open {
             self.say(cx, o, body.clone());
         }
@@ -499,6 +501,7 @@ impl Pg {
 
     /// Looks through the own copy; whether it is done already.
     fn ask_self(&mut self, cx: &mut Cx<'_>) -> bool {
+        let me = self.me(cx.me);
         let run = self.scrub.run.as_mut().expect("the caller looked");
         let what = (self.scrub.id, None, run.order.deep);
         let mut b = match Builder::new(cx.store, self.coll, what, &run.begin, &run.end) {
@@ -513,7 +516,7 @@ impl Pg {
             self.scrub.builder = Some(b);
             return false;
         }
-        run.maps.insert(cx.me, b.done);
+        run.maps.insert(me, b.done);
         true
     }
 
@@ -535,10 +538,11 @@ impl Pg {
     }
 
     fn compare_chunk(&mut self, cx: &mut Cx<'_>) {
+        let me = self.me(cx.me);
         let run = self.scrub.run.as_mut().expect("the caller looked");
         let maps = std::mem::take(&mut run.maps);
         let order = run.order;
-        let mut all: BTreeMap<&HObject, Vec<(OsdId, Option<&ScrubObject>)>> = BTreeMap::new();
+        let mut all: BTreeMap<&HObject, Vec<(PgShard, Option<&ScrubObject>)>> = BTreeMap::new();
         for objects in maps.values() {
             for o in objects {
                 all.entry(&o.oid).or_default();
@@ -554,14 +558,14 @@ impl Pg {
         for (oid, copies) in &all {
             let lacking = self.missing.contains_key(*oid)
                 || self.peers.values().any(|p| p.missing.contains_key(*oid));
-            let mut finding = if lacking { None } else { compare(oid, copies, cx.me, None) };
+            let mut finding = if lacking { None } else { compare(oid, copies, me, None) };
             if finding.is_some() {
                 let mut last = self.log.entries.iter().rev();
                 let last = last.find_map(|e| said_of(e, oid));
-                finding = compare(oid, copies, cx.me, last);
+                finding = compare(oid, copies, me, last);
             }
             let run = self.scrub.run.as_mut().expect("it runs");
-            if let Some(o) = copies.iter().find_map(|(osd, o)| o.filter(|_| *osd == cx.me)) {
+            if let Some(o) = copies.iter().find_map(|(osd, o)| o.filter(|_| *osd == me)) {
                 run.objects += 1;
                 if let Some(omap) = o.omap {
                     run.omap.0 += omap.keys;
@@ -654,7 +658,7 @@ impl Pg {
         } else {
             // Others get the slots first.
             let now = cx.now.mono_ms();
-            let spread = u64::from(self.id.ps.wrapping_mul(2_654_435_761) % 1_000);
+            let spread = u64::from(self.id.pg.ps.wrapping_mul(2_654_435_761) % 1_000);
             self.scrub.not_before_ms = now + 1_000 + spread + (now * 7 + spread * 13) % 1_000;
             if run.order.required {
                 self.scrub.asked.get_or_insert(run.order);
