@@ -81,6 +81,7 @@ pub fn test() -> Result<()> {
     };
     std::fs::create_dir_all(lab::SHARE)?;
     unit.env("ARGONAUT_CRUSHTOOL", tool("crushtool"));
+    unit.env("ARGONAUT_EC_TOOL", tool("ceph-erasure-code-tool"));
     unit.env("ARGONAUT_OSDMAPTOOL", tool("osdmaptool"));
     report.check("cargo test", || sh::run(&mut unit));
     report.check("release build", || crate::cluster::binary().map(drop));
