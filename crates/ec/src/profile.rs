@@ -112,6 +112,12 @@ impl Technique {
         self.is_minimal_density() || matches!(self, Technique::CauchyOrig | Technique::CauchyGood)
     }
 
+    /// Those that read `jerasure-per-chunk-alignment`.
+    fn may_align_chunks(self, plugin: Plugin) -> bool {
+        plugin == Plugin::Jerasure
+            && matches!(self, Technique::ReedSolVan | Technique::CauchyOrig | Technique::CauchyGood)
+    }
+
     /// Defaults of k, m and w.
     fn defaults(self) -> (i64, i64, i64) {
         match self {
@@ -153,6 +159,8 @@ const VECTOR: u64 = 16;
 const ISA_ALIGNMENT: u64 = 32;
 /// The peer's bound on `k + m`: a shard's number is a signed byte.
 const SHARDS_MAX: usize = 127;
+/// With 127 chunks the width of a stripe still fits a pool's 32 bits.
+const STRIPE_UNIT_MAX: u64 = 16 << 20;
 /// A sane end for packets; the peer has none.
 const PACKET_MAX: i64 = 1 << 20;
 
@@ -207,6 +215,9 @@ impl Profile {
                 ProfileError::Invalid(format!("could not parse stripe_unit '{size}': {why}"))
             })?,
         };
+        require(stripe_unit <= STRIPE_UNIT_MAX, || {
+            format!("stripe_unit={stripe_unit} must be at most {STRIPE_UNIT_MAX}")
+        })?;
         let profile = Profile {
             plugin,
             technique,
@@ -215,7 +226,7 @@ impl Profile {
             w: w as u32,
             packetsize: packetsize as usize,
             stripe_unit,
-            per_chunk_alignment: plugin == Plugin::Jerasure
+            per_chunk_alignment: technique.may_align_chunks(plugin)
                 && matches!(text("jerasure-per-chunk-alignment"), Some("yes" | "true")),
         };
         profile.check()?;
@@ -237,9 +248,7 @@ impl Profile {
             if self.technique.has_packets() {
                 pairs.push(("packetsize", self.packetsize.to_string()));
             }
-            let keeps =
-                !self.technique.is_minimal_density() && self.technique != Technique::ReedSolR6Op;
-            if keeps {
+            if self.technique.may_align_chunks(self.plugin) {
                 let value = self.per_chunk_alignment.to_string();
                 pairs.push(("jerasure-per-chunk-alignment", value));
             }
@@ -285,6 +294,13 @@ impl Profile {
         })?;
         if technique.has_packets() {
             require(packetsize > 0, || format!("packetsize={packetsize} must be set"))?;
+            // Chunks of the peer's size would end within a group.
+            let group = w as usize * packetsize;
+            require(!self.per_chunk_alignment || group % VECTOR as usize == 0, || {
+                format!(
+                    "w*packetsize={group} must be a multiple of {VECTOR} with jerasure-per-chunk-alignment"
+                )
+            })?;
         }
         match (self.plugin, technique) {
             (Plugin::Isa, Technique::ReedSolVan) => {
