@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use types::{AddrVec, Epoch, OsdId, PgId, Uuid};
+use types::{AddrVec, Epoch, OsdId, PgId, PoolId, Uuid};
 
 use crate::plain_message;
 
@@ -124,6 +124,8 @@ plain_message! {
         slow_ops: u32,
         /// How long the oldest of them takes, ms.
         slow_ms: u64,
+        /// Pools with compressed data on the OSD: bytes it takes, bytes it is.
+        compressed: BTreeMap<PoolId, (u64, u64)>,
     }
 }
 plain_message! {

@@ -23,6 +23,8 @@ pub struct PgMap {
     pub osds: BTreeMap<OsdId, OsdStat>,
     /// OSDs with slow operations: how many, and the oldest's age in ms.
     pub slow: BTreeMap<OsdId, (u32, u64)>,
+    /// Compressed data of each OSD, by pool: bytes it takes, bytes it is.
+    pub compressed: BTreeMap<OsdId, BTreeMap<PoolId, (u64, u64)>>,
     /// Sums over each pool's PGs.
     pub pools: BTreeMap<PoolId, PoolStat>,
     /// Changes per second, of the whole cluster.
@@ -132,6 +134,7 @@ impl PgMap {
     /// Follows the map: PGs that are new or gone, PGs whose primary is down.
     pub(crate) fn follow(&mut self, map: &OsdMap, mapping: &PgMapping, now_ms: u64) {
         self.osds.retain(|osd, _| map.exists(*osd));
+        self.compressed.retain(|osd, _| map.exists(*osd));
         self.slow.retain(|osd, _| map.is_up(*osd));
         let gone: Vec<PgId> = self.pgs.keys().filter(|pg| !map.have_pg(**pg)).copied().collect();
         for pg in gone {
@@ -252,6 +255,13 @@ impl PgMap {
         if least.is_finite() { (least / raw_used_rate(map, pool)) as u64 } else { 0 }
     }
 
+    /// Compressed data of a pool on all OSDs: bytes it takes, bytes it is.
+    #[must_use]
+    pub fn pool_compressed(&self, id: PoolId) -> (u64, u64) {
+        let of = self.compressed.values().filter_map(|pools| pools.get(&id));
+        of.fold((0, 0), |sum, (a, b)| (sum.0.saturating_add(*a), sum.1.saturating_add(*b)))
+    }
+
     /// One pool's space, as `statfs` on a file system over it shows it.
     #[must_use]
     pub fn pool_statfs(&self, map: &OsdMap, id: PoolId, pool: &PgPool) -> Usage {
@@ -276,7 +286,11 @@ impl PgMap {
         let mut found = BTreeMap::new();
         for name in names {
             if let Some(id) = state.osdmap.pool_by_name(name) {
-                let stat = self.pools.get(&id).cloned().unwrap_or_default();
+                let mut stat = self.pools.get(&id).cloned().unwrap_or_default();
+                let (takes, is) = self.pool_compressed(id);
+                stat.store_stats.data_compressed = takes as i64;
+                stat.store_stats.data_compressed_allocated = takes as i64;
+                stat.store_stats.data_compressed_original = is as i64;
                 found.insert(name.clone(), stat);
             }
         }

@@ -1,21 +1,23 @@
 //! The engine `store` behind the OSD's [`ObjectStore`].
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use bytes::Bytes;
 use messages::Mutation;
-use store::{Seq, Store, Transaction};
-use types::HObject;
+use store::{Compression, Seq, Store, Transaction};
+use types::{HObject, PoolId};
 
 use crate::DataCache;
-use crate::backing::{Coll, Fetched, ObjectStore, Space, StoreError, StoreOp};
+use crate::backing::{Coll, Fetched, ObjectStore, PoolSpace, Space, StoreError, StoreOp};
+use crate::compression;
 
 /// A [`Store`] and the tickets of what is on its way to the disk.
 pub struct StoreBacking {
     store: Store,
     cache: DataCache,
     open: VecDeque<(Seq, u64)>,
+    compress: BTreeMap<PoolId, Compression>,
 }
 
 fn coll(c: Coll) -> store::Coll {
@@ -46,7 +48,7 @@ impl StoreBacking {
     /// Takes over an open store, whose data `cache` keeps in memory.
     #[must_use]
     pub fn new(store: Store, cache: DataCache) -> Self {
-        Self { store, cache, open: VecDeque::new() }
+        Self { store, cache, open: VecDeque::new(), compress: BTreeMap::new() }
     }
 
     /// The store.
@@ -97,6 +99,9 @@ impl StoreBacking {
             }
             StoreOp::Object(c, o, mutations) => {
                 let c = coll(c);
+                if self.compress.contains_key(&o.pool) {
+                    txn.expect(c, &o, compression::hint(&mutations));
+                }
                 for m in mutations {
                     mutate(txn, c, &o, m);
                 }
@@ -249,6 +254,24 @@ impl ObjectStore for StoreBacking {
             .map(|c| match c {
                 store::Coll::Meta => Coll::Meta,
                 store::Coll::Pg(spg) => Coll::Pg(spg),
+            })
+            .collect()
+    }
+
+    fn compress(&mut self, pools: &BTreeMap<PoolId, Compression>) {
+        for pool in self.compress.keys().chain(pools.keys()) {
+            self.store.set_compression(*pool, pools.get(pool).copied());
+        }
+        self.compress.clone_from(pools);
+    }
+
+    fn compressed(&self) -> BTreeMap<PoolId, PoolSpace> {
+        let pools = self.store.statfs().pools.into_iter();
+        pools
+            .filter(|(_, s)| s.uncompressed > 0)
+            .map(|(pool, s)| {
+                let (compressed, uncompressed) = (s.compressed, s.uncompressed);
+                (pool, PoolSpace { compressed, uncompressed })
             })
             .collect()
     }

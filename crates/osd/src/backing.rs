@@ -1,9 +1,12 @@
 //! What the OSD asks of an object store, so that its logic runs over the real one and over
 //! one in memory alike.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use messages::Mutation;
-use types::{HObject, SpgId};
+use store::Compression;
+use types::{HObject, PoolId, SpgId};
 
 /// Where objects and keys live: one collection for each PG, and one for the OSD itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +57,15 @@ pub struct Space {
     pub omap: u64,
     /// Taken by the store itself.
     pub internal: u64,
+}
+
+/// What compression does for a pool, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolSpace {
+    /// Space that compressed data takes.
+    pub compressed: u64,
+    /// The data that it is.
+    pub uncompressed: u64,
 }
 
 /// What [`ObjectStore::fetch`] found.
@@ -195,6 +207,14 @@ pub trait ObjectStore: Send {
 
     /// Every collection.
     fn collections(&self) -> Vec<Coll>;
+
+    /// Compresses the data of these pools from now on, and of no others.
+    fn compress(&mut self, _pools: &BTreeMap<PoolId, Compression>) {}
+
+    /// Pools with compressed data.
+    fn compressed(&self) -> BTreeMap<PoolId, PoolSpace> {
+        BTreeMap::new()
+    }
 
     /// Space left and used.
     fn space(&self) -> Space;

@@ -11,7 +11,7 @@ use messages::{
 };
 use types::{
     AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, OsdId, PgId,
-    ReqId, ShardId, SnapId, SpgId, Uuid,
+    PoolId, ReqId, ShardId, SnapId, SpgId, Uuid,
 };
 
 use crate::backing::{Coll, ObjectStore, StoreOp};
@@ -130,6 +130,8 @@ pub(crate) struct Core {
     pub load: f64,
     /// Acting sets to ask the monitors for.
     pub want_temp: BTreeMap<PgId, Vec<OsdId>>,
+    /// Pools whose data the store compresses.
+    pub compressed: BTreeMap<PoolId, store::Compression>,
 }
 
 impl Core {
@@ -177,6 +179,15 @@ impl Core {
 
     pub(crate) fn submit(&mut self, ops: Vec<StoreOp>) {
         self.tickets.submit(&mut *self.store, ops, Ticket::None);
+    }
+
+    /// Tells the store which pools to compress, where that has changed.
+    pub(crate) fn follow_compression(&mut self) {
+        let wanted = crate::compression::of_pools(&self.map, &self.options);
+        if wanted != self.compressed {
+            self.store.compress(&wanted);
+            self.compressed = wanted;
+        }
     }
 }
 
@@ -273,10 +284,12 @@ impl Osd {
                 slots: crate::slots::AllSlots::default(),
                 load: 0.0,
                 want_temp: BTreeMap::new(),
+                compressed: BTreeMap::new(),
             },
             pgs,
         };
         osd.catch_up_pgs()?;
+        osd.c.follow_compression();
         Ok(osd)
     }
 
@@ -762,6 +775,7 @@ impl Osd {
         self.c.conf = Config::read(&self.c.options);
         self.c.leases.lease_ms = self.c.leases.lease_ms.max(self.c.conf.lease_ms());
         self.c.perf.history_size = self.c.conf.history_size;
+        self.c.follow_compression();
     }
 
     /// The OSD is about to stop. New requests are not taken any more.

@@ -34,6 +34,7 @@ pub mod backing;
 mod cache;
 mod caps;
 mod commands;
+mod compression;
 mod config;
 mod copy;
 mod core;
@@ -57,7 +58,7 @@ mod split;
 mod tests;
 
 pub use adapter::StoreBacking;
-pub use backing::{Coll, ObjectStore, Space, StoreError, StoreOp};
+pub use backing::{Coll, ObjectStore, PoolSpace, Space, StoreError, StoreOp};
 pub use cache::DataCache;
 pub use config::Config;
 pub use core::{Identity, Osd, PeerInfo};

@@ -85,6 +85,7 @@ impl Osd {
             out.effects.push(Effect::SubscribeMaps(Epoch(have.0 + 1)));
             return;
         }
+        self.c.follow_compression();
         self.c.sb.newest = self.c.map.epoch;
         self.c.sb.unborn = self.c.unborn.iter().copied().collect();
         self.trim_maps(&mut ops);

@@ -3,9 +3,9 @@
 use env::Now;
 use maps::{ObjectStatCollection, ObjectStatSum, OsdStat, PgShard, PgStat, PgState, StoreStatfs};
 use messages::{OsdAlive, OsdBeacon, OsdBoot, PgStats, PgTemp};
-use types::{Denc, Epoch, PgId, UTime};
+use types::{Denc, Epoch, PgId, PoolId, UTime};
 
-use crate::backing::Space;
+use crate::backing::{PoolSpace, Space};
 use crate::core::Osd;
 use crate::outbox::Outbox;
 use crate::pg::{Pg, State};
@@ -152,8 +152,13 @@ impl Osd {
         stat.num_pgs = self.pgs.len() as u32;
         m.osd_stat = stat.to_bytes();
         (m.slow_ops, m.slow_ms) = self.slow_ops(now);
+        m.compressed = self.c.store.compressed().into_iter().map(compressed).collect();
         out.mon(&m);
     }
+}
+
+fn compressed((pool, s): (PoolId, PoolSpace)) -> (PoolId, (u64, u64)) {
+    (pool, (s.compressed, s.uncompressed))
 }
 
 /// Space in the form of the statistics.

@@ -10,6 +10,7 @@ use types::{HObject, PoolId};
 
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Extent, Freed, Onode, TINY};
+use crate::pack::Packed;
 use crate::state::{Entry, Known, Seen, State};
 use crate::transaction::{Op, Target, Transaction};
 use crate::{Coll, Seq, StoreError};
@@ -91,13 +92,17 @@ impl State {
         f: impl FnOnce(&mut Onode, &mut Vec<Freed>),
     ) -> Result<()> {
         let mut freed = Vec::new();
+        let packs = self.packs(name.pool);
+        let packed = |o: &Onode| if packs { o.packed() } else { (0, 0) };
         let (before, after) = self.edit(name, |o| {
-            let before = o.size;
+            let before = (o.size, packed(o));
             f(o, &mut freed);
-            (before, o.size)
+            (before, (o.size, packed(o)))
         })?;
         let stats = self.pools.entry(name.pool).or_default();
-        stats.stored = stats.stored + after - before;
+        stats.stored = stats.stored + after.0 - before.0;
+        stats.add_packed(after.1);
+        stats.sub_packed(before.1);
         self.let_go(name.pool, &freed)
     }
 
@@ -173,6 +178,7 @@ impl State {
         let stats = self.pools.entry(pool).or_default();
         stats.objects = stats.objects.saturating_sub(1);
         stats.stored = stats.stored.saturating_sub(o.size);
+        stats.sub_packed(o.packed());
         self.let_go(pool, &o.all_freed())?;
         self.kill_omap(o.omap);
         self.caches.borrow_mut().onodes.take(key);
@@ -220,15 +226,20 @@ impl State {
         }
         self.remove_onode(&to, pools.1)?;
         self.note_move(o.id, &to);
-        let (size, allocated) = (o.size, o.allocated());
+        let (size, allocated, packed) = (o.size, o.allocated(), o.packed());
+        if pools.0 != pools.1 && self.packs(pools.0) {
+            self.packing.insert(pools.1);
+        }
         let old = self.pools.entry(pools.0).or_default();
         old.objects = old.objects.saturating_sub(1);
         old.stored = old.stored.saturating_sub(size);
         old.allocated = old.allocated.saturating_sub(allocated);
+        old.sub_packed(packed);
         let new = self.pools.entry(pools.1).or_default();
         new.objects += 1;
         new.stored += size;
         new.allocated += allocated;
+        new.add_packed(packed);
         self.caches.borrow_mut().onodes.take(from);
         self.put(from.clone(), Entry::Removed);
         self.put(to, Entry::Onode(o));
@@ -262,9 +273,14 @@ impl State {
         self.next_id += 1;
         copy.id = self.next_id;
         copy.dropped = IntervalSet::new();
+        for f in copy.device_runs().collect::<Vec<_>>() {
+            self.share(f.phys, f.blocks)?;
+        }
         for e in &mut copy.extents {
-            self.share(e.phys, e.blocks())?;
             e.shared = true;
+        }
+        if pool != src.pool && self.packs(src.pool) {
+            self.packing.insert(pool);
         }
         for p in &mut copy.pieces {
             p.seq = seq;
@@ -289,13 +305,15 @@ impl State {
         stats.objects += 1;
         stats.stored += copy.size;
         stats.allocated += copy.allocated();
+        stats.add_packed(copy.packed());
         self.active_blocks += copy.piece_blocks().len() as u64;
         self.active_bytes += copy.footprint();
         self.put(dst.key.clone(), Entry::Onode(Arc::new(copy)));
         Ok(())
     }
 
-    /// Shares blocks; the source has no data in memory there (see `Store::lower`).
+    /// Shares blocks; the source has no data in memory there, and none that is compressed
+    /// (see `Store::lower`).
     fn clone_blocks(
         &mut self,
         seq: Seq,
@@ -388,7 +406,7 @@ impl State {
                 self.active_bytes += (data.len() as u64).min(TINY) + 64;
                 let end = (off + data.len() as u64).div_ceil(BLOCK);
                 self.active_blocks += end - off / BLOCK;
-                self.edit_data(&mut o, |o, _| o.write(seq, *off, data.clone()))?;
+                self.edit_data(&mut o, |o, freed| o.write(seq, *off, data.clone(), freed))?;
             }
             Op::Zero(t, off, len) => {
                 let mut o = self.target(txn, *t, known)?;
@@ -498,10 +516,15 @@ impl State {
                     }
                 }
                 self.active_bytes += 64 + 4 * p.crcs.len() as u64;
+                if p.blob.is_some() {
+                    self.packing.insert(o.pool);
+                }
                 let (mut at, mut crcs) = (p.at, p.crcs.as_slice());
                 for (start, len) in &p.runs {
                     let (mine, rest) = crcs.split_at(*len as usize);
-                    let e = Extent { at, phys: *start, shared: false, crcs: mine.to_vec() };
+                    let (phys, crcs_here) = (*start, mine.to_vec());
+                    let packed = p.blob.as_ref().map(Packed::all_of);
+                    let e = Extent { at, phys, shared: false, crcs: crcs_here, packed };
                     self.pools.entry(o.pool).or_default().allocated += len * BLOCK;
                     self.edit_data(&mut o, |o, freed| o.put_extent(e, p.size, freed))?;
                     (at, crcs) = (at + len, rest);

@@ -22,7 +22,7 @@ use crate::space::{BlockWriter, Runs, Space};
 use crate::state::{Entry, Frozen};
 use crate::superblock::{Manifest, Superblock};
 use crate::table::{Builder, Table};
-use crate::{Seq, StoreError};
+use crate::{PoolStats, Seq, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -37,8 +37,8 @@ pub(crate) struct Job {
     pub next_coll: u32,
     /// The number for its table, the last given out.
     pub table: u64,
-    /// Pool; objects, stored, allocated.
-    pub pools: std::collections::BTreeMap<i64, (u64, u64, u64)>,
+    /// By the pool's number.
+    pub pools: std::collections::BTreeMap<i64, PoolStats>,
 }
 
 /// Small data of one object, in its place.
@@ -109,7 +109,13 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
         next_coll: job.next_coll,
         next_table: job.table,
         tables: tables.iter().map(|t| t.meta.clone()).collect(),
-        pools: job.pools.iter().map(|(p, (o, s, a))| (*p, (*o, (*s, *a)))).collect(),
+        pools: job.pools.iter().map(|(p, s)| (*p, (s.objects, (s.stored, s.allocated)))).collect(),
+        packed: job
+            .pools
+            .iter()
+            .filter(|(_, s)| s.uncompressed > 0)
+            .map(|(p, s)| (*p, (s.compressed, s.uncompressed)))
+            .collect(),
         used: job.used.to_bytes().into(),
     };
     let superblock = write_manifest(space, &manifest, &job.superblock)?;
@@ -209,6 +215,9 @@ impl Run<'_> {
         for at in o.piece_blocks() {
             let (lo, hi) = (at * BLOCK, (at + 1) * BLOCK);
             let base = o.extent_of(at);
+            if base.is_some_and(|e| e.packed.is_some()) {
+                return Err(StoreError::Format(format!("{}: data lies over a blob", name())));
+            }
             let covered: u64 = o.pieces_in(lo, hi).map(|p| p.end().min(hi) - p.off.max(lo)).sum();
             let mut intact = true;
             block.fill(0);
@@ -253,7 +262,7 @@ impl Run<'_> {
         onode.settle(Seq::MAX, &settled, &mut Vec::new());
         assert!(onode.pieces.is_empty(), "every piece went to a block");
         let onode = Arc::new(onode);
-        self.job.pools.entry(keys::pool(key)).or_default().2 += new_blocks * BLOCK;
+        self.job.pools.entry(keys::pool(key)).or_default().allocated += new_blocks * BLOCK;
         let moved = Moved { key: key.clone(), id: o.id, blocks: settled, onode: onode.clone() };
         self.moved.push(moved);
         Ok(onode)
@@ -284,6 +293,7 @@ pub(crate) fn empty(used: &Bitmap) -> Manifest {
         next_table: 0,
         tables: Vec::new(),
         pools: Vec::new(),
+        packed: Vec::new(),
         used: Bytes::from(used.to_bytes()),
     }
 }

@@ -16,7 +16,7 @@ use types::HObject;
 
 use crate::buf::Pool;
 use crate::commit::Committer;
-use crate::onode::{BLOCK, Onode};
+use crate::onode::{BLOCK, Extent, Onode};
 use crate::space::read_past_caches;
 use crate::{Coll, StoreError};
 
@@ -28,7 +28,8 @@ pub(crate) enum Found {
     OnDevice(ReadPlan),
 }
 
-/// A run of the object's blocks `at..end`, from `phys` on the device.
+/// A run of the object's blocks `at..end`, from `phys` on the device; where they are
+/// compressed, `phys` and `data` are the whole blob's.
 pub(crate) struct Run {
     pub at: u64,
     pub end: u64,
@@ -52,9 +53,38 @@ impl ReadPlan {
         (self.off / BLOCK, self.end.div_ceil(BLOCK))
     }
 
+    fn extent(&self, run: &Run) -> &Extent {
+        self.onode.extent_of(run.at).expect("the run was cut from this extent")
+    }
+
     fn crcs(&self, run: &Run) -> &[u32] {
-        let e = self.onode.extent_of(run.at).expect("the run was cut from this extent");
-        &e.crcs[(run.at - e.at) as usize..(run.end - e.at) as usize]
+        let e = self.extent(run);
+        match e.packed {
+            None => &e.crcs[(run.at - e.at) as usize..(run.end - e.at) as usize],
+            Some(_) => &e.crcs,
+        }
+    }
+
+    /// Puts a run's data into `out`; `read` gets what is on the device. Not so when that
+    /// declines, or when a blob does not give what it should.
+    fn fill(
+        &self,
+        pool: &Pool,
+        run: &Run,
+        out: &mut [u8],
+        read: &mut dyn FnMut(&Run, &mut [u8]) -> Result<bool>,
+    ) -> Result<bool> {
+        let e = self.extent(run);
+        match (&run.data, &e.packed) {
+            (Some(data), None) => out.copy_from_slice(data),
+            (None, None) => return read(run, out),
+            (Some(data), Some(p)) => return Ok(p.unpack(data, run.at - e.at, out)),
+            (None, Some(p)) => {
+                let mut raw = pool.take((e.device_blocks() * BLOCK) as usize);
+                return Ok(read(run, &mut raw)? && p.unpack(&raw, run.at - e.at, out));
+            }
+        }
+        Ok(true)
     }
 
     /// Fills the gaps between runs with zeros, what is in memory from there, and lets
@@ -74,10 +104,8 @@ impl ReadPlan {
             buf[filled..at(run.at)].fill(0);
             filled = at(run.end);
             let out = &mut buf[at(run.at)..at(run.end)];
-            match &run.data {
-                Some(data) => out.copy_from_slice(data),
-                None if read(run, out)? => {}
-                None => return Ok(None),
+            if !self.fill(pool, run, out, read)? {
+                return Ok(None);
             }
         }
         buf[filled..].fill(0);
@@ -96,7 +124,8 @@ impl ReadPlan {
             read_blocks(disk, run.phys, self.crcs(run), out, self.once, name, run.at * BLOCK)?;
             Ok(true)
         })?;
-        Ok(data.expect("the reader never declines"))
+        // The reader never declines.
+        data.ok_or_else(|| StoreError::Format(format!("{}: compressed data is malformed", name())))
     }
 
     /// The bytes, when a cache below has them and every checksum fits.

@@ -6,7 +6,7 @@ use types::PoolId;
 
 use crate::alloc::Bitmap;
 use crate::keys;
-use crate::onode::BLOCK;
+use crate::onode::{BLOCK, Piece};
 use crate::{PoolStats, Store, StoreError};
 
 /// Bytes of data read at a time.
@@ -76,14 +76,19 @@ impl Store {
             stats.objects += 1;
             stats.stored += o.size;
             stats.allocated += o.allocated();
-            for e in &o.extents {
-                if e.shared {
-                    for block in e.phys..e.phys + e.blocks() {
+            stats.add_packed(o.packed());
+            for f in o.device_runs() {
+                if f.shared {
+                    for block in f.phys..f.phys + f.blocks {
                         *shared.entry(block).or_default() += 1;
                     }
                 } else {
-                    take(&mut errors, e.phys, e.blocks(), &name.to_string());
+                    take(&mut errors, f.phys, f.blocks, &name.to_string());
                 }
+            }
+            let over = |p: &Piece| o.is_packed(p.off / BLOCK, p.end().div_ceil(BLOCK));
+            if o.pieces.iter().any(over) {
+                errors.push(format!("{name}: data of the log lies over compressed data"));
             }
             if o.extents.windows(2).any(|w| w[0].end() > w[1].at)
                 || o.pieces.windows(2).any(|w| w[0].end() > w[1].off)

@@ -10,10 +10,13 @@
 //!   block goes, which is noted in `dropped`. [`Onode::settle`] relies on this;
 //! - beyond `size` within the last block everything reads as zeros.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
 use stdx::IntervalSet;
 
+use crate::pack::{Algorithm, PART_MAX, Packed};
 use crate::varint;
 
 /// Bytes of a block: the unit of space, of checksums and of direct I/O.
@@ -25,7 +28,7 @@ pub(crate) const TINY: u64 = 1024;
 /// Largest object, in bytes.
 pub(crate) const OBJECT_MAX: u64 = 1 << 40;
 
-/// A run of blocks of an object on the device.
+/// A run of blocks of an object, and the run of blocks on the device that has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// First block in the object.
@@ -34,12 +37,21 @@ pub(crate) struct Extent {
     pub phys: u64,
     /// Whether other objects may refer to it, too: then `S` keys count.
     pub shared: bool,
-    /// crc32c of each block.
+    /// crc32c of each block on the device.
     pub crcs: Vec<u32>,
+    /// Where they are compressed: `phys` is where the blob begins, of which this may show a
+    /// part.
+    pub packed: Option<Packed>,
 }
 
 impl Extent {
+    /// Blocks of the object.
     pub fn blocks(&self) -> u64 {
+        self.packed.map_or(self.crcs.len() as u64, |p| u64::from(p.shown))
+    }
+
+    /// Blocks on the device.
+    pub fn device_blocks(&self) -> u64 {
         self.crcs.len() as u64
     }
 
@@ -51,11 +63,17 @@ impl Extent {
     pub fn part(&self, from: u64, to: u64) -> Self {
         let (from, to) = (from.max(self.at), to.min(self.end()));
         let skip = from - self.at;
+        if let Some(p) = self.packed {
+            let (from_in, shown) = (p.from + skip as u32, (to - from) as u32);
+            let packed = Some(Packed { from: from_in, shown, ..p });
+            return Self { at: from, packed, ..self.clone() };
+        }
         Self {
             at: from,
             phys: self.phys + skip,
             shared: self.shared,
             crcs: self.crcs[skip as usize..(to - self.at) as usize].to_vec(),
+            packed: None,
         }
     }
 }
@@ -115,7 +133,34 @@ static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
 impl Onode {
     /// Bytes of space on the device.
     pub fn allocated(&self) -> u64 {
-        self.extents.iter().map(|e| e.blocks()).sum::<u64>() * BLOCK
+        self.device_runs().map(|f| f.blocks).sum::<u64>() * BLOCK
+    }
+
+    /// What it refers to on the device; each blob once.
+    pub fn device_runs(&self) -> impl Iterator<Item = Freed> {
+        let mut blobs = BTreeSet::new();
+        let own = move |e: &&Extent| e.packed.is_none() || blobs.insert(e.phys);
+        self.extents.iter().filter(own).map(|e| Freed {
+            phys: e.phys,
+            blocks: e.device_blocks(),
+            shared: e.shared,
+        })
+    }
+
+    /// Bytes on the device of its compressed data, and bytes of data that they are.
+    pub fn packed(&self) -> (u64, u64) {
+        let mut blobs = BTreeSet::new();
+        let (mut device, mut data) = (0, 0);
+        for e in self.extents.iter().filter(|e| e.packed.is_some()) {
+            data += e.blocks() * BLOCK;
+            device += if blobs.insert(e.phys) { e.device_blocks() * BLOCK } else { 0 };
+        }
+        (device, data)
+    }
+
+    /// Whether any of the blocks `from..to` is compressed.
+    pub fn is_packed(&self, from: u64, to: u64) -> bool {
+        self.extents_in(from, to).any(|e| e.packed.is_some())
     }
 
     /// About what it takes in memory.
@@ -175,11 +220,15 @@ impl Onode {
         if first == last {
             return;
         }
-        let mut keep = Vec::new();
+        let (mut keep, mut blobs) = (Vec::new(), Vec::<Freed>::new());
         for e in &self.extents[first..last] {
             let (lo, hi) = (from.max(e.at), to.min(e.end()));
-            let phys = e.phys + (lo - e.at);
-            freed.push(Freed { phys, blocks: hi - lo, shared: e.shared });
+            if e.packed.is_some() {
+                blobs.push(Freed { phys: e.phys, blocks: e.device_blocks(), shared: e.shared });
+            } else {
+                let phys = e.phys + (lo - e.at);
+                freed.push(Freed { phys, blocks: hi - lo, shared: e.shared });
+            }
             if e.at < lo {
                 keep.push(e.part(e.at, lo));
             }
@@ -188,6 +237,19 @@ impl Onode {
             }
         }
         self.extents.splice(first..last, keep);
+        // A blob goes with the last extent that shows some of it.
+        blobs.dedup_by_key(|f| f.phys);
+        for (i, blob) in blobs.iter().enumerate() {
+            let again = blobs[..i].iter().any(|b| b.phys == blob.phys);
+            if !again && !self.shows(blob.phys) {
+                freed.push(*blob);
+            }
+        }
+    }
+
+    /// Whether an extent shows some of the blob at `phys`.
+    fn shows(&self, phys: u64) -> bool {
+        self.extents.iter().any(|e| e.packed.is_some() && e.phys == phys)
     }
 
     fn drop_pieces(&mut self, from: u64, to: u64) {
@@ -217,10 +279,20 @@ impl Onode {
         self.pieces.insert(at, piece);
     }
 
-    /// Data that rides in the log.
-    pub fn write(&mut self, seq: u64, off: u64, data: Bytes) {
+    /// Data that rides in the log. Compressed blocks it touches are covered as a whole.
+    pub fn write(&mut self, seq: u64, off: u64, data: Bytes, freed: &mut Vec<Freed>) {
         if data.is_empty() {
             return;
+        }
+        let (first, last) = (off / BLOCK, (off + data.len() as u64).div_ceil(BLOCK));
+        let mut at = first;
+        let next = |o: &Self, at| {
+            let e = o.extents_in(at, last).find(|e| e.packed.is_some())?;
+            Some((e.at.max(first), e.end().min(last)))
+        };
+        while let Some((from, to)) = next(self, at) {
+            self.drop_extents(from, to, freed);
+            at = to;
         }
         self.size = self.size.max(off + data.len() as u64);
         self.put_piece(Piece { off, seq, data });
@@ -283,8 +355,7 @@ impl Onode {
 
     /// Everything it has on the device.
     pub fn all_freed(&self) -> Vec<Freed> {
-        let freed = |e: &Extent| Freed { phys: e.phys, blocks: e.blocks(), shared: e.shared };
-        self.extents.iter().map(freed).collect()
+        self.device_runs().collect()
     }
 
     /// Blocks that have pieces, ascending.
@@ -315,7 +386,8 @@ impl Onode {
             let mut base = Vec::new();
             self.drop_extents(s.at, s.at + 1, &mut base);
             freed.extend(base.into_iter().filter(|f| !f.shared));
-            self.insert_extent(Extent { at: s.at, phys: s.phys, shared: false, crcs: vec![s.crc] });
+            let (shared, crcs) = (false, vec![s.crc]);
+            self.insert_extent(Extent { at: s.at, phys: s.phys, shared, crcs, packed: None });
             self.drop_old_pieces(seq, lo, hi);
         }
         self.merge_extents();
@@ -343,6 +415,7 @@ impl Onode {
         self.extents.dedup_by(|next, e| {
             let joins =
                 e.end() == next.at && e.phys + e.blocks() == next.phys && e.shared == next.shared;
+            let joins = joins && e.packed.is_none() && next.packed.is_none();
             if joins {
                 e.crcs.append(&mut next.crcs);
             }
@@ -378,35 +451,66 @@ impl Onode {
     }
 }
 
-fn extents(r: &mut Reader<'_>) -> Result<Vec<Extent>, DecodeError> {
+fn extents(r: &mut Reader<'_>, version: u8) -> Result<Vec<Extent>, DecodeError> {
     let (mut end, mut phys_end) = (0u64, 0u64);
     r.seq(|r| {
         let at = end.checked_add(varint::get(r)?);
         let phys = phys_end.checked_add_signed(varint::unfold(varint::get(r)?));
-        let head = varint::get(r)?;
-        let (blocks, shared) = (head >> 1, head & 1 == 1);
-        r.require(blocks <= r.left() as u64 / 4, "each block has a checksum")?;
-        let crcs = (0..blocks).map(|_| r.u32()).collect::<Result<Vec<u32>, _>>()?;
-        let ends = |x: Option<u64>| x.and_then(|x| Some((x, x.checked_add(blocks)?)));
-        let (Some((at, at_end)), Some((phys, to))) = (ends(at), ends(phys)) else {
+        let mut head = varint::get(r)?;
+        let mut is_packed = false;
+        if version >= 3 {
+            is_packed = head & 1 == 1;
+            head >>= 1;
+        }
+        let (device, shared) = (head >> 1, head & 1 == 1);
+        let packed = if is_packed { Some(packed(r, device)?) } else { None };
+        r.require(device <= r.left() as u64 / 4, "each block has a checksum")?;
+        let crcs = (0..device).map(|_| r.u32()).collect::<Result<Vec<u32>, _>>()?;
+        let blocks = packed.map_or(device, |p| u64::from(p.shown));
+        let ends = |x: Option<u64>, n| x.and_then(|x| Some((x, x.checked_add(n)?)));
+        let (Some((at, at_end)), Some((phys, to))) = (ends(at, blocks), ends(phys, device)) else {
             return Err(DecodeError::Invalid { what: "extent", rule: "on the device" });
         };
         (end, phys_end) = (at_end, to);
-        Ok(Extent { at, phys, shared, crcs })
+        Ok(Extent { at, phys, shared, crcs, packed })
     })
+}
+
+/// What an extent shows of a blob of `device` blocks.
+pub(crate) fn packed(r: &mut Reader<'_>, device: u64) -> Result<Packed, DecodeError> {
+    let Some(algorithm) = Algorithm::from_number(r.u8()?) else {
+        return Err(DecodeError::Invalid { what: "compressed extent", rule: "of a known kind" });
+    };
+    let mut n = || varint::get(r).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
+    let p = Packed { algorithm, bytes: n()?, whole: n()?, from: n()?, shown: n()? };
+    let fits = p.shown > 0
+        && u64::from(p.from) + u64::from(p.shown) <= u64::from(p.whole)
+        && u64::from(p.whole) <= PART_MAX
+        && u64::from(p.bytes) <= device.saturating_mul(BLOCK);
+    r.require(fits, "a compressed extent shows a part of its blob")?;
+    Ok(p)
+}
+
+pub(crate) fn put_packed(w: &mut Writer, p: &Packed) {
+    w.u8(p.algorithm.number());
+    for n in [p.bytes, p.whole, p.from, p.shown] {
+        varint::put(w, u64::from(n));
+    }
 }
 
 /// As they were before.
 fn extents_1(r: &mut Reader<'_>) -> Result<Vec<Extent>, DecodeError> {
     r.seq(|r| {
         let (at, phys, shared) = (r.u64()?, r.u64()?, r.bool()?);
-        Ok(Extent { at, phys, shared, crcs: r.seq(|r| r.u32())? })
+        Ok(Extent { at, phys, shared, crcs: r.seq(|r| r.u32())?, packed: None })
     })
 }
 
 impl Denc for Onode {
     fn encode(&self, w: &mut Writer) {
-        w.framed(2, 2, |w| {
+        let packs = self.extents.iter().any(|e| e.packed.is_some());
+        let version = if packs { 3 } else { 2 };
+        w.framed(version, version, |w| {
             w.u64(self.id);
             w.u64(self.size);
             w.u64(self.omap);
@@ -417,9 +521,17 @@ impl Denc for Onode {
             w.seq(&self.extents, |w, e| {
                 varint::put(w, e.at - at);
                 varint::put(w, varint::fold(e.phys as i64 - phys as i64));
-                varint::put(w, e.blocks() << 1 | u64::from(e.shared));
+                let head = e.device_blocks() << 1 | u64::from(e.shared);
+                if packs {
+                    varint::put(w, head << 1 | u64::from(e.packed.is_some()));
+                } else {
+                    varint::put(w, head);
+                }
+                if let Some(p) = e.packed {
+                    put_packed(w, &p);
+                }
                 e.crcs.iter().for_each(|crc| w.u32(*crc));
-                (at, phys) = (e.end(), e.phys + e.blocks());
+                (at, phys) = (e.end(), e.phys + e.device_blocks());
             });
             w.seq(&self.pieces, |w, p| {
                 w.u64(p.off);
@@ -429,13 +541,13 @@ impl Denc for Onode {
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("onode", 2, |r, version| {
+        r.framed("onode", 3, |r, version| {
             Ok(Self {
                 id: r.u64()?,
                 size: r.u64()?,
                 omap: r.u64()?,
                 attrs: Denc::decode(r)?,
-                extents: if version == 1 { extents_1(r)? } else { extents(r)? },
+                extents: if version == 1 { extents_1(r)? } else { extents(r, version)? },
                 pieces: r.seq(|r| Ok(Piece { off: r.u64()?, seq: 0, data: r.blob()? }))?,
                 dropped: IntervalSet::new(),
             })
@@ -474,23 +586,34 @@ mod tests {
     proptest! {
         #[test]
         fn extents_come_back(
-            parts in prop::collection::vec((0u64..4, 0u64..1 << 40, 1usize..20, any::<bool>()), 0..9)
+            parts in prop::collection::vec(
+                (0u64..4, 0u64..1 << 40, 1usize..20, any::<bool>(), prop::option::of(0u32..30)),
+                0..9,
+            )
         ) {
             let mut o = Onode { id: 7, size: 1 << 30, omap: 3, ..Onode::default() };
             let mut end = 0;
-            for (gap, phys, n, shared) in parts {
+            for (gap, phys, n, shared, from) in parts {
                 let crcs = (0..n as u32).map(|i| i ^ phys as u32).collect();
-                o.extents.push(Extent { at: end + gap, phys, shared, crcs });
-                end += gap + n as u64;
+                let bytes = n as u32 * 4000;
+                let packed = from.map(|from| Packed {
+                    algorithm: Algorithm::Lz4, bytes, whole: 40, from, shown: 40 - from,
+                });
+                o.extents.push(Extent { at: end + gap, phys, shared, crcs, packed });
+                end = o.extents.last().expect("it was just put there").end();
             }
             prop_assert_eq!(&Onode::from_bytes(&o.to_bytes()), &Ok(o.clone()));
+            for e in &mut o.extents {
+                e.packed = None;
+            }
+            o.extents.dedup_by(|b, a| a.end() > b.at);
             prop_assert_eq!(Onode::from_bytes(&old_bytes(&o)), Ok(o));
         }
 
         #[test]
         fn damaged_ones_are_refused(raw in prop::collection::vec(any::<u8>(), 0..60)) {
             let mut w = Writer::new(Features::ALL);
-            w.framed(2, 2, |w| w.raw(&raw));
+            w.framed(3, 3, |w| w.raw(&raw));
             let _ = Onode::from_bytes(&w.finish()); // no panic, no great allocation
         }
     }
@@ -498,7 +621,8 @@ mod tests {
     /// An object of sixteen blocks, each written alone, where checkpoints put them.
     #[test]
     fn scattered_blocks_are_small() {
-        let extent = |at| Extent { at, phys: 700_000 + at * 977, shared: false, crcs: vec![1] };
+        let phys = |at| 700_000 + at * 977;
+        let extent = |at| Extent { at, phys: phys(at), shared: false, crcs: vec![1], packed: None };
         let o = Onode { extents: (0..16).map(extent).collect(), ..Onode::default() };
         assert!(o.to_bytes().len() - Onode::default().to_bytes().len() <= 16 * 9);
     }

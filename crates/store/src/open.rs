@@ -1,7 +1,7 @@
 //! Opening: the last checkpoint, and the log after it.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
@@ -55,6 +55,8 @@ pub(crate) fn load(
         next_id: manifest.next_id,
         next_coll: manifest.next_coll,
         pools: BTreeMap::new(),
+        compression: BTreeMap::new(),
+        packing: BTreeSet::new(),
         renamed: HashMap::new(),
         flight: BTreeMap::new(),
         freed: Vec::new(),
@@ -65,9 +67,13 @@ pub(crate) fn load(
         pool: Pool::default(),
     };
     for (pool, (objects, (stored, allocated))) in &manifest.pools {
-        let stats =
-            PoolStats { objects: *objects, stored: *stored, allocated: *allocated, omap: 0 };
+        let (objects, stored, allocated) = (*objects, *stored, *allocated);
+        let stats = PoolStats { objects, stored, allocated, ..PoolStats::default() };
         state.pools.insert(PoolId(*pool), stats);
+    }
+    for (pool, packed) in &manifest.packed {
+        state.pools.entry(PoolId(*pool)).or_default().add_packed(*packed);
+        state.packing.insert(PoolId(*pool));
     }
     let mut colls = BTreeMap::new();
     state.scan(Bound::Included(&[keys::COLL]), &[keys::COLL + 1], &mut |k, v| {

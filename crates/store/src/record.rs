@@ -10,7 +10,8 @@ use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId};
 
 use crate::buf::AlignedBuf;
 use crate::onode::{BLOCK, OBJECT_MAX};
-use crate::transaction::{Op, Placed, Released, Transaction};
+use crate::pack::{Algorithm, PART_MAX};
+use crate::transaction::{Blob, Op, Placed, Released, Transaction};
 use crate::{Coll, StoreError};
 
 struct Out<'a>(&'a mut AlignedBuf);
@@ -191,8 +192,13 @@ fn encode_op(op: &Op, w: &mut Out<'_>) {
             w.blob(end);
         }
         Op::Extents(t, p) => {
-            w.u8(24);
+            w.u8(if p.blob.is_some() { 26 } else { 24 });
             w.u32(*t);
+            if let Some(b) = p.blob {
+                w.u8(b.algorithm.number());
+                w.u32(b.bytes);
+                w.u32(b.blocks);
+            }
             w.u64(p.at);
             w.u64(p.size);
             w.u32(p.runs.len() as u32);
@@ -230,6 +236,16 @@ fn pairs(r: &mut Reader<'_>) -> Result<Vec<(Bytes, Bytes)>, DecodeError> {
     r.seq(|r| Ok((r.blob()?, r.blob()?)))
 }
 
+fn blob(r: &mut Reader<'_>) -> Result<Blob, DecodeError> {
+    let Some(algorithm) = Algorithm::from_number(r.u8()?) else {
+        return Err(DecodeError::Invalid { what: "compressed data", rule: "of a known kind" });
+    };
+    let (bytes, blocks) = (r.u32()?, r.u32()?);
+    let fits = (1..=PART_MAX).contains(&u64::from(blocks));
+    r.require(fits, "a blob has a bounded number of blocks")?;
+    Ok(Blob { algorithm, bytes, blocks })
+}
+
 pub(crate) fn decode(raw: &Bytes) -> Result<Transaction, StoreError> {
     let mut r = Reader::shared(raw);
     let read = |r: &mut Reader<'_>| {
@@ -242,7 +258,7 @@ pub(crate) fn decode(raw: &Bytes) -> Result<Transaction, StoreError> {
         })?;
         let ops = r.seq(|r| decode_op(r, targets.len() as u32))?;
         r.finish()?;
-        Ok::<_, DecodeError>(Transaction { targets, ops })
+        Ok::<_, DecodeError>(Transaction { targets, ops, hints: Vec::new() })
     };
     read(&mut r).map_err(|e| StoreError::Format(format!("log record: {e}")))
 }
@@ -283,14 +299,20 @@ fn decode_op(r: &mut Reader<'_>, targets: u32) -> Result<Op, DecodeError> {
         21 => Op::CollSet(coll(r)?, r.blob()?, r.blob()?),
         22 => Op::CollRm(coll(r)?, r.blob()?),
         23 => Op::CollRmRange(coll(r)?, r.blob()?, r.blob()?),
-        24 => {
+        kind @ (24 | 26) => {
             let t = target(r)?;
+            let blob = if kind == 26 { Some(blob(r)?) } else { None };
             let (at, size) = (r.u64()?, r.u64()?);
             let runs = r.seq(|r| Ok((r.u64()?, r.u64()?)))?;
             let crcs = r.seq(|r| r.u32())?;
             let blocks = runs.iter().try_fold(0u64, |sum, (_, n)| sum.checked_add(*n));
             r.require(blocks == Some(crcs.len() as u64), "each block has a checksum")?;
-            Op::Extents(t, Box::new(Placed { at, size, runs, crcs }))
+            if let Some(b) = blob {
+                let room = crcs.len() as u64 * BLOCK;
+                let fits = runs.len() == 1 && u64::from(b.bytes) <= room;
+                r.require(fits, "a blob lies in one run of blocks")?;
+            }
+            Op::Extents(t, Box::new(Placed { at, size, runs, crcs, blob }))
         }
         25 => Op::Release(
             r.u64()?,
@@ -305,10 +327,9 @@ fn decode_op(r: &mut Reader<'_>, targets: u32) -> Result<Op, DecodeError> {
         Op::CloneRange { src_off, len, dst_off, .. } => {
             [src_off.checked_add(*len), dst_off.checked_add(*len)]
         }
-        Op::Extents(_, p) => [
-            p.at.checked_add(p.crcs.len() as u64).and_then(|end| end.checked_mul(BLOCK)),
-            Some(p.size),
-        ],
+        Op::Extents(_, p) => {
+            [p.at.checked_add(p.blocks()).and_then(|end| end.checked_mul(BLOCK)), Some(p.size)]
+        }
         _ => return Ok(op),
     };
     let known = !matches!(op, Op::CloneRange { .. } | Op::Extents(..));

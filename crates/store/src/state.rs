@@ -1,7 +1,7 @@
 //! The store's state in memory over its tables: what reads see.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::cache::Cache;
 use crate::fetch::{Found, ReadPlan, Run};
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Onode};
+use crate::pack::Compression;
 use crate::space::Space;
 use crate::table::{Block, Slot, Table, hash};
 use crate::{Coll, PoolStats, Seq, StoreError, Transaction};
@@ -112,6 +113,10 @@ pub(crate) struct State {
     pub next_id: u64,
     pub next_coll: u32,
     pub pools: BTreeMap<PoolId, PoolStats>,
+    /// How data is compressed from now on.
+    pub compression: BTreeMap<PoolId, Compression>,
+    /// Pools that may have compressed data.
+    pub packing: BTreeSet<PoolId>,
     /// While a checkpoint runs: where onodes went, by id.
     pub renamed: HashMap<u64, Key>,
     /// Data on its way to the device, by first block.
@@ -134,6 +139,11 @@ enum Source<'a> {
 }
 
 impl State {
+    /// Whether the pool may have compressed data.
+    pub fn packs(&self, pool: PoolId) -> bool {
+        self.packing.contains(&pool)
+    }
+
     pub fn coll(&self, c: Coll) -> Result<u32> {
         self.colls.get(&c).copied().ok_or(StoreError::NoCollection(c))
     }
@@ -377,6 +387,7 @@ impl State {
         if !self.flight.is_empty()
             && o.pieces_in(off, end).next().is_none()
             && let Some(e) = o.extent_of(first)
+            && e.packed.is_none()
             && last <= e.end()
             && let Some(data) = self.in_flight(e.phys + (first - e.at), last - first)
         {
@@ -386,8 +397,11 @@ impl State {
             .extents_in(first, last)
             .map(|e| {
                 let (lo, hi) = (e.at.max(first), e.end().min(last));
-                let phys = e.phys + (lo - e.at);
-                Run { at: lo, end: hi, phys, data: self.in_flight(phys, hi - lo) }
+                let (phys, blocks) = match e.packed {
+                    None => (e.phys + (lo - e.at), hi - lo),
+                    Some(_) => (e.phys, e.device_blocks()),
+                };
+                Run { at: lo, end: hi, phys, data: self.in_flight(phys, blocks) }
             })
             .collect();
         // Past the page cache, which costs three times the CPU: who reads large data again

@@ -145,6 +145,23 @@ pub struct PoolStats {
     pub allocated: u64,
     /// Bytes of omap keys and values.
     pub omap: u64,
+    /// Bytes of space that compressed data takes.
+    pub compressed: u64,
+    /// Bytes that it is when it is read.
+    pub uncompressed: u64,
+}
+
+impl PoolStats {
+    /// As [`crate::onode::Onode::packed`] counts.
+    pub(crate) fn add_packed(&mut self, (device, data): (u64, u64)) {
+        self.compressed += device;
+        self.uncompressed += data;
+    }
+
+    pub(crate) fn sub_packed(&mut self, (device, data): (u64, u64)) {
+        self.compressed = self.compressed.saturating_sub(device);
+        self.uncompressed = self.uncompressed.saturating_sub(data);
+    }
 }
 
 /// What the device holds.
@@ -540,7 +557,7 @@ impl Store {
 
     /// A transaction of the store's own: no checks.
     pub(crate) fn submit_own(&mut self, op: Op) -> Result<()> {
-        let txn = Transaction { targets: Vec::new(), ops: vec![op] };
+        let txn = Transaction { ops: vec![op], ..Transaction::default() };
         let seq = self.seq + 1;
         self.state.apply(seq, &txn, &mut Known::default(), false)?;
         self.queue(seq, &txn, Vec::new());
@@ -774,7 +791,7 @@ impl Store {
             next_id: state.next_id,
             next_coll: state.next_coll,
             table: self.next_table,
-            pools: pools.map(|(p, s)| (p.0, (s.objects, s.stored, s.allocated))).collect(),
+            pools: pools.map(|(p, s)| (p.0, *s)).collect(),
         };
         self.since_freeze = 0;
         self.warm.clear();

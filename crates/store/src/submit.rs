@@ -7,27 +7,24 @@ use crate::keys;
 use crate::onode::{BLOCK, OBJECT_MAX};
 use crate::placement::LogPlacement;
 use crate::state::{Entry, Known};
-use crate::transaction::{Op, Placed};
+use crate::transaction::Op;
 use crate::{Coll, Seq, Store, StoreError, Transaction};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
 /// Data from here on goes to extents at once.
-const LARGE: u64 = 64 << 10;
-/// Pieces below this are copied, so that a few bytes do not keep a large buffer alive.
-const SMALL: usize = 512;
-
+pub(crate) const LARGE: u64 = 64 << 10;
 /// What a transaction takes, at most.
 #[derive(Clone, Copy, Debug, Default)]
-struct Needs {
+pub(crate) struct Needs {
     /// Bytes of space.
-    space: u64,
+    pub space: u64,
     /// Bytes of the log.
-    record: u64,
+    pub record: u64,
     /// Blocks for large data.
-    blocks: u64,
+    pub blocks: u64,
     /// Whether it takes space that others could have.
-    grows: bool,
+    pub grows: bool,
     clones: bool,
 }
 
@@ -169,6 +166,7 @@ impl Store {
                 _ => 0,
             };
             needs.record += 64 + bytes;
+            self.needs_unpacked(txn, op, &mut needs)?;
         }
         Ok(needs)
     }
@@ -246,102 +244,25 @@ impl Store {
     ) -> Result<Vec<(u64, Bytes)>> {
         let mut data = Vec::new();
         if txn.ops.iter().any(|op| match op {
-            Op::Write(_, _, d) => d.len() as u64 >= LARGE,
+            Op::Write(_, _, d) if d.len() as u64 >= LARGE => true,
+            Op::Write(t, ..) | Op::Zero(t, ..) | Op::Truncate(t, _) => {
+                self.state.packs(txn.targets[*t as usize].1.pool)
+            }
             Op::CloneRange { .. } => true,
             _ => false,
         }) {
-            // Whether a range can be shared depends on the changes before it.
+            // What becomes of a change depends on those before it.
             for op in std::mem::take(&mut txn.ops) {
                 let from = txn.ops.len();
                 self.lower(seq, txn, op, &mut data)?;
-                let part =
-                    Transaction { targets: txn.targets.clone(), ops: txn.ops[from..].to_vec() };
+                let (targets, ops) = (txn.targets.clone(), txn.ops[from..].to_vec());
+                let part = Transaction { targets, ops, ..Transaction::default() };
                 self.state.apply(seq, &part, known, false)?;
             }
         } else {
             self.state.apply(seq, txn, known, false)?;
         }
         Ok(data)
-    }
-
-    fn lower(
-        &mut self,
-        seq: Seq,
-        txn: &mut Transaction,
-        op: Op,
-        data: &mut Vec<(u64, Bytes)>,
-    ) -> Result<()> {
-        match op {
-            Op::Write(t, off, bytes) => self.lower_write(seq, txn, t, off, bytes, data)?,
-            Op::CloneRange { src, dst, src_off, len, dst_off } => {
-                let (c, o) = &txn.targets[src as usize];
-                let (dc, d) = &txn.targets[dst as usize];
-                let Some(from) = self.state.onode(&keys::onode(self.state.coll(*c)?, o))? else {
-                    return Ok(());
-                };
-                let end = (src_off + len).min(from.size).max(src_off);
-                let len = end - src_off;
-                let to_size = match self.state.onode(&keys::onode(self.state.coll(*dc)?, d))? {
-                    Some(to) => to.size,
-                    None => 0,
-                };
-                let whole_end = len % BLOCK == 0 || (end == from.size && dst_off + len >= to_size);
-                let blocks_end = end.next_multiple_of(BLOCK);
-                let shareable = src_off % BLOCK == 0
-                    && dst_off % BLOCK == 0
-                    && whole_end
-                    && from.pieces_in(src_off, blocks_end).next().is_none();
-                if shareable {
-                    txn.ops.push(Op::CloneRange { src, dst, src_off, len, dst_off });
-                } else {
-                    let name = || o.to_string();
-                    let bytes = self.state.read_data(&from, &name, src_off, len)?;
-                    self.lower_write(seq, txn, dst, dst_off, bytes, data)?;
-                }
-            }
-            op => txn.ops.push(op),
-        }
-        Ok(())
-    }
-
-    /// Whole blocks of large data go to extents, its ends ride in the log.
-    fn lower_write(
-        &mut self,
-        seq: Seq,
-        txn: &mut Transaction,
-        t: u32,
-        off: u64,
-        bytes: Bytes,
-        data: &mut Vec<(u64, Bytes)>,
-    ) -> Result<()> {
-        let end = off + bytes.len() as u64;
-        let (first, last) = (off.div_ceil(BLOCK), end / BLOCK);
-        if last < first || (last - first) * BLOCK < LARGE {
-            let bytes = if bytes.len() < SMALL { Bytes::copy_from_slice(&bytes) } else { bytes };
-            txn.ops.push(Op::Write(t, off, bytes));
-            return Ok(());
-        }
-        let cut = |from: u64, to: u64| bytes.slice((from - off) as usize..(to - off) as usize);
-        if off < first * BLOCK {
-            txn.ops.push(Op::Write(t, off, cut(off, first * BLOCK)));
-        }
-        let middle = cut(first * BLOCK, last * BLOCK);
-        let runs = self.prepared(last - first);
-        let crcs = middle.chunks_exact(BLOCK as usize).map(|b| stdx::crc32c(!0, b)).collect();
-        let mut at = 0;
-        for (start, len) in &runs {
-            let bytes = (len * BLOCK) as usize;
-            let part = middle.slice(at..at + bytes);
-            self.state.flight.insert(*start, (part.clone(), seq));
-            data.push((start * BLOCK, part));
-            at += bytes;
-        }
-        let placed = Placed { at: first, size: last * BLOCK, runs, crcs };
-        txn.ops.push(Op::Extents(t, Box::new(placed)));
-        if last * BLOCK < end {
-            txn.ops.push(Op::Write(t, last * BLOCK, cut(last * BLOCK, end)));
-        }
-        Ok(())
     }
 
     /// Sets space for `blocks` blocks of data aside.
@@ -410,20 +331,5 @@ impl Store {
     /// Blocks of tables that were merged, and are free after the next checkpoint.
     pub(crate) fn retired_blocks(&self) -> u64 {
         self.retired.iter().chain(&self.retiring).map(|(_, len)| len).sum()
-    }
-
-    /// Takes from what [`Store::prepare`] set aside.
-    fn prepared(&mut self, mut blocks: u64) -> Vec<(u64, u64)> {
-        let mut out = Vec::new();
-        while blocks > 0 {
-            let (start, len) = self.prepared.pop_front().expect("enough was set aside");
-            let n = len.min(blocks);
-            if n < len {
-                self.prepared.push_front((start + n, len - n));
-            }
-            out.push((start, n));
-            blocks -= n;
-        }
-        out
     }
 }

@@ -174,13 +174,15 @@ pub(crate) struct Manifest {
     /// Oldest first.
     pub tables: Vec<Meta>,
     pub pools: Vec<PoolLine>,
+    /// Pools with compressed data: bytes it takes, bytes it is.
+    pub packed: Vec<(i64, (u64, u64))>,
     /// Used blocks, but for the manifest's own.
     pub used: Bytes,
 }
 
 impl Denc for Manifest {
     fn encode(&self, w: &mut Writer) {
-        w.framed(1, 1, |w| {
+        w.framed(2, 1, |w| {
             w.u64(self.seq);
             w.u64(self.log_group);
             w.u64(self.log_pos);
@@ -190,10 +192,11 @@ impl Denc for Manifest {
             self.tables.encode(w);
             self.pools.encode(w);
             self.used.encode(w);
+            self.packed.encode(w);
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("manifest", 1, |r, _| {
+        r.framed("manifest", 2, |r, version| {
             Ok(Self {
                 seq: r.u64()?,
                 log_group: r.u64()?,
@@ -204,6 +207,7 @@ impl Denc for Manifest {
                 tables: Denc::decode(r)?,
                 pools: Denc::decode(r)?,
                 used: Denc::decode(r)?,
+                packed: if version >= 2 { Denc::decode(r)? } else { Vec::new() },
             })
         })
     }

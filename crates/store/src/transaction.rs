@@ -4,6 +4,8 @@ use bytes::Bytes;
 use std::fmt;
 use types::{HObject, SpgId};
 
+use crate::pack::{Algorithm, Compressible};
+
 /// A set of objects that is created, listed and removed as one: a PG's, or the OSD's own.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Coll {
@@ -86,6 +88,25 @@ pub(crate) struct Placed {
     pub size: u64,
     pub runs: Vec<(u64, u64)>,
     pub crcs: Vec<u32>,
+    /// Compressed: then there is one run.
+    pub blob: Option<Blob>,
+}
+
+impl Placed {
+    /// Blocks of the object.
+    pub fn blocks(&self) -> u64 {
+        self.blob.map_or(self.crcs.len() as u64, |b| u64::from(b.blocks))
+    }
+}
+
+/// How data was compressed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blob {
+    pub algorithm: Algorithm,
+    /// Compressed bytes.
+    pub bytes: u32,
+    /// Blocks it holds.
+    pub blocks: u32,
 }
 
 /// A shared block that an object no longer refers to.
@@ -106,6 +127,8 @@ pub(crate) struct Released {
 pub struct Transaction {
     pub(crate) targets: Vec<(Coll, HObject)>,
     pub(crate) ops: Vec<Op>,
+    /// What is known of the targets' data. Not in the log.
+    pub(crate) hints: Vec<(Target, Compressible)>,
 }
 
 impl Transaction {
@@ -129,12 +152,13 @@ impl Transaction {
 
     /// Appends the changes of `other`.
     pub fn append(&mut self, other: Self) {
-        if self.ops.is_empty() {
+        if self.ops.is_empty() && self.hints.is_empty() {
             *self = other;
             return;
         }
         let base = self.targets.len() as u32;
         self.targets.extend(other.targets);
+        self.hints.extend(other.hints.into_iter().map(|(t, hint)| (t + base, hint)));
         self.ops.extend(other.ops.into_iter().map(|mut op| {
             match &mut op {
                 Op::Touch(t)
@@ -403,15 +427,17 @@ impl Transaction {
         self
     }
 
-    /// Taken for the peer's sake; this store places data by what it sees.
-    pub fn set_alloc_hint(
-        &mut self,
-        c: impl Into<Coll>,
-        o: &HObject,
-        _object_bytes: u64,
-        _write_bytes: u64,
-        _flags: u32,
-    ) -> &mut Self {
-        self.touch(c, o)
+    /// Says what to expect of the data that this transaction writes to the object, for pools
+    /// that compress. No change by itself.
+    pub fn expect(&mut self, c: impl Into<Coll>, o: &HObject, hint: Compressible) -> &mut Self {
+        let t = self.target(c.into(), o);
+        self.hints.push((t, hint));
+        self
+    }
+
+    /// What is expected of the data of target `t`.
+    pub(crate) fn hint(&self, t: Target) -> Compressible {
+        let hint = self.hints.iter().rfind(|(target, _)| *target == t);
+        hint.map_or(Compressible::Unknown, |(_, hint)| *hint)
     }
 }

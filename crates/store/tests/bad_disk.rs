@@ -9,15 +9,19 @@ use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use common::{Dice, Model, Scale, seeds};
+use common::{Dice, Model, Scale, algorithm, compress, seeds};
 use store::{DiskFault, MkfsOptions, OpenOptions, Seq, SimDisk, Store, StoreError};
 use types::{HObject, Uuid};
 
 const SIZE: u64 = 48 << 20;
 
-fn open(disk: &Arc<SimDisk>) -> Result<Store, StoreError> {
+fn open(disk: &Arc<SimDisk>, seed: u64) -> Result<Store, StoreError> {
     let options = OpenOptions { threads: false, ..OpenOptions::default() };
-    Store::open_on(disk.clone(), options)
+    let mut store = Store::open_on(disk.clone(), options)?;
+    if let Some(algorithm) = algorithm(seed) {
+        compress(&mut store, algorithm);
+    }
+    Ok(store)
 }
 
 fn mkfs() -> SimDisk {
@@ -88,8 +92,9 @@ struct Seen {
 
 fn meet(seed: u64, fresh: &SimDisk, fault: DiskFault, n: u64, seen: &mut Seen) {
     let mut dice = Dice::new(seed ^ 0x0bad);
+    dice.repeats = algorithm(seed).is_some();
     let disk = Arc::new(fresh.copy(false));
-    let (mut store, mut model) = (open(&disk).unwrap(), Model::default());
+    let (mut store, mut model) = (open(&disk, seed).unwrap(), Model::default());
     let mut models = BTreeMap::<Seq, Model>::from([(0, model.clone())]);
     disk.fault_in(Some((n, fault)));
     let (mut acked, mut stopped) = (0, false);
@@ -137,7 +142,7 @@ fn meet(seed: u64, fresh: &SimDisk, fault: DiskFault, n: u64, seen: &mut Seen) {
     }
     let durable = store.durable();
     drop(store);
-    match open(&disk) {
+    match open(&disk, seed) {
         Err(e) => {
             assert!(matches!(e, StoreError::Corrupt { .. } | StoreError::Format(_)), "{e}");
             assert!(!matches!(fault, DiskFault::NoSpace | DiskFault::Read), "opens: {e}");

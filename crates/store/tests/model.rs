@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Dice, Model, Scale, difference, seeds};
+use common::{Dice, Model, Scale, algorithm, compress, difference, seeds};
 use store::{MkfsOptions, OpenOptions, SimDisk, Store};
 use types::Uuid;
 
@@ -12,15 +12,19 @@ fn mkfs(disk: &Arc<SimDisk>) {
     let options = MkfsOptions {
         fsid: Uuid([1; 16]),
         osd_uuid: Uuid([2; 16]),
-        log_bytes: 2 << 20,
+        log_bytes: 8 << 20,
         ..MkfsOptions::default()
     };
     Store::mkfs_on(disk.clone(), &options).unwrap();
 }
 
-fn open(disk: &Arc<SimDisk>) -> Store {
+fn open(disk: &Arc<SimDisk>, seed: u64) -> Store {
     let options = OpenOptions { threads: false, ..OpenOptions::default() };
-    Store::open_on(disk.clone(), options).unwrap()
+    let mut store = Store::open_on(disk.clone(), options).unwrap();
+    if let Some(algorithm) = algorithm(seed) {
+        compress(&mut store, algorithm);
+    }
+    store
 }
 
 /// Whatever was done, and wherever a checkpoint stands, the store holds what the model does.
@@ -28,10 +32,11 @@ fn open(disk: &Arc<SimDisk>) -> Store {
 fn agrees_with_the_model() {
     for seed in seeds(30) {
         let mut dice = Dice::new(seed);
+        dice.repeats = algorithm(seed).is_some();
         let disk = Arc::new(SimDisk::new(96 << 20, false));
         mkfs(&disk);
-        let (mut store, mut model) = (open(&disk), Model::default());
-        let scale = Scale { objects: 4 + dice.below(20), size: 4096 << dice.below(7) };
+        let (mut store, mut model) = (open(&disk, seed), Model::default());
+        let scale = Scale { objects: 4 + dice.below(20), size: 4096 << dice.below(8) };
         for step in 0..300 {
             match dice.below(20) {
                 0 => store.begin_checkpoint().unwrap(),
@@ -49,7 +54,7 @@ fn agrees_with_the_model() {
                         store.sync().unwrap();
                         drop(store);
                     }
-                    store = open(&disk);
+                    store = open(&disk, seed);
                     let wrong = difference(&store, &model);
                     assert_eq!(wrong, None, "seed {seed}, step {step}, after reopening");
                 }
@@ -68,7 +73,7 @@ fn agrees_with_the_model() {
         }
         assert_eq!(difference(&store, &model), None, "seed {seed}");
         store.close().unwrap();
-        let mut store = open(&disk);
+        let mut store = open(&disk, seed);
         assert_eq!(difference(&store, &model), None, "seed {seed}");
         assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new(), "seed {seed}");
     }

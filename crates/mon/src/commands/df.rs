@@ -34,6 +34,10 @@ pub(super) struct Used {
     pub omap: u64,
     /// On all OSDs together.
     pub raw: u64,
+    /// Of that, compressed.
+    pub compressed: u64,
+    /// What that is when it is read.
+    pub uncompressed: u64,
 }
 
 /// Space a pool takes, from its PGs' counts.
@@ -46,7 +50,10 @@ pub(super) fn pool_used(ctx: &CommandCtx<'_>, id: PoolId) -> Used {
     let copies = positive(sum.num_object_copies);
     let missing = positive(sum.num_objects_degraded).min(copies);
     let there = if copies > 0 { 1.0 - missing as f64 / copies as f64 } else { 1.0 };
-    Used { data, omap, raw: ((data + omap) as f64 * rate * there) as u64 }
+    let (compressed, uncompressed) = ctx.volatile.pgmap.pool_compressed(id);
+    let whole = ((data + omap) as f64 * rate * there) as u64;
+    let raw = whole.saturating_sub(uncompressed.saturating_sub(compressed));
+    Used { data, omap, raw, compressed, uncompressed }
 }
 
 fn percent(part: f64) -> String {
@@ -162,7 +169,7 @@ fn text(ctx: &CommandCtx<'_>, classes: &BTreeMap<String, Class>, detail: bool) -
             cells.push(quota(pool.quota_max_objects, si_u(pool.quota_max_objects)));
             cells.push(quota(pool.quota_max_bytes, bytes_u(pool.quota_max_bytes)));
             cells.push("N/A".to_owned());
-            cells.extend([bytes_u(0), bytes_u(0)]);
+            cells.extend([bytes_u(used.compressed), bytes_u(used.uncompressed)]);
         }
         pools.row(cells);
     }
@@ -258,8 +265,8 @@ fn pool_fields(ctx: &CommandCtx<'_>, f: &mut Formatter, id: PoolId, pool: &PgPoo
         f.int("rd_bytes", sum.num_rd_kb << 10);
         f.int("wr", sum.num_wr);
         f.int("wr_bytes", sum.num_wr_kb << 10);
-        f.int("compress_bytes_used", 0);
-        f.int("compress_under_bytes", 0);
+        f.int("compress_bytes_used", used.compressed);
+        f.int("compress_under_bytes", used.uncompressed);
         f.int("stored_raw", used.raw);
         f.int("avail_raw", (avail as f64 * crate::raw_used_rate(ctx.osdmap(), pool)) as u64);
     }

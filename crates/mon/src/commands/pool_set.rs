@@ -333,6 +333,12 @@ fn set_option(ctx: &CommandCtx<'_>, pool: &mut PgPool, var: &str, val: &str) -> 
         {
             return Err(fail(EINVAL, format!("unrecognized compression_algorithm '{val}'")));
         }
+        "compression_algorithm" if matches!(val, "zlib" | "brotli") => {
+            return Err(fail(
+                EINVAL,
+                format!("compression_algorithm '{val}' is not built: one of snappy, zstd, lz4"),
+            ));
+        }
         "compression_required_ratio" if !(0.0..=1.0).contains(&ratio(val)?) => {
             return Err(fail(
                 EINVAL,

@@ -398,6 +398,7 @@ impl Monitor {
         let stamp = self.wall();
         let now = self.now.mono_ms();
         self.volatile.pgmap.report(stamp, now, &self.state.osdmap, msg.osd, osd_stat, pgs);
+        self.volatile.pgmap.compressed.insert(msg.osd, msg.compressed.clone());
         let slow = &mut self.volatile.pgmap.slow;
         if msg.slow_ops > 0 {
             slow.insert(msg.osd, (msg.slow_ops, msg.slow_ms));
@@ -414,7 +415,8 @@ impl Monitor {
         let mut all: BTreeMap<OsdId, PgStats> = BTreeMap::new();
         for (osd, stat) in &pgmap.osds {
             let osd_stat = stat.to_bytes();
-            all.insert(*osd, PgStats { osd: *osd, osd_stat, ..PgStats::default() });
+            let compressed = pgmap.compressed.get(osd).cloned().unwrap_or_default();
+            all.insert(*osd, PgStats { osd: *osd, osd_stat, compressed, ..PgStats::default() });
         }
         for (pg, stat) in &pgmap.pgs {
             if let Some(m) = all.get_mut(&stat.acting_primary) {

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use env::{Disk, Random};
 use store::{
-    Coll, DiskEvent, LogPlacement, MkfsOptions, OpenOptions, Seq, SimDisk, Store, StoreError,
+    Algorithm, Coll, DiskEvent, LogPlacement, MkfsOptions, OpenOptions, Seq, SimDisk, Store,
+    StoreError,
 };
 use types::Uuid;
 
-use super::{Dice, Model, Scale, difference};
+use super::{Dice, Model, Scale, algorithm, compress, difference};
 
 /// How much is tried.
 #[derive(Clone, Copy, Debug)]
@@ -73,6 +74,7 @@ struct Plan {
     size: u64,
     scale: Scale,
     discard: bool,
+    algorithm: Option<Algorithm>,
 }
 
 impl Plan {
@@ -92,7 +94,9 @@ impl Plan {
             _ => LogPlacement::Device,
         };
         let discard = seed % 3 == 1;
-        Self { kind, log, size, scale: Scale { objects, size: bytes }, discard }
+        let algorithm = algorithm(seed / 2);
+        dice.repeats = algorithm.is_some();
+        Self { kind, log, size, scale: Scale { objects, size: bytes }, discard, algorithm }
     }
 }
 
@@ -111,7 +115,11 @@ fn parts(disk: &Arc<SimDisk>, plan: &Plan) -> (Arc<dyn Disk>, Option<Arc<dyn Dis
 fn open(disk: &Arc<SimDisk>, plan: &Plan) -> Result<Store, StoreError> {
     let options = OpenOptions { threads: false, discard: plan.discard, ..OpenOptions::default() };
     let (disk, log) = parts(disk, plan);
-    Store::open_with(disk, log, options)
+    let mut store = Store::open_with(disk, log, options)?;
+    if let Some(algorithm) = plan.algorithm {
+        compress(&mut store, algorithm);
+    }
+    Ok(store)
 }
 
 /// What is durable after a flush goes to the platter; the rest stays pending.
@@ -359,7 +367,7 @@ impl Run {
                         format!("{} of {n}, the last torn", begun.len())
                     }
                     _ => {
-                        disk.apply_unflushed(begun, &mut self.dice.0);
+                        disk.apply_unflushed(begun, &mut self.dice.random);
                         format!("any part of {} of {n}", begun.len())
                     }
                 },
@@ -398,7 +406,7 @@ impl Run {
                 event => flush(event, &mut pending, &disk),
             }
         }
-        disk.apply_unflushed(&pending, &mut self.dice.0);
+        disk.apply_unflushed(&pending, &mut self.dice.random);
         let disk = Arc::new(disk.copy(true));
         let before = disk.copy(false);
         let what = format!("{what}, cut again at {n} of opening");
@@ -437,7 +445,7 @@ fn tear(disk: &SimDisk, event: &DiskEvent, dice: &mut Dice) {
         let keep = match mood {
             0 => s < cut,
             1 => s >= cut,
-            _ => dice.0.u64().is_multiple_of(2),
+            _ => dice.random.u64().is_multiple_of(2),
         };
         if !keep {
             // What lay there before is not known any more here: anything may.

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use env::{Random, Seeded};
-use store::{Coll, Store, Transaction};
+use store::{Algorithm, Coll, Compression, Store, Transaction};
 use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId};
 
 /// A directory for one test, gone with it.
@@ -54,20 +54,32 @@ pub struct Model {
     pub colls: BTreeMap<Coll, Collection>,
 }
 
-pub struct Dice(pub Seeded);
+pub struct Dice {
+    pub random: Seeded,
+    /// Much of the data repeats itself.
+    pub repeats: bool,
+}
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
-        Self(Seeded(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5555))
+        let random = Seeded(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5555);
+        Self { random, repeats: false }
     }
 
     pub fn below(&mut self, n: u64) -> u64 {
-        self.0.u64() % n.max(1)
+        self.random.u64() % n.max(1)
     }
 
     pub fn bytes(&mut self, n: usize) -> Bytes {
         let mut out = vec![0; n];
-        self.0.fill(&mut out);
+        self.random.fill(&mut out);
+        if self.repeats && n > 4096 && self.below(4) > 0 {
+            let word = 1 + self.below(2000) as usize;
+            let from = self.below(n as u64 / 2) as usize;
+            for at in from + word..n {
+                out[at] = out[at - word];
+            }
+        }
         out.into()
     }
 
@@ -87,6 +99,25 @@ impl Dice {
         };
         n.min(max)
     }
+}
+
+/// Compresses all that it takes from now on.
+pub fn compress(store: &mut Store, algorithm: Algorithm) {
+    let how = Compression {
+        algorithm,
+        unasked: true,
+        always: false,
+        required_ratio: 0.875,
+        part: 64 << 10,
+        least: 8192,
+    };
+    store.set_compression(PoolId(1), Some(how));
+}
+
+/// The algorithm of a seed, for every other one.
+pub fn algorithm(seed: u64) -> Option<Algorithm> {
+    let all = [Algorithm::Snappy, Algorithm::Zstd, Algorithm::Lz4];
+    (seed % 2 == 1).then(|| all[(seed / 2 % 3) as usize])
 }
 
 fn pg(n: u32) -> Coll {
