@@ -99,6 +99,21 @@ pub fn hosts() -> Report {
     report
 }
 
+/// What a program says of its end: the last lines, and those before the trace of a crash.
+fn last_words(text: &str) -> String {
+    const BEFORE: usize = 16;
+    const CRASH: [&str; 3] = ["FAILED ceph_assert", "ceph_abort", "*** Caught signal"];
+    let lines: Vec<&str> = text.lines().collect();
+    let crash = lines.iter().position(|l| CRASH.iter().any(|c| l.contains(c)));
+    let Some(at) = crash else { return lines[lines.len().saturating_sub(12)..].join("\n") };
+    let end = lines.len().min(at + 3);
+    let mut shown: Vec<&str> = lines[at.saturating_sub(BEFORE)..end].to_vec();
+    // What it complained of may stand far above.
+    let complains = |l: &&&str| l.contains("Error:") || l.contains("incorrect");
+    shown.extend(lines[..at.saturating_sub(BEFORE)].iter().filter(complains));
+    shown.join("\n")
+}
+
 /// A client in the background; its output is kept in a file.
 struct Running {
     name: String,
@@ -130,9 +145,7 @@ impl Running {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned();
-        let lines: Vec<&str> = text.lines().collect();
-        let tail = lines[lines.len().saturating_sub(12)..].join("\n");
-        bail!("{} ended with {status}:\n{tail}", self.name)
+        bail!("{} ended with {status}:\n{}", self.name, last_words(&text))
     }
 }
 

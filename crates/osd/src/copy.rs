@@ -2,7 +2,8 @@
 //! and then executes the request with it.
 //!
 //! A source that is being written, recovered or peered is asked for again until it is quiet;
-//! one that changes between two parts is fetched from the start.
+//! one that changes between two parts is fetched from the start. Each question has its own
+//! number, so that an answer that comes twice or late is not taken for that of the next.
 
 use std::collections::BTreeMap;
 
@@ -74,6 +75,14 @@ impl Copies {
     /// Whether there is nothing to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_empty() && self.wanted.is_empty()
+    }
+
+    /// The fetch goes on under a new number: what still answers its last question is late.
+    fn renumber(&mut self, id: u64) -> Option<u64> {
+        let fetch = self.running.remove(&id)?;
+        self.next += 1;
+        self.running.insert(self.next, fetch);
+        Some(self.next)
     }
 }
 
@@ -156,7 +165,7 @@ impl Osd {
     }
 
     /// The source is led here.
-    fn local_parts(&mut self, now: Now, id: u64, pg: PgId, oid: HObject, out: &mut Outbox) {
+    fn local_parts(&mut self, now: Now, mut id: u64, pg: PgId, oid: HObject, out: &mut Outbox) {
         loop {
             let Some(f) = self.c.copies.running.get(&id) else { return };
             let (off, after) = (f.data.len() as u64, f.omap_after.clone());
@@ -164,9 +173,8 @@ impl Osd {
             let mut cx = self.c.cx(now, out);
             let Some(pg) = self.pgs.get_mut(&home) else { return };
             let Some(part) = pg.copy_part(&oid, off, &after, &mut cx) else { return };
-            if !self.on_copy_part(now, id, part, out) {
-                return;
-            }
+            let Some(next) = self.on_copy_part(now, id, part, out) else { return };
+            id = next;
         }
     }
 
@@ -185,28 +193,28 @@ impl Osd {
 
     /// A part has come from elsewhere.
     pub(crate) fn on_copy_answer(&mut self, now: Now, id: u64, push: Push, out: &mut Outbox) {
-        if self.on_copy_part(now, id, push, out) {
-            self.ask_part(now, id, out);
+        if let Some(next) = self.on_copy_part(now, id, push, out) {
+            self.ask_part(now, next, out);
         }
         self.pump_copies(now, out);
     }
 
-    /// Takes a part; whether there is another to be asked for.
-    fn on_copy_part(&mut self, now: Now, id: u64, push: Push, out: &mut Outbox) -> bool {
-        let Some(f) = self.c.copies.running.get_mut(&id) else { return false };
+    /// Takes a part; under which number the next is to be asked for, if there is one.
+    fn on_copy_part(&mut self, now: Now, id: u64, push: Push, out: &mut Outbox) -> Option<u64> {
+        let f = self.c.copies.running.get_mut(&id)?;
         if push.absent {
             self.finish_copy(now, id, CopyContent::default(), out);
-            return false;
+            return None;
         }
         if f.version.is_some_and(|v| v != push.version) {
             f.version = None;
             f.data.clear();
             f.omap.clear();
             f.omap_after = Bytes::new();
-            return true; // it was written: from the start
+            return self.c.copies.renumber(id); // it was written: from the start
         }
-        if push.off != f.data.len() as u64 && !push.data.is_empty() {
-            return false; // it came twice
+        if push.off != f.data.len() as u64 {
+            return None; // not what was asked for
         }
         f.version = Some(push.version);
         f.data.extend_from_slice(&push.data);
@@ -214,13 +222,13 @@ impl Osd {
         f.omap.extend(copied.map(|(k, v)| (Bytes::copy_from_slice(k), Bytes::copy_from_slice(v))));
         f.omap_after = Bytes::copy_from_slice(&push.omap_after);
         if !push.last {
-            return true;
+            return self.c.copies.renumber(id);
         }
         let record = push.attrs.iter().find(|(name, _)| name == INFO_ATTR);
         let Some(info) = record.and_then(|(_, raw)| ObjectInfo::from_bytes(raw).ok()) else {
             tracing::error!(oid = %push.oid, "a copied object has no record");
             self.finish_copy(now, id, CopyContent::default(), out);
-            return false;
+            return None;
         };
         let f = self.c.copies.running.get_mut(&id).expect("looked at");
         let content = CopyContent {
@@ -231,7 +239,7 @@ impl Osd {
             omap: std::mem::take(&mut f.omap),
         };
         self.finish_copy(now, id, content, out);
-        false
+        None
     }
 
     fn finish_copy(&mut self, now: Now, id: u64, content: CopyContent, out: &mut Outbox) {

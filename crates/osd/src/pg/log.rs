@@ -55,6 +55,8 @@ pub struct PgLog {
     dups: HashMap<ReqId, Dup>,
     /// Which `dups` are older than the tail, oldest first.
     old: VecDeque<(EVersion, ReqId)>,
+    /// The highest version for users in any entry seen.
+    last_user: u64,
 }
 
 impl PgLog {
@@ -82,6 +84,7 @@ impl PgLog {
     /// When its version is not above the head: the order of writes is lost.
     pub fn push(&mut self, entry: PgLogEntry) {
         assert!(entry.version > self.head(), "log versions rise");
+        self.last_user = self.last_user.max(entry.user_version);
         self.remember(&entry);
         self.entries.push_back(entry);
     }
@@ -105,9 +108,16 @@ impl PgLog {
         if entry.version > self.tail {
             self.push(entry);
         } else {
+            self.last_user = self.last_user.max(entry.user_version);
             self.remember(&entry);
             self.old.push_back((entry.version, entry.reqid));
         }
+    }
+
+    /// The highest version for users so far; the next change for users is above it.
+    #[must_use]
+    pub fn last_user(&self) -> u64 {
+        self.last_user
     }
 
     /// Moves the tail up to `to`; what falls out still recognises resends.

@@ -564,7 +564,7 @@ impl Pg {
 
     /// The user version after the last write.
     pub(crate) fn last_user_version(&self) -> u64 {
-        self.log.entries.back().map_or(0, |e| e.user_version)
+        self.log.last_user()
     }
 
     /// Takes one step along the maps. `prev` is the map before `map`. Returns whether a new

@@ -170,15 +170,13 @@ impl Pg {
             waiting.push_back(op); // behind those that came before
             return;
         }
-        if writes && self.scrub.blocks(&op.oid) {
+        // Reads that are ordered among writes wait with them.
+        let ordered = writes || op.msg.flags & req_flag::RWORDERED != 0;
+        if ordered && self.scrub.blocks(&op.oid) {
             self.scrub.wait(op);
             return;
         }
         if writes && self.answer_dup(&op, cx).is_none() {
-            return;
-        }
-        if writes && op.copy.is_none() && op.msg.ops.iter().any(is_copy) {
-            self.start_copy(op, cx);
             return;
         }
         if let Err(e) = self.load_obc(&op.oid, cx) {
@@ -191,6 +189,10 @@ impl Pg {
         let obc = self.obcs.get_mut(&op.oid).expect("just put there");
         if !obc.waiting.is_empty() || (!writes && obc.in_flight > 0) {
             obc.waiting.push_back(op);
+            return;
+        }
+        if writes && op.copy.is_none() && op.msg.ops.iter().any(is_copy) {
+            self.start_copy(op, cx);
             return;
         }
         self.execute(op, writes, cx);
@@ -234,14 +236,11 @@ impl Pg {
         let mut op = self.copying.remove(oid).expect("just seen");
         op.copy = Some(c.into());
         let behind = self.blocked.remove(oid).unwrap_or_default();
-        self.do_op(op, cx);
-        for op in behind {
-            self.do_op(op, cx);
-        }
+        self.go_on(std::iter::once(op).chain(behind), cx);
     }
 
     /// A part of an object, or of what it was at a snapshot, for copying; `None` while it is
-    /// not quiet, `absent` when there is no such object.
+    /// not quiet, not readable, or may be elsewhere; `absent` when there is no such object.
     pub(crate) fn copy_part(
         &mut self,
         oid: &HObject,
@@ -251,7 +250,13 @@ impl Pg {
     ) -> Option<messages::Push> {
         let head = oid.with_snap(SnapId::HEAD);
         let busy = self.obcs.get(&head).is_some_and(|o| o.in_flight > 0);
-        if !self.is_serving() || busy || self.missing.contains_key(&head) {
+        // Who asks may not know yet that the PG was divided, or is led elsewhere.
+        let here = types::stable_mod(oid.hash, self.pool.pg_num) == self.id.pg.ps;
+        if !self.is_serving() || !self.may_read(cx) || !here || busy {
+            return None;
+        }
+        if self.missing.contains_key(&head) {
+            self.recover_first(&head, cx);
             return None;
         }
         let absent = messages::Push { oid: oid.clone(), absent: true, ..Default::default() };
@@ -271,8 +276,9 @@ impl Pg {
         }
         let version = state.info.version;
         let part = self.read_part(&source, version, off, omap_after, cx);
-        if part.absent && state.exists && self.mend_own(&source, cx) {
-            return None; // it is asked for again
+        if part.absent {
+            self.mend_own(&source, cx); // it cannot be read: it is asked for again
+            return None;
         }
         Some(part)
     }
@@ -284,7 +290,7 @@ impl Pg {
         let mut answer = Answer::empty(op);
         answer.result = dup.result;
         answer.version = dup.version;
-        answer.user_version = dup.user_version;
+        answer.user_version = if dup.result < 0 { 0 } else { dup.user_version };
         for (i, (rval, out)) in dup.returns.iter().enumerate().take(answer.ops.len()) {
             answer.rvals[i] = *rval;
             answer.ops[i].data = out.clone();
@@ -486,10 +492,13 @@ impl Pg {
             }
             return;
         }
-        let last_user = self.last_user_version();
         let version = self.next_version(cx);
         let mut kept = Kept::default();
-        let mut user_version = last_user.max(before.info.user_version);
+        // What changes nothing for users leaves them the object's version; so is its resend told.
+        let mut user_version = before.info.user_version;
+        if failed || (!unchanged && outcome.user_modify) {
+            user_version = user_version.max(self.last_user_version());
+        }
         if failed {
             outcome.mutations.clear();
             outcome.state = before.clone();

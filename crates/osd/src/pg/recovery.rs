@@ -495,8 +495,9 @@ impl Pg {
         }
         self.recovery.urgent.retain(|o| o != oid || self.missing.contains_key(o));
         // Reads go on as soon as the primary has the object, writes when all have; who is
-        // still too early comes back here.
+        // still too early comes back here. What is behind a copy waits for that.
         if !self.missing.contains_key(oid)
+            && !self.copying.contains_key(oid)
             && let Some(ops) = self.blocked.remove(oid)
         {
             self.go_on(ops, cx);

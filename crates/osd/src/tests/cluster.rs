@@ -564,6 +564,11 @@ impl Cluster {
         }
     }
 
+    /// Whether an OSD has sent the client something that did not arrive yet.
+    pub fn has_answer(&self, i: usize) -> bool {
+        !self.to_client[i].is_empty()
+    }
+
     /// One thing happens: a message arrives, a store flushes, a map is made. `false` when
     /// there is nothing left.
     pub fn step(&mut self) -> bool {

@@ -4,6 +4,7 @@
 mod backfill;
 mod cluster;
 mod conform;
+mod copies;
 mod golden;
 mod ops;
 mod rules;
