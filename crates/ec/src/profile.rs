@@ -296,7 +296,7 @@ impl Profile {
             require(packetsize > 0, || format!("packetsize={packetsize} must be set"))?;
             // Chunks of the peer's size would end within a group.
             let group = w as usize * packetsize;
-            require(!self.per_chunk_alignment || group % VECTOR as usize == 0, || {
+            require(!self.per_chunk_alignment || group.is_multiple_of(VECTOR as usize), || {
                 format!(
                     "w*packetsize={group} must be a multiple of {VECTOR} with jerasure-per-chunk-alignment"
                 )
