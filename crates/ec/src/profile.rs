@@ -276,6 +276,12 @@ impl Profile {
         stripe_width.next_multiple_of(alignment) / k
     }
 
+    /// Whether the peer allows `allow_ec_optimizations` with it.
+    #[must_use]
+    pub fn supports_optimizations(&self) -> bool {
+        self.plugin == Plugin::Isa || self.technique == Technique::ReedSolVan
+    }
+
     /// The field of the words.
     pub(crate) fn field(&self) -> Result<Field, ProfileError> {
         // Minimal density codes have no field: their matrices are of bits.

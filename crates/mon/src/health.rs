@@ -353,7 +353,11 @@ fn check_pgs(
         let inactive_ms = waited(pgmap.inactive_since.get(pg));
         let unclean_ms = waited(pgmap.unclean_since.get(pg));
         let text = stat.state;
-        let acting: Vec<String> = stat.acting.iter().map(ToString::to_string).collect();
+        let acting: Vec<String> = stat
+            .acting
+            .iter()
+            .map(|osd| if *osd == OsdId::NONE { "NONE".to_owned() } else { osd.to_string() })
+            .collect();
         let acting = acting.join(",");
         let mut bad = false;
         if inactive_ms.is_some_and(|ms| ms >= options.stuck_ms) {
@@ -374,7 +378,15 @@ fn check_pgs(
             if has(bit) && unclean_ms.unwrap_or(0) >= after {
                 *gone.entry(word).or_default() += 1;
                 if !bad {
-                    gone_lines.push(format!("pg {pg} is {text}, acting [{acting}]"));
+                    let hint = match cluster.osdmap.pool(pg.pool) {
+                        Some(pool) if word == "incomplete" && pool.min_size > 1 => format!(
+                            " (reducing pool {} min_size from {} may help; search ceph.com/docs for 'incomplete')",
+                            cluster.osdmap.pool_name(pg.pool).unwrap_or_default(),
+                            pool.min_size
+                        ),
+                        _ => String::new(),
+                    };
+                    gone_lines.push(format!("pg {pg} is {text}, acting [{acting}]{hint}"));
                     bad = true;
                 }
             }

@@ -68,7 +68,7 @@ impl Mkfs {
         osdmap.crush = maps::CrushPart::new(crush);
         osdmap.erasure_code_profiles = std::sync::Arc::new(BTreeMap::from([(
             "default".to_owned(),
-            [("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van")]
+            [("k", "2"), ("m", "2"), ("plugin", "isa"), ("technique", "reed_sol_van")]
                 .into_iter()
                 .map(|(k, v)| (k.to_owned(), v.to_owned()))
                 .collect(),

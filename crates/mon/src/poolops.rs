@@ -254,7 +254,22 @@ pub fn plan_delete(state: &ClusterState, id: PoolId) -> Result<Incremental, Pool
     }
     let mut inc = state.osd_change();
     inc.old_pools.insert(id);
+    drop_rule(map, id, &mut inc);
     Ok(inc)
+}
+
+/// With the last erasure-coded pool of a CRUSH rule goes the rule, as with the peer: it was
+/// most likely made along with the pool.
+pub fn drop_rule(map: &maps::OsdMap, id: PoolId, inc: &mut Incremental) {
+    let Some(pool) = map.pool(id).filter(|pool| pool.is_erasure()) else { return };
+    let rule = pool.crush_rule;
+    if map.pools.iter().any(|(other, p)| *other != id && p.crush_rule == rule) {
+        return;
+    }
+    let mut crush = (**map.crush.map()).clone();
+    if crush.remove_rule(u32::from(rule)).is_ok() {
+        inc.crush = denc::Denc::to_bytes(&crush);
+    }
 }
 
 /// Takes a snapshot of a whole pool.

@@ -555,34 +555,52 @@ fn create_erasure(ctx: &mut CommandCtx<'_>, name: &str) -> Run {
     if map.rule_names().id(name).is_some() {
         return ok(format!("rule {name} already exists"));
     }
-    let profile_name = ctx.cmd.str("profile")?.filter(|p| !p.is_empty()).unwrap_or("default");
-    let profiles = &ctx.osdmap().erasure_code_profiles;
-    let empty = BTreeMap::new();
-    let profile = match profiles.get(profile_name) {
-        Some(profile) => profile,
-        None if profile_name == "default" => &empty,
-        None => {
-            return Err(fail(
-                EINVAL,
-                format!(
-                    "cannot determine the erasure code plugin because there is no erasure code profile '{profile_name}'"
-                ),
-            ));
-        }
+    let profile = ctx.cmd.str("profile")?.filter(|p| !p.is_empty()).unwrap_or("default");
+    let (profile, _) = super::ec::stored(ctx.osdmap(), profile)?;
+    let mut map = (**ctx.osdmap().crush.map()).clone();
+    let id = add_erasure_rule(ctx.osdmap(), &mut map, name, &profile)?;
+    propose_map(ctx, &map, format!("created rule {name} at {id}"))
+}
+
+/// Adds the rule that an erasure code profile asks for.
+pub(super) fn add_erasure_rule(
+    osdmap: &maps::OsdMap,
+    map: &mut CrushMap,
+    name: &str,
+    profile: &BTreeMap<String, String>,
+) -> Result<u32, Fail> {
+    let get = |key: &str, default: &'static str| {
+        profile.get(key).map(String::as_str).filter(|v| !v.is_empty()).unwrap_or(default)
     };
-    let get =
-        |key: &str, default: &str| profile.get(key).cloned().unwrap_or_else(|| default.to_owned());
-    let root = get("crush-root", "default");
-    let kind = get("crush-failure-domain", "host");
-    let class = get("crush-device-class", "");
-    let per_domain: i32 = get("crush-osds-per-failure-domain", "0").parse().unwrap_or(0);
-    let domains: i32 = get("crush-num-failure-domains", "0").parse().unwrap_or(0);
-    let name = name.to_owned();
-    edit(ctx, |map| {
-        let spread = Spread { failure_domains: domains, ..spread(&root, &kind, &class) };
-        let id = map.add_erasure_rule(&name, spread, per_domain)?;
-        Ok(format!("created rule {name} at {id}"))
-    })
+    let number = |key: &str| -> Result<i32, Fail> {
+        let value = get(key, "0");
+        value.parse().map_err(|_| {
+            let why = format!("Expected option value to be integer, got '{value}'");
+            fail(EINVAL, format!("could not convert {key}={value} to int because {why}"))
+        })
+    };
+    let per_domain = number("crush-osds-per-failure-domain")?;
+    // Rules that choose several per domain at once are new with this release.
+    const SQUID: u8 = 19;
+    let required = osdmap.require_min_compat_client;
+    if per_domain > 1 && required < SQUID {
+        return Err(fail(
+            EINVAL,
+            format!(
+                "new crush map requires client version squid but require_min_compat_client is {}",
+                super::release_name(required)
+            ),
+        ));
+    }
+    let spread = Spread {
+        failure_domains: number("crush-num-failure-domains")?,
+        ..spread(
+            get("crush-root", "default"),
+            get("crush-failure-domain", "host"),
+            get("crush-device-class", ""),
+        )
+    };
+    Ok(map.add_erasure_rule(name, spread, per_domain)?)
 }
 
 fn class(ctx: &mut CommandCtx<'_>, what: &str) -> Run {

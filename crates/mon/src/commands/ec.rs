@@ -3,26 +3,53 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{EBUSY, EINVAL, ENOENT, EPERM, Fail, Run, change, fail, ok, out};
+use maps::OsdMap;
+
+use ::ec::{Profile, ProfileError};
+
+use super::{EBUSY, EINVAL, ENOENT, EOPNOTSUPP, EPERM, Fail, Run, change, fail, ok, out};
 use crate::CommandCtx;
 
 const EIO: i32 = 5;
-/// Plugins and their techniques, the default first.
-const PLUGINS: &[(&str, &[&str])] = &[
-    ("isa", &["reed_sol_van", "cauchy"]),
-    (
-        "jerasure",
-        &[
-            "reed_sol_van",
-            "reed_sol_r6_op",
-            "cauchy_orig",
-            "cauchy_good",
-            "liberation",
-            "blaum_roth",
-            "liber8tion",
-        ],
-    ),
+/// The `crush-*` keys that every profile has, with their defaults.
+const CRUSH_KEYS: [(&str, &str); 5] = [
+    ("crush-device-class", ""),
+    ("crush-failure-domain", "host"),
+    ("crush-num-failure-domains", "0"),
+    ("crush-osds-per-failure-domain", "0"),
+    ("crush-root", "default"),
 ];
+/// `stripe_unit` had better be a multiple of it, bytes.
+pub(super) const STRIPE_UNIT_BEST: u64 = 4096;
+
+impl From<ProfileError> for Fail {
+    fn from(why: ProfileError) -> Fail {
+        let errno = match why {
+            ProfileError::UnknownPlugin(_) => EIO, // the peer fails to load it
+            ProfileError::NotBuilt(_) => EOPNOTSUPP,
+            ProfileError::UnknownTechnique { .. } => ENOENT,
+            _ => EINVAL,
+        };
+        fail(errno, why.to_string())
+    }
+}
+
+/// A stored profile by its name, read.
+///
+/// # Errors
+/// The peer's sentence where there is none of that name; those of [`Profile::parse`].
+pub(super) fn stored(
+    map: &OsdMap,
+    name: &str,
+) -> Result<(BTreeMap<String, String>, Profile), Fail> {
+    let Some(pairs) = map.erasure_code_profiles.get(name) else {
+        return Err(fail(
+            EINVAL,
+            "cannot determine the erasure code plugin because there is no 'plugin' entry in the erasure_code_profile {}",
+        ));
+    };
+    Ok((pairs.clone(), Profile::parse(pairs)?))
+}
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     let name = ctx.cmd.str_or_empty("name")?.to_owned();
@@ -73,7 +100,7 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
                 .filter_map(|(id, _)| map.pool_name(*id))
                 .collect();
             if !users.is_empty() {
-                let users = users.join(", ");
+                let users = users.join(" ");
                 return Err(fail(
                     EBUSY,
                     format!("{users} pool(s) are using the erasure code profile '{name}'"),
@@ -88,59 +115,72 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     }
 }
 
-/// A profile with everything filled in that users leave out.
-fn complete(words: &[String]) -> Result<BTreeMap<String, String>, Fail> {
-    let mut profile = BTreeMap::new();
-    for word in words {
+/// A profile with everything filled in that users leave out, in the peer's order of checks.
+fn complete(map: &OsdMap, words: &[String], force: bool) -> Result<BTreeMap<String, String>, Fail> {
+    let mut given = BTreeMap::new();
+    for word in words.iter().filter(|word| *word != "--force") {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        if word != "--force" {
-            profile.insert(key.to_owned(), value.to_owned());
+        if let Some(newer) = key.strip_prefix("ruleset-") {
+            return Err(fail(
+                EINVAL,
+                format!("property '{key}' is no longer supported; try 'crush-{newer}' instead"),
+            ));
+        }
+        given.insert(key.to_owned(), value.to_owned());
+    }
+    // The default profile lies under what is given, unless another plugin is asked for.
+    if given.get("plugin").is_none_or(|plugin| plugin == "isa") {
+        for (key, value) in
+            [("plugin", "isa"), ("technique", "reed_sol_van"), ("k", "2"), ("m", "2")]
+        {
+            given.entry(key.to_owned()).or_insert_with(|| value.to_owned());
         }
     }
-    if profile.is_empty() {
-        profile.insert("plugin".into(), "isa".into());
-        profile.insert("k".into(), "2".into());
-        profile.insert("m".into(), "2".into());
-    }
-    let plugin = profile.entry("plugin".into()).or_insert_with(|| "isa".into()).clone();
-    if matches!(plugin.as_str(), "lrc" | "shec" | "clay") {
-        return Ok(profile);
-    }
-    let Some((_, techniques)) = PLUGINS.iter().find(|(name, _)| *name == plugin) else {
-        return Err(fail(EIO, format!("erasure code plugin '{plugin}' is not known")));
+    let profile = Profile::parse(&given)?;
+    let keep_or = |given: &mut BTreeMap<String, String>, key: &str, value: &str| {
+        let slot = given.entry(key.to_owned()).or_default();
+        if slot.is_empty() {
+            value.clone_into(slot);
+        }
     };
-    let technique = profile.entry("technique".into()).or_insert_with(|| techniques[0].into());
-    if !techniques.contains(&technique.as_str()) {
-        let list = techniques.join(",");
+    for (key, value) in profile.filled() {
+        keep_or(&mut given, &key, &value);
+    }
+    if let Some(domain) = given.get("crush-failure-domain").filter(|d| !d.is_empty())
+        && map.crush.types().id(domain).is_none()
+    {
         return Err(fail(
-            ENOENT,
+            EINVAL,
             format!(
-                "technique={technique} is not a valid coding technique.  Choose one of the following: {list}"
+                "erasure-code-profile {} contains an invalid failure-domain \"{domain}\"",
+                shown(&given)
             ),
         ));
     }
-    for (key, default) in [("k", "7"), ("m", "3")] {
-        let value = profile.entry(key.into()).or_insert_with(|| default.into());
-        let n: Result<u8, _> = value.parse();
-        if n.map_or(true, |n| n == 0) {
+    let unit = profile.stripe_unit;
+    if given.contains_key("stripe_unit") {
+        let padded = profile.chunk_size(unit * profile.k as u64);
+        if padded != unit {
             return Err(fail(
                 EINVAL,
                 format!(
-                    "could not convert {key}={value} to int because Expected option value to be integer, got '{value}', set to default {default}"
+                    "stripe_unit {unit} does not match ec profile alignment. Would be padded to {padded}"
+                ),
+            ));
+        }
+        if !unit.is_multiple_of(STRIPE_UNIT_BEST) && !force {
+            return Err(fail(
+                EINVAL,
+                format!(
+                    "stripe_unit should be a multiple of {STRIPE_UNIT_BEST} bytes for best performance.use --force to override this check"
                 ),
             ));
         }
     }
-    for (key, default) in [
-        ("crush-device-class", ""),
-        ("crush-failure-domain", "host"),
-        ("crush-num-failure-domains", "0"),
-        ("crush-osds-per-failure-domain", "0"),
-        ("crush-root", "default"),
-    ] {
-        profile.entry(key.into()).or_insert_with(|| default.into());
+    for (key, default) in CRUSH_KEYS {
+        keep_or(&mut given, key, default);
     }
-    Ok(profile)
+    Ok(given)
 }
 
 fn shown(profile: &BTreeMap<String, String>) -> String {
@@ -150,12 +190,12 @@ fn shown(profile: &BTreeMap<String, String>) -> String {
 
 fn set(ctx: &mut CommandCtx<'_>, name: &str) -> Run {
     let words = ctx.cmd.list("profile")?;
-    let profile = complete(&words)?;
+    let force = ctx.cmd.flag("force") || words.iter().any(|w| w == "--force");
+    let profile = complete(ctx.osdmap(), &words, force)?;
     if let Some(old) = ctx.osdmap().erasure_code_profiles.get(name) {
         if *old == profile {
             return ok("");
         }
-        let force = ctx.cmd.flag("force") || words.iter().any(|w| w == "--force");
         if !force {
             return Err(fail(
                 EPERM,

@@ -6,7 +6,7 @@ use cli::Formatter;
 use maps::{PgPool, PoolFlags, PoolOpt, PoolOptKind, PoolOpts};
 use types::PoolId;
 
-use super::{EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM, Fail, Run, change, fail, out, pool};
+use super::{EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM, Fail, Run, change, ec, fail, out, pool};
 use crate::CommandCtx;
 
 /// Settings that are flags of the pool.
@@ -53,7 +53,6 @@ const ALL: &[&str] = &[
     "crush_rule",
     "hashpspool",
     "allow_ec_overwrites",
-    "allow_ec_optimizations",
     "nodelete",
     "nopgchange",
     "nosizechange",
@@ -90,6 +89,7 @@ const ALL: &[&str] = &[
     "bulk",
     "pg_num_max",
     "read_ratio",
+    "allow_ec_optimizations",
 ];
 
 const CSUM_TYPES: &[&str] =
@@ -101,6 +101,22 @@ fn switch(value: &str) -> Result<bool, Fail> {
         "false" | "0" => Ok(false),
         _ => Err(fail(EINVAL, "expecting value 'true', 'false', '0', or '1'")),
     }
+}
+
+/// Whether a pool may have `allow_ec_optimizations`. `nonprimary_shards` stays empty, other
+/// than with the peer: all our shards keep the whole log, so each may lead.
+fn check_optimizations(ctx: &CommandCtx<'_>, pool: &PgPool) -> Result<(), Fail> {
+    let (_, profile) = ec::stored(ctx.osdmap(), &pool.erasure_code_profile)?;
+    if !profile.supports_optimizations() {
+        return Err(fail(EINVAL, "ec optimizations not currently supported for pool profile."));
+    }
+    if !(u64::from(pool.stripe_width) / profile.k as u64).is_multiple_of(ec::STRIPE_UNIT_BEST) {
+        return Err(fail(
+            EINVAL,
+            "stripe_unit must be divisible by 4096 to enable ec optimizations",
+        ));
+    }
+    Ok(())
 }
 
 fn whole(value: &str) -> Result<i64, Fail> {
@@ -191,11 +207,16 @@ fn apply(
                 ));
             }
             let n = whole(val)?;
-            if n < 1 || n > i64::from(pool.size) {
+            // Fewer shards than data chunks serve nothing.
+            let least = match pool.is_erasure() {
+                true => ec::stored(ctx.osdmap(), &pool.erasure_code_profile)?.1.k as i64,
+                false => 1,
+            };
+            if n < least || n > i64::from(pool.size) {
                 return Err(fail(
                     EINVAL,
                     format!(
-                        "pool min_size must be between 1 and size, which is set to {}",
+                        "pool min_size must be between {least} and size, which is set to {}",
                         pool.size
                     ),
                 ));
@@ -291,10 +312,18 @@ fn apply(
                     format!("{what} can only be enabled for an erasure coded pool"),
                 ));
             }
-            return Err(fail(
-                EOPNOTSUPP,
-                "erasure-coded pools are not supported by this cluster yet",
-            ));
+            let on = switch(val)?;
+            let (flag, what) = match var {
+                "allow_ec_overwrites" => (PoolFlags::EC_OVERWRITES, "ec overwrites"),
+                _ => (PoolFlags::EC_OPTIMIZATIONS, var),
+            };
+            if !on && pool.has_flag(flag) {
+                return Err(fail(EINVAL, format!("{what} cannot be disabled once enabled")));
+            }
+            if on && flag == PoolFlags::EC_OPTIMIZATIONS {
+                check_optimizations(ctx, pool)?;
+            }
+            pool.flags.set(flag, on);
         }
         _ => {
             if let Some((_, flag)) = FLAGS.iter().find(|(name, _)| *name == var) {

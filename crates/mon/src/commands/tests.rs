@@ -305,6 +305,13 @@ fn pools() {
     replay("pools.txt");
 }
 
+/// Erasure code profiles and pools; what release builds still refuse (`pool::ERASURE_POOLS`)
+/// is there in tests.
+#[test]
+fn erasure() {
+    replay("erasure.txt");
+}
+
 #[test]
 fn osds() {
     replay("osds.txt");
