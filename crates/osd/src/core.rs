@@ -29,6 +29,8 @@ use crate::report::Reports;
 use crate::session::{ClientOp, Session, Sessions};
 use types::Errno;
 
+/// Stands for the connection of this OSD to itself.
+const LOOP: ConnId = ConnId(u64::MAX);
 /// Messages that may wait for a newer map.
 const WAITING_MAX: usize = 20_000;
 
@@ -322,7 +324,10 @@ impl Osd {
     pub fn on_mon_message(&mut self, now: Now, e: &Envelope, out: &mut Outbox) {
         match e.kind {
             OsdMapMsg::KIND => match OsdMapMsg::decode(e) {
-                Ok(m) => self.on_maps(now, &m, out),
+                Ok(m) => {
+                    self.on_maps(now, &m, out);
+                    self.loop_back(now, out);
+                }
                 Err(x) => tracing::error!("a monitor's osd_map: {x}"),
             },
             PgStatsAck::KIND => self.c.reports.on_ack(),
@@ -383,6 +388,36 @@ impl Osd {
     pub fn on_message(&mut self, now: Now, conn: ConnId, e: Envelope, out: &mut Outbox) {
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
         let osd = (session.who.kind == EntityKind::OSD).then_some(OsdId(session.who.num as i32));
+        self.on_message_of(now, conn, osd, e, out);
+        self.report_pg_temp(out);
+        self.run_freed_slots(now, out);
+        if !self.c.copies.is_idle() {
+            self.pump_copies(now, out);
+        }
+        self.loop_back(now, out);
+    }
+
+    /// What this OSD says to itself: where it has two shards of a PG of an erasure-coded pool.
+    pub(crate) fn loop_back(&mut self, now: Now, out: &mut Outbox) {
+        let me = self.c.id.whoami;
+        let own = |e: &Effect| matches!(e, Effect::Osd(to, _) if *to == me);
+        let mut from = 0;
+        while let Some(at) = out.effects[from..].iter().position(own) {
+            from += at;
+            if let Effect::Osd(_, e) = out.effects.remove(from) {
+                self.on_message_of(now, LOOP, Some(me), e, out);
+            }
+        }
+    }
+
+    fn on_message_of(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        osd: Option<OsdId>,
+        e: Envelope,
+        out: &mut Outbox,
+    ) {
         let read = match (e.kind, osd) {
             (MOsdOp::KIND, _) => MOsdOp::decode(&e).map(|m| self.on_request(now, conn, m, e, out)),
             (RepOp::KIND, Some(from)) => RepOp::decode(&e).map(|m| {
@@ -417,11 +452,6 @@ impl Osd {
             let who = self.c.sessions.by_conn.get(&conn).map(|s| (s.who, s.addr));
             tracing::warn!(?who, "broken message: {x}");
             out.effects.push(Effect::Close(conn));
-        }
-        self.report_pg_temp(out);
-        self.run_freed_slots(now, out);
-        if !self.c.copies.is_idle() {
-            self.pump_copies(now, out);
         }
     }
 
@@ -473,7 +503,11 @@ impl Osd {
             .partition::<Vec<_>, _>(|w| w.epoch <= have);
         self.c.waiting = rest;
         for w in ready {
-            self.on_message(now, w.conn, w.envelope, out);
+            if w.conn == LOOP {
+                self.on_message_of(now, LOOP, Some(self.c.id.whoami), w.envelope, out);
+            } else {
+                self.on_message(now, w.conn, w.envelope, out);
+            }
         }
     }
 
@@ -536,6 +570,8 @@ impl Osd {
             msg: m,
             reqid,
             copy: None,
+            prefetched: Vec::new(),
+            old: None,
             came_ns: now.mono_ns,
             came_wall_ns: now.wall_ns,
         });
@@ -666,6 +702,7 @@ impl Osd {
                 pg.on_osd_reset(osd, &mut self.c.cx(now, out));
             }
         }
+        self.loop_back(now, out);
     }
 
     /// The driver has handled what was at hand: what that wrote goes to the disk.
@@ -697,6 +734,7 @@ impl Osd {
                 self.with_pg(now, pg, out, |pg, cx| pg.on_fetched(id, data, cx));
             }
         }
+        self.loop_back(now, out);
         Ok(())
     }
 
@@ -750,6 +788,7 @@ impl Osd {
         if !self.c.copies.is_idle() {
             self.pump_copies(now, out);
         }
+        self.loop_back(now, out);
     }
 
     /// Some time has passed.
@@ -763,6 +802,7 @@ impl Osd {
             self.tick_copies(now, out);
         }
         self.report(now, out);
+        self.loop_back(now, out);
     }
 
     /// Options changed.

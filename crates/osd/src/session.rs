@@ -55,10 +55,21 @@ pub struct ClientOp {
     pub reqid: ReqId,
     /// The source of its COPY_FROM, once it is here.
     pub copy: Option<std::sync::Arc<crate::exec::CopyContent>>,
+    /// In erasure-coded pools: bytes of objects that were gathered for it, and where they lie.
+    pub prefetched: Vec<(HObject, u64, bytes::Bytes)>,
+    /// In erasure-coded pools: bytes of shards that its write has to know.
+    pub old: Option<Vec<Option<bytes::Bytes>>>,
     /// When it came, monotonic ns.
     pub came_ns: u64,
     /// When it came, wall ns.
     pub came_wall_ns: u64,
+}
+
+/// Puts a request into a queue, where it belongs by the order in which requests came: one
+/// that waited elsewhere before may be older than what waits here.
+pub fn enqueue(queue: &mut std::collections::VecDeque<Box<ClientOp>>, op: Box<ClientOp>) {
+    let at = queue.iter().rposition(|o| o.seq < op.seq).map_or(0, |i| i + 1);
+    queue.insert(at, op);
 }
 
 impl ClientOp {
@@ -81,6 +92,8 @@ impl ClientOp {
     #[must_use]
     pub fn afresh(mut self: Box<Self>) -> Box<Self> {
         self.copy = None;
+        self.prefetched.clear();
+        self.old = None;
         self
     }
 

@@ -12,7 +12,10 @@ use types::{EVersion, HObject, PgId, PoolId, SpgId};
 
 use crate::backing::{Coll, ObjectStore, StoreError, StoreOp};
 use crate::core::Osd;
-use crate::pg::{Pg, Ticket, clone_of_key, index_all, log_key, log_range, missing_key};
+use crate::pg::own_from;
+use crate::pg::{
+    Pg, Ticket, Undo, clone_of_key, index_all, log_key, log_range, missing_key, undo_range,
+};
 use crate::snapset;
 
 /// The PG that had `ps`'s objects before `ps` came to be.
@@ -106,6 +109,24 @@ impl Osd {
         if let Some(e) = lost {
             return Err(e.to_string());
         }
+        let undo = undo_range();
+        let mut lost = None;
+        let walked = self.c.store.walk(from, &undo.0, &undo.1, &mut |key, raw| {
+            match Undo::from_bytes(raw) {
+                Ok(u) if u.oid().is_some_and(moves) => {
+                    let key = Bytes::copy_from_slice(key);
+                    ops.push(StoreOp::Rm(from, key.clone()));
+                    ops.push(StoreOp::Put(to, key, raw.clone()));
+                }
+                Ok(_) => {}
+                Err(e) => lost = Some(e),
+            }
+            true
+        });
+        walked.map_err(|e| e.to_string())?;
+        if let Some(e) = lost {
+            return Err(e.to_string());
+        }
         pg.refresh_info();
         pg.info.recount = true;
         let mut young = Pg::new(child, pg.info.clone(), pg.pool.clone());
@@ -120,6 +141,7 @@ impl Osd {
             let pg = if id == child { &mut young } else { self.pgs.get_mut(&id).expect("held") };
             pg.log = loaded.log;
             pg.missing = loaded.missing;
+            pg.coded = loaded.coded;
             let mut counts = count(&*self.c.store, Coll::Pg(id)).map_err(|e| e.to_string())?;
             if writes {
                 (counts.writes, counts.write_bytes) =
@@ -146,7 +168,7 @@ pub(crate) fn count(store: &dyn ObjectStore, coll: Coll) -> Result<messages::PgC
     let mut c = messages::PgCounts::default();
     let mut from = HObject::min();
     loop {
-        let mut page = store.list(coll, &from, 513)?;
+        let mut page = store.list(coll, &own_from(coll, &from), 513)?;
         let next = if page.len() > 512 { page.pop() } else { None };
         for oid in page {
             let state = Pg::read_state(store, coll, &oid)?;

@@ -133,6 +133,7 @@ mod tests {
                 data: Bytes::from_static(b"data"),
             },
             PeerMsg::Settled(v),
+            PeerMsg::Follow { since: v, entries: vec![Bytes::from_static(b"e")] },
             PeerMsg::Scrub(ScrubMsg::Slot(true)),
             PeerMsg::Scrub(ScrubMsg::Ask {
                 id: 3,

@@ -170,6 +170,14 @@ pub enum PeerMsg {
     },
     /// Writes up to here are durable on all acting copies: nobody will undo them.
     Settled(EVersion),
+    /// To a shard that does not act: this is the log. What it has beyond is void and taken
+    /// back, so that what it has can be read.
+    Follow {
+        /// The log after this version follows.
+        since: EVersion,
+        /// Encoded entries.
+        entries: Vec<Bytes>,
+    },
 }
 
 /// [`PeerMsg`] and where it belongs.
@@ -310,6 +318,11 @@ impl Message for OsdPeer {
                 w.u8(23);
                 v.encode(w);
             }
+            PeerMsg::Follow { since, entries } => {
+                w.u8(24);
+                since.encode(w);
+                entries.encode(w);
+            }
         }
         self.pg.shard.encode(w);
         self.from.encode(w);
@@ -398,8 +411,9 @@ impl Message for OsdPeer {
                 data: data.clone(),
             },
             23 => PeerMsg::Settled(Denc::decode(r)?),
+            24 => PeerMsg::Follow { since: Denc::decode(r)?, entries: Denc::decode(r)? },
             _ => {
-                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 23" });
+                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 24" });
             }
         };
         let (shard, from) = if v >= 2 {

@@ -40,6 +40,18 @@ impl Exec<'_> {
         let len = len.min(size - off);
         let base = match (self.origin(), &self.fetched) {
             (None, _) => Bytes::new(),
+            (Some(o), _) if self.gathered.is_some() => {
+                let all = self.gathered.into_iter().flatten();
+                let has = |(of, at, data): &&(_, u64, Bytes)| {
+                    of == o && *at <= off && off + len <= at + data.len() as u64
+                };
+                let Some((_, at, data)) = all.into_iter().find(has) else {
+                    self.lacks = Some((o.clone(), off, len));
+                    return Err(Errno::AGAIN);
+                };
+                let from = (off - at) as usize;
+                data.slice(from..from + len as usize)
+            }
             (Some(o), Some((at, data)))
                 if o == self.oid && *at == off && data.len() as u64 >= len =>
             {
@@ -216,6 +228,7 @@ impl Exec<'_> {
         }
         let off = op.off();
         self.check_extent(off, op.len())?;
+        self.check_append(off)?;
         let len = self.order_with_truncates(op, off, op.len());
         self.maybe_create();
         if len == 0 {
@@ -264,7 +277,17 @@ impl Exec<'_> {
         self.write(&write, pattern.repeat((len / data_len) as usize).into())
     }
 
+    /// Pools that are only appended to, stripe by stripe, refuse everything else.
+    fn check_append(&self, off: u64) -> OpResult<()> {
+        let Some(unit) = self.append_unit else { return Ok(()) };
+        let end = if self.state.exists { self.state.info.size } else { 0 };
+        if off != end || !off.is_multiple_of(unit) { Err(Errno::OPNOTSUPP) } else { Ok(()) }
+    }
+
     pub(super) fn zero(&mut self, op: &OsdOp) -> OpResult<i32> {
+        if self.append_unit.is_some() {
+            return Err(Errno::OPNOTSUPP);
+        }
         let (off, len) = (op.off(), op.len());
         self.check_extent(off, len)?;
         let size = self.state.info.size;
@@ -281,6 +304,9 @@ impl Exec<'_> {
     }
 
     pub(super) fn truncate(&mut self, op: &OsdOp) -> OpResult<i32> {
+        if self.append_unit.is_some() {
+            return Err(Errno::OPNOTSUPP);
+        }
         if !self.state.exists {
             return Ok(0);
         }

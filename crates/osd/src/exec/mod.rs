@@ -157,6 +157,12 @@ pub struct Exec<'a> {
     pub bytes_read: u64,
     /// Whether the pool has omap (not erasure-coded).
     pub has_omap: bool,
+    /// In erasure-coded pools the store has no objects' bytes: these are at hand.
+    pub gathered: Option<&'a [(HObject, u64, Bytes)]>,
+    /// Bytes that the vector wants and that are not at hand: its result is void.
+    pub lacks: Option<(HObject, u64, u64)>,
+    /// Writes only append, from a multiple of this on.
+    pub append_unit: Option<u64>,
 }
 
 impl From<StoreError> for Errno {
@@ -198,6 +204,9 @@ impl<'a> Exec<'a> {
             bytes_written: 0,
             bytes_read: 0,
             has_omap: true,
+            gathered: None,
+            lacks: None,
+            append_unit: None,
         }
     }
 
@@ -229,6 +238,9 @@ impl<'a> Exec<'a> {
 
     fn one(&mut self, op: &mut OsdOp, input: Bytes) -> OpResult<i32> {
         if op.is_write() && !self.has_omap && is_omap_op(op.code) {
+            return Err(Errno::OPNOTSUPP);
+        }
+        if self.gathered.is_some() && matches!(op.code, op::SYNC_READ | op::MAPEXT) {
             return Err(Errno::OPNOTSUPP);
         }
         match op.code {

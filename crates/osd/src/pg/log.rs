@@ -25,6 +25,14 @@ pub fn log_key(v: EVersion) -> Bytes {
     Bytes::copy_from_slice(&key)
 }
 
+/// The version in such a key.
+#[must_use]
+pub fn version_of_key(key: &[u8]) -> Option<EVersion> {
+    let epoch = u32::from_be_bytes(key.get(1..5)?.try_into().ok()?);
+    let version = u64::from_be_bytes(key.get(5..13)?.try_into().ok()?);
+    Some(EVersion::new(epoch, version))
+}
+
 /// The keys of all entries: from the first, up to but without the second.
 #[must_use]
 pub fn log_range() -> (Bytes, Bytes) {

@@ -83,7 +83,8 @@ impl Pg {
     /// The own copy could not be read: it counts as missing, when another is there. `false`
     /// when it stays as it is.
     pub(crate) fn mend_own(&mut self, oid: &HObject, cx: &mut Cx<'_>) -> bool {
-        let other = self.peers.values().any(|p| p.activated && !p.missing.contains_key(oid));
+        let have = self.peers.values().filter(|p| p.activated && !p.missing.contains_key(oid));
+        let other = have.count() >= self.pool.readable_by();
         let busy = self.obcs.get(oid).is_some_and(|o| o.in_flight > 0);
         if self.state != State::Active || !self.leads || !other || busy {
             return false;

@@ -49,12 +49,21 @@ impl Pg {
             .count();
         let common = if agreed == 0 { since } else { entries[agreed - 1].version };
         let void = self.log.rewind(common);
+        if self.log.entries.is_empty() && !void.is_empty() {
+            // The counters were those of a void entry.
+            self.info.counts = messages::PgCounts::default();
+            self.info.recount |= common != EVersion::ZERO;
+        }
         // Object -> its version before the first void entry.
         let mut undone: BTreeMap<HObject, EVersion> = BTreeMap::new();
         for e in &void {
             ops.push(StoreOp::Rm(self.coll, log_key(e.version)));
+            // A shard takes back what it can, newest first; behind what it cannot, nothing.
+            let taken = self.is_coded()
+                && e.touched().all(|(oid, ..)| !undone.contains_key(oid))
+                && self.take_back(e, ops, store);
             for (oid, kind, prior) in e.touched() {
-                if kind != LogKind::Error {
+                if kind != LogKind::Error && !taken {
                     undone.insert(oid.clone(), prior);
                 }
             }
@@ -117,6 +126,7 @@ impl Pg {
     ) {
         let (from, to) = log_range();
         ops.push(StoreOp::RmRange(self.coll, from, to));
+        self.drop_all_undo(ops);
         self.log.reset(tail);
         let mut last = EVersion::ZERO;
         for e in entries {

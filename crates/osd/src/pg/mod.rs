@@ -22,6 +22,7 @@
 //! ours.
 
 mod backfill;
+mod coded;
 mod leased;
 mod log;
 mod mend;
@@ -49,6 +50,7 @@ use messages::{Envelope, Interval, PgInfo, PgLogEntry};
 use types::{EVersion, Epoch, HObject, OsdId, PgId, SnapId, SpgId};
 
 use crate::backing::{Coll, ObjectStore, StoreOp};
+use crate::coding::Coding;
 use crate::config::Config;
 use crate::object::{INFO_ATTR, ObjectInfo, ObjectState};
 use crate::outbox::Outbox;
@@ -56,8 +58,10 @@ use crate::perf::Perf;
 use crate::session::ClientOp;
 
 pub(crate) use backfill::{Target, lend_slot};
-pub use log::{PgLog, log_key, log_range};
+pub(crate) use coded::{Undo, undo_range};
+pub use log::{PgLog, log_key, log_range, version_of_key};
 pub use ops::Answer;
+pub(crate) use peering::own_from;
 pub(crate) use snaps::{clone_of_key, index_all};
 pub use watch::Watches;
 
@@ -239,8 +243,8 @@ pub(crate) struct Scan {
 pub(crate) struct InFlight {
     pub version: EVersion,
     pub oid: HObject,
-    /// For peers that lost it.
-    pub envelope: Option<Envelope>,
+    /// For peers that lost it: one for all, or for each shard its own.
+    pub sent: Vec<(Option<PgShard>, Envelope)>,
     /// Whom to answer, and with what.
     pub replies: Vec<(Box<ClientOp>, ops::Answer)>,
 }
@@ -253,6 +257,10 @@ pub(crate) struct Obc {
     pub in_flight: u32,
     /// Operations behind them, in order.
     pub waiting: VecDeque<Box<ClientOp>>,
+    /// Reads that gather bytes of it; writes wait for them.
+    pub readers: u32,
+    /// A write gathers bytes of it; all others wait.
+    pub writer: bool,
 }
 
 /// What the pool means for its PGs.
@@ -263,6 +271,10 @@ pub(crate) struct PoolView {
     pub pg_num: u32,
     pub flags: u64,
     pub erasure: bool,
+    /// How objects are cut and coded, in erasure-coded pools.
+    pub coding: Option<Arc<Coding>>,
+    /// Only whole stripes are written, one behind the other.
+    pub append_only: bool,
     pub last_force_op_resend: Epoch,
     /// The snapshots of the pool itself, which writes keep.
     pub snapc: Option<Arc<SnapContext>>,
@@ -274,7 +286,7 @@ pub(crate) struct PoolView {
 impl PoolView {
     /// How many copies it takes to read an object.
     pub(crate) fn readable_by(&self) -> usize {
-        1
+        self.coding.as_ref().map_or(1, |c| c.k)
     }
 
     /// Whether a pool that becomes `next` lets its PGs' intervals go on.
@@ -282,13 +294,17 @@ impl PoolView {
         (self.size, self.min_size, self.pg_num) == (next.size, next.min_size, next.pg_num)
     }
 
-    pub(crate) fn of(_map: &OsdMap, pool: &PgPool) -> Self {
+    pub(crate) fn of(map: &OsdMap, pool: &PgPool) -> Self {
         Self {
             size: usize::from(pool.size),
             min_size: usize::from(pool.min_size),
             pg_num: pool.pg_num,
             flags: pool.flags.0,
             erasure: pool.is_erasure(),
+            coding: if pool.is_erasure() { Coding::of(map, pool) } else { None },
+            append_only: pool.is_erasure()
+                && !pool.has_flag(maps::PoolFlags::EC_OVERWRITES)
+                && !pool.has_flag(maps::PoolFlags::EC_OPTIMIZATIONS),
             last_force_op_resend: pool.last_force_op_resend,
             snapc: pool.is_pool_snaps_mode().then(|| {
                 let snaps = pool.snaps.keys().rev().copied().collect();
@@ -366,6 +382,8 @@ pub struct Pg {
     /// Operations that wait for all objects.
     pub(crate) waiting_whole: VecDeque<Box<ClientOp>>,
     pub(crate) recovery: recovery::Recovery,
+    /// What only PGs of erasure-coded pools have.
+    pub(crate) coded: coded::Coded,
     pub(crate) trim: trim::Trim,
     pub(crate) mending: mend::Mending,
     /// How often another acting set was asked for in this interval.
@@ -457,6 +475,7 @@ impl Pg {
             fetching: HashMap::new(),
             waiting_whole: VecDeque::new(),
             recovery: recovery::Recovery::default(),
+            coded: coded::Coded::default(),
             trim: trim::Trim::default(),
             mending: mend::Mending::default(),
             temp_tries: 0,
@@ -516,6 +535,23 @@ impl Pg {
                     bad = Some(e);
                     false
                 }
+            })
+            .map_err(|e| fail(&e))?;
+        let (from, to) = coded::undo_range();
+        store
+            .walk(coll, &from, &to, &mut |k, v| match (
+                version_of_key(k),
+                coded::Undo::from_bytes(v),
+            ) {
+                (Some(version), Ok(undo)) => {
+                    pg.coded.undo.insert(version, undo);
+                    true
+                }
+                (_, Err(e)) => {
+                    bad = Some(e);
+                    false
+                }
+                (None, _) => true,
             })
             .map_err(|e| fail(&e))?;
         if let Some(e) = bad {
@@ -672,6 +708,7 @@ impl Pg {
         }
         rest.extend(std::mem::take(&mut self.copying).into_values());
         rest.extend(std::mem::take(&mut self.fetching).into_values().map(|(op, _)| op));
+        rest.extend(self.drop_gathers());
         rest.extend(std::mem::take(&mut self.waiting_whole));
         rest.extend(std::mem::take(&mut self.unleased));
         rest.extend(self.drop_scrub(cx));
@@ -752,6 +789,7 @@ impl Pg {
             if self.state == State::Active {
                 self.resume(cx);
                 self.tick_writes(cx);
+                self.tick_coded(cx);
                 self.tick_backfill(cx);
                 self.kick_recovery(cx);
                 self.kick_trim(cx);
@@ -811,6 +849,9 @@ impl Pg {
 
     /// Whether enough copies are there to serve.
     pub(crate) fn is_serving(&self) -> bool {
-        self.state == State::Active && self.leads && self.members() >= self.pool.min_size
+        self.state == State::Active
+            && self.leads
+            && self.members() >= self.pool.min_size.max(self.pool.readable_by())
+            && self.is_coded() == self.pool.coding.is_some()
     }
 }

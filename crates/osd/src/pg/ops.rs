@@ -19,7 +19,7 @@ use crate::backing::StoreOp;
 use crate::copy::{CopyWanted, Source};
 use crate::exec::{Asker, CopyContent, Exec, WatchEvent};
 use crate::object::{INFO_ATTR, ObjectState};
-use crate::session::ClientOp;
+use crate::session::{ClientOp, enqueue};
 use crate::snapset::{self, Found};
 use types::Errno;
 
@@ -98,6 +98,8 @@ fn is_copy(o: &OsdOp) -> bool {
 /// What executing a vector gave.
 struct Outcome {
     answer: Answer,
+    /// Bytes that must be gathered first; all else is void then.
+    lacks: Option<(HObject, u64, u64)>,
     state: ObjectState,
     mutations: Vec<Mutation>,
     user_modify: bool,
@@ -162,12 +164,12 @@ impl Pg {
         // An answer, even a repeated one, is given when all acting copies have the object.
         if self.missing.contains_key(&op.oid) || (writes && self.is_degraded(&op.oid)) {
             let oid = op.oid.detached();
-            self.blocked.entry(oid.clone()).or_default().push_back(op);
+            enqueue(self.blocked.entry(oid.clone()).or_default(), op);
             self.recover_first(&oid, cx);
             return;
         }
         if let Some(waiting) = self.blocked.get_mut(&op.oid) {
-            waiting.push_back(op); // behind those that came before
+            enqueue(waiting, op); // behind those that came before
             return;
         }
         // Reads that are ordered among writes wait with them.
@@ -187,8 +189,12 @@ impl Pg {
             return;
         }
         let obc = self.obcs.get_mut(&op.oid).expect("just put there");
-        if !obc.waiting.is_empty() || (!writes && obc.in_flight > 0) {
-            obc.waiting.push_back(op);
+        if !obc.waiting.is_empty()
+            || obc.writer
+            || (writes && obc.readers > 0)
+            || (!writes && obc.in_flight > 0)
+        {
+            enqueue(&mut obc.waiting, op);
             return;
         }
         if writes && op.copy.is_none() && op.msg.ops.iter().any(is_copy) {
@@ -275,6 +281,9 @@ impl Pg {
             }
         }
         let version = state.info.version;
+        if self.is_coded() {
+            return self.coded_copy_part(&source, &state, off, cx);
+        }
         let part = self.read_part(&source, version, off, omap_after, cx);
         if part.absent {
             self.mend_own(&source, cx); // it cannot be read: it is asked for again
@@ -306,7 +315,9 @@ impl Pg {
 
     fn trim_obcs(&mut self, max: usize) {
         if self.obcs.len() >= max {
-            self.obcs.retain(|_, o| o.in_flight > 0 || !o.waiting.is_empty());
+            self.obcs.retain(|_, o| {
+                o.in_flight > 0 || o.writer || o.readers > 0 || !o.waiting.is_empty()
+            });
         }
     }
 
@@ -324,6 +335,10 @@ impl Pg {
         let mut exec = Exec::new(store, self.coll, &op.oid, base, &cx.conf.limits);
         exec.may_write = writes;
         exec.has_omap = !self.pool.erasure;
+        if let Some(c) = &self.pool.coding {
+            exec.gathered = Some(&op.prefetched);
+            exec.append_unit = self.pool.append_only.then(|| c.stripe());
+        }
         exec.mtime = op.msg.mtime;
         exec.copy = op.copy.as_deref();
         exec.fetched = fetched;
@@ -335,6 +350,7 @@ impl Pg {
         let user_version = exec.base.info.user_version;
         Outcome {
             answer: Answer { result, rvals, ops, version: EVersion::ZERO, user_version },
+            lacks: exec.lacks,
             state: exec.state,
             mutations: exec.mutations,
             user_modify: exec.user_modify,
@@ -344,7 +360,7 @@ impl Pg {
         }
     }
 
-    fn execute(&mut self, op: Box<ClientOp>, writes: bool, cx: &mut Cx<'_>) {
+    pub(crate) fn execute(&mut self, op: Box<ClientOp>, writes: bool, cx: &mut Cx<'_>) {
         if !writes {
             self.read(op, cx);
             return;
@@ -361,6 +377,20 @@ impl Pg {
             return;
         }
         let outcome = self.run_vector(&op, &obc.state, true, None, cx);
+        if let Some(lacks) = outcome.lacks {
+            self.prefetch(op, true, lacks, cx);
+            return;
+        }
+        if let Some(c) = self.pool.coding.clone()
+            && outcome.answer.result >= 0
+            && op.old.is_none()
+        {
+            let plan = self.plan_write(&outcome.mutations, &obc.state, cx);
+            if let Some(old) = plan.and_then(|p| p.needs(&c)) {
+                self.prefetch_old(op, old, cx);
+                return;
+            }
+        }
         self.read_bytes += outcome.bytes_read;
         let op = if Self::is_store_error(outcome.answer.result) {
             let Some(op) = self.wait_for_mending(op, cx) else { return };
@@ -417,6 +447,14 @@ impl Pg {
             Answer::error(&op, Errno::NOENT).send(&op, cx);
             return;
         }
+        if self.is_coded() {
+            let outcome = self.run_vector(&op, state, false, None, cx);
+            match outcome.lacks {
+                Some(lacks) => self.prefetch(op, false, lacks, cx),
+                None => self.answer_read(op, outcome, cx),
+            }
+            return;
+        }
         let mut fetched = None;
         if let Some((off, len)) = crate::exec::wanted(&op.msg.ops, state.info.size) {
             // What cannot be read is tried again, and answered for, by the vector itself.
@@ -443,7 +481,9 @@ impl Pg {
         cx: &mut Cx<'_>,
     ) {
         let Some((op, state)) = self.fetching.remove(&id) else {
-            self.scrub_fetched(id, &data, cx);
+            if !self.shard_fetched(id, &data, cx) {
+                self.scrub_fetched(id, &data, cx);
+            }
             return;
         };
         let Some((off, _)) = crate::exec::wanted(&op.msg.ops, state.info.size) else { return };
@@ -477,7 +517,7 @@ impl Pg {
     }
 
     /// Orders a write, or the failure of one.
-    fn write(&mut self, op: Box<ClientOp>, mut outcome: Outcome, cx: &mut Cx<'_>) {
+    fn write(&mut self, mut op: Box<ClientOp>, mut outcome: Outcome, cx: &mut Cx<'_>) {
         if outcome.answer.result >= 0 && op.msg.flags & req_flag::RETURNVEC != 0 {
             outcome.answer.bound();
         }
@@ -563,10 +603,11 @@ impl Pg {
         };
         let events = std::mem::take(&mut outcome.events);
         let who = (op.conn, op.who, op.addr);
+        let old = op.old.take();
         let answer = outcome.answer;
         let reply = vec![(op, answer)];
         let change = ObjectChange { oid: oid.clone(), mutations: outcome.mutations };
-        self.submit_write(kept.clone, change, entry, outcome.state, reply, cx);
+        self.submit_change(kept.clone, change, entry, outcome.state, reply, old, cx);
         if !events.is_empty() && !failed {
             self.on_write_watch_events(&oid, who, events, cx);
         }
@@ -644,10 +685,7 @@ impl Pg {
         }
     }
 
-    /// Sends a write on its way: here, and to all acting copies; first what happens to a
-    /// clone of the object, then to the object itself.
-    ///
-    /// After: the log ends with `entry`, and the object's context shows `state`.
+    /// As [`Pg::submit_change`], where no bytes are written.
     pub(crate) fn submit_write(
         &mut self,
         clone: Option<ObjectChange>,
@@ -655,6 +693,25 @@ impl Pg {
         entry: PgLogEntry,
         state: ObjectState,
         replies: Vec<(Box<ClientOp>, Answer)>,
+        cx: &mut Cx<'_>,
+    ) {
+        self.submit_change(clone, change, entry, state, replies, None, cx);
+    }
+
+    /// Sends a write on its way: here, and to all acting copies; first what happens to a
+    /// clone of the object, then to the object itself. In erasure-coded pools each shard gets
+    /// its own part; `old` are the bytes that were gathered for it.
+    ///
+    /// After: the log ends with `entry`, and the object's context shows `state`.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn submit_change(
+        &mut self,
+        clone: Option<ObjectChange>,
+        change: ObjectChange,
+        entry: PgLogEntry,
+        state: ObjectState,
+        replies: Vec<(Box<ClientOp>, Answer)>,
+        old: Option<Vec<Option<Bytes>>>,
         cx: &mut Cx<'_>,
     ) {
         let version = entry.version;
@@ -667,29 +724,52 @@ impl Pg {
         let raw = entry.to_bytes();
         let prev = self.log.head();
         let trim_to = self.plan_trim(cx);
-        let rep = RepOp {
+        let mut rep = RepOp {
             pg: self.id,
             from: self.id.shard,
-            settled: EVersion::ZERO,
             epoch: cx.map.epoch,
             interval: self.interval(),
             prev,
             trim_to,
+            settled: self.settled_with_write(),
             entry: raw,
-            changes: match (clone, mutations.is_empty()) {
+            changes: Vec::new(),
+        };
+        let mut sent = Vec::new();
+        let me = self.me(cx.me);
+        if self.pool.coding.is_some() {
+            let change = ObjectChange { oid: oid.clone(), mutations };
+            let before = match self.obcs.get(&oid) {
+                Some(obc) => obc.state.clone(),
+                None => Self::read_state(cx.store, self.coll, &oid).unwrap_or_default(),
+            };
+            let mut each = self.shard_changes(clone.as_ref(), &change, &before, old.as_deref(), cx);
+            for copy in self.acting_copies().filter(|c| *c != me).collect::<Vec<_>>() {
+                rep.pg.shard = copy.shard;
+                rep.changes = std::mem::take(&mut each[copy.shard.0 as usize]);
+                let e = rep.envelope(types::Features::ALL);
+                cx.out.effects.push(crate::outbox::Effect::Osd(copy.osd, e.clone()));
+                sent.push((Some(copy), e));
+            }
+            rep.pg.shard = me.shard;
+            rep.changes = std::mem::take(&mut each[me.shard.0 as usize]);
+        } else {
+            rep.changes = match (clone, mutations.is_empty()) {
                 (None, true) => Vec::new(),
                 (None, false) => vec![ObjectChange { oid: oid.clone(), mutations }],
                 (Some(clone), _) => vec![clone, ObjectChange { oid: oid.clone(), mutations }],
-            },
-        };
-        self.note_followers(&entry, &rep.changes, cx);
-        let mut envelope = None;
-        let me = self.me(cx.me);
-        for copy in self.acting_copies().filter(|c| *c != me).chain(self.followers()) {
-            let e = envelope.get_or_insert_with(|| rep.envelope(types::Features::ALL));
-            cx.out.effects.push(crate::outbox::Effect::Osd(copy.osd, e.clone()));
+            };
+            self.note_followers(&entry, &rep.changes, cx);
+            let mut envelope = None;
+            for copy in self.acting_copies().filter(|c| *c != me).chain(self.followers()) {
+                let e = envelope.get_or_insert_with(|| rep.envelope(types::Features::ALL));
+                cx.out.effects.push(crate::outbox::Effect::Osd(copy.osd, e.clone()));
+            }
+            sent.extend(envelope.map(|e| (None, e)));
         }
         let mut ops = Vec::with_capacity(3);
+        self.note_undo(&entry, &rep.changes, &mut ops, cx);
+        self.drop_undo(rep.settled, &mut ops);
         for change in rep.changes {
             if !change.oid.is_head() {
                 index_change(cx.store, self.coll, &change.oid, &change.mutations, &mut ops);
@@ -702,7 +782,7 @@ impl Pg {
         let obc = self.obcs.entry(oid.clone()).or_default();
         obc.state = state;
         obc.in_flight += 1;
-        self.in_flight.push_back(InFlight { version, oid, envelope, replies });
+        self.in_flight.push_back(InFlight { version, oid, sent, replies });
         self.stats_dirty = true;
         cx.submit(ops, Ticket::Log(self.id, self.interval(), version));
     }

@@ -186,6 +186,7 @@ impl Pg {
                         let peer = self.peers.entry(from).or_default();
                         peer.answered = true;
                         peer.info = Some(info);
+                        self.send_log_to_strays(Some(from), cx);
                         self.kick_recovery(cx);
                     }
                 }
@@ -253,9 +254,15 @@ impl Pg {
             tracing::warn!(pg = %self.id, les = les.0, "no copy of the last interval answers");
             return;
         };
+        // What a shard has beyond it can be taken back, and might not be readable.
+        let coded = self.is_coded();
+        let counts = |i: &PgInfo| {
+            i.last_update >= acceptable
+                && (!coded || i.last_update == acceptable && i.last_epoch_started >= les)
+        };
         let best = infos
             .iter()
-            .filter(|(_, i)| i.last_update >= acceptable)
+            .filter(|(_, i)| counts(i))
             .max_by_key(|(o, i)| {
                 (i.last_update, std::cmp::Reverse(i.log_tail), **o == me, std::cmp::Reverse(**o))
             })
@@ -576,6 +583,7 @@ impl Pg {
         self.info.history_les = self.interval();
         self.begin_scrub_times(cx);
         self.settle(cx);
+        self.send_log_to_strays(None, cx);
         self.check_clean(cx);
         self.tick_backfill(cx);
         self.kick_recovery(cx);
@@ -665,8 +673,10 @@ impl Pg {
         let here: Vec<PgShard> = self.peers.keys().filter(|c| c.osd == osd).copied().collect();
         for copy in here {
             self.send_again(copy, cx);
+            self.send_log_to_strays(Some(copy), cx);
             self.reset_target(copy, cx);
             self.restart_recovery_of(copy, cx);
+            self.reset_gathers(copy, cx);
         }
     }
 
@@ -676,7 +686,8 @@ impl Pg {
         let Some(peer) = self.peers.get(&osd).filter(|p| p.activated && acts) else { return };
         let committed = peer.committed;
         for f in self.in_flight.iter().filter(|f| f.version > committed) {
-            if let Some(envelope) = &f.envelope {
+            let theirs = |s: &&(Option<PgShard>, _)| s.0.is_none_or(|c| c == osd);
+            if let Some((_, envelope)) = f.sent.iter().find(theirs) {
                 cx.out.effects.push(crate::outbox::Effect::Osd(osd.osd, envelope.clone()));
             }
         }
@@ -699,13 +710,24 @@ pub(crate) fn list_all(
     }
 }
 
+/// Where a listing from `from` on has its first object of the pool: what is kept for taking
+/// writes back sorts before.
+pub(crate) fn own_from(coll: crate::backing::Coll, from: &HObject) -> HObject {
+    match coll {
+        crate::backing::Coll::Pg(spg) if spg.shard != types::ShardId::NONE => {
+            from.clone().max(HObject { pool: spg.pg.pool, ..HObject::min() })
+        }
+        _ => from.clone(),
+    }
+}
+
 /// One page of objects with their versions, and where the next begins.
 pub(crate) fn list_page(
     store: &dyn ObjectStore,
     coll: crate::backing::Coll,
     from: &HObject,
 ) -> Result<(Vec<(HObject, EVersion)>, HObject), StoreError> {
-    let mut found = store.list(coll, from, SCAN_OBJECTS + 1)?;
+    let mut found = store.list(coll, &own_from(coll, from), SCAN_OBJECTS + 1)?;
     let next = if found.len() > SCAN_OBJECTS {
         found.pop().expect("more than a page")
     } else {

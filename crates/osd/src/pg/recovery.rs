@@ -51,11 +51,18 @@ pub(crate) struct Recovery {
     not_at: HashMap<HObject, Vec<PgShard>>,
     /// Objects that operations wait for.
     urgent: Vec<HObject>,
+    /// Objects of erasure-coded pools.
+    pub rebuilds: HashMap<HObject, super::coded::Rebuild>,
 }
 
 impl Recovery {
+    /// Who was asked in vain, by object.
+    pub fn not_at_mut(&mut self) -> impl Iterator<Item = &mut Vec<PgShard>> {
+        self.not_at.values_mut()
+    }
+
     fn active(&self) -> usize {
-        self.pulls.len() + self.pushes.len()
+        self.pulls.len() + self.pushes.len() + self.rebuilds.len()
     }
 }
 
@@ -70,6 +77,7 @@ impl Pg {
         let before = self.recovery.active();
         self.recovery.pulls.retain(|_, p| p.from != osd || p.closing);
         self.recovery.pushes.retain(|(o, _), _| *o != osd);
+        self.recovery.rebuilds.retain(|_, r| !r.is_for(&osd));
         *cx.recoveries -= (before - self.recovery.active()).min(*cx.recoveries);
         self.kick_recovery(cx);
     }
@@ -119,6 +127,7 @@ impl Pg {
         let before = self.recovery.active();
         self.recovery.pulls.retain(|_, p| p.closing || now < p.since_ms + STUCK_MS);
         self.recovery.pushes.retain(|_, p| now < p.since_ms + STUCK_MS);
+        self.recovery.rebuilds.retain(|_, r| now < r.since_ms + STUCK_MS);
         *cx.recoveries -= (before - self.recovery.active()).min(*cx.recoveries);
         let peers_whole = self.peers.values().all(|p| !p.activated || p.missing.is_empty());
         if self.missing.is_empty() && peers_whole {
@@ -133,6 +142,12 @@ impl Pg {
         let max = cx.conf.recoveries_max;
         let held = cx.map.has_flag(maps::OsdMapFlags::NORECOVER) && !self.forced;
         if *cx.recoveries >= max || held {
+            return;
+        }
+        if self.is_coded() {
+            for oid in self.to_rebuild(max - *cx.recoveries) {
+                self.rebuild(&oid, cx);
+            }
             return;
         }
         let pulls: Vec<HObject> = self
@@ -164,7 +179,21 @@ impl Pg {
         }
     }
 
+    /// Who has been asked in vain for an object.
+    pub(crate) fn not_at(&self, oid: &HObject) -> Option<&Vec<PgShard>> {
+        self.recovery.not_at.get(oid)
+    }
+
+    /// They are not asked again in this interval.
+    pub(crate) fn looked_in_vain(&mut self, oid: &HObject, at: impl IntoIterator<Item = PgShard>) {
+        self.recovery.not_at.entry(oid.clone()).or_default().extend(at);
+    }
+
     fn recover_one(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+        if self.is_coded() {
+            self.rebuild(oid, cx);
+            return;
+        }
         if let Some(&version) = self.missing.get(oid) {
             if self.recovery.pulls.contains_key(oid) {
                 return;
@@ -283,7 +312,7 @@ impl Pg {
     }
 
     /// Applies a part; the object counts as missing until the last one is durable.
-    fn apply_part(&mut self, push: &Push, ops: &mut Vec<StoreOp>, cx: &Cx<'_>) {
+    pub(crate) fn apply_part(&mut self, push: &Push, ops: &mut Vec<StoreOp>, cx: &Cx<'_>) {
         let mut m = Vec::new();
         if push.first {
             m.push(Mutation::Remove);
@@ -432,6 +461,10 @@ impl Pg {
             *cx.recoveries -= 1;
         }
         self.stats_dirty = true;
+        if self.is_coded() {
+            self.on_shard_applied(self.me(cx.me), &oid, version, cx);
+            return;
+        }
         self.recover_one(&oid, cx);
         self.after_recovery_of(&oid, cx);
     }
@@ -448,6 +481,17 @@ impl Pg {
         cx: &mut Cx<'_>,
     ) {
         if !self.leads {
+            return;
+        }
+        if self.is_coded() {
+            if last
+                && let Some(peer) = self.peers.get_mut(&from)
+                && peer.missing.get(&oid) == Some(&version)
+            {
+                peer.missing.remove(&oid);
+                self.recovered.0 += 1;
+            }
+            self.on_shard_applied(from, &oid.detached(), version, cx);
             return;
         }
         let key = (from, oid);
@@ -488,7 +532,7 @@ impl Pg {
         self.after_recovery_of(oid, cx);
     }
 
-    fn after_recovery_of(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+    pub(crate) fn after_recovery_of(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
         self.recovery.not_at.remove(oid);
         if !self.recovery_wants(oid) && !self.missing.contains_key(oid) {
             self.mending.done(oid);
@@ -532,6 +576,7 @@ impl Pg {
     pub(crate) fn forget_pushes_to(&mut self, osd: PgShard, cx: &mut Cx<'_>) {
         let before = self.recovery.pushes.len();
         self.recovery.pushes.retain(|(o, _), _| *o != osd);
+        self.recovery.rebuilds.retain(|_, r| !r.is_for(&osd));
         *cx.recoveries -= (before - self.recovery.pushes.len()).min(*cx.recoveries);
     }
 }

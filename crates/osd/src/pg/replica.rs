@@ -7,6 +7,7 @@ use messages::{OsdPeer, PeerMsg, PgInfo, PgLogEntry, RepOp, RepOpReply};
 use types::{EVersion, Epoch, HObject, SpgId};
 
 use super::backfill::{Step, follow};
+use super::coded::Want;
 use super::merge::decode_entries;
 use super::peering::list_page;
 use super::snaps::index_change;
@@ -42,6 +43,8 @@ impl Pg {
         }
         let version = entry.version;
         let mut ops = Vec::with_capacity(op.changes.len() + 2);
+        self.note_undo(&entry, &op.changes, &mut ops, cx);
+        self.drop_undo(op.settled, &mut ops);
         let mut bytes = 0;
         for change in op.changes {
             for m in &change.mutations {
@@ -174,6 +177,12 @@ impl Pg {
                 let push = self.read_part(&oid, version, off, &omap_after, cx);
                 self.reply(from, m.interval, PeerMsg::Push(push), cx);
             }
+            PeerMsg::ShardRead { id, oid, version, off, len, attrs } => {
+                if m.interval >= self.interval() {
+                    let want = Want { oid, version, off, len, shards: Vec::new(), attrs };
+                    self.on_shard_read(from, m.interval, id, &want, cx);
+                }
+            }
             PeerMsg::Info { known: true, .. }
                 if m.interval > self.interval() && self.is_unneeded(from) =>
             {
@@ -217,12 +226,22 @@ impl Pg {
             }
             // The OSD's own affairs.
             PeerMsg::Remove | PeerMsg::CopyGet { .. } | PeerMsg::CopyPart { .. } => {}
-            PeerMsg::ShardRead { .. } | PeerMsg::ShardData { .. } | PeerMsg::Settled(_) => {}
+            PeerMsg::ShardData { id, result, size, attrs, data } => {
+                let good = result >= 0;
+                let answer = if good { Ok((size, attrs, data)) } else { Err(types::Errno(result)) };
+                self.on_shard_data(from, id, answer, cx);
+            }
+            PeerMsg::Follow { since, entries } => self.on_follow(from, since, &entries, cx),
+            PeerMsg::Settled(upto) => {
+                if self.is_led_by(&from) {
+                    self.on_settled(upto, cx);
+                }
+            }
         }
     }
 
     /// Answers in the asking side's interval, which may be ahead.
-    fn reply(&self, to: PgShard, interval: Epoch, body: PeerMsg, cx: &mut Cx<'_>) {
+    pub(crate) fn reply(&self, to: PgShard, interval: Epoch, body: PeerMsg, cx: &mut Cx<'_>) {
         let pg = SpgId { pg: self.id.pg, shard: to.shard };
         let m = OsdPeer { pg, from: self.id.shard, epoch: cx.map.epoch, interval, body };
         cx.out.osd(to.osd, &m);

@@ -226,8 +226,8 @@ impl Pg {
     /// gets what it has in common with the next newer one from that, beginning at the head:
     /// so what many have in common ends as one.
     pub(crate) fn share_again(&self, oid: &HObject, cx: &mut Cx<'_>) {
-        if oid.is_head() && !self.pool.had_snaps {
-            return;
+        if self.is_coded() || oid.is_head() && !self.pool.had_snaps {
+            return; // what clones have in common is said in bytes of objects, not of shards
         }
         let mut newer = oid.with_snap(SnapId::HEAD);
         let is_here = |o: &HObject| !self.missing.contains_key(o);

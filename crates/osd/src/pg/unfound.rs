@@ -6,6 +6,8 @@
 //!
 //! Source: the peer's `PrimaryLogPG::mark_all_unfound_lost`; texts are its own.
 
+use std::collections::BTreeMap;
+
 use messages::{LogKind, Mutation, ObjectChange, PgLogEntry};
 use types::{EVersion, Errno, HObject, OsdId};
 
@@ -16,7 +18,13 @@ use crate::object::ObjectState;
 impl Pg {
     /// Objects that no copy is known to have.
     pub(crate) fn unfound_objects(&self) -> impl Iterator<Item = (&HObject, &EVersion)> {
-        self.missing.iter().filter(|(o, _)| self.source_of(o).is_none())
+        let acting = self.peers.iter().filter(|(c, p)| p.activated && self.acts(c));
+        let others = acting.flat_map(|(_, p)| p.missing.iter()).filter(|_| self.is_coded());
+        let mut all: BTreeMap<&HObject, &EVersion> = self.missing.iter().collect();
+        all.extend(others);
+        all.into_iter().filter(|(o, v)| {
+            if self.is_coded() { !self.is_readable(o, **v) } else { self.source_of(o).is_none() }
+        })
     }
 
     /// Who may have what is not found, and why it is not known: OSDs of the intervals since

@@ -85,7 +85,10 @@ pub fn client_addr() -> EntityAddr {
 impl Cluster {
     pub fn new(osds: usize, seed: u64) -> Self {
         let weights: Vec<(i32, u32)> = (0..osds as i32).map(|o| (o, 0x1_0000)).collect();
-        let crush = crush::CrushMap::build_simple("host", &weights, true).unwrap();
+        let mut crush = crush::CrushMap::build_simple("host", &weights, true).unwrap();
+        let spread =
+            crush::Spread { root: "default", failure_domain: "osd", failure_domains: 0, class: "" };
+        crush.add_erasure_rule("coded", spread, 0).unwrap();
         let mut map = OsdMap::new(FSID, Epoch(1), UTime::ZERO, 20);
         map.crush = CrushPart::new(crush);
         map.set_max_osd(osds as i32);
@@ -141,6 +144,30 @@ impl Cluster {
         inc.new_pool_max = Some(id.0);
         self.publish(inc);
         id
+    }
+
+    /// Every OSD up, and an erasure-coded pool with chunks of 32 bytes.
+    pub fn ready_coded(osds: usize, (k, m): (usize, usize), pg_num: u32, seed: u64) -> Self {
+        let mut c = Self::new(osds, seed);
+        c.settle();
+        assert_eq!(c.map.osd_counts().1, osds, "all are up");
+        let id = PoolId(i64::from(c.map.pool_max) + 1);
+        let mut inc = c.inc();
+        let (size, min) = ((k + m) as u8, (k + usize::from(m > 1)) as u8);
+        let mut pool = PgPool::new(PoolKind::ERASURE, size, min, 1, pg_num);
+        pool.last_change = inc.epoch;
+        pool.stripe_width = 32 * k as u32;
+        pool.erasure_code_profile = "p".into();
+        pool.flags.set(maps::PoolFlags::EC_OVERWRITES, true);
+        let pairs = [("plugin", "isa".to_owned()), ("k", k.to_string()), ("m", m.to_string())];
+        let profile = pairs.into_iter().map(|(a, b)| (a.to_owned(), b)).collect();
+        inc.new_erasure_code_profiles.insert("p".into(), profile);
+        inc.new_pools.insert(id, pool);
+        inc.new_pool_names.insert(id, format!("pool{id}"));
+        inc.new_pool_max = Some(id.0);
+        c.publish(inc);
+        c.settle();
+        c
     }
 
     /// Deletes a pool.

@@ -3,6 +3,7 @@
 
 mod backfill;
 mod cluster;
+mod coded;
 mod conform;
 mod copies;
 mod golden;

@@ -76,17 +76,23 @@ fn check_counts(c: &Cluster) {
     }
 }
 
-struct Faults {
-    kill: bool,
-    kill_all: bool,
-    wires: bool,
+pub struct Faults {
+    pub kill: bool,
+    pub kill_all: bool,
+    pub wires: bool,
 }
 
 /// Writers with many writes in flight, while the faults happen; then everything heals and
 /// each object is a version not older than the last acknowledged one; appends are there
 /// exactly once, in order, and none that was acknowledged is lost.
 fn storm(seed: u64, f: &Faults, size: u8, osds: usize) {
-    let mut c = Cluster::ready(osds, size, 4, seed);
+    storm_on(Cluster::ready(osds, size, 4, seed), seed, f);
+}
+
+/// See [`storm`].
+pub fn storm_on(mut c: Cluster, seed: u64, f: &Faults) {
+    let osds = c.nodes.len();
+    let coded = c.map.pool(POOL).is_some_and(maps::PgPool::is_erasure);
     let (objects, rounds) = (6usize, 60u32);
     let mut sent: BTreeMap<u64, (usize, u32)> = BTreeMap::new();
     let mut appended: BTreeMap<u64, u32> = BTreeMap::new();
@@ -172,8 +178,12 @@ fn storm(seed: u64, f: &Faults, size: u8, osds: usize) {
             panic!("seed {seed}: a scrub found what is not: {text}");
         }
     }
-    check_copies(&c);
-    check_counts(&c);
+    if coded {
+        super::coded::check_shards(&c);
+    } else {
+        check_copies(&c);
+        check_counts(&c);
+    }
     assert_eq!(appends_acked, appends, "seed {seed}: every append is answered in the end");
     for (o, newest) in versions.into_iter().enumerate().filter(|(_, v)| *v > 0) {
         let read = vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())];

@@ -12,7 +12,7 @@ use messages::{OmapDigest, ScrubObject};
 use types::{HObject, SpgId};
 
 use crate::backing::{Coll, Fetched, ObjectStore, StoreError};
-use crate::pg::Cx;
+use crate::pg::{Cx, own_from};
 
 /// Data read at once.
 const PART_BYTES: u64 = 1 << 20;
@@ -57,7 +57,7 @@ impl Builder {
         let mut todo: VecDeque<HObject> = VecDeque::new();
         let mut from = begin.clone();
         loop {
-            let mut page = store.list(coll, &from, PAGE + 1)?;
+            let mut page = store.list(coll, &own_from(coll, &from), PAGE + 1)?;
             let next = (page.len() > PAGE).then(|| page.pop().expect("more than a page"));
             let past = page.iter().position(|o| o >= end);
             todo.extend(page.into_iter().take(past.unwrap_or(usize::MAX)));

@@ -11,6 +11,7 @@ use maps::PgShard;
 use messages::{LogKind, ScrubObject};
 use types::{EVersion, HObject};
 
+use crate::coding::Coding;
 use crate::object::{INFO_ATTR, ObjectInfo};
 
 /// What is wrong with one copy.
@@ -21,20 +22,22 @@ pub(crate) mod shard {
     pub const DATA_DIGEST: u64 = 1 << 9;
     pub const OMAP_DIGEST: u64 = 1 << 10;
     pub const SIZE: u64 = 1 << 11;
+    pub const EC_HASH: u64 = 1 << 12;
     pub const INFO_MISSING: u64 = 1 << 14;
     pub const INFO_CORRUPTED: u64 = 1 << 15;
     pub const SNAPSET_CORRUPTED: u64 = 1 << 17;
     pub const OBJ_SIZE_INFO: u64 = 1 << 18;
     /// What only reading shows.
-    pub const DEEP: u64 = READ_ERR | DATA_DIGEST | OMAP_DIGEST;
+    pub const DEEP: u64 = READ_ERR | DATA_DIGEST | OMAP_DIGEST | EC_HASH;
     /// Bits and their names.
-    pub const NAMES: [(u64, &str); 10] = [
+    pub const NAMES: [(u64, &str); 11] = [
         (MISSING, "missing"),
         (STAT_ERR, "stat_error"),
         (READ_ERR, "read_error"),
         (DATA_DIGEST, "data_digest_mismatch_info"),
         (OMAP_DIGEST, "omap_digest_mismatch_info"),
         (SIZE, "size_mismatch_info"),
+        (EC_HASH, "ec_hash_mismatch"),
         (INFO_MISSING, "info_missing"),
         (INFO_CORRUPTED, "info_corrupted"),
         (SNAPSET_CORRUPTED, "snapset_corrupted"),
@@ -122,7 +125,7 @@ fn record(o: &ScrubObject) -> Option<Result<ObjectInfo, denc::DecodeError>> {
 }
 
 /// What is wrong with a copy by itself.
-fn alone(o: Option<&ScrubObject>) -> (u64, Option<ObjectInfo>) {
+fn alone(o: Option<&ScrubObject>, coding: Option<&Coding>) -> (u64, Option<ObjectInfo>) {
     let Some(o) = o else { return (shard::MISSING, None) };
     let mut errors = 0;
     if o.stat_error {
@@ -135,7 +138,8 @@ fn alone(o: Option<&ScrubObject>) -> (u64, Option<ObjectInfo>) {
         None => (errors | shard::INFO_MISSING, None),
         Some(Err(_)) => (errors | shard::INFO_CORRUPTED, None),
         Some(Ok(info)) => {
-            if info.size != o.size {
+            let size = coding.map_or(info.size, |c| c.shard_size(info.size));
+            if size != o.size {
                 errors |= shard::OBJ_SIZE_INFO;
             }
             (errors, Some(info))
@@ -144,12 +148,13 @@ fn alone(o: Option<&ScrubObject>) -> (u64, Option<ObjectInfo>) {
 }
 
 /// How `b` differs from `a`, which counts.
-fn differences(a: &ScrubObject, b: &ScrubObject) -> u64 {
+/// Shards of an erasure code have different data.
+fn differences(a: &ScrubObject, b: &ScrubObject, coded: bool) -> u64 {
     let mut bits = 0;
     if a.size != b.size {
         bits |= object::SIZE;
     }
-    if a.data.is_some() && b.data.is_some() && a.data != b.data {
+    if !coded && a.data.is_some() && b.data.is_some() && a.data != b.data {
         bits |= object::DATA_DIGEST;
     }
     if a.omap.is_some() && b.omap.is_some() && a.omap != b.omap {
@@ -170,6 +175,18 @@ fn differences(a: &ScrubObject, b: &ScrubObject) -> u64 {
     bits
 }
 
+/// What copies have, nothing wrong with any.
+pub(crate) fn all_shards(copies: &[(PgShard, Option<&ScrubObject>)]) -> Vec<Shard> {
+    let shard = |(osd, o): &(PgShard, Option<&ScrubObject>)| Shard {
+        osd: *osd,
+        errors: 0,
+        differs: 0,
+        object: (*o).cloned(),
+        counts: false,
+    };
+    copies.iter().map(shard).collect()
+}
+
 /// Compares the copies of an object; `None` when all are whole and equal. `last` is what the
 /// log says of it last.
 pub(crate) fn compare(
@@ -177,8 +194,10 @@ pub(crate) fn compare(
     copies: &[(PgShard, Option<&ScrubObject>)],
     primary: PgShard,
     last: Option<LogKind>,
+    coding: Option<&Coding>,
 ) -> Option<Finding> {
-    let looked: Vec<(u64, Option<ObjectInfo>)> = copies.iter().map(|(_, o)| alone(*o)).collect();
+    let looked: Vec<(u64, Option<ObjectInfo>)> =
+        copies.iter().map(|(_, o)| alone(*o, coding)).collect();
     let newest = looked
         .iter()
         .filter(|(errors, _)| *errors == 0)
@@ -190,7 +209,7 @@ pub(crate) fn compare(
         let a = copies[at].1.expect("it has no errors");
         (0..copies.len())
             .filter(|i| looked[*i].0 == 0)
-            .filter(|i| copies[*i].1.is_some_and(|b| differences(a, b) == 0))
+            .filter(|i| copies[*i].1.is_some_and(|b| differences(a, b, coding.is_some()) == 0))
             .count()
     };
     let auth = (0..copies.len())
@@ -218,7 +237,7 @@ pub(crate) fn compare(
         if let (Some(a), Some(o)) = (auth.and_then(|a| copies[a].1), *o)
             && !o.stat_error
         {
-            s.differs = differences(a, o);
+            s.differs = differences(a, o, coding.is_some());
             if s.differs & object::SIZE != 0 {
                 s.errors |= shard::SIZE;
             }
@@ -348,7 +367,7 @@ mod tests {
     fn verdict(copies: &[Option<ScrubObject>], last: Option<LogKind>) -> Option<(Vec<i32>, i32)> {
         let all: Vec<(PgShard, Option<&ScrubObject>)> =
             copies.iter().enumerate().map(|(i, c)| (osd(i as i32), c.as_ref())).collect();
-        let f = compare(&HObject::min(), &all, osd(0), last)?;
+        let f = compare(&HObject::min(), &all, osd(0), last, None)?;
         let bad = f.bad().map(|s| s.osd.osd.0).collect();
         Some((bad, f.shards.iter().find(|s| s.counts).map_or(-1, |s| s.osd.osd.0)))
     }
@@ -378,7 +397,7 @@ mod tests {
     fn deep_and_shallow() {
         let all = [copy(5, 9, 1), copy(5, 9, 2), copy(5, 9, 1)];
         let copies: Vec<_> = (0..3).map(|i| (osd(i), Some(&all[i as usize]))).collect();
-        let f = compare(&HObject::min(), &copies, osd(0), None).unwrap();
+        let f = compare(&HObject::min(), &copies, osd(0), None, None).unwrap();
         assert!(f.is_deep());
         assert_eq!(names(f.shards[1].errors, &shard::NAMES), "data_digest_mismatch_info");
         assert_eq!(names(f.errors, &object::NAMES), "data_digest_mismatch");

@@ -17,6 +17,7 @@
 //!
 //! Source: the peer's `PgScrubber`, `scrub_backend`; texts are its own.
 
+mod agree;
 mod build;
 mod compare;
 mod due;
@@ -28,13 +29,13 @@ use maps::PgShard;
 use messages::{LogKind, ObjectChange, PeerMsg, PgLogEntry, ScrubHistory, ScrubMsg, ScrubObject};
 use types::{Denc, EVersion, HObject, SnapId};
 
-use super::{Cx, Pg, State, Ticket};
+use super::{Cx, Pg, State, Ticket, own_from};
 use crate::object::{INFO_ATTR, ObjectInfo, ObjectState};
 use crate::outbox::Effect;
-use crate::session::ClientOp;
+use crate::session::{ClientOp, enqueue};
 use crate::snapset::clone_bytes;
 use build::Builder;
-use compare::{Finding, compare, names, object, shard};
+use compare::{Finding, all_shards, compare, names, object, shard};
 
 pub(crate) use due::ScrubConf;
 
@@ -93,6 +94,8 @@ struct Run {
     /// How often writes may still end a chunk.
     preemptions_left: u32,
     maps: BTreeMap<PgShard, Vec<ScrubObject>>,
+    /// In erasure-coded pools: whether they fit each other.
+    agree: agree::Agree,
     /// Writes that wait for the chunk.
     waiting: VecDeque<Box<ClientOp>>,
     /// Objects and bytes in the chunks behind, as they are now.
@@ -153,7 +156,7 @@ impl Scrub {
 
     /// It waits.
     pub fn wait(&mut self, op: Box<ClientOp>) {
-        self.run.as_mut().expect("it blocks").waiting.push_back(op);
+        enqueue(&mut self.run.as_mut().expect("it blocks").waiting, op);
     }
 
     /// Operations that wait.
@@ -170,13 +173,18 @@ fn said_of(e: &PgLogEntry, oid: &HObject) -> Option<LogKind> {
     e.touched().find(|(o, ..)| *o == oid).map(|(_, kind, _)| kind)
 }
 
+/// The record that a copy has.
+fn record_of(o: &ScrubObject) -> Option<ObjectInfo> {
+    let (_, raw) = o.attrs.iter().find(|(name, _)| name == INFO_ATTR)?;
+    ObjectInfo::from_bytes(raw).ok()
+}
+
 /// What an object adds to its PG's bytes: a head its own and what its clones alone have.
 fn bytes_counted(o: &ScrubObject) -> i64 {
     if !o.oid.is_head() {
         return 0;
     }
-    let record = o.attrs.iter().find(|(name, _)| name == INFO_ATTR);
-    let info = record.and_then(|(_, raw)| ObjectInfo::from_bytes(raw).ok());
+    let info = record_of(o);
     let clones = info.as_ref().and_then(|i| i.snaps.as_deref()).map_or(0, clone_bytes);
     info.map_or(o.size as i64, |i| i.size as i64) + clones
 }
@@ -275,6 +283,7 @@ impl Pg {
             objects_max,
             preemptions_left: cx.conf.scrub.preemptions,
             maps: BTreeMap::new(),
+            agree: agree::Agree::default(),
             waiting: VecDeque::new(),
             counted: (0, 0),
             objects: 0,
@@ -406,6 +415,7 @@ impl Pg {
                     }
                     run.phase = Phase::Gather;
                     run.maps.clear();
+                    run.agree = agree::Agree::default();
                     run.asked_ms = now;
                     self.scrub.id = self.scrub.id.wrapping_add(1);
                     self.ask_copies(cx);
@@ -416,6 +426,9 @@ impl Pg {
                 Phase::Gather => {
                     let run = self.scrub.run.as_ref().expect("it runs");
                     if !self.acting_copies().all(|c| run.maps.contains_key(&c)) {
+                        return;
+                    }
+                    if !self.look_whether_shards_agree(cx) {
                         return;
                     }
                     self.scrub.run.as_mut().expect("it runs").phase = Phase::Pause(0);
@@ -446,7 +459,7 @@ impl Pg {
             self.end_scrub(false, cx);
             return false;
         }
-        let mut found = match cx.store.list(self.coll, &begin, max + 1) {
+        let mut found = match cx.store.list(self.coll, &own_from(self.coll, &begin), max + 1) {
             Ok(found) => found,
             Err(e) => {
                 tracing::error!(pg = %self.id, "scrub: {e}");
@@ -539,8 +552,10 @@ impl Pg {
 
     fn compare_chunk(&mut self, cx: &mut Cx<'_>) {
         let me = self.me(cx.me);
+        let coding = self.pool.coding.clone();
         let run = self.scrub.run.as_mut().expect("the caller looked");
         let maps = std::mem::take(&mut run.maps);
+        let odd = std::mem::take(&mut run.agree).odd;
         let order = run.order;
         let mut all: BTreeMap<&HObject, Vec<(PgShard, Option<&ScrubObject>)>> = BTreeMap::new();
         for objects in maps.values() {
@@ -558,11 +573,17 @@ impl Pg {
         for (oid, copies) in &all {
             let lacking = self.missing.contains_key(*oid)
                 || self.peers.values().any(|p| p.missing.contains_key(*oid));
-            let mut finding = if lacking { None } else { compare(oid, copies, me, None) };
+            let mut finding =
+                if lacking { None } else { compare(oid, copies, me, None, coding.as_deref()) };
             if finding.is_some() {
                 let mut last = self.log.entries.iter().rev();
                 let last = last.find_map(|e| said_of(e, oid));
-                finding = compare(oid, copies, me, last);
+                finding = compare(oid, copies, me, last, coding.as_deref());
+            }
+            if finding.is_none()
+                && let Some(odd) = odd.get(*oid)
+            {
+                finding = Some(Finding::not_agreeing(all_shards(copies), oid, *odd));
             }
             let run = self.scrub.run.as_mut().expect("it runs");
             if let Some(o) = copies.iter().find_map(|(osd, o)| o.filter(|_| *osd == me)) {

@@ -1,0 +1,223 @@
+//! Shards that lack an object get it computed from others, part by part; only what is lacked
+//! is written.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use maps::PgShard;
+use messages::{PeerMsg, Push};
+use types::{EVersion, HObject};
+
+use super::gather::{For, Record, Want};
+use crate::backing::StoreOp;
+use crate::object::INFO_ATTR;
+use crate::pg::{Cx, Pg, Ticket};
+
+/// Bytes of each shard in one part.
+const PART_BYTES: u64 = 1 << 20;
+
+/// An object being brought back.
+#[derive(Debug)]
+pub(crate) struct Rebuild {
+    version: EVersion,
+    /// Who lacks it.
+    targets: Vec<PgShard>,
+    /// First byte of the shards in the part under way.
+    off: u64,
+    /// Who has not applied it.
+    open: BTreeSet<PgShard>,
+    /// This was the last part.
+    last: bool,
+    pub since_ms: u64,
+}
+
+impl Rebuild {
+    pub fn is_for(&self, copy: &PgShard) -> bool {
+        self.targets.contains(copy)
+    }
+}
+
+impl Pg {
+    /// Objects that acting shards lack and of which nothing is under way.
+    pub(crate) fn to_rebuild(&self, max: usize) -> Vec<HObject> {
+        let peers = self.peers.iter().filter(|(c, p)| p.activated && self.acts(c));
+        let all = self.missing.iter().chain(peers.flat_map(|(_, p)| p.missing.iter()));
+        let mut found: Vec<HObject> = Vec::new();
+        for (oid, v) in all {
+            if found.len() >= max {
+                break;
+            }
+            let busy = self.recovery.rebuilds.contains_key(oid) || found.contains(oid);
+            if !busy && self.is_readable(oid, *v) {
+                found.push(oid.clone());
+            }
+        }
+        found
+    }
+
+    /// Begins to bring an object back.
+    pub(crate) fn rebuild(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+        let quiet = |o: &crate::pg::Obc| o.in_flight == 0 && !o.writer && o.readers == 0;
+        if self.recovery.rebuilds.contains_key(oid) || !self.obcs.get(oid).is_none_or(quiet) {
+            return;
+        }
+        let mut lack: Vec<(PgShard, EVersion)> =
+            self.missing.get(oid).map(|v| (self.me(cx.me), *v)).into_iter().collect();
+        let peers = self.peers.iter().filter(|(c, p)| p.activated && self.acts(c));
+        lack.extend(peers.filter_map(|(c, p)| p.missing.get(oid).map(|v| (*c, *v))));
+        let Some(version) = lack.iter().map(|(_, v)| *v).max() else { return };
+        if !self.is_readable(oid, version) {
+            return;
+        }
+        let targets = lack.into_iter().filter(|(_, v)| *v == version).map(|(c, _)| c).collect();
+        let rebuild = Rebuild {
+            version,
+            targets,
+            off: 0,
+            open: BTreeSet::new(),
+            last: false,
+            since_ms: cx.now.mono_ms(),
+        };
+        self.recovery.rebuilds.insert(oid.clone(), rebuild);
+        *cx.recoveries += 1;
+        self.rebuild_part(oid, cx);
+    }
+
+    /// Whole chunks.
+    fn part_bytes(&self) -> u64 {
+        PART_BYTES.next_multiple_of(self.pool.coding.as_ref().map_or(1, |c| c.unit))
+    }
+
+    fn rebuild_part(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+        let Some(r) = self.recovery.rebuilds.get(oid) else { return };
+        let want = Want {
+            oid: oid.clone(),
+            version: r.version,
+            off: r.off,
+            len: self.part_bytes(),
+            shards: r.targets.iter().map(|c| c.shard.0 as usize).collect(),
+            attrs: true,
+        };
+        self.gather(want, For::Rebuild(oid.clone()), cx);
+    }
+
+    /// A part has been computed, or cannot be.
+    pub(super) fn on_rebuilt_part(
+        &mut self,
+        oid: &HObject,
+        got: Option<(Vec<Option<Bytes>>, Option<Record>)>,
+        failed: BTreeSet<PgShard>,
+        cx: &mut Cx<'_>,
+    ) {
+        let me = self.me(cx.me);
+        let (repair, part) = (self.mending.number(oid), self.part_bytes());
+        let Some(r) = self.recovery.rebuilds.get_mut(oid) else { return };
+        let Some((shards, Some((attrs, size)))) = got else {
+            self.forget_rebuild(oid, cx);
+            self.looked_in_vain(oid, failed);
+            self.stats_dirty = true;
+            return;
+        };
+        if !attrs.iter().any(|(name, _)| name == INFO_ATTR) {
+            tracing::error!(pg = %self.id, %oid, "a shard without a record");
+            self.forget_rebuild(oid, cx);
+            return;
+        }
+        let len = part.min(size.saturating_sub(r.off));
+        r.last = r.off + len >= size;
+        r.since_ms = cx.now.mono_ms();
+        r.open = r.targets.iter().copied().collect();
+        let (off, last, version) = (r.off, r.last, r.version);
+        let mut mine = None;
+        for target in r.targets.clone() {
+            let data = shards[target.shard.0 as usize].as_ref().expect("it was wanted");
+            let push = Push {
+                oid: oid.clone(),
+                version,
+                first: off == 0,
+                off,
+                size,
+                attrs: if last { attrs.clone() } else { Vec::new() },
+                last,
+                repair,
+                data: data.slice(..len as usize),
+                ..Push::default()
+            };
+            self.recovered.1 += len;
+            if target == me {
+                mine = Some(push);
+            } else {
+                self.say(cx, target, PeerMsg::Push(push));
+            }
+        }
+        let Some(push) = mine else { return };
+        let mut ops: Vec<StoreOp> = Vec::new();
+        self.apply_part(&push, &mut ops, cx);
+        if last {
+            let done = Ticket::Recovered(self.id, self.interval(), oid.clone(), version);
+            cx.submit(ops, done);
+        } else {
+            cx.submit(ops, Ticket::None);
+            self.on_shard_applied(me, oid, version, cx);
+        }
+    }
+
+    /// A shard has applied a part.
+    pub(crate) fn on_shard_applied(
+        &mut self,
+        from: PgShard,
+        oid: &HObject,
+        version: EVersion,
+        cx: &mut Cx<'_>,
+    ) {
+        let part = self.part_bytes();
+        let Some(r) = self.recovery.rebuilds.get_mut(oid).filter(|r| r.version == version) else {
+            return;
+        };
+        if !r.open.remove(&from) {
+            return; // it came twice
+        }
+        r.since_ms = cx.now.mono_ms();
+        if !r.open.is_empty() {
+            return;
+        }
+        if r.last {
+            self.forget_rebuild(oid, cx);
+            self.stats_dirty = true;
+            self.after_recovery_of(oid, cx);
+            return;
+        }
+        r.off += part;
+        self.rebuild_part(oid, cx);
+    }
+
+    pub(crate) fn forget_rebuild(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+        if self.recovery.rebuilds.remove(oid).is_some() {
+            *cx.recoveries -= 1.min(*cx.recoveries);
+        }
+    }
+
+    /// A shard cannot be read: it is computed anew.
+    pub(crate) fn shard_is_damaged(
+        &mut self,
+        copy: PgShard,
+        oid: &HObject,
+        version: EVersion,
+        cx: &mut Cx<'_>,
+    ) {
+        let lacks = if copy == self.me(cx.me) {
+            self.missing.contains_key(oid)
+        } else {
+            self.peers.get(&copy).is_none_or(|p| p.missing.contains_key(oid))
+        };
+        let busy = self.obcs.get(oid).is_some_and(|o| o.in_flight > 0);
+        if lacks || busy {
+            return;
+        }
+        let text = format!("{} shard {copy} of {oid} cannot be read, rebuilding it", self.id);
+        cx.out.effects.push(crate::outbox::Effect::ClusterLog { error: true, text });
+        self.info.scrub.repaired += 1;
+        self.mark_damaged(copy, oid, version, cx);
+        self.recover_first(oid, cx);
+    }
+}

@@ -1,0 +1,275 @@
+//! How a shard takes back a write that too few others have.
+//!
+//! Before a write is applied, what it overwrites is kept: as a clone of the bytes, which
+//! shares their space, in an object beside the pool's own, and sizes and attributes in a key
+//! of the collection. Both go when the write is known to be everywhere.
+
+use bytes::Bytes;
+use denc::{DecodeError, Denc, Reader, Writer};
+use messages::{Mutation, ObjectChange, PgLogEntry};
+use types::{EVersion, HObject, PoolId};
+
+use crate::backing::{ObjectStore, StoreOp};
+use crate::pg::Pg;
+use crate::pg::snaps::index_change;
+
+/// Prefix of the keys.
+const UNDO: u8 = b'u';
+
+/// The keys of all records.
+pub(crate) fn undo_range() -> (Bytes, Bytes) {
+    (Bytes::from_static(&[UNDO]), Bytes::from_static(&[UNDO + 1]))
+}
+
+/// The key of a write's record.
+pub(crate) fn undo_key(v: EVersion) -> Bytes {
+    let mut key = [UNDO; 13];
+    key[1..5].copy_from_slice(&v.epoch.0.to_be_bytes());
+    key[5..].copy_from_slice(&v.version.to_be_bytes());
+    Bytes::copy_from_slice(&key)
+}
+
+/// What an object was before a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Was {
+    /// It did not exist.
+    Absent,
+    /// All of it is kept.
+    Whole,
+    /// It had this size, these ranges are kept, and attributes were so.
+    Parts { size: u64, ranges: Vec<(u64, u64)>, attrs: Vec<(Bytes, Option<Bytes>)> },
+}
+
+/// One object that a write changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Step {
+    oid: HObject,
+    /// Where bytes are kept.
+    kept: Option<HObject>,
+    was: Was,
+}
+
+/// How to take back one write: its objects, in the order in which it changed them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Undo {
+    steps: Vec<Step>,
+}
+
+impl Undo {
+    /// One of its objects; all have the same hash.
+    pub fn oid(&self) -> Option<&HObject> {
+        self.steps.first().map(|s| &s.oid)
+    }
+}
+
+impl Denc for Undo {
+    fn encode(&self, w: &mut Writer) {
+        w.framed(1, 1, |w| {
+            w.seq(&self.steps, |w, s| {
+                s.oid.encode(w);
+                w.bool(s.kept.is_some());
+                if let Some(kept) = &s.kept {
+                    kept.encode(w);
+                }
+                match &s.was {
+                    Was::Absent => w.u8(0),
+                    Was::Whole => w.u8(1),
+                    Was::Parts { size, ranges, attrs } => {
+                        w.u8(2);
+                        w.u64(*size);
+                        ranges.encode(w);
+                        w.seq(attrs, |w, (name, value)| {
+                            w.blob(name);
+                            w.bool(value.is_some());
+                            w.blob(value.as_deref().unwrap_or_default());
+                        });
+                    }
+                }
+            });
+        });
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("Undo", 1, |r, _| {
+            let steps = r.seq(|r| {
+                let oid = Denc::decode(r)?;
+                let kept = if r.bool()? { Some(Denc::decode(r)?) } else { None };
+                let was = match r.u8()? {
+                    0 => Was::Absent,
+                    1 => Was::Whole,
+                    2 => Was::Parts {
+                        size: r.u64()?,
+                        ranges: Denc::decode(r)?,
+                        attrs: r.seq(|r| {
+                            let (name, there) = (r.blob()?, r.bool()?);
+                            let value = r.blob()?;
+                            Ok((name, there.then_some(value)))
+                        })?,
+                    },
+                    _ => return Err(DecodeError::Invalid { what: "Undo", rule: "a known kind" }),
+                };
+                Ok(Step { oid, kept, was })
+            })?;
+            Ok(Self { steps })
+        })
+    }
+}
+
+/// Ranges of a shard of `size` bytes that mutations overwrite, in order and apart; `None` when
+/// more than bytes is lost.
+fn overwritten(mutations: &[Mutation], size: u64) -> Option<Vec<(u64, u64)>> {
+    let mut lost = stdx::IntervalSet::new();
+    let mut add = |from: u64, to: u64| {
+        let to = to.min(size);
+        if from < to {
+            lost.insert(from, to - from);
+        }
+    };
+    for m in mutations {
+        match m {
+            Mutation::Write { off, data } => add(*off, off + data.len() as u64),
+            Mutation::Zero { off, len } => add(*off, off + len),
+            Mutation::Truncate(to) => add(*to, size),
+            Mutation::Touch | Mutation::SetAttr(..) | Mutation::RmAttr(_) => {}
+            _ => return None,
+        }
+    }
+    Some(lost.iter().collect())
+}
+
+impl Pg {
+    /// Where bytes are kept for a write: an object of a pool of that number there is none.
+    fn kept_name(&self, oid: &HObject, version: EVersion, at: usize) -> HObject {
+        let name = format!("{}.{}.{at}", version.epoch, version.version);
+        HObject {
+            pool: PoolId(-2 - oid.pool.0),
+            hash: oid.hash,
+            name: name.into(),
+            snap: types::SnapId::HEAD,
+            ..HObject::min()
+        }
+    }
+
+    pub(super) fn keep_undo(
+        &mut self,
+        version: EVersion,
+        changes: &[ObjectChange],
+        ops: &mut Vec<StoreOp>,
+        store: &dyn ObjectStore,
+    ) {
+        let mut undo = Undo::default();
+        for (at, change) in changes.iter().enumerate() {
+            let oid = change.oid.detached();
+            let size = match store.size(self.coll, &oid) {
+                Ok(size) => size,
+                Err(e) => {
+                    // Then it can be had from others only.
+                    tracing::error!(pg = %self.id, %oid, "{e}");
+                    return;
+                }
+            };
+            let Some(size) = size else {
+                undo.steps.push(Step { oid, kept: None, was: Was::Absent });
+                continue;
+            };
+            let kept = self.kept_name(&oid, version, at);
+            let Some(ranges) = overwritten(&change.mutations, size) else {
+                let copy = vec![Mutation::CloneFrom(oid.clone())];
+                ops.push(StoreOp::Object(self.coll, kept.clone(), copy));
+                undo.steps.push(Step { oid, kept: Some(kept), was: Was::Whole });
+                continue;
+            };
+            let mut attrs: Vec<(Bytes, Option<Bytes>)> = Vec::new();
+            for m in &change.mutations {
+                let (Mutation::SetAttr(name, _) | Mutation::RmAttr(name)) = m else { continue };
+                if !attrs.iter().any(|(n, _)| n == name) {
+                    let Ok(old) = store.attr(self.coll, &oid, name) else { return };
+                    attrs.push((Bytes::copy_from_slice(name), old));
+                }
+            }
+            let mut copy = vec![Mutation::Touch];
+            let range = |&(off, len)| Mutation::CloneRange { from: oid.clone(), off, len };
+            copy.extend(ranges.iter().map(range));
+            let kept = (!ranges.is_empty()).then_some(kept);
+            if let Some(kept) = &kept {
+                ops.push(StoreOp::Object(self.coll, kept.clone(), copy));
+            }
+            undo.steps.push(Step { oid, kept, was: Was::Parts { size, ranges, attrs } });
+        }
+        ops.push(StoreOp::Put(self.coll, undo_key(version), undo.to_bytes()));
+        self.coded.undo.insert(version, undo);
+    }
+
+    /// Writes up to here need not be taken back any more.
+    pub(crate) fn drop_undo(&mut self, upto: EVersion, ops: &mut Vec<StoreOp>) {
+        while let Some(first) = self.coded.undo.first_entry()
+            && *first.key() <= upto
+        {
+            let (version, undo) = first.remove_entry();
+            self.forget_undo(version, &undo, ops);
+        }
+    }
+
+    /// None of them.
+    pub(crate) fn drop_all_undo(&mut self, ops: &mut Vec<StoreOp>) {
+        for (version, undo) in std::mem::take(&mut self.coded.undo) {
+            self.forget_undo(version, &undo, ops);
+        }
+    }
+
+    fn forget_undo(&self, version: EVersion, undo: &Undo, ops: &mut Vec<StoreOp>) {
+        ops.push(StoreOp::Rm(self.coll, undo_key(version)));
+        for kept in undo.steps.iter().filter_map(|s| s.kept.clone()) {
+            ops.push(StoreOp::Object(self.coll, kept, vec![Mutation::Remove]));
+        }
+    }
+
+    /// Takes back the newest write, which nobody counts. `false` when that is not known how:
+    /// its objects must come from others.
+    pub(crate) fn take_back(
+        &mut self,
+        e: &PgLogEntry,
+        ops: &mut Vec<StoreOp>,
+        store: &dyn ObjectStore,
+    ) -> bool {
+        if e.kind == messages::LogKind::Error {
+            return true;
+        }
+        if e.touched().any(|(oid, ..)| self.missing.contains_key(oid)) {
+            return false;
+        }
+        let Some(undo) = self.coded.undo.remove(&e.version) else { return false };
+        for s in undo.steps.iter().rev() {
+            let mut m = Vec::new();
+            match (&s.was, &s.kept) {
+                (Was::Whole, Some(kept)) => {
+                    m.push(Mutation::CloneFrom(kept.clone()));
+                    // The index of snapshots looks at the record.
+                    let name = Bytes::from_static(crate::object::INFO_ATTR);
+                    if let Ok(Some(record)) = store.attr(self.coll, kept, &name) {
+                        m.push(Mutation::SetAttr(name, record));
+                    }
+                }
+                (Was::Absent | Was::Whole, _) => m.push(Mutation::Remove),
+                (Was::Parts { size, ranges, attrs }, kept) => {
+                    m.push(Mutation::Truncate(*size));
+                    if let Some(kept) = kept {
+                        let back =
+                            |&(off, len)| Mutation::CloneRange { from: kept.clone(), off, len };
+                        m.extend(ranges.iter().map(back));
+                    }
+                    m.extend(attrs.iter().map(|(name, old)| match old {
+                        Some(old) => Mutation::SetAttr(name.clone(), old.clone()),
+                        None => Mutation::RmAttr(name.clone()),
+                    }));
+                }
+            }
+            if !s.oid.is_head() {
+                index_change(store, self.coll, &s.oid, &m, ops);
+            }
+            ops.push(StoreOp::Object(self.coll, s.oid.clone(), m));
+        }
+        self.forget_undo(e.version, &undo, ops);
+        true
+    }
+}

@@ -1,0 +1,306 @@
+//! Erasure-coded pools: an object is what was written, whichever shards are there.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use messages::{OsdOp, op};
+use types::{OsdId, PgId, PoolId, ShardId, SpgId};
+
+use super::cluster::Cluster;
+use super::survive::{Faults, seeds, storm_on};
+use crate::backing::Coll;
+use crate::object::{INFO_ATTR, ObjectInfo};
+use types::Denc;
+
+const POOL: PoolId = PoolId(1);
+
+fn write(off: u64, data: Vec<u8>) -> OsdOp {
+    OsdOp::extent(op::WRITE, off, data.len() as u64, data.into())
+}
+
+fn read(off: u64, len: u64) -> OsdOp {
+    OsdOp::extent(op::READ, off, len, Bytes::new())
+}
+
+/// Where each PG's shards are, and all of one object.
+fn shards_of(c: &Cluster, pg: PgId) -> Vec<(OsdId, SpgId)> {
+    let acting = c.map.pg_to_up_acting(pg).acting;
+    let at = |(i, osd): (usize, OsdId)| (osd, SpgId { pg, shard: ShardId(i as i8) });
+    acting.into_iter().enumerate().map(at).collect()
+}
+
+/// All shards of every PG hold the same objects with the same attributes, as long as they
+/// should be; what is coded agrees with the data; nothing is kept for taking back.
+pub fn check_shards(c: &Cluster) {
+    let pool = c.map.pool(POOL).expect("there is a pool");
+    let coding = crate::coding::Coding::of(&c.map, pool).expect("it is coded");
+    for ps in 0..pool.pg_num {
+        let pg = PgId { pool: POOL, ps };
+        let mut all = Vec::new();
+        for (osd, spg) in shards_of(c, pg) {
+            let node = &c.nodes[osd.0 as usize];
+            let role = node.osd.as_ref().expect("all run");
+            assert!(role.pgs[&spg].missing.is_empty(), "{spg} on osd.{osd}");
+            let objects = node.store.lock().now[&Coll::Pg(spg)].objects.clone();
+            if let Some(kept) = objects.keys().find(|o| o.pool != POOL) {
+                panic!("{spg} on osd.{osd}: {kept} is left");
+            }
+            all.push(objects);
+        }
+        for (oid, first) in &all[0] {
+            let mut data = Vec::new();
+            for (i, objects) in all.iter().enumerate() {
+                let o = objects.get(oid).unwrap_or_else(|| panic!("{pg} shard {i} lacks {oid}"));
+                assert_eq!(o.attrs, first.attrs, "{pg} {oid} shard {i}");
+                let info = ObjectInfo::from_bytes(&first.attrs[INFO_ATTR]).unwrap();
+                assert_eq!(o.data.len() as u64, coding.shard_size(info.size), "{pg} {oid}");
+                data.push(Some(o.data.clone().freeze()));
+            }
+            if !first.data.is_empty() {
+                assert_eq!(coding.agrees(&data), Vec::<usize>::new(), "{pg} {oid}");
+            }
+        }
+        let n: Vec<usize> = all.iter().map(BTreeMap::len).collect();
+        assert!(n.iter().all(|x| *x == n[0]), "{pg}: {n:?} objects");
+    }
+}
+
+/// Writes, cuts, holes and appends, against a plain array.
+#[test]
+fn an_object_is_what_was_written() {
+    for (k, m) in [(2, 1), (4, 2), (6, 2)] {
+        let mut c = Cluster::ready_coded(k + m, (k, m), 2, 3);
+        let mut model: Vec<u8> = Vec::new();
+        for round in 0..150u64 {
+            let (off, len) = (c.random(700), 1 + c.random(260));
+            let data = vec![round as u8 | 1; len];
+            let fits = |model: &mut Vec<u8>, end: usize| {
+                if model.len() < end {
+                    model.resize(end, 0);
+                }
+            };
+            let o = match c.random(9) {
+                0 => {
+                    model.resize(off, 0);
+                    OsdOp::extent(op::TRUNCATE, off as u64, 0, Bytes::new())
+                }
+                1 => {
+                    let (a, b) = (off.min(model.len()), (off + len).min(model.len()));
+                    model[a..b].fill(0);
+                    if off + len >= model.len() {
+                        model.truncate(a.max(off.min(model.len())));
+                    }
+                    OsdOp::extent(op::ZERO, off as u64, len as u64, Bytes::new())
+                }
+                2 => {
+                    model.extend_from_slice(&data);
+                    OsdOp::extent(op::APPEND, 0, len as u64, data.into())
+                }
+                3 if round % 5 == 0 => {
+                    model = data.clone();
+                    OsdOp::extent(op::WRITEFULL, 0, len as u64, data.into())
+                }
+                _ => {
+                    fits(&mut model, off + len);
+                    model[off..off + len].copy_from_slice(&data);
+                    write(off as u64, data)
+                }
+            };
+            let first = OsdOp::new(op::CREATE, Bytes::new());
+            assert_eq!(c.run(POOL, "o", vec![first, o]).result, 0);
+            let (off, len) = (c.random(500), c.random(400));
+            let r = c.run(POOL, "o", vec![read(off as u64, len as u64)]);
+            let (a, b) = (off.min(model.len()), (off + len).min(model.len()));
+            let want = if len == 0 { &model[a..] } else { &model[a..b] };
+            assert_eq!((r.result, &r.ops[0].data[..]), (0, want), "{k}+{m} round {round}");
+        }
+        c.settle();
+        check_shards(&c);
+    }
+}
+
+/// As long as k shards are left every byte is there, whichever these are, and what is written
+/// meanwhile is too once all are back.
+#[test]
+fn any_k_shards_give_an_object() {
+    for seed in 0..12 {
+        let (k, m) = [(2, 1), (4, 2), (3, 2)][seed % 3];
+        let mut c = Cluster::ready_coded(k + m, (k, m), 1, seed as u64);
+        c.set_pool(POOL, |p| p.min_size = k as u8);
+        let body = |i: usize| vec![i as u8 + 1; 50 + i * 77];
+        for i in 0..8 {
+            c.run(POOL, &format!("o{i}"), vec![write(0, body(i))]);
+        }
+        let mut dead: Vec<usize> = Vec::new();
+        while dead.len() < m {
+            let i = c.random(k + m);
+            if !dead.contains(&i) {
+                c.kill(i);
+                c.mark_down(i);
+                dead.push(i);
+            }
+        }
+        for i in 0..8 {
+            let r = c.run(POOL, &format!("o{i}"), vec![read(0, 0)]);
+            assert_eq!((r.result, &r.ops[0].data[..]), (0, &body(i)[..]), "seed {seed} o{i}");
+        }
+        // Overwritten in part, while shards are away.
+        for i in 0..4 {
+            assert_eq!(c.run(POOL, &format!("o{i}"), vec![write(20, vec![99; 30])]).result, 0);
+        }
+        for i in dead {
+            c.start(i);
+        }
+        c.settle();
+        check_shards(&c);
+        for i in 0..8 {
+            let mut want = body(i);
+            if i < 4 {
+                want[20..50].fill(99);
+            }
+            let r = c.run(POOL, &format!("o{i}"), vec![read(0, 0)]);
+            assert_eq!((r.result, &r.ops[0].data[..]), (0, &want[..]), "seed {seed} o{i}");
+        }
+    }
+}
+
+/// A shard whose disk was replaced, and one that moved to another OSD, are computed anew.
+#[test]
+fn lost_shards_are_computed_anew() {
+    for seed in 0..6 {
+        let mut c = Cluster::ready_coded(5, (2, 2), 2, seed);
+        let body = |i: usize| vec![i as u8 + 1; 1 + i * 131];
+        for i in 0..20 {
+            c.run(POOL, &format!("o{i}"), vec![write(0, body(i))]);
+        }
+        let i = c.random(5);
+        c.kill(i);
+        c.nodes[i].store = crate::memory::MemStore::default();
+        c.mark_down(i);
+        if seed % 2 == 0 {
+            let mut inc = c.inc();
+            inc.new_weight.insert(OsdId(i as i32), 0);
+            c.publish(inc);
+            c.settle();
+        }
+        c.start(i);
+        c.settle();
+        check_shards(&c);
+        for i in 0..20 {
+            let r = c.run(POOL, &format!("o{i}"), vec![read(0, 0)]);
+            assert_eq!((r.result, &r.ops[0].data[..]), (0, &body(i)[..]), "seed {seed} o{i}");
+        }
+    }
+}
+
+#[test]
+fn shards_survive_broken_connections() {
+    for seed in seeds(5_000_000, 10) {
+        let c = Cluster::ready_coded(4, (2, 1), 4, seed);
+        storm_on(c, seed, &Faults { kill: false, kill_all: false, wires: true });
+    }
+}
+
+#[test]
+fn shards_survive_single_deaths() {
+    for seed in seeds(6_000_000, 20) {
+        let (osds, code) = [(4, (2, 1)), (4, (2, 2)), (6, (4, 2))][seed as usize % 3];
+        let c = Cluster::ready_coded(osds, code, 3, seed);
+        storm_on(c, seed, &Faults { kill: true, kill_all: false, wires: seed % 2 == 0 });
+    }
+}
+
+#[test]
+fn shards_survive_the_death_of_all() {
+    for seed in seeds(7_000_000, 20) {
+        let (osds, code) = [(3, (2, 1)), (4, (2, 2)), (6, (4, 2))][seed as usize % 3];
+        let c = Cluster::ready_coded(osds, code, 3, seed);
+        storm_on(c, seed, &Faults { kill: true, kill_all: true, wires: true });
+    }
+}
+
+fn errors_said(c: &mut Cluster) -> Vec<String> {
+    let all = std::mem::take(&mut c.effects_seen);
+    let text = |e| if let crate::Effect::ClusterLog { text, .. } = e { Some(text) } else { None };
+    all.into_iter().filter_map(text).collect()
+}
+
+/// Changes one byte of some shard of an object behind everybody's back; which OSD.
+fn spoil(c: &mut Cluster, name: &str) -> usize {
+    let (osd, spg) = shards_of(c, PgId { pool: POOL, ps: 0 })[c.random(3)];
+    let mut inner = c.nodes[osd.0 as usize].store.lock();
+    let objects = &mut inner.now.get_mut(&Coll::Pg(spg)).expect("it has the PG").objects;
+    let found = objects.iter_mut().find(|(o, _)| o.name == name.as_bytes());
+    found.expect("it has the object").1.data[5] ^= 1;
+    osd.0 as usize
+}
+
+/// A deep scrub finds the shard that does not fit the others and a repair computes it anew;
+/// with one coding shard it can be any of them, and nothing is changed.
+#[test]
+fn scrubs_find_shards_that_do_not_fit() {
+    for (k, m) in [(2, 2), (3, 2), (2, 1)] {
+        let mut c = Cluster::ready_coded(k + m, (k, m), 1, 4);
+        for i in 0..5 {
+            c.run(POOL, &format!("o{i}"), vec![write(0, vec![7; 100 * (i + 1)])]);
+        }
+        c.settle();
+        (0..k + m).for_each(|i| c.scrub_all(i));
+        c.settle();
+        assert_eq!(errors_said(&mut c), Vec::<String>::new(), "nothing is wrong yet");
+        spoil(&mut c, "o3");
+        (0..k + m).for_each(|i| c.scrub_all(i));
+        c.settle();
+        let said = errors_said(&mut c);
+        assert!(!said.is_empty(), "{k}+{m}: it is found");
+        if m > 1 {
+            assert!(said.iter().any(|t| t.contains("1 errors, 1 fixed")), "{said:?}");
+            check_shards(&c);
+            let r = c.run(POOL, "o3", vec![read(0, 0)]);
+            assert_eq!(&r.ops[0].data[..], &[7; 400][..]);
+        } else {
+            assert!(said.iter().any(|t| t.contains("0 fixed")), "{said:?}");
+        }
+    }
+}
+
+/// A shard that cannot be read is computed for who asks, and written anew.
+#[test]
+fn damaged_shards_are_mended_by_reads() {
+    for seed in 0..6 {
+        let mut c = Cluster::ready_coded(4, (2, 2), 1, seed);
+        let body: Vec<u8> = (0..500).map(|i| i as u8).collect();
+        c.run(POOL, "o", vec![write(0, body.clone())]);
+        c.settle();
+        // A shard of data: those are what is read.
+        let (osd, spg) = shards_of(&c, PgId { pool: POOL, ps: 0 })[c.random(2)];
+        let oid = types::HObject::head(POOL, Bytes::new(), Bytes::new(), Bytes::from_static(b"o"));
+        let osd = osd.0 as usize;
+        c.nodes[osd].store.lock().damaged.insert((Coll::Pg(spg), oid));
+        let r = c.run(POOL, "o", vec![read(0, 0)]);
+        assert_eq!((r.result, &r.ops[0].data[..]), (0, &body[..]), "seed {seed}");
+        c.settle();
+        assert!(c.nodes[osd].store.lock().damaged.is_empty(), "seed {seed}: it was written anew");
+        check_shards(&c);
+    }
+}
+
+/// Without overwrites only whole stripes are appended; omap never.
+#[test]
+fn pools_without_overwrites() {
+    let mut c = Cluster::ready_coded(3, (2, 1), 1, 1);
+    c.set_pool(POOL, |p| p.flags.set(maps::PoolFlags::EC_OVERWRITES, false));
+    c.settle();
+    let not_supported = types::Errno::OPNOTSUPP.0;
+    let mut result = |o: OsdOp| c.run(POOL, "o", vec![o]).result;
+    assert_eq!(result(write(64, vec![1; 64])), not_supported);
+    assert_eq!(result(write(0, vec![1; 64])), 0);
+    assert_eq!(result(write(0, vec![1; 64])), not_supported);
+    assert_eq!(result(write(64, vec![1; 10])), 0);
+    assert_eq!(result(OsdOp::extent(op::APPEND, 0, 3, Bytes::from_static(b"abc"))), not_supported);
+    assert_eq!(result(OsdOp::extent(op::ZERO, 0, 3, Bytes::new())), not_supported);
+    assert_eq!(result(OsdOp::extent(op::TRUNCATE, 3, 0, Bytes::new())), not_supported);
+    assert_eq!(result(OsdOp::extent(op::WRITEFULL, 0, 3, Bytes::from_static(b"abc"))), 0);
+    assert_eq!(result(OsdOp::new(op::OMAPCLEAR, Bytes::new())), not_supported);
+    assert_eq!(result(OsdOp::new(op::DELETE, Bytes::new())), 0);
+}
