@@ -15,16 +15,20 @@
 //! Source: the peer's `src/cls/*`, `objclass/objclass.h`; parameter layouts there.
 
 mod cas;
+mod cephfs;
 mod cmpomap;
+mod fifo;
 mod hello;
 mod journal;
 mod keys;
 mod lock;
 mod log;
 mod numops;
+mod otp;
 mod queue;
 mod rbd;
 mod refcount;
+mod rgw_gc;
 #[cfg(test)]
 mod tests;
 mod timeindex;
@@ -250,15 +254,19 @@ pub struct Class {
 /// All classes, by name.
 pub static CLASSES: &[Class] = &[
     cas::CLASS,
+    cephfs::CLASS,
     cmpomap::CLASS,
+    fifo::CLASS,
     hello::CLASS,
     journal::CLASS,
     lock::CLASS,
     log::CLASS,
     numops::CLASS,
+    otp::CLASS,
     queue::CLASS,
     rbd::CLASS,
     refcount::CLASS,
+    rgw_gc::CLASS,
     timeindex::CLASS,
     two_phase_queue::CLASS,
     user::CLASS,
