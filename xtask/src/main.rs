@@ -8,6 +8,7 @@ mod hostile;
 mod interop;
 mod kill9;
 mod lab;
+mod memory;
 mod report;
 mod sh;
 mod sim;
@@ -36,6 +37,7 @@ cargo xtask VERB
                      monitor killed every 20 s too; then while upstream's programs run (60)
   failover           how long clients wait for a killed OSD, a killed leading monitor, and
                      1,000 PGs for OSDs that are started anew
+  memory [SECS]      OSDs stay within osd_memory_target under four loads, each so long (45)
   hosts              a cluster over four hosts (network namespaces), cut off and joined
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   fuzz [TARGET] [SECS]
@@ -73,6 +75,7 @@ fn main() -> Result<()> {
         ["thrash-mons", ..] => thrash_mons::run(number(1, 60)?)?.end(),
         ["thrash", rest @ ..] => thrash::run(number(1, 60)?, rest.contains(&"mons"), true)?.end(),
         ["failover"] => failover::run()?.end(),
+        ["memory", ..] => memory::run(number(1, 45)?)?.end(),
         ["hosts"] => thrash::hosts().end(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),

@@ -185,7 +185,11 @@ impl Daemon {
         if osd.has_written() && !self.kicking.replace(true) {
             self.kick.notify_one();
         }
+        let (bytes, max) = osd.request_bytes();
         drop(osd);
+        // Read again when there is room for a good deal.
+        let full = bytes > if self.public.are_clients_held() { max / 4 * 3 } else { max };
+        self.public.hold_clients(full);
         for effect in out.effects.drain(..) {
             self.carry_out(effect);
         }

@@ -323,6 +323,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "An OSD without a device class takes that of its device, hdd or ssd.",
     ),
     opt(
+        "osd_client_message_size_cap",
+        Size,
+        "500M",
+        true,
+        "Bytes of clients' requests in hand before an OSD stops reading more; 0 for no bound of its own.",
+    ),
+    opt(
         "osd_crush_chooseleaf_type",
         Int,
         "1",

@@ -14,6 +14,8 @@ pub struct Config {
     pub limits: Limits,
     /// `osd_max_write_size`, bytes.
     pub write_size_max: usize,
+    /// `osd_client_message_size_cap`, and at most an eighth of `osd_memory_target`.
+    pub request_bytes_max: u64,
     /// `osd_target_pg_log_entries_per_osd`.
     pub log_entries_per_osd: usize,
     /// `osd_min_pg_log_entries`.
@@ -59,6 +61,7 @@ impl Default for Config {
         Self {
             limits: Limits::default(),
             write_size_max: 90 << 20,
+            request_bytes_max: 500 << 20,
             log_entries_per_osd: 300_000,
             log_entries_min: 250,
             log_entries_max: 2_000,
@@ -108,6 +111,10 @@ impl Config {
         let mut mib = c.write_size_max >> 20;
         int("osd_max_write_size", &mut mib);
         c.write_size_max = mib.min(1 << 12) << 20;
+        let memory = conf.u64("osd_memory_target");
+        let cap = conf.u64("osd_client_message_size_cap");
+        c.request_bytes_max = if cap == 0 { u64::MAX } else { cap };
+        c.request_bytes_max = c.request_bytes_max.min((memory / 8).max(64 << 20));
         int("osd_target_pg_log_entries_per_osd", &mut c.log_entries_per_osd);
         int("osd_min_pg_log_entries", &mut c.log_entries_min);
         int("osd_max_pg_log_entries", &mut c.log_entries_max);

@@ -128,6 +128,8 @@ pub(crate) struct Core {
     /// Data that the store is reading, by its number, and for whom.
     pub fetches: HashMap<u64, SpgId>,
     pub slots: crate::slots::AllSlots,
+    /// Clients' requests in hand.
+    pub load_bytes: crate::load::Load,
     /// The machine's load for each CPU.
     pub load: f64,
     /// Acting sets to ask the monitors for.
@@ -284,6 +286,7 @@ impl Osd {
                 copies: crate::copy::Copies::default(),
                 fetches: HashMap::new(),
                 slots: crate::slots::AllSlots::default(),
+                load_bytes: crate::load::Load::default(),
                 load: 0.0,
                 want_temp: BTreeMap::new(),
                 compressed: BTreeMap::new(),
@@ -574,6 +577,7 @@ impl Osd {
             old: None,
             came_ns: now.mono_ns,
             came_wall_ns: now.wall_ns,
+            share: self.c.load_bytes.share(e.size()),
         });
         let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");
         let refused = if !session.caps.allows(&op, name, &pool.application_metadata) {
@@ -829,6 +833,14 @@ impl Osd {
     #[must_use]
     pub fn transactions_open(&self) -> usize {
         self.c.tickets.open()
+    }
+
+    /// Bytes of clients' requests that are not answered, and how many there may be
+    /// (`osd_client_message_size_cap`, and an eighth of `osd_memory_target`): beyond, nothing
+    /// more should be read from clients.
+    #[must_use]
+    pub fn request_bytes(&self) -> (u64, u64) {
+        (self.c.load_bytes.bytes(), self.c.conf.request_bytes_max)
     }
 
     /// The store.

@@ -43,6 +43,7 @@ pub mod exec;
 mod heartbeat;
 mod inspect;
 mod lease;
+mod load;
 mod maphist;
 mod maps_in;
 pub mod memory;

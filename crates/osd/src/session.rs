@@ -63,6 +63,9 @@ pub struct ClientOp {
     pub came_ns: u64,
     /// When it came, wall ns.
     pub came_wall_ns: u64,
+    /// Its part of what clients may have in hand.
+    #[expect(dead_code, reason = "it counts as long as it lives")]
+    pub share: std::sync::Arc<crate::load::Share>,
 }
 
 /// Puts a request into a queue, where it belongs by the order in which requests came: one

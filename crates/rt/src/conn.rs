@@ -19,7 +19,7 @@ use messages::Envelope;
 use msgr::{Connection, Dial, Event, Fault, Peer, Session, Verdict};
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpSocket, TcpStream};
-use types::{EntityAddr, UTime};
+use types::{EntityAddr, EntityKind, UTime};
 
 use crate::messenger::{CloseWhy, Hold, Inner, Limits, NetEvent, Redial};
 use crate::{OsRandom, now};
@@ -133,7 +133,7 @@ impl Conn {
         }
     }
 
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         if let Some(waker) = &*self.waker.borrow() {
             waker.wake_by_ref();
         }
@@ -268,7 +268,10 @@ impl Conn {
         let (Some(machine), Some(stream)) = (&mut *machine, &mut *stream) else {
             return Poll::Pending;
         };
-        if !machine.wants_read() {
+        let is_held = inner.clients_held.get()
+            && machine.is_ready()
+            && machine.peer().id.kind == EntityKind::CLIENT;
+        if is_held || !machine.wants_read() {
             return Poll::Pending;
         }
         machine.lend_stage(&mut inner.spare.borrow_mut());

@@ -211,6 +211,8 @@ pub(crate) struct Inner {
     /// A task that will write at its end is running.
     batching: Cell<bool>,
     flusher: RefCell<Option<Waker>>,
+    /// Nothing is read from clients.
+    pub(crate) clients_held: Cell<bool>,
     /// The read buffer that connections without unfinished frames share.
     pub(crate) spare: RefCell<Option<BytesMut>>,
 }
@@ -238,6 +240,7 @@ impl Messenger {
             dirty: RefCell::default(),
             batching: Cell::new(false),
             flusher: RefCell::new(None),
+            clients_held: Cell::new(false),
             spare: RefCell::default(),
         });
         let weak = Rc::downgrade(&inner);
@@ -394,6 +397,20 @@ impl Messenger {
     #[must_use]
     pub fn peer(&self, conn: ConnId) -> Option<Rc<Peer>> {
         self.0.conns.borrow().get(&conn).and_then(|conn| conn.peer())
+    }
+
+    /// Stops reading from clients, or goes on. Daemons are read all the time: what clients
+    /// wait for may come from them.
+    pub fn hold_clients(&self, hold: bool) {
+        if self.0.clients_held.replace(hold) && !hold {
+            self.0.conns.borrow().values().for_each(|conn| conn.wake());
+        }
+    }
+
+    /// Whether nothing is read from clients now.
+    #[must_use]
+    pub fn are_clients_held(&self) -> bool {
+        self.0.clients_held.get()
     }
 
     /// Our own IP as the peer of `conn` sees it.

@@ -334,6 +334,42 @@ fn peers_dial_each_other() {
     });
 }
 
+/// Clients that are held are not read; daemons are.
+#[test]
+fn clients_are_held() {
+    test(async {
+        let server = messenger(EntityKind::OSD, Policy::stateless_server(), Limits::default());
+        let addr = listen(&server);
+        let got = log(&server);
+        let kinds = [EntityKind::CLIENT, EntityKind::OSD];
+        let peers = kinds.map(|kind| {
+            let peer = messenger(kind, Policy::lossy_client(), Limits::default());
+            let conn = peer.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
+            (peer, conn)
+        });
+        let opened = |e: &&NetEvent| matches!(e, NetEvent::Opened { .. });
+        until("both", || got.borrow().iter().filter(opened).count() == 2).await;
+        server.hold_clients(true);
+        let from = |tids: std::ops::Range<u64>| {
+            tids.filter(|tid| {
+                let is =
+                    |e: &NetEvent| matches!(e, NetEvent::Message { env, .. } if env.tid == *tid);
+                got.borrow().iter().any(is)
+            })
+            .count()
+        };
+        for tid in 0..10 {
+            peers[0].0.send(peers[0].1, message(tid, 100_000));
+            peers[1].0.send(peers[1].1, message(100 + tid, 100_000));
+        }
+        until("the daemon's", || from(100..110) == 10).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(from(0..10), 0);
+        server.hold_clients(false);
+        until("the client's", || from(0..10) == 10).await;
+    });
+}
+
 /// Whoever holds messages stops the stream, and letting go of them starts it again.
 #[test]
 fn holds_push_back() {
