@@ -21,7 +21,7 @@ const CLEAN_MAX: Duration = Duration::from_secs(180);
 /// How often a monitor is killed, where monitors are killed at all.
 const MON_EVERY: Duration = Duration::from_secs(20);
 
-/// Upstream's programs that run one after the other while OSDs are thrashed.
+/// Upstream's programs that run one after the other, in rounds, while OSDs are thrashed.
 const PROGRAMS: [&str; 4] = [
     "ceph_test_rados_delete_pools_parallel",
     "ceph_test_rados_open_pools_parallel",
@@ -34,28 +34,22 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Thrashes for `secs` seconds with clients, then while each of upstream's programs runs.
+/// Thrashes for `secs` seconds with clients, among them upstream's `programs` where asked for.
 ///
 /// # Errors
 /// When the cluster does not start; what failed is in the report.
 pub fn run(secs: u64, mons: bool, programs: bool) -> Result<Report> {
     let mut report = Report::default();
     lab::root(SUITE)?;
-    let cluster = Cluster::up("thrash", &["--osds", "4", "--mons", "3"])?;
+    let cluster = Cluster::up("thrash", &["--osds", "4", "--mons", "3", "--osd-bytes", "6G"])?;
     let seed = std::process::id().into();
     println!("argonaut up: {:.2} s; seed {seed}", cluster.up_s);
     let mut thrasher = Thrasher::new(&cluster, seed, mons)?;
-    report.check(&format!("clients while thrashed for {secs} s"), || clients(&mut thrasher, secs));
-    for program in if programs { &PROGRAMS[..] } else { &[] } {
-        report.check(&format!("{program} while thrashed"), || {
-            let line = format!("exec timeout 300 {program}");
-            let mut child = Running::start(&cluster, program, &line)?;
-            let end = now() + Duration::from_secs(330);
-            thrasher.until(|| Ok(child.is_done()? || now() > end))?;
-            child.well()
-        });
-    }
+    report.check(&format!("clients while thrashed for {secs} s"), || {
+        clients(&mut thrasher, secs, programs)
+    });
     report.check("all clean when trouble ends", || thrasher.heal());
+    report.check("damage is found and mended", || thrasher.mend());
     report.check("what was acknowledged is there", || {
         let tool = cluster.dir.join("acks.py").display().to_string();
         let dir = cluster.dir.display();
@@ -114,6 +108,21 @@ fn last_words(text: &str) -> String {
     shown.join("\n")
 }
 
+/// Where in a store's file the blocks are that are made of `mark` alone.
+fn blocks_of(file: &std::fs::File, mark: &[u8]) -> Result<Vec<u64>> {
+    use std::os::unix::fs::FileExt;
+    let (mut found, mut buf) = (Vec::new(), vec![0; 1 << 20]);
+    for off in (0..file.metadata()?.len()).step_by(buf.len()) {
+        let n = file.read_at(&mut buf, off)?;
+        for (i, block) in buf[..n].chunks(4_096).enumerate() {
+            if block.chunks(mark.len()).all(|c| c == mark) {
+                found.push(off + i as u64 * 4_096);
+            }
+        }
+    }
+    Ok(found)
+}
+
 /// A client in the background; its output is kept in a file.
 struct Running {
     name: String,
@@ -138,6 +147,12 @@ impl Running {
         Ok(self.child.try_wait()?.is_some())
     }
 
+    /// What it said last.
+    fn last_line(&self) -> Result<String> {
+        let text = String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned();
+        Ok(text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default().to_owned())
+    }
+
     /// Waits for its end, which must be a good one.
     fn well(mut self) -> Result<()> {
         let status = self.child.wait()?;
@@ -150,7 +165,7 @@ impl Running {
 }
 
 /// `rados bench`, the verifying client and upstream's stress model, for `secs` seconds.
-fn clients(thrasher: &mut Thrasher<'_>, secs: u64) -> Result<()> {
+fn clients(thrasher: &mut Thrasher<'_>, secs: u64, programs: bool) -> Result<()> {
     let cluster = thrasher.cluster;
     let tool = cluster.dir.join("acks.py");
     std::fs::copy(sh::repo().join("tests/interop/acks.py"), &tool)?;
@@ -176,7 +191,20 @@ fn clients(thrasher: &mut Thrasher<'_>, secs: u64) -> Result<()> {
         Running::start(cluster, "acks", &acks)?,
         Running::start(cluster, "ceph_test_rados", &model)?,
     ];
-    let end = now() + Duration::from_secs(secs + 190);
+    if programs {
+        // At least once each, however short the time.
+        let rounds = format!(
+            "n=0; end=$((SECONDS + {secs})); while :; do for p in {}; do \
+             timeout 400 $p >$CEPH_ARGS_LOG.$p 2>&1 || {{ r=$?; tail -n 400 $CEPH_ARGS_LOG.$p; \
+             echo \"Error: $p ended with $r in round $n\"; exit 1; }}; \
+             n=$((n + 1)); echo \"$n programs have ended well\"; done; \
+             [ $SECONDS -lt $end ] || exit 0; done",
+            PROGRAMS.join(" ")
+        )
+        .replace("$CEPH_ARGS_LOG", &format!("{dir}/log/program"));
+        all.push(Running::start(cluster, "programs", &rounds)?);
+    }
+    let end = now() + Duration::from_secs(secs + if programs { 1_000 } else { 190 });
     thrasher.until(|| {
         let mut done = true;
         for one in &mut all {
@@ -185,7 +213,12 @@ fn clients(thrasher: &mut Thrasher<'_>, secs: u64) -> Result<()> {
         Ok(done || now() > end)
     })?;
     let mut wrong = Vec::new();
-    for one in all {
+    for mut one in all {
+        if !one.is_done()? {
+            one.child.kill()?;
+            wrong.push(format!("{} does not come to an end", one.name));
+        }
+        println!("        {}: {}", one.name, one.last_line()?);
         if let Err(e) = one.well() {
             wrong.push(format!("{e:#}"));
         }
@@ -208,12 +241,26 @@ struct Thrasher<'a> {
     pg_num: u64,
     mon_at: Option<Instant>,
     next: Instant,
+    /// When a byte of an object's copy is changed next, in the store's file.
+    damage_at: Instant,
+    /// Reads of what was damaged.
+    reads: Vec<Running>,
     counts: BTreeMap<&'static str, u32>,
+}
+
+/// How often a store's file is damaged.
+const DAMAGE_EVERY: Duration = Duration::from_secs(40);
+/// Objects of the pool `marked`, of which each is damaged once at most.
+const MARKED: u64 = 50;
+
+/// What a marked object is made of, again and again: 64 bytes, found by it in stores' files.
+fn mark(object: u64) -> String {
+    format!("{:-<63}\n", format!("{object:04} is a marked object of a thrashed cluster "))
 }
 
 impl<'a> Thrasher<'a> {
     fn new(cluster: &'a Cluster, seed: u64, mons: bool) -> Result<Self> {
-        for pool in ["bench", "acks", "model"] {
+        for pool in ["bench", "acks", "model", "marked"] {
             for line in [
                 format!("ceph osd pool create {pool} 16 16"),
                 format!("ceph osd pool application enable {pool} rados"),
@@ -222,6 +269,15 @@ impl<'a> Thrasher<'a> {
                 sh::output(&mut cluster.client(SUITE, &line))?;
             }
         }
+        let dir = cluster.dir.display();
+        for i in 0..MARKED {
+            std::fs::write(cluster.dir.join(format!("mark.{i}")), mark(i).repeat(512))?;
+        }
+        let put = format!(
+            "for i in $(seq 0 {}); do rados -p marked put m$i {dir}/mark.$i || exit 1; done",
+            MARKED - 1
+        );
+        sh::output(&mut cluster.client(SUITE, &put))?;
         Ok(Self {
             cluster,
             random: Seeded(seed),
@@ -231,6 +287,8 @@ impl<'a> Thrasher<'a> {
             pg_num: 16,
             mon_at: mons.then(|| now() + MON_EVERY),
             next: now() + Duration::from_secs(3),
+            damage_at: now() + Duration::from_secs(10),
+            reads: Vec::new(),
             counts: BTreeMap::new(),
         })
     }
@@ -264,6 +322,10 @@ impl<'a> Thrasher<'a> {
                 self.act()?;
                 let pause = 300 + self.below(4_000);
                 self.next = now() + Duration::from_millis(pause);
+            }
+            if now() >= self.damage_at {
+                self.damage_at = now() + DAMAGE_EVERY;
+                self.damage()?;
             }
             if self.mon_at.is_some_and(|at| now() >= at) {
                 self.mon_at = Some(now() + MON_EVERY);
@@ -362,6 +424,74 @@ impl<'a> Thrasher<'a> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// A byte of one copy of an object changes in a store's file, behind the OSD's back; of
+    /// each object once. It is read all the same as it was written.
+    fn damage(&mut self) -> Result<()> {
+        use std::os::unix::fs::FileExt;
+        let n = self.reads.len() as u64;
+        if n >= MARKED {
+            return Ok(());
+        }
+        let mark = mark(n);
+        let first = self.below(OSDS);
+        for osd in (first..first + OSDS).map(|o| o % OSDS) {
+            let path = self.cluster.dir.join(format!("osd.{osd}/block"));
+            let file = std::fs::File::options().read(true).write(true).open(&path)?;
+            let found = blocks_of(&file, mark.as_bytes())?;
+            if found.is_empty() {
+                continue; // it has no copy
+            }
+            let at = found[self.below(found.len() as u64) as usize] + self.below(4_096);
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at)?;
+            file.write_all_at(&[byte[0] ^ 0x20], at)?;
+            file.sync_all()?;
+            self.count("damaged bytes");
+            break;
+        }
+        let dir = self.cluster.dir.display();
+        let line = format!(
+            "timeout 180 rados -p marked get m{n} {dir}/got.{n} && cmp {dir}/mark.{n} {dir}/got.{n}"
+        );
+        self.reads.push(Running::start(self.cluster, &format!("read.{n}"), &line)?);
+        Ok(())
+    }
+
+    /// What is damaged is found by scrubs, and repaired.
+    fn mend(&mut self) -> Result<()> {
+        std::mem::take(&mut self.reads).into_iter().try_for_each(Running::well)?;
+        let began = now();
+        let mut asked = now() - Duration::from_secs(60);
+        loop {
+            if asked.elapsed() > Duration::from_secs(20) {
+                asked = now();
+                self.ceph("osd repair all")?;
+            }
+            sleep(Duration::from_secs(2));
+            let s: serde_json::Value =
+                serde_json::from_str(&self.ceph("-s -f json")?).context("status")?;
+            let scrubbing = s["pgmap"]["pgs_by_state"].as_array().is_some_and(|all| {
+                all.iter().any(|p| p["state_name"].as_str().unwrap_or_default().contains("scrub"))
+            });
+            let damaged = s["health"]["checks"].as_object().is_some_and(|c| {
+                c.contains_key("OSD_SCRUB_ERRORS") || c.contains_key("PG_DAMAGED")
+            });
+            if began.elapsed() > Duration::from_secs(15) && !scrubbing && !damaged && is_clean(&s) {
+                break;
+            }
+            if began.elapsed() > CLEAN_MAX {
+                bail!("damage is left after {} s: {}", CLEAN_MAX.as_secs(), s["health"]);
+            }
+        }
+        let dir = self.cluster.dir.display();
+        let get = format!(
+            "for i in $(seq 0 {}); do timeout 60 rados -p marked get m$i {dir}/got && \
+             cmp {dir}/mark.$i {dir}/got || exit 1; done",
+            MARKED - 1
+        );
+        sh::output(&mut self.cluster.client(SUITE, &get)).map(drop)
     }
 
     /// All run and are in; within bounded time all is clean.
