@@ -76,7 +76,7 @@ fn main() -> Result<()> {
         ["thrash", rest @ ..] => thrash::run(number(1, 60)?, rest.contains(&"mons"), true)?.end(),
         ["failover"] => failover::run()?.end(),
         ["memory", ..] => memory::run(number(1, 45)?)?.end(),
-        ["hosts"] => thrash::hosts().end(),
+        ["hosts"] => thrash::hosts(false).end(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),

@@ -92,6 +92,7 @@ pub fn test() -> Result<()> {
     report.add(kill9::run(3)?);
     report.add(thrash_mons::run(25)?);
     report.add(thrash::run(30, true, false)?);
+    report.add(thrash::hosts(true));
     report.add(hostile::run(5_000)?);
     report.end()
 }
