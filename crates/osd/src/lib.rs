@@ -62,6 +62,7 @@ mod tests;
 pub use adapter::StoreBacking;
 pub use backing::{Coll, ObjectStore, PoolSpace, Space, StoreError, StoreOp};
 pub use cache::DataCache;
+pub use coding::shards_agree;
 pub use config::Config;
 pub use core::{Identity, Osd, PeerInfo};
 pub use inspect::PgSummary;

@@ -358,6 +358,9 @@ impl World {
                 }
             }
             29 => {
+                if self.settings.coded.is_some() {
+                    return;
+                }
                 self.count("size");
                 let most = (self.osds.len() - self.gone.len()).min(4) as u64;
                 let n = self.chance.within(2.min(most), most + 1);
@@ -366,7 +369,8 @@ impl World {
             }
             30 => {
                 self.count("min_size");
-                let n = self.chance.within(1, self.settings.size as u64 + 1);
+                let least = self.settings.coded.map_or(1, |(k, _)| k as u64);
+                let n = self.chance.within(least, self.settings.size as u64 + 1);
                 self.set_pool("min_size", n);
             }
             31 => {
@@ -426,8 +430,13 @@ impl World {
             self.after(0, Event::Start(Node::Osd(i)));
         }
         let size = self.settings.size as u64;
-        self.set_pool("size", size);
-        self.set_pool("min_size", size / 2 + 1);
+        match self.settings.coded {
+            Some((k, m)) => self.set_pool("min_size", (k + usize::from(m > 1)) as u64),
+            None => {
+                self.set_pool("size", size);
+                self.set_pool("min_size", size / 2 + 1);
+            }
+        }
         for i in 0..self.osds.len() {
             if self.gone.contains(&i) {
                 let id = json!({"prefix": "osd purge", "id": i, "yes_i_really_mean_it": true});

@@ -12,6 +12,7 @@ sim [--seeds N] [--seed S] [--verbose] [--plant NAME] [--threads N] [--keep-goin
   --remap       measure a map change with 1,000 OSDs and 20,000 PGs, and nothing else
   --seeds N     run N seeds (100)
   --seed S      the first seed; alone: this one, with what happens in --verbose
+  --ec          with erasure-coded pools only; --no-ec with none; else in every fourth seed
   --plant NAME  with a bug planted: lying-disks, empty-writes, forgotten-requests,
                 false-pings, short-logs, forgotten-votes, unleased-reads; succeeds when a seed finds it
 ";
@@ -23,6 +24,7 @@ struct Args {
     plant: Option<Plant>,
     threads: usize,
     keep_going: bool,
+    coded: Option<bool>,
 }
 
 fn args() -> Result<Args> {
@@ -34,6 +36,7 @@ fn args() -> Result<Args> {
         plant: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         keep_going: false,
+        coded: None,
     };
     let mut it = std::env::args().skip(1);
     while let Some(word) = it.next() {
@@ -47,6 +50,8 @@ fn args() -> Result<Args> {
                 sim::remap::measure()?;
                 std::process::exit(0);
             }
+            "--ec" => a.coded = Some(true),
+            "--no-ec" => a.coded = Some(false),
             "--keep-going" => a.keep_going = true,
             "--plant" => {
                 let name = value()?;
@@ -91,7 +96,7 @@ fn main() -> Result<ExitCode> {
                     if seed >= end {
                         break;
                     }
-                    let r = sim::run(seed, a.plant, a.verbose);
+                    let r = sim::run(seed, a.plant, a.coded, a.verbose);
                     let wrong = !r.wrong.is_empty();
                     if wrong {
                         show(&r);

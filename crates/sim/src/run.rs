@@ -50,8 +50,8 @@ pub struct Report {
 
 /// Runs one seed.
 #[must_use]
-pub fn run(seed: u64, plant: Option<Plant>, verbose: bool) -> Report {
-    let mut world = World::new(seed, plant);
+pub fn run(seed: u64, plant: Option<Plant>, coded: Option<bool>, verbose: bool) -> Report {
+    let mut world = World::new(seed, plant, coded);
     world.verbose = verbose;
     let mut healed = 0;
     let ended = catch_unwind(AssertUnwindSafe(|| healed = world.whole_run()));
@@ -95,9 +95,7 @@ impl World {
             self.complain("OSDs do not come up".into());
             return 0;
         }
-        let s = &self.settings;
-        self.command(json!({"prefix": "osd pool create", "pool": "p", "pg_num": s.pg_num,
-            "pgp_num": s.pg_num, "size": s.size}));
+        self.make_pool();
         if !self.run_until(CREATE_SECS, |w| w.find_pool() && w.is_clean()) {
             let why = self.why_not_clean();
             self.complain(format!("a new pool does not become clean: {why}"));
@@ -146,6 +144,30 @@ impl World {
             self.check_monitor();
         }
         healed
+    }
+
+    fn make_pool(&mut self) {
+        let s = &self.settings;
+        let Some((k, m)) = s.coded else {
+            self.command(json!({"prefix": "osd pool create", "pool": "p", "pg_num": s.pg_num,
+                "pgp_num": s.pg_num, "size": s.size}));
+            return;
+        };
+        let pg_num = s.pg_num;
+        // Chunks as small as the objects here are.
+        let profile = [
+            "plugin=isa".to_owned(),
+            format!("k={k}"),
+            format!("m={m}"),
+            "stripe_unit=32".to_owned(),
+            "crush-failure-domain=osd".to_owned(),
+        ];
+        self.command(json!({"prefix": "osd erasure-code-profile set", "name": "e",
+            "profile": profile, "force": true, "yes_i_really_mean_it": true}));
+        self.command(json!({"prefix": "osd pool create", "pool": "p", "pg_num": pg_num,
+            "pgp_num": pg_num, "pool_type": "erasure", "erasure_code_profile": "e"}));
+        self.command(json!({"prefix": "osd pool set", "pool": "p", "var": "allow_ec_overwrites",
+            "val": "true"}));
     }
 
     fn find_pool(&mut self) -> bool {
@@ -237,6 +259,9 @@ impl World {
     /// All copies of a PG hold the same, to the last byte.
     fn check_copies(&mut self) {
         let Some(map) = self.newest() else { return };
+        if self.settings.coded.is_some() {
+            return self.check_shards(&map);
+        }
         for pg in self.pgs(&map) {
             let mut first: Option<(OsdId, BTreeMap<types::HObject, Object>)> = None;
             for osd in map.pg_to_up_acting(pg).acting {
@@ -262,15 +287,41 @@ impl World {
         }
     }
 
+    /// All shards of a PG hold the same objects, and fit each other.
+    fn check_shards(&mut self, map: &maps::OsdMap) {
+        for pg in self.pgs(map) {
+            let mut shards = Vec::new();
+            for (i, osd) in map.pg_to_up_acting(pg).acting.into_iter().enumerate() {
+                let spg = types::SpgId { pg, shard: types::ShardId(i as i8) };
+                let p = self.osds.get(Self::osd_index(osd));
+                let objects = p.and_then(|p| {
+                    p.store.lock().now.get(&Coll::Pg(spg)).map(|c| c.objects.clone())
+                });
+                let Some(objects) = objects else {
+                    return self.complain(format!("{spg} is not on osd.{osd}"));
+                };
+                shards.push(objects);
+            }
+            if let Err(why) = osd::shards_agree(map, pg.pool, &shards) {
+                return self.complain(format!("{pg}: {why}"));
+            }
+        }
+    }
+
     /// Copies that nobody needs.
     fn strays(&self) -> Vec<String> {
         let Some(map) = self.newest() else { return Vec::new() };
         let mut found = Vec::new();
         for (i, p) in self.osds.iter().enumerate().filter(|(i, _)| !self.gone.contains(i)) {
             for coll in p.store.lock().now.keys() {
-                if let Coll::Pg(pg) = coll
-                    && !map.pg_to_up_acting(pg.pg).acting.contains(&OsdId(i as i32))
-                {
+                let Coll::Pg(pg) = coll else { continue };
+                let acting = map.pg_to_up_acting(pg.pg).acting;
+                let at = usize::try_from(pg.shard.0);
+                let needed = match at {
+                    Ok(at) => acting.get(at) == Some(&OsdId(i as i32)),
+                    Err(_) => acting.contains(&OsdId(i as i32)),
+                };
+                if !needed {
                     found.push(format!("{pg} on osd.{i}"));
                 }
             }

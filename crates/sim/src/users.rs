@@ -173,6 +173,14 @@ impl World {
                 17 => Ask::Create,
                 _ => Ask::Delete,
             };
+            // Erasure-coded pools have no omap.
+            let ask = match ask {
+                Ask::SetOmap(_, v) | Ask::All(_, v) if self.settings.coded.is_some() => {
+                    Ask::Append(v)
+                }
+                Ask::RmOmap(_) if self.settings.coded.is_some() => Ask::SetAttr(v),
+                ask => ask,
+            };
             self.ask(i, name, ask);
         }
         if self.working {

@@ -177,6 +177,8 @@ impl Clock {
 pub struct Settings {
     /// Monitors at the start.
     pub mons: usize,
+    /// Data and coding shards, for an erasure-coded pool.
+    pub coded: Option<(usize, usize)>,
     /// OSDs at the start.
     pub osds: usize,
     /// PGs at the start.
@@ -221,6 +223,7 @@ impl Settings {
         };
         let grace_ms = chance.within(3_000, 20_000);
         Self {
+            coded: None,
             mons: chance.of(&[1, 3, 3, 3, 3, 5]),
             osds,
             size,
@@ -237,6 +240,17 @@ impl Settings {
             latency: chance.of(&[(50_000, MS), (100_000, 5 * MS), (MS, 60 * MS)]),
             disk: chance.of(&[(50_000, MS), (200_000, 8 * MS), (MS, 40 * MS)]),
         }
+    }
+
+    /// With an erasure-coded pool.
+    pub(crate) fn coded(mut self, chance: &mut Chance) -> Self {
+        let codes = [(2, 1), (2, 1), (2, 2), (3, 2), (4, 2)];
+        let (k, m) = chance.of(&codes);
+        self.coded = Some((k, m));
+        self.size = k + m;
+        self.osds = self.osds.max(k + m + usize::from(chance.one_in(2)));
+        self.min_size = k + usize::from(m > 1);
+        self
     }
 }
 
@@ -297,7 +311,7 @@ pub struct World {
 impl World {
     /// An empty one; nothing runs yet.
     #[must_use]
-    pub fn new(seed: u64, plant: Option<Plant>) -> Self {
+    pub fn new(seed: u64, plant: Option<Plant>, coded: Option<bool>) -> Self {
         let mut chance = Chance(Seeded(seed));
         let mut settings = Settings::draw(&mut chance);
         if plant == Some(Plant::FalsePings) {
@@ -305,6 +319,10 @@ impl World {
             (settings.grace_ms, settings.heartbeat_ms) = (4_000, 1_000);
             settings.objects = settings.objects.min(4);
             settings.operations = 900;
+        }
+        // Every fourth seed, unless told: what is drawn for the others stays as it was.
+        if coded.unwrap_or(plant.is_none() && seed % 4 == 3) {
+            settings = settings.coded(&mut Chance(Seeded(!seed)));
         }
         let mut raw = [0; 16];
         chance.0.fill(&mut raw);

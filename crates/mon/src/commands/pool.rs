@@ -8,8 +8,7 @@ use maps::{Incremental, OsdMap, PgPool, PoolFlags, PoolKind, PoolOpt, PoolSnapIn
 use types::{OsdId, PgId, PoolId, SnapId};
 
 use super::{
-    EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM, ERANGE, Fail, Run, change, fail, ok,
-    osd_dump, out, pg,
+    EBUSY, EEXIST, EINVAL, ENOENT, EPERM, ERANGE, Fail, Run, change, fail, ok, osd_dump, out, pg,
 };
 use crate::{CommandCtx, poolops};
 
@@ -19,8 +18,6 @@ const APPLICATIONS_MAX: usize = 4;
 const APPLICATION_CHARS_MAX: usize = 128;
 /// PGs of a pool.
 pub(super) const PG_NUM_MAX: u32 = 65_536;
-/// Whether OSDs can keep erasure-coded pools. Not yet; tests see what lies behind.
-const ERASURE_POOLS: bool = cfg!(test);
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     match what {
@@ -88,9 +85,6 @@ fn create(ctx: &mut CommandCtx<'_>) -> Run {
         let asked = ctx.cmd.str_or_empty("pool_type")?;
         return Err(fail(EINVAL, format!("unknown pool type '{asked}'")));
     };
-    if kind == PoolKind::ERASURE && !ERASURE_POOLS {
-        return Err(fail(EOPNOTSUPP, "erasure-coded pools are not supported by this cluster yet"));
-    }
     let number = |name: &str| -> Result<Option<u32>, Fail> {
         match ctx.cmd.int(name)? {
             None | Some(0) => Ok(None),

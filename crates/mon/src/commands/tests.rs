@@ -305,8 +305,7 @@ fn pools() {
     replay("pools.txt");
 }
 
-/// Erasure code profiles and pools; what release builds still refuse (`pool::ERASURE_POOLS`)
-/// is there in tests.
+/// Erasure code profiles and pools.
 #[test]
 fn erasure() {
     replay("erasure.txt");

@@ -6,6 +6,7 @@
 //! shards of an object are equally long: whole chunks, as many as the object has stripes.
 //! What lies beyond the object's end within the last stripe is zero, and codes as zero.
 
+mod check;
 mod plan;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use maps::{OsdMap, PgPool};
 
+pub use check::shards_agree;
 pub(crate) use plan::{Old, WritePlan};
 
 /// A pool's code and the size of its chunks.

@@ -400,6 +400,10 @@ impl Exec<'_> {
         if !source.state.exists {
             return Err(Errno::NOENT);
         }
+        let has_omap = !source.omap.is_empty() || !source.header.is_empty();
+        if has_omap && !self.has_omap {
+            return Err(Errno::OPNOTSUPP);
+        }
         let wanted = op.u64(8);
         match source.state.info.user_version.cmp(&wanted) {
             std::cmp::Ordering::Less if wanted != 0 => return Err(Errno::OVERFLOW),

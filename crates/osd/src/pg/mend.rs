@@ -69,8 +69,12 @@ impl Pg {
             let mut ops = Vec::new();
             self.set_missing(oid.clone(), version, &mut ops);
             cx.submit(ops, Ticket::None);
-            if let Some(obc) = self.obcs.remove(&oid) {
-                self.blocked.entry(oid.clone()).or_default().extend(obc.waiting);
+            if let Some(obc) = self.obcs.get_mut(&oid) {
+                let waiting = std::mem::take(&mut obc.waiting);
+                if !obc.writer && obc.readers == 0 {
+                    self.obcs.remove(&oid);
+                }
+                self.blocked.entry(oid.clone()).or_default().extend(waiting);
             }
         } else if let Some(peer) = self.peers.get_mut(&osd) {
             peer.missing.insert(oid.clone(), version);

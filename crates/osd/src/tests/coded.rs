@@ -1,7 +1,5 @@
 //! Erasure-coded pools: an object is what was written, whichever shards are there.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 use messages::{OsdOp, op};
 use types::{OsdId, PgId, PoolId, ShardId, SpgId};
@@ -9,8 +7,6 @@ use types::{OsdId, PgId, PoolId, ShardId, SpgId};
 use super::cluster::Cluster;
 use super::survive::{Faults, seeds, storm_on};
 use crate::backing::Coll;
-use crate::object::{INFO_ATTR, ObjectInfo};
-use types::Denc;
 
 const POOL: PoolId = PoolId(1);
 
@@ -29,39 +25,20 @@ fn shards_of(c: &Cluster, pg: PgId) -> Vec<(OsdId, SpgId)> {
     acting.into_iter().enumerate().map(at).collect()
 }
 
-/// All shards of every PG hold the same objects with the same attributes, as long as they
-/// should be; what is coded agrees with the data; nothing is kept for taking back.
+/// All shards of every PG are there and fit each other.
 pub fn check_shards(c: &Cluster) {
-    let pool = c.map.pool(POOL).expect("there is a pool");
-    let coding = crate::coding::Coding::of(&c.map, pool).expect("it is coded");
-    for ps in 0..pool.pg_num {
+    for ps in 0..c.map.pool(POOL).expect("there is a pool").pg_num {
         let pg = PgId { pool: POOL, ps };
         let mut all = Vec::new();
         for (osd, spg) in shards_of(c, pg) {
             let node = &c.nodes[osd.0 as usize];
             let role = node.osd.as_ref().expect("all run");
             assert!(role.pgs[&spg].missing.is_empty(), "{spg} on osd.{osd}");
-            let objects = node.store.lock().now[&Coll::Pg(spg)].objects.clone();
-            if let Some(kept) = objects.keys().find(|o| o.pool != POOL) {
-                panic!("{spg} on osd.{osd}: {kept} is left");
-            }
-            all.push(objects);
+            all.push(node.store.lock().now[&Coll::Pg(spg)].objects.clone());
         }
-        for (oid, first) in &all[0] {
-            let mut data = Vec::new();
-            for (i, objects) in all.iter().enumerate() {
-                let o = objects.get(oid).unwrap_or_else(|| panic!("{pg} shard {i} lacks {oid}"));
-                assert_eq!(o.attrs, first.attrs, "{pg} {oid} shard {i}");
-                let info = ObjectInfo::from_bytes(&first.attrs[INFO_ATTR]).unwrap();
-                assert_eq!(o.data.len() as u64, coding.shard_size(info.size), "{pg} {oid}");
-                data.push(Some(o.data.clone().freeze()));
-            }
-            if !first.data.is_empty() {
-                assert_eq!(coding.agrees(&data), Vec::<usize>::new(), "{pg} {oid}");
-            }
+        if let Err(why) = crate::shards_agree(&c.map, POOL, &all) {
+            panic!("{pg}: {why}");
         }
-        let n: Vec<usize> = all.iter().map(BTreeMap::len).collect();
-        assert!(n.iter().all(|x| *x == n[0]), "{pg}: {n:?} objects");
     }
 }
 
@@ -303,4 +280,47 @@ fn pools_without_overwrites() {
     assert_eq!(result(OsdOp::extent(op::WRITEFULL, 0, 3, Bytes::from_static(b"abc"))), 0);
     assert_eq!(result(OsdOp::new(op::OMAPCLEAR, Bytes::new())), not_supported);
     assert_eq!(result(OsdOp::new(op::DELETE, Bytes::new())), 0);
+}
+
+/// A clone is read, and rolled back to, as it was, also while a shard is away.
+#[test]
+fn snapshots_of_coded_objects() {
+    for seed in 0..4 {
+        let mut c = Cluster::ready_coded(4, (2, 2), 1, seed);
+        c.set_pool(POOL, |p| p.snap_seq = types::SnapId(4));
+        let in_context = |c: &mut Cluster, ops: Vec<OsdOp>, seq: u64, at: u64| {
+            let tid = c.ask(POOL, "o", ops);
+            let msg = &mut c.asked.back_mut().expect("just asked").msg;
+            msg.snap_seq = types::SnapId(seq);
+            msg.snaps = if seq > 0 { vec![types::SnapId(seq)] } else { Vec::new() };
+            msg.snapid = types::SnapId(at);
+            c.wait(tid)
+        };
+        let head = types::SnapId::HEAD.0;
+        let old: Vec<u8> = (0..333).map(|i| i as u8).collect();
+        in_context(&mut c, vec![write(0, old.clone())], 0, head);
+        assert_eq!(in_context(&mut c, vec![write(70, vec![1; 40])], 4, head).result, 0);
+        if seed % 2 == 1 {
+            let i = c.random(4);
+            c.kill(i);
+            c.mark_down(i);
+        }
+        let r = in_context(&mut c, vec![read(0, 0)], 0, 4);
+        assert_eq!((r.result, &r.ops[0].data[..]), (0, &old[..]), "seed {seed}: the clone");
+        let mut back = OsdOp::new(op::ROLLBACK, Bytes::new());
+        back.put_u64(0, 4);
+        let r = in_context(&mut c, vec![back, write(5, vec![9; 3])], 4, head);
+        assert_eq!(r.result, 0, "seed {seed}");
+        let mut want = old.clone();
+        want[5..8].fill(9);
+        let r = in_context(&mut c, vec![read(0, 0)], 0, head);
+        assert_eq!((r.result, &r.ops[0].data[..]), (0, &want[..]), "seed {seed}: rolled back");
+        for i in 0..4 {
+            if c.nodes[i].osd.is_none() {
+                c.start(i);
+            }
+        }
+        c.settle();
+        check_shards(&c);
+    }
 }

@@ -50,6 +50,11 @@ pub(crate) struct Coded {
     copied: HashMap<(HObject, u64), Push>,
 }
 
+/// The object of a request, also where it reads a clone.
+fn head_of(op: &ClientOp) -> HObject {
+    op.oid.with_snap(types::SnapId::HEAD).detached()
+}
+
 impl Pg {
     /// The interval ends: requests that wait for shards are handed back.
     #[allow(clippy::vec_box)] // they stay where they are as they move from queue to queue
@@ -76,13 +81,16 @@ impl Pg {
         let (mut off, mut len) = (off, len);
         // Methods look here and there: all at once costs less than asking again.
         const WHOLE_MAX: u64 = 1 << 20;
-        let size = self.obcs.get(&op.oid).map_or(0, |o| o.state.info.size);
+        let size = match self.obcs.get(&oid) {
+            Some(obc) => obc.state.info.size,
+            None => Self::read_state(cx.store, self.coll, &oid).unwrap_or_default().info.size,
+        };
         if op.msg.ops.iter().any(|o| o.code == messages::op::CALL) && size <= WHOLE_MAX {
             (off, len) = (0, size.max(off + len));
         }
         let (shards, at, span) = c.touched(off, len);
         let want = Want { oid, version, off: at, len: span, shards, attrs: false };
-        self.hold(&op.oid, writes, true);
+        self.hold(&head_of(&op), writes, true);
         self.gather(want, For::Op { op, writes, data: Some((off, len)) }, cx);
     }
 
@@ -100,7 +108,7 @@ impl Pg {
         // Coding shards that nobody has are not written either.
         let shards = old.shards.into_iter().filter(|s| *s < k || acting.contains(s)).collect();
         let want = Want { oid, version, off: old.off, len: old.len, shards, attrs: false };
-        self.hold(&op.oid, true, true);
+        self.hold(&head_of(&op), true, true);
         self.gather(want, For::Op { op, writes: true, data: None }, cx);
     }
 
@@ -118,7 +126,7 @@ impl Pg {
         match (writes, on) {
             (true, on) => obc.writer = on,
             (false, true) => obc.readers += 1,
-            (false, false) => obc.readers -= 1,
+            (false, false) => obc.readers = obc.readers.saturating_sub(1),
         }
     }
 
@@ -134,7 +142,7 @@ impl Pg {
         got: Option<Vec<Option<Bytes>>>,
         cx: &mut Cx<'_>,
     ) {
-        let head = op.oid.with_snap(types::SnapId::HEAD).detached();
+        let head = head_of(&op);
         self.hold(&head, writes, false);
         match (got, data) {
             (Some(shards), Some((off, len))) => {
