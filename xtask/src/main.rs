@@ -9,6 +9,7 @@ mod interop;
 mod kill9;
 mod lab;
 mod memory;
+mod recovery;
 mod report;
 mod sh;
 mod sim;
@@ -38,6 +39,7 @@ cargo xtask VERB
   failover           how long clients wait for a killed OSD, a killed leading monitor, and
                      1,000 PGs for OSDs that are started anew
   memory [SECS]      OSDs stay within osd_memory_target under four loads, each so long (45)
+  recovery [GIB]     recovery of so much beside clients: how much longer they wait (2)
   hosts              a cluster over four hosts (network namespaces), cut off and joined
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   fuzz [TARGET] [SECS]
@@ -77,6 +79,7 @@ fn main() -> Result<()> {
         ["failover"] => failover::run()?.end(),
         ["memory", ..] => memory::run(number(1, 45)?)?.end(),
         ["hosts"] => thrash::hosts(false).end(),
+        ["recovery", ..] => recovery::run(number(1, 2)?)?.end(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),

@@ -57,6 +57,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("dump_historic_slow_ops", "", "show slowest recent ops", "r"),
     ("dump_ops_in_flight", "", "show the ops currently in flight", "r"),
     ("dump_pg_recovery_stats", "", "dump pg recovery statistics", "r"),
+    ("dump_recovery_reservations", "", "show recovery reservations", "r"),
     ("dump_scrub_reservations", "", "show scrub reservations", "r"),
     ("dump_watchers", "", "show clients which have active watches, and on which objects", "r"),
     ("flush_pg_stats", "", "flush pg stats", "r"),
@@ -349,6 +350,7 @@ impl Osd {
                 "scrubs_remote": self.c.slots.scrubs_lent.taken(),
                 "osd_max_scrubs": self.c.conf.scrub.max,
             })),
+            "dump_recovery_reservations" => ok(self.recovery_reservations(now)),
             "dump_pg_recovery_stats" => {
                 let r = self
                     .pgs
@@ -505,6 +507,31 @@ impl Osd {
         let all = &self.c.perf.slowest;
         let ops: Vec<Value> = all.iter().map(|p| op_json(&p.what, p.took_ns, "done")).collect();
         json!({ "size": self.c.conf.history_size, "duration": 600, "num_ops": ops.len(), "ops": ops })
+    }
+
+    /// Who has slots, and how fast work in the background goes; the latter is ours.
+    fn recovery_reservations(&self, now: Now) -> Value {
+        let c = &self.c;
+        let pgs = |slots: &crate::slots::Slots| -> Vec<Value> {
+            slots.pgs().map(|pg| json!({ "item": pg.to_string() })).collect()
+        };
+        let of = |one, other| {
+            let mut held = pgs(one);
+            held.append(&mut pgs(other));
+            json!({ "max_allowed": c.conf.backfills_max, "in_progress": held })
+        };
+        let rate = c.pace.rate(&c.conf.pace, now);
+        json!({
+            "local_reservations": of(&c.slots.recoveries, &c.slots.backfills),
+            "remote_reservations": of(&c.slots.recoveries_lent, &c.slots.backfills_lent),
+            "pace": {
+                "clients": c.pace.has_clients(now),
+                "bytes_per_sec": rate.is_finite().then_some(rate as u64),
+                "slowdown": c.pace.slowdown(),
+                "objects": c.recoveries,
+                "slowdown_max": c.conf.pace.target,
+            },
+        })
     }
 
     fn dump_watchers(&self) -> Value {

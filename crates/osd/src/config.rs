@@ -1,6 +1,7 @@
 //! Options in the form in which the hot path reads them.
 
 use crate::exec::{ClassList, Limits};
+use crate::pace::PaceConf;
 use crate::pg::scrub::ScrubConf;
 
 /// The option's default, the peer's.
@@ -50,10 +51,14 @@ pub struct Config {
     pub history_size: usize,
     /// `osd_class_load_list`.
     pub classes: ClassList,
+    /// The device is a disk that turns.
+    pub rotates: bool,
     /// Scrubs.
     pub scrub: ScrubConf,
-    /// `osd_max_backfills`.
+    /// `osd_max_backfills`: PGs recovered at once, and copied at once.
     pub backfills_max: usize,
+    /// How fast work in the background goes beside clients.
+    pub pace: PaceConf,
 }
 
 impl Default for Config {
@@ -79,8 +84,10 @@ impl Default for Config {
             complaint_ms: 30_000,
             history_size: 20,
             classes: ClassList::new(CLASSES),
+            rotates: false,
             scrub: ScrubConf::default(),
             backfills_max: 1,
+            pace: PaceConf::default(),
         }
     }
 }
@@ -88,8 +95,8 @@ impl Default for Config {
 impl Config {
     /// The values of `conf`; options that the table does not have keep their default here.
     #[must_use]
-    pub fn read(conf: &conf::Config) -> Self {
-        let mut c = Self::default();
+    pub fn read(conf: &conf::Config, rotates: bool) -> Self {
+        let mut c = Self { rotates, ..Self::default() };
         let known = |name: &str| conf::option(name).is_some();
         let int = |name: &str, to: &mut usize| {
             if known(name) && conf.is_set(name) {
@@ -119,11 +126,6 @@ impl Config {
         int("osd_min_pg_log_entries", &mut c.log_entries_min);
         int("osd_max_pg_log_entries", &mut c.log_entries_max);
         int("osd_pg_log_dups_tracked", &mut c.dups_max);
-        let mut active = 0;
-        int("osd_recovery_max_active", &mut active);
-        if active > 0 {
-            c.recoveries_max = active;
-        }
         int("osd_max_trimming_pgs", &mut c.trimming_pgs_max);
         int("osd_pg_max_concurrent_snap_trims", &mut c.snap_trims_max);
         c.snap_trims_max = c.snap_trims_max.max(1);
@@ -140,10 +142,37 @@ impl Config {
             c.classes = ClassList::new(&conf.get("osd_class_load_list"));
         }
         c.scrub.read(conf);
-        int("osd_max_backfills", &mut c.backfills_max);
-        c.backfills_max = c.backfills_max.max(1);
+        c.read_background(conf);
         c.heartbeat_interval_ms = c.heartbeat_interval_ms.max(100);
         c
+    }
+
+    /// What bounds recovery. As upstream has it, the single bounds count when
+    /// `osd_mclock_override_recovery_settings` says so; else the profile alone does.
+    fn read_background(&mut self, conf: &conf::Config) {
+        let kind = if self.rotates { "hdd" } else { "ssd" };
+        let profile = conf.get("osd_mclock_profile");
+        self.pace = PaceConf::profile(&profile).unwrap_or_else(|| {
+            let number = |name: &str| conf.f64(&format!("osd_mclock_scheduler_{name}"));
+            PaceConf::custom(
+                number("client_wgt"),
+                number("background_recovery_wgt"),
+                number("background_recovery_res"),
+                number("background_recovery_lim"),
+                conf.u64(&format!("osd_mclock_max_sequential_bandwidth_{kind}")) as f64,
+            )
+        });
+        if !conf.bool("osd_mclock_override_recovery_settings") {
+            return;
+        }
+        // The kind of device decides between two options where the common one is 0.
+        let media = |name: &str| {
+            let common = conf.f64(name);
+            if common > 0.0 { common } else { conf.f64(&format!("{name}_{kind}")) }
+        };
+        self.recoveries_max = (media("osd_recovery_max_active") as usize).max(1);
+        self.pace.sleep_ms = (media("osd_recovery_sleep").max(0.0) * 1_000.0) as u64;
+        self.backfills_max = usize::try_from(conf.u64("osd_max_backfills")).unwrap_or(1).max(1);
     }
 
     /// How long an OSD's promise to another holds. The peer's

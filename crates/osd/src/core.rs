@@ -63,6 +63,14 @@ pub struct Identity {
     pub location: BTreeMap<String, String>,
 }
 
+impl Identity {
+    /// Whether its device is a disk that turns.
+    #[must_use]
+    pub fn rotates(&self) -> bool {
+        self.metadata.get("rotational").is_some_and(|r| r == "1")
+    }
+}
+
 /// Who is at the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
@@ -111,6 +119,9 @@ pub(crate) struct Core {
     pub want_up_thru: Epoch,
     pub recoveries: usize,
     pub trimming: usize,
+    pub pace: crate::pace::Pace,
+    /// The PG that was let go on last.
+    pub paced: SpgId,
     pub pg_count: usize,
     /// The map shows this process up.
     pub booted: bool,
@@ -152,6 +163,7 @@ impl Core {
             want_up_thru: &mut self.want_up_thru,
             recoveries: &mut self.recoveries,
             trimming: &mut self.trimming,
+            pace: &mut self.pace,
             pg_count: self.pg_count,
             copies: &mut self.copies.wanted,
             leases: &mut self.leases,
@@ -253,7 +265,7 @@ impl Osd {
                 }
             }
         }
-        let conf = Config::read(&options);
+        let conf = Config::read(&options, id.rotates());
         let leases = Leases::new(conf.lease_ms());
         let mapping = PgMapping::new(&map);
         let mut osd = Self {
@@ -273,6 +285,8 @@ impl Osd {
                 want_up_thru: Epoch(0),
                 recoveries: 0,
                 trimming: 0,
+                pace: crate::pace::Pace::default(),
+                paced: SpgId::default(),
                 pg_count: pgs.len(),
                 booted: false,
                 stopping: false,
@@ -394,6 +408,7 @@ impl Osd {
         self.on_message_of(now, conn, osd, e, out);
         self.report_pg_temp(out);
         self.run_freed_slots(now, out);
+        self.run_paced(now, out);
         if !self.c.copies.is_idle() {
             self.pump_copies(now, out);
         }
@@ -458,8 +473,30 @@ impl Osd {
         }
     }
 
+    /// Work in the background that had to leave room goes on, one PG after the other.
+    fn run_paced(&mut self, now: Now, out: &mut Outbox) {
+        while let Some(id) = self.c.pace.next_waiting(&self.c.conf.pace, now, self.c.paced) {
+            self.c.paced = id;
+            self.with_pg(now, id, out, |pg, cx| {
+                pg.kick_recovery(cx);
+                pg.kick_trim(cx);
+                pg.drive_scrub(cx);
+            });
+        }
+    }
+
     /// Slots were given back: PGs that wait for one get it, the more urgent first.
     fn run_freed_slots(&mut self, now: Now, out: &mut Outbox) {
+        let slots = &mut self.c.slots;
+        if slots.recoveries.take_freed() | slots.recoveries_lent.take_freed() {
+            let waits = self.pgs.iter().filter(|(_, pg)| pg.waits_to_recover());
+            let mut waits: Vec<_> =
+                waits.map(|(id, pg)| (!pg.forced, -pg.pool.recovery_priority, *id)).collect();
+            waits.sort_unstable();
+            for (_, _, id) in waits {
+                self.with_pg(now, id, out, |pg, cx| pg.on_recovery_turn(cx));
+            }
+        }
         let slots = &mut self.c.slots;
         if !(slots.backfills.take_freed() | slots.backfills_lent.take_freed()) {
             return;
@@ -575,6 +612,7 @@ impl Osd {
             copy: None,
             prefetched: Vec::new(),
             old: None,
+            waited: false,
             came_ns: now.mono_ns,
             came_wall_ns: now.wall_ns,
             share: self.c.load_bytes.share(e.size()),
@@ -789,6 +827,7 @@ impl Osd {
         }
         self.report_up_thru(now, out);
         self.run_freed_slots(now, out);
+        self.run_paced(now, out);
         if !self.c.copies.is_idle() {
             self.pump_copies(now, out);
         }
@@ -802,6 +841,7 @@ impl Osd {
                 pg.on_tick(&mut self.c.cx(now, out));
             }
             self.run_freed_slots(now, out);
+            self.run_paced(now, out);
             self.tick_heartbeats(now, out);
             self.tick_copies(now, out);
         }
@@ -816,7 +856,7 @@ impl Osd {
     }
 
     pub(crate) fn reread_config(&mut self) {
-        self.c.conf = Config::read(&self.c.options);
+        self.c.conf = Config::read(&self.c.options, self.c.id.rotates());
         self.c.leases.lease_ms = self.c.leases.lease_ms.max(self.c.conf.lease_ms());
         self.c.perf.history_size = self.c.conf.history_size;
         self.c.follow_compression();

@@ -49,6 +49,7 @@ mod maps_in;
 pub mod memory;
 mod object;
 mod outbox;
+mod pace;
 mod perf;
 mod pg;
 mod report;

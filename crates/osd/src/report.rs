@@ -201,7 +201,11 @@ impl Pg {
                     on(PgState::REMAPPED);
                 }
                 if !self.missing.is_empty() || lacking {
-                    on(PgState::RECOVERING);
+                    on(match self.recovery_waits() {
+                        (_, true) => PgState::RECOVERY_TOOFULL,
+                        (true, _) => PgState::RECOVERY_WAIT,
+                        _ => PgState::RECOVERING,
+                    });
                 }
                 let (copied, waits, full) = self.backfill_state();
                 if copied {

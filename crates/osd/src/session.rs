@@ -59,6 +59,8 @@ pub struct ClientOp {
     pub prefetched: Vec<(HObject, u64, bytes::Bytes)>,
     /// In erasure-coded pools: bytes of shards that its write has to know.
     pub old: Option<Vec<Option<bytes::Bytes>>>,
+    /// It had to wait for an object's recovery, or for the PG.
+    pub waited: bool,
     /// When it came, monotonic ns.
     pub came_ns: u64,
     /// When it came, wall ns.
@@ -97,6 +99,7 @@ impl ClientOp {
         self.copy = None;
         self.prefetched.clear();
         self.old = None;
+        self.waited = true;
         self
     }
 

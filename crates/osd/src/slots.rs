@@ -45,6 +45,11 @@ impl Slots {
         std::mem::take(&mut self.freed)
     }
 
+    /// Who has one.
+    pub fn pgs(&self) -> impl Iterator<Item = &SpgId> {
+        self.held.iter()
+    }
+
     /// How many are taken.
     #[must_use]
     pub fn taken(&self) -> usize {
@@ -59,6 +64,10 @@ pub struct AllSlots {
     pub scrubs: Slots,
     /// Scrubs of PGs led elsewhere.
     pub scrubs_lent: Slots,
+    /// PGs led here that bring back what acting copies lack.
+    pub recoveries: Slots,
+    /// PGs led elsewhere that do so here.
+    pub recoveries_lent: Slots,
     /// PGs led here that are copied to where they should be.
     pub backfills: Slots,
     /// PGs led elsewhere that are copied here.
@@ -68,9 +77,14 @@ pub struct AllSlots {
 impl AllSlots {
     /// The PG's interval, or its copy here, has ended.
     pub fn drop_pg(&mut self, pg: SpgId) {
-        for slots in
-            [&mut self.scrubs, &mut self.scrubs_lent, &mut self.backfills, &mut self.backfills_lent]
-        {
+        for slots in [
+            &mut self.scrubs,
+            &mut self.scrubs_lent,
+            &mut self.recoveries,
+            &mut self.recoveries_lent,
+            &mut self.backfills,
+            &mut self.backfills_lent,
+        ] {
             slots.give_back(pg);
         }
     }

@@ -134,6 +134,9 @@ mod tests {
             },
             PeerMsg::Settled(v),
             PeerMsg::Follow { since: v, entries: vec![Bytes::from_static(b"e")] },
+            PeerMsg::RecoveryAsk,
+            PeerMsg::RecoverySlot,
+            PeerMsg::RecoveryEnd,
             PeerMsg::Scrub(ScrubMsg::Slot(true)),
             PeerMsg::Scrub(ScrubMsg::Ask {
                 id: 3,

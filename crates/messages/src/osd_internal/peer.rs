@@ -178,6 +178,12 @@ pub enum PeerMsg {
         /// Encoded entries.
         entries: Vec<Bytes>,
     },
+    /// May what you lack be brought now? Answered by `RecoverySlot`, when it is so.
+    RecoveryAsk,
+    /// Yes, until nothing is lacking, `RecoveryEnd` or the next interval.
+    RecoverySlot,
+    /// Nothing is brought any more.
+    RecoveryEnd,
 }
 
 /// [`PeerMsg`] and where it belongs.
@@ -323,6 +329,9 @@ impl Message for OsdPeer {
                 since.encode(w);
                 entries.encode(w);
             }
+            PeerMsg::RecoveryAsk => w.u8(25),
+            PeerMsg::RecoverySlot => w.u8(26),
+            PeerMsg::RecoveryEnd => w.u8(27),
         }
         self.pg.shard.encode(w);
         self.from.encode(w);
@@ -412,8 +421,11 @@ impl Message for OsdPeer {
             },
             23 => PeerMsg::Settled(Denc::decode(r)?),
             24 => PeerMsg::Follow { since: Denc::decode(r)?, entries: Denc::decode(r)? },
+            25 => PeerMsg::RecoveryAsk,
+            26 => PeerMsg::RecoverySlot,
+            27 => PeerMsg::RecoveryEnd,
             _ => {
-                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 24" });
+                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 27" });
             }
         };
         let (shard, from) = if v >= 2 {

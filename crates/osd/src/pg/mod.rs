@@ -140,6 +140,8 @@ pub struct Cx<'a> {
     pub recoveries: &'a mut usize,
     /// PGs that trim snapshots on this OSD.
     pub trimming: &'a mut usize,
+    /// How fast work in the background goes.
+    pub(crate) pace: &'a mut crate::pace::Pace,
     /// Number of PGs, by which budgets are shared.
     pub pg_count: usize,
     /// Objects to be fetched for copying.
@@ -157,6 +159,16 @@ pub struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// Whether clients leave room for another part.
+    pub(crate) fn may_move(&mut self) -> bool {
+        self.pace.may(&self.conf.pace, self.now)
+    }
+
+    /// As [`Cx::may_move`], for another object.
+    pub(crate) fn may_start(&mut self) -> bool {
+        self.pace.may_start(&self.conf.pace, self.now)
+    }
+
     pub(crate) fn submit(&mut self, ops: Vec<StoreOp>, ticket: Ticket) {
         self.tickets.submit(self.store, ops, ticket);
     }
@@ -229,6 +241,8 @@ pub(crate) struct Peer {
     pub unsure: bool,
     /// It has lent its slot.
     pub slot: bool,
+    /// Whether it has lent its slot for what it lacks.
+    pub lends: recovery::Lends,
 }
 
 #[derive(Clone, Debug, Default)]

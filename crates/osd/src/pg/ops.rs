@@ -87,6 +87,11 @@ impl Answer {
         };
         let out: u64 = reply.ops.iter().map(|o| o.data.len() as u64).sum();
         cx.perf.on_answer(op, out, cx.now);
+        if !op.waited {
+            let written: u64 = op.msg.ops.iter().map(|o| o.data.len() as u64).sum();
+            let kind = if op.may_write() { (true, written) } else { (false, out) };
+            cx.pace.on_answer(&cx.conf.pace, kind, op.came_ns, cx.now);
+        }
         cx.out.conn(op.conn, reply.envelope(op.features).with_tid(op.tid));
     }
 }
@@ -110,7 +115,7 @@ struct Outcome {
 
 impl Pg {
     /// A request that belongs here.
-    pub(crate) fn on_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
+    pub(crate) fn on_op(&mut self, mut op: Box<ClientOp>, cx: &mut Cx<'_>) {
         if !self.leads
             && op.msg.flags & (req_flag::BALANCE_READS | req_flag::LOCALIZE_READS) != 0
             && self.acts(&self.me(cx.me))
@@ -127,6 +132,7 @@ impl Pg {
             return; // misdirected, or sent again by its client anyway
         }
         if !self.is_serving() || !self.waiting.is_empty() {
+            op.waited = true;
             self.waiting.push_back(op);
             return;
         }
@@ -164,11 +170,13 @@ impl Pg {
         // An answer, even a repeated one, is given when all acting copies have the object.
         if self.missing.contains_key(&op.oid) || (writes && self.is_degraded(&op.oid)) {
             let oid = op.oid.detached();
+            op.waited = true;
             enqueue(self.blocked.entry(oid.clone()).or_default(), op);
             self.recover_first(&oid, cx);
             return;
         }
         if let Some(waiting) = self.blocked.get_mut(&op.oid) {
+            op.waited = true;
             enqueue(waiting, op); // behind those that came before
             return;
         }
@@ -427,6 +435,7 @@ impl Pg {
             op.oid.snap = clone;
             if self.missing.contains_key(&op.oid) {
                 let oid = op.oid.detached();
+                op.waited = true;
                 self.blocked.entry(oid.clone()).or_default().push_back(op);
                 self.recover_first(&oid, cx);
                 return;
@@ -481,7 +490,7 @@ impl Pg {
         cx: &mut Cx<'_>,
     ) {
         let Some((op, state)) = self.fetching.remove(&id) else {
-            if !self.shard_fetched(id, &data, cx) {
+            if !self.shard_fetched(id, &data, cx) && !self.part_fetched(id, &data, cx) {
                 self.scrub_fetched(id, &data, cx);
             }
             return;

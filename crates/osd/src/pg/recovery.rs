@@ -13,15 +13,19 @@ use types::{EVersion, Epoch, HObject, SnapId};
 
 use super::snaps::index_change;
 use super::{Cx, Pg, State, Ticket, missing_key};
-use crate::backing::StoreOp;
+use crate::backing::{StoreError, StoreOp};
 use crate::object::INFO_ATTR;
 
-/// Data in one part.
-const PART_BYTES: u64 = 4 << 20;
 /// omap in one part, bytes.
 const PART_OMAP: usize = 1 << 20;
 /// A recovery that does not move is started again after this long.
 const STUCK_MS: u64 = 5_000;
+/// Who does not lend its slot is asked again after this long: the question may be lost.
+const ASK_AGAIN_MS: u64 = 3_000;
+/// What rebuilding an object of an erasure-coded pool counts for, bytes.
+const REBUILD_COST: u64 = 1 << 20;
+/// Objects on their way at once while clients are served.
+const BESIDE_CLIENTS_MAX: usize = 4;
 
 #[derive(Debug)]
 struct Pull {
@@ -31,6 +35,8 @@ struct Pull {
     omap_after: Bytes,
     /// The whole object is submitted and not yet durable.
     closing: bool,
+    /// The next part waits until clients leave room.
+    held: bool,
     since_ms: u64,
 }
 
@@ -39,7 +45,26 @@ struct PushState {
     version: EVersion,
     off: u64,
     omap_after: Bytes,
+    held: bool,
     since_ms: u64,
+}
+
+/// A part whose data the store is reading.
+#[derive(Debug)]
+struct PartRead {
+    to: PgShard,
+    push: Push,
+    omap_after: Bytes,
+}
+
+/// Whether an acting copy has lent its slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Lends {
+    #[default]
+    No,
+    /// It was asked then, monotonic ms.
+    Asked(u64),
+    Yes,
 }
 
 /// What is under way.
@@ -53,6 +78,12 @@ pub(crate) struct Recovery {
     urgent: Vec<HObject>,
     /// Objects of erasure-coded pools.
     pub rebuilds: HashMap<HObject, super::coded::Rebuild>,
+    /// Parts that the store is reading, by its number.
+    reads: HashMap<u64, PartRead>,
+    /// This OSD's own slot is taken by other PGs; or, as a copy, the lent one.
+    pub turn_wanted: bool,
+    /// The store is too full for it.
+    pub too_full: bool,
 }
 
 impl Recovery {
@@ -79,6 +110,9 @@ impl Pg {
         self.recovery.pushes.retain(|(o, _), _| *o != osd);
         self.recovery.rebuilds.retain(|_, r| !r.is_for(&osd));
         *cx.recoveries -= (before - self.recovery.active()).min(*cx.recoveries);
+        if let Some(peer) = self.peers.get_mut(&osd) {
+            peer.lends = Lends::No;
+        }
         self.kick_recovery(cx);
     }
 
@@ -125,12 +159,14 @@ impl Pg {
         }
         let now = cx.now.mono_ms();
         let before = self.recovery.active();
-        self.recovery.pulls.retain(|_, p| p.closing || now < p.since_ms + STUCK_MS);
-        self.recovery.pushes.retain(|_, p| now < p.since_ms + STUCK_MS);
+        let moves = |held: bool, since_ms: u64| held || now < since_ms + STUCK_MS;
+        self.recovery.pulls.retain(|_, p| p.closing || moves(p.held, p.since_ms));
+        self.recovery.pushes.retain(|_, p| moves(p.held, p.since_ms));
         self.recovery.rebuilds.retain(|_, r| now < r.since_ms + STUCK_MS);
         *cx.recoveries -= (before - self.recovery.active()).min(*cx.recoveries);
         let peers_whole = self.peers.values().all(|p| !p.activated || p.missing.is_empty());
         if self.missing.is_empty() && peers_whole {
+            self.end_turn(cx);
             return;
         }
         for oid in std::mem::take(&mut self.recovery.urgent) {
@@ -139,13 +175,29 @@ impl Pg {
                 self.recovery.urgent.push(oid);
             }
         }
-        let max = cx.conf.recoveries_max;
+        self.go_on_held(cx);
+        let mut max = cx.conf.recoveries_max;
+        if cx.pace.has_clients(cx.now) {
+            max = max.min(BESIDE_CLIENTS_MAX);
+        }
         let held = cx.map.has_flag(maps::OsdMapFlags::NORECOVER) && !self.forced;
-        if *cx.recoveries >= max || held {
+        if held {
+            return;
+        }
+        let turn = self.take_turn(cx);
+        if *cx.recoveries >= max {
             return;
         }
         if self.is_coded() {
+            // Without a turn only what copies beside the acting ones lack, which have slots.
+            if !turn && self.lacks_acting() {
+                return;
+            }
             for oid in self.to_rebuild(max - *cx.recoveries) {
+                if !self.may_start(cx) {
+                    return;
+                }
+                cx.pace.charge(REBUILD_COST, cx.now);
                 self.rebuild(&oid, cx);
             }
             return;
@@ -154,10 +206,13 @@ impl Pg {
             .missing
             .keys()
             .filter(|o| !self.recovery.pulls.contains_key(*o) && self.source_of(o).is_some())
-            .take(max - *cx.recoveries)
+            .take(if turn { max - *cx.recoveries } else { 0 })
             .cloned()
             .collect();
         for oid in pulls {
+            if !self.may_start(cx) {
+                return;
+            }
             self.recover_one(&oid, cx);
         }
         let copies = self.may_backfill(cx);
@@ -165,7 +220,10 @@ impl Pg {
         let pushes: Vec<HObject> = self
             .peers
             .iter()
-            .filter(|(o, p)| p.activated && (copies || self.acts(o)))
+            .filter(|(o, p)| match self.acts(o) {
+                true => p.activated && turn && (p.lends == Lends::Yes || self.forced),
+                false => p.activated && copies,
+            })
             .flat_map(|(o, p)| p.missing.keys().map(move |oid| (*o, oid)))
             .filter(|(o, oid)| {
                 !self.missing.contains_key(*oid)
@@ -175,6 +233,9 @@ impl Pg {
             .take(budget)
             .collect();
         for oid in pushes {
+            if !self.may_start(cx) {
+                return;
+            }
             self.recover_one(&oid, cx);
         }
     }
@@ -187,6 +248,268 @@ impl Pg {
     /// They are not asked again in this interval.
     pub(crate) fn looked_in_vain(&mut self, oid: &HObject, at: impl IntoIterator<Item = PgShard>) {
         self.recovery.not_at.entry(oid.clone()).or_default().extend(at);
+    }
+
+    /// Whether another object may begin; otherwise its turn comes.
+    fn may_start(&self, cx: &mut Cx<'_>) -> bool {
+        let may = cx.may_start();
+        if may {
+            cx.pace.started(&cx.conf.pace, cx.now);
+        } else {
+            cx.pace.wait(self.id);
+        }
+        may
+    }
+
+    /// Whether an acting copy lacks something.
+    fn lacks_acting(&self) -> bool {
+        let lacks =
+            |(o, p): (&PgShard, &super::Peer)| p.activated && !p.missing.is_empty() && self.acts(o);
+        !self.missing.is_empty() || self.peers.iter().any(lacks)
+    }
+
+    /// Whether the PG has its slots to bring acting copies what they lack; those of copies
+    /// are asked for. What operations wait for needs none.
+    fn take_turn(&mut self, cx: &mut Cx<'_>) -> bool {
+        if !self.lacks_acting() {
+            self.end_turn(cx);
+            return false;
+        }
+        let full = cx.conf.is_store_full(cx.store.room()) && !self.missing.is_empty();
+        let turn = !full && cx.slots.recoveries.take(self.id, cx.conf.backfills_max);
+        if (self.recovery.too_full, self.recovery.turn_wanted) != (full, !turn) {
+            (self.recovery.too_full, self.recovery.turn_wanted) = (full, !turn);
+            self.stats_dirty = true;
+        }
+        if !turn && !self.forced {
+            return false;
+        }
+        let now = cx.now.mono_ms();
+        let mut ask = Vec::new();
+        let acting: Vec<PgShard> = self.acting_copies().collect();
+        for (o, p) in &mut self.peers {
+            let lacks = p.activated && !p.missing.is_empty() && acting.contains(o);
+            match p.lends {
+                Lends::Yes if !lacks => {
+                    p.lends = Lends::No;
+                    ask.push((*o, PeerMsg::RecoveryEnd));
+                }
+                Lends::Asked(at) if lacks && now < at + ASK_AGAIN_MS => {}
+                Lends::No | Lends::Asked(_) if lacks => {
+                    p.lends = Lends::Asked(now);
+                    ask.push((*o, PeerMsg::RecoveryAsk));
+                }
+                _ => {}
+            }
+        }
+        for (osd, body) in ask {
+            self.say(cx, osd, body);
+        }
+        true
+    }
+
+    /// All acting copies are whole: slots are for others.
+    fn end_turn(&mut self, cx: &mut Cx<'_>) {
+        cx.slots.recoveries.give_back(self.id);
+        (self.recovery.too_full, self.recovery.turn_wanted) = (false, false);
+        let lent = self.peers.iter_mut().filter(|(_, p)| p.lends != Lends::No);
+        let lent: Vec<PgShard> = lent
+            .map(|(o, p)| {
+                p.lends = Lends::No;
+                *o
+            })
+            .collect();
+        for osd in lent {
+            self.say(cx, osd, PeerMsg::RecoveryEnd);
+        }
+    }
+
+    /// A slot of this OSD is free: whether this PG wants it.
+    pub(crate) fn waits_to_recover(&self) -> bool {
+        self.recovery.turn_wanted
+    }
+
+    /// It is this PG's turn.
+    pub(crate) fn on_recovery_turn(&mut self, cx: &mut Cx<'_>) {
+        if self.leads {
+            self.kick_recovery(cx);
+        } else if self.recovery.turn_wanted {
+            self.on_recovery_ask(self.primary(), cx);
+        }
+    }
+
+    /// The primary asks for this copy's slot.
+    pub(crate) fn on_recovery_ask(&mut self, from: PgShard, cx: &mut Cx<'_>) {
+        if !self.is_led_by(&from) {
+            return;
+        }
+        let lent = cx.slots.recoveries_lent.take(self.id, cx.conf.backfills_max);
+        self.recovery.turn_wanted = !lent;
+        if lent {
+            self.say(cx, from, PeerMsg::RecoverySlot);
+        }
+    }
+
+    /// A copy lends its slot.
+    pub(crate) fn on_recovery_slot(&mut self, from: PgShard, cx: &mut Cx<'_>) {
+        if !self.leads {
+            return;
+        }
+        match self.peers.get_mut(&from) {
+            Some(peer) if peer.lends != Lends::No => {
+                peer.lends = Lends::Yes;
+                self.kick_recovery(cx);
+            }
+            _ => self.say(cx, from, PeerMsg::RecoveryEnd),
+        }
+    }
+
+    /// Whether acting copies lack something and this waits: for slots, or for space.
+    pub(crate) fn recovery_waits(&self) -> (bool, bool) {
+        let unlent = |(o, p): (&PgShard, &super::Peer)| {
+            self.acts(o) && !p.missing.is_empty() && p.lends != Lends::Yes
+        };
+        let waits = self.recovery.active() == 0
+            && (self.recovery.turn_wanted
+                || self.missing.is_empty() && self.peers.iter().any(unlent));
+        (waits, self.recovery.too_full)
+    }
+
+    /// Parts that had to leave room for clients go on.
+    fn go_on_held(&mut self, cx: &mut Cx<'_>) {
+        let pulls = self.recovery.pulls.iter().filter(|(_, p)| p.held);
+        let pulls: Vec<HObject> = pulls.map(|(o, _)| o.clone()).collect();
+        for oid in pulls {
+            self.pull_next(&oid, cx);
+        }
+        let pushes = self.recovery.pushes.iter().filter(|(_, p)| p.held);
+        let pushes: Vec<(PgShard, HObject)> = pushes.map(|(k, _)| k.clone()).collect();
+        for key in pushes {
+            self.push_next(&key, cx);
+        }
+    }
+
+    /// Asks for the next part, when there is room.
+    fn pull_next(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
+        let may = cx.may_move() || self.recovery.urgent.contains(oid);
+        let Some(pull) = self.recovery.pulls.get_mut(oid) else { return };
+        (pull.held, pull.since_ms) = (!may, cx.now.mono_ms());
+        if !may {
+            cx.pace.wait(self.id);
+            return;
+        }
+        let (from, version, off) = (pull.from, pull.version, pull.off);
+        let omap_after = pull.omap_after.clone();
+        self.say(cx, from, PeerMsg::Pull { oid: oid.clone(), version, off, omap_after });
+    }
+
+    /// Sends the next part, when there is room.
+    fn push_next(&mut self, key: &(PgShard, HObject), cx: &mut Cx<'_>) {
+        let may = cx.may_move() || self.recovery.urgent.contains(&key.1);
+        let Some(push) = self.recovery.pushes.get_mut(key) else { return };
+        (push.held, push.since_ms) = (!may, cx.now.mono_ms());
+        if !may {
+            cx.pace.wait(self.id);
+            return;
+        }
+        let (version, off, omap_after) = (push.version, push.off, push.omap_after.clone());
+        self.send_part(key.0, (&key.1, version, off, &omap_after), cx);
+    }
+
+    /// Sends a part of an object to a copy, once the store has read it. Returns whether it is
+    /// whole here; otherwise it is brought back here first.
+    fn send_part(
+        &mut self,
+        to: PgShard,
+        (oid, version, off, omap_after): (&HObject, EVersion, u64, &Bytes),
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        use crate::backing::Fetched;
+        let mut push = self.part_of(oid, version, off, omap_after);
+        let most = cx.pace.part_bytes(cx.now);
+        let read = match self.has_version(&mut push, cx) {
+            Ok(true) if off < push.size => {
+                cx.store.fetch(self.coll, oid, off, most.min(push.size - off))
+            }
+            Ok(true) => Ok(None),
+            Ok(false) => {
+                push.absent = true;
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        };
+        match read {
+            Ok(Some(Fetched::Later(id))) => {
+                cx.fetches.insert(id, self.id);
+                cx.pace.charge(most.min(push.size - off), cx.now);
+                self.recovery
+                    .reads
+                    .insert(id, PartRead { to, push, omap_after: omap_after.clone() });
+                true
+            }
+            Ok(Some(Fetched::Here(data))) => {
+                cx.pace.charge(data.len() as u64, cx.now);
+                self.end_part(to, push, Ok(data), omap_after, cx)
+            }
+            Ok(None) => {
+                cx.pace.charge(0, cx.now);
+                self.end_part(to, push, Ok(Bytes::new()), omap_after, cx)
+            }
+            Err(e) => self.end_part(to, push, Err(e), omap_after, cx),
+        }
+    }
+
+    /// The store has read something; whether it was for a part.
+    pub(crate) fn part_fetched(
+        &mut self,
+        id: u64,
+        data: &Result<Bytes, StoreError>,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let Some(read) = self.recovery.reads.remove(&id) else { return false };
+        let key = (read.to, read.push.oid.clone());
+        // What was written meanwhile goes anew.
+        let wanted = self.recovery.pushes.get(&key);
+        if wanted.is_some_and(|p| (p.version, p.off) == (read.push.version, read.push.off)) {
+            let data = data.clone();
+            self.end_part(read.to, read.push, data, &read.omap_after, cx);
+        }
+        true
+    }
+
+    /// The data of a part is here; with what else belongs to it, it goes.
+    fn end_part(
+        &mut self,
+        to: PgShard,
+        mut push: Push,
+        data: Result<Bytes, StoreError>,
+        omap_after: &Bytes,
+        cx: &mut Cx<'_>,
+    ) -> bool {
+        let filled = match data {
+            Ok(_) if push.absent => Ok(()),
+            Ok(data) => {
+                push.data = data;
+                self.fill_rest(&mut push, omap_after, cx)
+            }
+            Err(e) => Err(e),
+        };
+        if let Err(e) = filled {
+            tracing::error!(pg = %self.id, "reading for recovery: {e}");
+            push.absent = true;
+        }
+        if push.absent && self.mend_own(&push.oid.detached(), cx) {
+            return false;
+        }
+        self.recovered.1 += push.data.len() as u64;
+        self.say(cx, to, PeerMsg::Push(push));
+        true
+    }
+
+    fn part_of(&self, oid: &HObject, version: EVersion, off: u64, omap_after: &Bytes) -> Push {
+        let first = off == 0 && omap_after.is_empty();
+        let repair = self.mending.number(oid);
+        Push { oid: oid.clone(), version, off, first, repair, ..Push::default() }
     }
 
     fn recover_one(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
@@ -205,6 +528,7 @@ impl Pg {
                 off: 0,
                 omap_after: Bytes::new(),
                 closing: false,
+                held: false,
                 since_ms: cx.now.mono_ms(),
             };
             self.recovery.pulls.insert(oid.clone(), pull);
@@ -228,15 +552,18 @@ impl Pg {
             if self.recovery.pushes.contains_key(&key) {
                 continue;
             }
-            let state =
-                PushState { version, off: 0, omap_after: Bytes::new(), since_ms: cx.now.mono_ms() };
+            let state = PushState {
+                version,
+                off: 0,
+                omap_after: Bytes::new(),
+                held: false,
+                since_ms: cx.now.mono_ms(),
+            };
             self.recovery.pushes.insert(key, state);
             *cx.recoveries += 1;
-            let push = self.read_part(oid, version, 0, &Bytes::new(), cx);
-            if push.absent && self.mend_own(oid, cx) {
+            if !self.send_part(osd, (oid, version, 0, &Bytes::new()), cx) {
                 return; // pulled first
             }
-            self.say(cx, osd, PeerMsg::Push(push));
         }
     }
 
@@ -249,9 +576,7 @@ impl Pg {
         omap_after: &Bytes,
         cx: &Cx<'_>,
     ) -> Push {
-        let first = off == 0 && omap_after.is_empty();
-        let repair = self.mending.number(oid);
-        let mut push = Push { oid: oid.clone(), version, off, first, repair, ..Push::default() };
+        let mut push = self.part_of(oid, version, off, omap_after);
         match self.fill_part(&mut push, omap_after, cx) {
             Ok(true) => {}
             Ok(false) => push.absent = true,
@@ -268,25 +593,42 @@ impl Pg {
         push: &mut Push,
         omap_after: &Bytes,
         cx: &Cx<'_>,
-    ) -> Result<bool, crate::backing::StoreError> {
-        let state = Self::read_state(cx.store, self.coll, &push.oid)?;
-        if self.missing.contains_key(&push.oid)
-            || !state.is_stored()
-            || state.info.version != push.version
-        {
+    ) -> Result<bool, StoreError> {
+        if !self.has_version(push, cx)? {
             return Ok(false);
         }
-        push.size = state.info.size;
         if push.off < push.size {
-            let data = cx.store.read(self.coll, &push.oid, push.off, PART_BYTES)?;
+            let most = cx.pace.part_bytes(cx.now);
+            let data = cx.store.read(self.coll, &push.oid, push.off, most)?;
             push.data = data.unwrap_or_default();
-            if push.data.is_empty() {
-                // Shorter on disk than its record says: the rest reads as zeros.
-                push.data = vec![0; PART_BYTES.min(push.size - push.off) as usize].into();
-            }
+        }
+        self.fill_rest(push, omap_after, cx)?;
+        Ok(true)
+    }
+
+    /// Whether the object is here in the version wanted; then its size is put down.
+    fn has_version(&self, push: &mut Push, cx: &Cx<'_>) -> Result<bool, StoreError> {
+        let state = Self::read_state(cx.store, self.coll, &push.oid)?;
+        push.size = state.info.size;
+        Ok(!self.missing.contains_key(&push.oid)
+            && state.is_stored()
+            && state.info.version == push.version)
+    }
+
+    /// Adds what follows the data: omap, and in the last part attributes.
+    fn fill_rest(
+        &self,
+        push: &mut Push,
+        omap_after: &Bytes,
+        cx: &Cx<'_>,
+    ) -> Result<(), StoreError> {
+        if push.off < push.size && push.data.is_empty() {
+            // Shorter on disk than its record says: the rest reads as zeros.
+            let most = cx.pace.part_bytes(cx.now);
+            push.data = vec![0; most.min(push.size - push.off) as usize].into();
         }
         if push.off + (push.data.len() as u64) < push.size {
-            return Ok(true);
+            return Ok(());
         }
         let mut bytes = 0;
         let mut more = false;
@@ -308,7 +650,7 @@ impl Pg {
             push.attrs = cx.store.attrs(self.coll, &push.oid)?;
             push.header = cx.store.omap_header(self.coll, &push.oid)?;
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Applies a part; the object counts as missing until the last one is durable.
@@ -372,23 +714,18 @@ impl Pg {
         pull.off = push.off + push.data.len() as u64;
         pull.omap_after = Bytes::copy_from_slice(&push.omap_after);
         pull.closing = push.last;
-        let next = (!push.last).then(|| PeerMsg::Pull {
-            oid: push.oid.clone(),
-            version: push.version,
-            off: pull.off,
-            omap_after: pull.omap_after.clone(),
-        });
         let mut ops = Vec::new();
         self.apply_part(&push, &mut ops, cx);
         self.recovered.1 += push.data.len() as u64;
+        cx.pace.charge(push.data.len() as u64, cx.now);
         let ticket = if push.last {
             Ticket::Recovered(self.id, self.interval(), push.oid.detached(), push.version)
         } else {
             Ticket::None
         };
         cx.submit(ops, ticket);
-        if let Some(next) = next {
-            self.say(cx, from, next);
+        if !push.last {
+            self.pull_next(&push.oid.detached(), cx);
         }
     }
 
@@ -413,6 +750,7 @@ impl Pg {
             return;
         }
         let oid = push.oid.detached();
+        cx.pace.feel(push.data.len() as u64, cx.now);
         let mut ops = Vec::new();
         self.apply_part(&push, &mut ops, cx);
         if push.last {
@@ -454,6 +792,9 @@ impl Pg {
             return;
         }
         if !self.leads {
+            if self.missing.is_empty() {
+                cx.slots.recoveries_lent.give_back(self.id);
+            }
             self.say_whole(oid, version, cx);
             return;
         }
@@ -505,10 +846,7 @@ impl Pg {
             }
             state.off = off;
             state.omap_after = Bytes::copy_from_slice(&omap_after);
-            state.since_ms = cx.now.mono_ms();
-            let push = self.read_part(&key.1, version, off, &omap_after, cx);
-            self.recovered.1 += push.data.len() as u64;
-            self.say(cx, from, PeerMsg::Push(push));
+            self.push_next(&key, cx);
             return;
         }
         self.recovery.pushes.remove(&key);

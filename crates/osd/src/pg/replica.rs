@@ -175,6 +175,7 @@ impl Pg {
                     return;
                 }
                 let push = self.read_part(&oid, version, off, &omap_after, cx);
+                cx.pace.feel(push.data.len() as u64, cx.now);
                 self.reply(from, m.interval, PeerMsg::Push(push), cx);
             }
             PeerMsg::ShardRead { id, oid, version, off, len, attrs } => {
@@ -219,6 +220,14 @@ impl Pg {
             PeerMsg::BackfillEnd => {
                 if self.primary() == from {
                     cx.slots.backfills_lent.give_back(self.id);
+                }
+            }
+            PeerMsg::RecoveryAsk => self.on_recovery_ask(from, cx),
+            PeerMsg::RecoverySlot => self.on_recovery_slot(from, cx),
+            PeerMsg::RecoveryEnd => {
+                if self.primary() == from {
+                    cx.slots.recoveries_lent.give_back(self.id);
+                    self.recovery.turn_wanted = false;
                 }
             }
             PeerMsg::Pushed { oid, version, off, omap_after, last } => {

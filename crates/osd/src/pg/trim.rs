@@ -26,6 +26,8 @@ use crate::snapset;
 
 /// Behind by more than this, trimming does not catch up.
 const BACKLOG_MS: u64 = 1_000;
+/// What trimming one clone counts for beside clients, bytes.
+const TRIM_COST: u64 = 64 << 10;
 
 /// What is trimmed and what was.
 #[derive(Debug, Default)]
@@ -121,8 +123,13 @@ impl Pg {
                     return Ok(());
                 }
                 let Some(clone) = self.indexed(snap, cx)? else { break };
+                if !cx.may_move() {
+                    cx.pace.wait(self.id);
+                    return Ok(());
+                }
                 match self.trim_one(snap, &clone, cx)? {
                     Done::Submitted => {
+                        cx.pace.charge(TRIM_COST, cx.now);
                         let since = self.trim.next_ms.max(now.saturating_sub(BACKLOG_MS));
                         self.trim.next_ms = since + cx.conf.snap_trim_sleep_ms;
                     }

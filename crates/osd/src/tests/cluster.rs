@@ -240,9 +240,12 @@ impl Cluster {
             ..Identity::default()
         };
         let mut options = conf::Config::new(&conf::ConfFile::default(), "osd", "0", "host", 1);
-        options
-            .set(conf::Source::Override, "osd_max_backfills", &self.backfills.to_string())
-            .unwrap();
+        let backfills = self.backfills.to_string();
+        for (name, value) in
+            [("osd_max_backfills", &*backfills), ("osd_mclock_override_recovery_settings", "true")]
+        {
+            options.set(conf::Source::Override, name, value).unwrap();
+        }
         let store = Box::new(self.nodes[i].store.clone());
         self.nodes[i].osd = Some(Osd::new(id, options, store).unwrap());
         for j in 0..self.nodes.len() {

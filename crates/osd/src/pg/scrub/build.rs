@@ -113,6 +113,7 @@ impl Builder {
                     r.data_done = true;
                     continue;
                 }
+                cx.pace.charge(PART_BYTES.min(r.object.size - r.off), cx.now);
                 match cx.store.fetch_verified(coll, &r.object.oid, r.off, PART_BYTES) {
                     Ok(Some(Fetched::Here(data))) => r.take(Some(&data)),
                     Ok(Some(Fetched::Later(id))) => {

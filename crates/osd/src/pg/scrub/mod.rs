@@ -405,7 +405,14 @@ impl Pg {
                     }
                 }
                 Phase::Pause(until) => {
-                    if now < *until || !self.next_chunk(cx) {
+                    if now < *until {
+                        return;
+                    }
+                    if !cx.may_move() {
+                        cx.pace.wait(self.id);
+                        return;
+                    }
+                    if !self.next_chunk(cx) {
                         return;
                     }
                 }

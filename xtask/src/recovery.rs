@@ -1,0 +1,155 @@
+//! Recovery beside clients: how much longer they wait, and how fast it goes.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+use crate::report::Report;
+use crate::{lab, sh, thrash};
+
+const SUITE: &str = "forky";
+/// Clients at half their full load: their slowest hundredth takes so many times as long at
+/// most.
+const P99_MAX: f64 = 2.0;
+/// Recovery has at least half of what they leave: a quarter of what it does alone.
+const SHARE_MIN: f64 = 0.25;
+const OBJECT_MIB: u64 = 4;
+
+#[allow(clippy::disallowed_methods, reason = "a measurement on real time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Fills a pool of two copies with `gib` GiB on two OSDs, then lets a third in: alone, and
+/// beside clients.
+///
+/// # Errors
+/// When the cluster does not start; bounds that are not kept are in the report.
+pub fn run(gib: u64) -> Result<Report> {
+    let mut report = Report::default();
+    lab::root(SUITE)?;
+    let cluster = Cluster::up("recovery", &["--osds", "3"])?;
+    let ceph = |line: &str| sh::output(&mut cluster.client(SUITE, line));
+    let tool = cluster.dir.join("load.py");
+    std::fs::copy(sh::repo().join("tests/interop/load.py"), &tool)?;
+    ceph("ceph osd out 2")?;
+    for pool in ["data", "load"] {
+        ceph(&format!(
+            "ceph osd pool create {pool} 32 32 && ceph osd pool set {pool} size 2 && \
+             ceph osd pool set {pool} pg_autoscale_mode off"
+        ))?;
+    }
+    let objects = gib * 1024 / OBJECT_MIB;
+    ceph(&format!(
+        "rados bench -p data 600 write -b {} -t 16 --max-objects {objects} --no-cleanup",
+        OBJECT_MIB << 20
+    ))?;
+    let alone = moved(&cluster, "in")?;
+    println!(
+        "        alone: {:.0} MiB in {:.1} s, {:.0} MiB/s",
+        alone.0,
+        alone.1,
+        alone.0 / alone.1
+    );
+    moved(&cluster, "out")?;
+    let full = load(&cluster, 10, None)?.answer()?;
+    println!("        clients alone, all they can: {full}");
+    let half = full["ops_s"].as_f64().context("operations a second")? / 2.0;
+    let before = load(&cluster, 15, Some(half))?.answer()?;
+    println!("        clients alone, half of it:   {before}");
+    let client = load(&cluster, 600, Some(half))?;
+    let beside = moved(&cluster, "in")?;
+    let during = client.answer_now()?;
+    println!(
+        "        beside clients: {:.0} MiB in {:.1} s, {:.0} MiB/s",
+        beside.0,
+        beside.1,
+        beside.0 / beside.1
+    );
+    println!("        clients beside it:           {during}");
+    report.check("clients wait twice as long at most", || {
+        let p99 = |v: &Value| v["p99"].as_f64().unwrap_or(f64::MAX);
+        let times = p99(&during) / p99(&before);
+        println!("        slowest hundredth: {} ms, {} ms before", p99(&during), p99(&before));
+        if times > P99_MAX {
+            bail!("{times:.2} times as long");
+        }
+        Ok(())
+    });
+    report.check("recovery has half of what clients leave", || {
+        let share = (beside.0 / beside.1) / (alone.0 / alone.1);
+        println!("        {:.0} % of its speed alone", share * 100.0);
+        if share < SHARE_MIN {
+            bail!("{share:.2}");
+        }
+        Ok(())
+    });
+    Ok(report)
+}
+
+struct Load(Child);
+
+fn load(cluster: &Cluster, secs: u64, rate: Option<f64>) -> Result<Load> {
+    let rate = rate.map_or_else(String::new, |r| r.to_string());
+    let tool = cluster.dir.join("load.py");
+    let line = format!("exec timeout 700 python3 {} load {secs} {rate}", tool.display());
+    let mut client = cluster.client(SUITE, &line);
+    let child =
+        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut load = Load(child);
+    // It writes its objects first.
+    let stderr = load.0.stderr.take().context("its standard error")?;
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
+    if !lines.next().is_some_and(|l| l.is_ok_and(|l| l == "ready")) {
+        bail!("the client does not begin");
+    }
+    std::thread::sleep(Duration::from_secs(2));
+    Ok(load)
+}
+
+impl Load {
+    fn answer(self) -> Result<Value> {
+        let out = self.0.wait_with_output()?;
+        if !out.status.success() {
+            bail!("the client ended with {}", out.status);
+        }
+        Ok(serde_json::from_slice(&out.stdout)?)
+    }
+
+    fn answer_now(mut self) -> Result<Value> {
+        use std::io::Write;
+        writeln!(self.0.stdin.take().context("its standard input")?, "end")?;
+        self.answer()
+    }
+}
+
+/// Marks osd.2 in or out, and waits until all is where it should be: MiB moved and seconds.
+fn moved(cluster: &Cluster, how: &str) -> Result<(f64, f64)> {
+    let status = || -> Result<Value> {
+        let mut ask = std::process::Command::new(crate::cluster::binary()?);
+        ask.args(["ceph", "-f", "json", "-c"]).arg(cluster.conf()).arg("status");
+        Ok(serde_json::from_str(&sh::output(&mut ask)?)?)
+    };
+    let began = now();
+    sh::output(&mut cluster.client(SUITE, &format!("ceph osd {how} 2")))?;
+    let mut begun = false;
+    while began.elapsed() < Duration::from_secs(600) {
+        std::thread::sleep(Duration::from_millis(50));
+        let s = status()?;
+        begun |= !thrash::is_clean(&s);
+        if begun && thrash::is_clean(&s) {
+            let secs = began.elapsed().as_secs_f64();
+            let line = "ceph pg ls-by-pool data -f json";
+            let pgs: Value = serde_json::from_str(&sh::output(&mut cluster.client(SUITE, line))?)?;
+            let pgs = pgs["pg_stats"].as_array().context("its PGs")?;
+            let on = |pg: &&Value| pg["up"].as_array().is_some_and(|up| up.contains(&2.into()));
+            let objects: u64 =
+                pgs.iter().filter(on).filter_map(|pg| pg["stat_sum"]["num_objects"].as_u64()).sum();
+            return Ok(((objects * OBJECT_MIB) as f64, secs));
+        }
+    }
+    bail!("not clean after 600 s: {}", status()?["pgmap"])
+}
