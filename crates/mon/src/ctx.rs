@@ -90,6 +90,8 @@ pub enum Outcome {
         /// The answer.
         then: Reply,
     },
+    /// What is known of recovery's progress is forgotten, and an answer at once.
+    ClearProgress(Reply),
     /// Messages to OSDs (scrub, repair, ...), and an answer at once.
     Send {
         /// Where to; OSDs without a session are skipped.

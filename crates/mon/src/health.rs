@@ -441,6 +441,7 @@ fn check_pgs(
         let summary = format!("Possible data damage: {}", counted(&damaged).join(", "));
         report.add("PG_DAMAGED", HealthStatus::Err, damaged_lines.len(), summary, damaged_lines);
     }
+    full_copies(pgmap, report);
     if spare > 0 {
         let summary =
             format!("{spare}/{copies} objects misplaced ({:.3}%)", percent(spare, copies));
@@ -456,6 +457,38 @@ fn check_pgs(
         report.add("OSD_SCRUB_ERRORS", HealthStatus::Err, scrub as usize, summary, Vec::new());
     }
     let _ = cluster;
+}
+
+/// PGs that cannot be recovered or copied because a store is too full.
+fn full_copies(pgmap: &crate::PgMap, report: &mut HealthReport) {
+    for (bit, code, word, severity, what) in [
+        (
+            PgState::RECOVERY_TOOFULL,
+            "PG_RECOVERY_FULL",
+            "recovery_toofull",
+            HealthStatus::Err,
+            "Full OSDs blocking recovery",
+        ),
+        (
+            PgState::BACKFILL_TOOFULL,
+            "PG_BACKFILL_FULL",
+            "backfill_toofull",
+            HealthStatus::Warn,
+            "Low space hindering backfill (add storage if this doesn't resolve itself)",
+        ),
+    ] {
+        let full = pgmap.pgs.iter().filter(|(_, stat)| stat.state.has(bit));
+        let lines: Vec<String> = full
+            .map(|(pg, stat)| {
+                let acting: Vec<String> = stat.acting.iter().map(ToString::to_string).collect();
+                format!("pg {pg} is {}, acting [{}]", stat.state, acting.join(","))
+            })
+            .collect();
+        if !lines.is_empty() {
+            let summary = format!("{what}: {} {word}", plural(lines.len(), "pg"));
+            report.add(code, severity, lines.len(), summary, lines);
+        }
+    }
 }
 
 /// OSDs with operations that take too long.

@@ -20,6 +20,8 @@ pub struct Volatile {
     pub health: HealthReport,
     /// Daemons that registered themselves with the manager's role.
     pub services: crate::services::Services,
+    /// How far recovery is.
+    pub progress: crate::progress::Progress,
     /// The monitors that agree.
     pub quorum: QuorumInfo,
 }

@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     fn at(ms: u64) -> Now {
-        Now { mono_ns: ms * 1_000_000, wall_ns: ms * 1_000_000, ..Now::default() }
+        Now { mono_ns: ms * 1_000_000, wall_ns: ms * 1_000_000 }
     }
 
     /// An OSD whose answers take 2 ms, and `per_mib` ms more for each MiB that the background
@@ -386,7 +386,7 @@ mod tests {
     #[test]
     fn turns() {
         let (mut pace, conf) = (Pace::default(), PaceConf::default());
-        let pgs = [SpgId::new(1, 0), SpgId::new(1, 1), SpgId::new(1, 2)];
+        let pgs = [0, 1, 2].map(|ps| SpgId::from(types::PgId::new(1, ps)));
         pgs.iter().for_each(|pg| pace.wait(*pg));
         let mut last = pgs[0];
         let mut order = Vec::new();

@@ -10,7 +10,7 @@ use super::{
     EINVAL, ENOENT, EOPNOTSUPP, EPERM, Fail, Run, dump_addrvec, fail, legacy_text, mons, ok, out,
     out_rs, release_name,
 };
-use crate::{CommandCtx, Mutation};
+use crate::{CommandCtx, Mutation, Outcome, Reply};
 
 /// Features of file system clients, by number.
 const FS_FEATURES: [&str; 24] = [
@@ -112,9 +112,9 @@ fn module(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
             let id = ctx.cmd.str_or_empty("id")?;
             Err(fail(EINVAL, format!("crash info: {id} not found")))
         }
-        "progress" => ok("Nothing in progress"),
-        "progress json" => out("{\n    \"completed\": [],\n    \"events\": []\n}\n"),
-        "progress clear" => ok(""),
+        "progress" => progress(ctx),
+        "progress json" => progress_json(ctx),
+        "progress clear" => Ok(Outcome::ClearProgress(Reply::ok(""))),
         "telemetry status" => out(TELEMETRY_STATUS),
         "telemetry off" => out("Telemetry is currently not enabled, nothing to turn off.\n"),
         p if p == "orch" || p.starts_with("orch ") => {
@@ -122,6 +122,59 @@ fn module(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         }
         _ => Err(fail(EINVAL, "command not known")),
     }
+}
+
+fn progress(ctx: &CommandCtx<'_>) -> Run {
+    let p = &ctx.volatile.progress;
+    let mut text: String = p.event.iter().map(|e| e.lines(4) + "\n").collect();
+    for done in &p.completed {
+        let secs = done.ended_ns.saturating_sub(done.began_ns) / 1_000_000_000;
+        let (message, bar) = (crate::progress::MESSAGE, crate::progress::bar(1.0));
+        let age = cli::age(secs * 1_000);
+        text += &format!("[Complete]: {message} ({age})\n    {bar}\n");
+    }
+    if text.is_empty() { ok("Nothing in progress") } else { out(text) }
+}
+
+fn progress_json(ctx: &CommandCtx<'_>) -> Run {
+    use serde_json::json;
+    let p = &ctx.volatile.progress;
+    let secs = |ns: u64| ns as f64 / 1e9;
+    let events: Vec<_> = p
+        .event
+        .iter()
+        .map(|e| {
+            json!({
+                "add_to_ceph_s": true,
+                "duration": e.age_ms as f64 / 1e3,
+                "id": e.id.to_string(),
+                "message": e.lines(4),
+                "progress": e.progress,
+                "refs": ["global"],
+                "started_at": secs(e.began_ns),
+                "time_remaining": e.remaining_s(),
+            })
+        })
+        .collect();
+    let completed: Vec<_> = p
+        .completed
+        .iter()
+        .map(|c| {
+            json!({
+                "add_to_ceph_s": true,
+                "finished_at": secs(c.ended_ns),
+                "id": c.id.to_string(),
+                "message": crate::progress::MESSAGE,
+                "refs": ["global"],
+                "started_at": secs(c.began_ns),
+            })
+        })
+        .collect();
+    let mut text =
+        serde_json::to_string_pretty(&json!({ "events": events, "completed": completed }))
+            .expect("numbers and text");
+    text.push('\n');
+    out(text)
 }
 
 /// Nothing is ever sent; in the peer's form, which is the same in every format.

@@ -148,6 +148,9 @@ fn data(ctx: &CommandCtx<'_>, t: &mut String) {
         }
         t.push_str(" \n");
     }
+    if let Some(e) = &ctx.volatile.progress.event {
+        let _ = writeln!(t, "  progress:\n    {}\n ", e.lines(6));
+    }
 }
 
 fn fields(ctx: &CommandCtx<'_>, f: &mut cli::Formatter) {
@@ -194,7 +197,15 @@ fn fields(ctx: &CommandCtx<'_>, f: &mut cli::Formatter) {
         });
     });
     manager::service_map(ctx, f, "servicemap");
-    f.object("progress_events", |_| {});
+    f.object("progress_events", |f| {
+        if let Some(e) = &ctx.volatile.progress.event {
+            f.object(&e.id.to_string(), |f| {
+                f.string("message", e.lines(6));
+                f.float("progress", e.progress);
+                f.bool("add_to_ceph_s", true);
+            });
+        }
+    });
 }
 
 /// The peer prints this time with a colon before the fraction.

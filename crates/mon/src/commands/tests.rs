@@ -205,6 +205,7 @@ impl Cluster {
         };
         match super::run(&mut ctx) {
             Outcome::Reply(reply)
+            | Outcome::ClearProgress(reply)
             | Outcome::WaitFor { then: reply, .. }
             | Outcome::Send { then: reply, .. } => reply,
             Outcome::Propose { mutation, then } => {

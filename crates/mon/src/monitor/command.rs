@@ -211,6 +211,11 @@ impl Monitor {
                 self.wait_for(answer, wait, then);
                 false
             }
+            Outcome::ClearProgress(reply) => {
+                self.volatile.progress.clear();
+                self.answer(answer, reply);
+                true
+            }
             Outcome::Send { to, then } => {
                 for (osd, env) in to {
                     if let Some(&conn) = self.osd.conns.get(&osd) {

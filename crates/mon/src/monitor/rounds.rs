@@ -48,6 +48,7 @@ impl Monitor {
     /// Pools: quotas, space, snapshots; and the blocklist's ends.
     pub(super) fn pool_round(&mut self) {
         self.volatile.pgmap.compute_rates(self.now.mono_ms());
+        self.volatile.progress.update(&self.volatile.pgmap, self.now);
         self.pool_flags();
         self.purged_snaps();
         let now = self.wall();
