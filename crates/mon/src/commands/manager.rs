@@ -170,11 +170,18 @@ fn progress_json(ctx: &CommandCtx<'_>) -> Run {
             })
         })
         .collect();
-    let mut text =
-        serde_json::to_string_pretty(&json!({ "events": events, "completed": completed }))
-            .expect("numbers and text");
-    text.push('\n');
-    out(text)
+    out(as_python(&json!({ "completed": completed, "events": events })))
+}
+
+/// Json as the peer's modules write it.
+fn as_python(value: &serde_json::Value) -> String {
+    use serde::Serialize;
+    let mut text = Vec::new();
+    let form = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let mut to = serde_json::Serializer::with_formatter(&mut text, form);
+    value.serialize(&mut to).expect("numbers and text into memory");
+    text.push(b'\n');
+    String::from_utf8(text).expect("json is text")
 }
 
 /// Nothing is ever sent; in the peer's form, which is the same in every format.
