@@ -42,7 +42,8 @@
 //!
 //! Source: the peer's `mon/`; layouts in `docs/protocols/`.
 
-pub mod commands;
+pub mod balance;
+mod commands;
 mod config;
 mod crushops;
 mod ctx;

@@ -20,6 +20,8 @@ pub struct Volatile {
     pub health: HealthReport,
     /// Daemons that registered themselves with the manager's role.
     pub services: crate::services::Services,
+    /// What the balancer did last.
+    pub balancer: Balancer,
     /// How far recovery is.
     pub progress: crate::progress::Progress,
     /// The monitors that agree.
@@ -67,6 +69,19 @@ pub struct HealthCheck {
 pub struct HealthReport {
     /// By code: `OSD_DOWN`.
     pub checks: BTreeMap<String, HealthCheck>,
+}
+
+/// What the balancer did last.
+#[derive(Clone, Debug, Default)]
+pub struct Balancer {
+    /// When, monotonic milliseconds.
+    pub at_ms: u64,
+    /// When, wall clock.
+    pub began: types::UTime,
+    /// One sentence.
+    pub result: String,
+    /// Nothing was left to do.
+    pub even: bool,
 }
 
 /// Which monitors agree.

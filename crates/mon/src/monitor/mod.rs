@@ -735,6 +735,7 @@ impl Monitor {
         self.auth_round();
         self.osd_round();
         self.pool_round();
+        self.balance_round();
         self.health_round();
     }
 
