@@ -16,7 +16,7 @@
 //! do not count.
 //!
 //! A target is a share: of a disk that clients could use up, a slowdown of `t` leaves the
-//! background `1 - 1/t`. Why this and not the peer's dmClock: `docs/adr/0013-pace.md`.
+//! background `1 - 1/t`. Why this and not the peer's dmClock: `docs/adr/0015-pace.md`.
 
 use std::collections::BTreeSet;
 
