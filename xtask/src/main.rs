@@ -12,6 +12,7 @@ mod memory;
 mod recovery;
 mod report;
 mod sh;
+mod shrink;
 mod sim;
 mod store;
 mod suites;
@@ -40,6 +41,8 @@ cargo xtask VERB
                      1,000 PGs for OSDs that are started anew
   memory [SECS]      OSDs stay within osd_memory_target under four loads, each so long (45)
   recovery [GIB]     recovery of so much beside clients: how much longer they wait (2)
+  shrink             three OSDs, two copies, writing; each OSD fails in turn: capacity
+                     shrinks, data stays
   hosts              a cluster over four hosts (network namespaces), cut off and joined
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   fuzz [TARGET] [SECS]
@@ -78,6 +81,7 @@ fn main() -> Result<()> {
         ["thrash", rest @ ..] => thrash::run(number(1, 60)?, rest.contains(&"mons"), true)?.end(),
         ["failover"] => failover::run()?.end(),
         ["memory", ..] => memory::run(number(1, 45)?)?.end(),
+        ["shrink"] => shrink::run()?.end(),
         ["hosts"] => thrash::hosts(false).end(),
         ["recovery", ..] => recovery::run(number(1, 2)?)?.end(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),

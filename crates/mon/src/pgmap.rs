@@ -71,6 +71,12 @@ pub struct Usage {
     pub num_objects: u64,
 }
 
+/// An OSD that is out has no space that counts, whether it is up or not; as the peer's manager
+/// has it.
+fn without_space(stat: &OsdStat) -> OsdStat {
+    OsdStat { seq: stat.seq, ..OsdStat::default() }
+}
+
 /// Which part of an OSD's space is used; `None` for an OSD without any.
 #[must_use]
 pub fn used_ratio(stat: &OsdStat) -> Option<f64> {
@@ -92,7 +98,7 @@ impl PgMap {
         self.version += 1;
         self.stamp = stamp;
         if map.exists(osd) {
-            self.osds.insert(osd, stat);
+            self.osds.insert(osd, if map.is_in(osd) { stat } else { without_space(&stat) });
         }
         for (pg, stat) in pgs {
             if !map.have_pg(pg) {
@@ -134,6 +140,9 @@ impl PgMap {
     /// Follows the map: PGs that are new or gone, PGs whose primary is down.
     pub(crate) fn follow(&mut self, map: &OsdMap, mapping: &PgMapping, now_ms: u64) {
         self.osds.retain(|osd, _| map.exists(*osd));
+        for (_, stat) in self.osds.iter_mut().filter(|(osd, _)| !map.is_in(**osd)) {
+            *stat = without_space(stat);
+        }
         self.compressed.retain(|osd, _| map.exists(*osd));
         self.slow.retain(|osd, _| map.is_up(*osd));
         let gone: Vec<PgId> = self.pgs.keys().filter(|pg| !map.have_pg(**pg)).copied().collect();

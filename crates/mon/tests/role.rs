@@ -572,6 +572,18 @@ fn statistics_and_quotas() {
     a.tick(2000);
     let health = &a.mon.volatile().health;
     assert!(health.checks.contains_key("POOL_APP_NOT_ENABLED"));
+    // The space of an OSD that is out does not count, reported or not.
+    let cmd = vec![Bytes::from_static(br#"{"prefix":"osd out","ids":["0"]}"#)];
+    let fsid = a.mon.state().fsid;
+    a.say(admin, &MonCommand { fsid, cmd, ..MonCommand::default() });
+    a.settle();
+    a.tick(2000);
+    assert!(a.map().is_out(OsdId(0)));
+    assert_eq!(a.mon.volatile().pgmap.statfs().kb, 0);
+    let osd_stat = maps::OsdStat::new(statfs).to_bytes();
+    a.say(osds[0], &PgStats { osd: OsdId(0), epoch: Epoch(4), osd_stat, ..PgStats::default() });
+    a.settle();
+    assert_eq!(a.mon.volatile().pgmap.statfs().kb, 0);
 }
 
 /// cephx from the first byte: a fresh client, its tickets, a renewal, a wrong key.
