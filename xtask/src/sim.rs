@@ -31,7 +31,7 @@ pub fn share() -> Report {
     ];
     for plant in plants {
         report.check(&format!("sim: {plant} is found"), || {
-            cluster(&["--seeds", "300", "--plant", plant])
+            cluster(&["--seeds", "900", "--plant", plant])
         });
     }
     report

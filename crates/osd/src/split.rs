@@ -141,7 +141,8 @@ impl Osd {
             let pg = if id == child { &mut young } else { self.pgs.get_mut(&id).expect("held") };
             pg.log = loaded.log;
             pg.missing = loaded.missing;
-            pg.coded = loaded.coded;
+            // Requests that gather bytes stay: the interval ends for them, too.
+            pg.coded.undo = loaded.coded.undo;
             let mut counts = count(&*self.c.store, Coll::Pg(id)).map_err(|e| e.to_string())?;
             if writes {
                 (counts.writes, counts.write_bytes) =
