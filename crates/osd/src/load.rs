@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Load(Arc<AtomicU64>);
 
 /// One request's part of it, until its last copy is dropped.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Share {
     load: Load,
     bytes: u64,

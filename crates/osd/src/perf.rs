@@ -117,8 +117,10 @@ impl Perf {
             return;
         }
         let at = self.slowest.partition_point(|p| p.took_ns >= took_ns);
+        // Names are kept; payload is not, nor does it count as in hand any more.
         let mut what = Box::new(op.clone());
-        // Names are kept, payload is not.
+        what.share = std::sync::Arc::default();
+        (what.copy, what.old, what.prefetched) = (None, None, Vec::new());
         what.msg.oid = bytes::Bytes::copy_from_slice(&what.msg.oid);
         what.oid = what.oid.detached();
         for o in &mut what.msg.ops {

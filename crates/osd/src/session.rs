@@ -66,7 +66,6 @@ pub struct ClientOp {
     /// When it came, wall ns.
     pub came_wall_ns: u64,
     /// Its part of what clients may have in hand.
-    #[expect(dead_code, reason = "it counts as long as it lives")]
     pub share: std::sync::Arc<crate::load::Share>,
 }
 

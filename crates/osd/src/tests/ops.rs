@@ -336,3 +336,18 @@ fn copies() {
     c.run(POOL, "src", vec![plain(op::DELETE)]);
     assert_eq!(c.run(POOL, "y", vec![copy(0)]).result, -2);
 }
+
+/// Requests count as in hand until they are answered, also those that the history of the
+/// slowest ones keeps: clients would be read no more for ever.
+#[test]
+fn what_was_answered_is_not_in_hand() {
+    let mut c = one();
+    for i in 0..50 {
+        c.run(POOL, "o", vec![write(i * 4096, &[7; 4096])]);
+        c.run(POOL, "o", vec![read(0, 0)]);
+    }
+    let (status, history) = c.admin(0, r#"{"prefix": "dump_historic_ops"}"#);
+    assert!(status == 0 && history.contains("osd_op"), "{history}");
+    let osd = c.nodes[0].osd.as_ref().expect("it runs");
+    assert_eq!(osd.request_bytes().0, 0);
+}
