@@ -6,7 +6,7 @@
 //! ones that were down then when they come back; so logs agree after as they did before.
 
 use bytes::Bytes;
-use denc::Denc;
+use denc::{DecodeError, Denc};
 use messages::PgLogEntry;
 use types::{EVersion, HObject, PgId, PoolId, SpgId};
 
@@ -69,63 +69,16 @@ impl Osd {
         let moves = |oid: &HObject| oid.hash & mask == child.pg.ps;
         let (from, to) = (Coll::Pg(parent), Coll::Pg(child));
         let mut ops = vec![StoreOp::Create(to), StoreOp::Split(from, child, bits)];
-        let (first, end) = log_range();
-        let mut bad = None;
-        let walked = self.c.store.walk(from, &first, &end, &mut |_, raw| {
-            match PgLogEntry::from_shared(raw) {
-                Ok(e) if moves(&e.oid) => {
-                    ops.push(StoreOp::Rm(from, log_key(e.version)));
-                    ops.push(StoreOp::Put(to, log_key(e.version), raw.clone()));
-                }
-                Ok(_) => {}
-                Err(e) => bad = Some(e),
-            }
-            true
-        });
-        walked.map_err(|e| e.to_string())?;
-        if let Some(e) = bad {
-            return Err(e.to_string());
-        }
+        let mut range = Moving { store: &*self.c.store, from, to, ops: &mut ops };
+        let entry = |_: &[u8], raw: &Bytes| Ok(moves(&PgLogEntry::from_shared(raw)?.oid));
+        range.moves(log_range(), entry)?;
+        range.moves(index_all(), |key, _| Ok(moves(&clone_of_key(key)?)))?;
+        let undo = |_: &[u8], raw: &Bytes| Ok(Undo::from_bytes(raw)?.oid().is_some_and(moves));
+        range.moves(undo_range(), undo)?;
         let pg = self.pgs.get_mut(&parent).expect("the caller has seen it");
         for (oid, v) in pg.missing.iter().filter(|(oid, _)| moves(oid)) {
             ops.push(StoreOp::Rm(from, missing_key(oid)));
             ops.push(StoreOp::Put(to, missing_key(oid), v.to_bytes()));
-        }
-        let (first, end) = index_all();
-        let mut lost = None;
-        let walked = self.c.store.walk(from, &first, &end, &mut |key, _| {
-            match clone_of_key(key) {
-                Ok(clone) if moves(&clone) => {
-                    let key = Bytes::copy_from_slice(key);
-                    ops.push(StoreOp::Rm(from, key.clone()));
-                    ops.push(StoreOp::Put(to, key, Bytes::new()));
-                }
-                Ok(_) => {}
-                Err(e) => lost = Some(e),
-            }
-            true
-        });
-        walked.map_err(|e| e.to_string())?;
-        if let Some(e) = lost {
-            return Err(e.to_string());
-        }
-        let undo = undo_range();
-        let mut lost = None;
-        let walked = self.c.store.walk(from, &undo.0, &undo.1, &mut |key, raw| {
-            match Undo::from_bytes(raw) {
-                Ok(u) if u.oid().is_some_and(moves) => {
-                    let key = Bytes::copy_from_slice(key);
-                    ops.push(StoreOp::Rm(from, key.clone()));
-                    ops.push(StoreOp::Put(to, key, raw.clone()));
-                }
-                Ok(_) => {}
-                Err(e) => lost = Some(e),
-            }
-            true
-        });
-        walked.map_err(|e| e.to_string())?;
-        if let Some(e) = lost {
-            return Err(e.to_string());
         }
         pg.refresh_info();
         pg.info.recount = true;
@@ -161,6 +114,42 @@ impl Osd {
         tracing::info!(%parent, %child, entries = young.log.entries.len(), "divided");
         self.pgs.insert(child, young);
         Ok(())
+    }
+}
+
+/// Keys on their way from one collection to another.
+struct Moving<'a> {
+    store: &'a dyn ObjectStore,
+    from: Coll,
+    to: Coll,
+    ops: &'a mut Vec<StoreOp>,
+}
+
+impl Moving<'_> {
+    /// Moves those keys of a range of which key and value say so.
+    ///
+    /// # Errors
+    /// When the store or one of them cannot be read.
+    fn moves(
+        &mut self,
+        (first, end): (Bytes, Bytes),
+        moves: impl Fn(&[u8], &Bytes) -> Result<bool, DecodeError>,
+    ) -> Result<(), String> {
+        let mut bad = None;
+        let walked = self.store.walk(self.from, &first, &end, &mut |key, raw| {
+            match moves(key, raw) {
+                Ok(true) => {
+                    let key = Bytes::copy_from_slice(key);
+                    self.ops.push(StoreOp::Rm(self.from, key.clone()));
+                    self.ops.push(StoreOp::Put(self.to, key, raw.clone()));
+                }
+                Ok(false) => {}
+                Err(e) => bad = Some(e),
+            }
+            bad.is_none()
+        });
+        walked.map_err(|e| e.to_string())?;
+        bad.map_or(Ok(()), |e| Err(e.to_string()))
     }
 }
 
