@@ -28,6 +28,8 @@ pub fn share() -> Report {
         "short-logs",
         "forgotten-votes",
         "unleased-reads",
+        "forgotten-snaps",
+        "half-copies",
     ];
     for plant in plants {
         report.check(&format!("sim: {plant} is found"), || {

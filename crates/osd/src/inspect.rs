@@ -1,10 +1,15 @@
 //! What a driver that checks the OSD may see of its PGs.
 
+use std::collections::BTreeSet;
+
+use denc::Denc;
 use maps::PgState;
-use types::{EVersion, Epoch, OsdId, SpgId};
+use types::{EVersion, Epoch, HObject, OsdId, SnapId, SpgId};
 
 use crate::core::Osd;
-use crate::pg::Pg;
+use crate::memory::Collection;
+use crate::object::{INFO_ATTR, ObjectInfo};
+use crate::pg::{Pg, clone_of_key, index_all};
 
 /// One PG as it stands.
 #[derive(Clone, Debug)]
@@ -73,5 +78,54 @@ impl Osd {
             why: pg.why(),
         };
         self.pgs.values().map(summary).collect()
+    }
+}
+
+/// The clones of a copy are just those that their heads name, none serves a snapshot that
+/// was `removed`, and the index from snapshots names just these.
+///
+/// # Errors
+/// What is wrong.
+pub fn clones_fit(copy: &Collection, removed: &BTreeSet<u64>) -> Result<(), String> {
+    let record = |oid: &HObject| {
+        let o = copy.objects.get(oid).ok_or_else(|| format!("{oid} is not there"))?;
+        let raw = o.attrs.get(INFO_ATTR).ok_or_else(|| format!("{oid} has no record"))?;
+        ObjectInfo::from_bytes(raw).map_err(|e| format!("{oid}: {e}"))
+    };
+    let mut named = BTreeSet::new();
+    let mut served = BTreeSet::new();
+    for oid in copy.objects.keys().filter(|o| o.is_head()) {
+        let head = record(oid)?;
+        let Some(set) = head.snaps.as_deref() else { continue };
+        if head.whiteout && set.clones.is_empty() {
+            return Err(format!("{oid} is kept for nothing"));
+        }
+        for clone in &set.clones {
+            let it = oid.with_snap(*clone);
+            let snaps = record(&it)?.clone_snaps;
+            if set.clone_snaps.get(clone) != Some(&snaps) || snaps.is_empty() {
+                return Err(format!("{it} serves {snaps:?}, and its head says otherwise"));
+            }
+            if let Some(snap) = snaps.iter().find(|s| removed.contains(&s.0)) {
+                return Err(format!("{it} still serves {snap}, which was removed"));
+            }
+            served.extend(snaps.into_iter().map(|snap| (snap, it.clone())));
+            named.insert(it);
+        }
+    }
+    let own = |o: &&HObject| !o.is_head() && o.snap != SnapId::DIR && o.pool.0 >= 0;
+    if let Some(stray) = copy.objects.keys().filter(own).find(|o| !named.contains(*o)) {
+        return Err(format!("{stray} is named by no head"));
+    }
+    let (first, end) = index_all();
+    let mut index = BTreeSet::new();
+    for (key, _) in copy.keys.range(first..end) {
+        let snap = key.get(1..9).and_then(|s| s.try_into().ok()).map(u64::from_be_bytes);
+        let clone = clone_of_key(key).map_err(|e| e.to_string())?;
+        index.insert((SnapId(snap.ok_or("a short key in the index")?), clone));
+    }
+    match index.symmetric_difference(&served).next() {
+        Some((snap, clone)) => Err(format!("the index and {clone} differ about {snap}")),
+        None => Ok(()),
     }
 }

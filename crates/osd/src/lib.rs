@@ -66,5 +66,5 @@ pub use cache::DataCache;
 pub use coding::shards_agree;
 pub use config::Config;
 pub use core::{Identity, Osd, PeerInfo};
-pub use inspect::PgSummary;
+pub use inspect::{PgSummary, clones_fit};
 pub use outbox::{Effect, Outbox};

@@ -8,9 +8,9 @@ use denc::{Denc, Features, Reader, Writer};
 use maps::OsdMap;
 use messages::{MOsdOpReply, OsdMapMsg, OsdOp, op, req_flag};
 use osdc::{Objecter, Request};
-use types::{HObject, OsdId, PoolId, SnapId, UTime};
+use types::{HObject, ObjectLocator, OsdId, PoolId, SnapId, UTime};
 
-use crate::history::{Ask, Model, Told};
+use crate::history::{Ask, Model, Snaps, Told};
 
 /// Words that a value takes, so that objects have all sizes.
 fn words(v: u64) -> usize {
@@ -64,10 +64,10 @@ fn data(code: u16, v: u64) -> OsdOp {
 }
 
 /// What an operation looks like on the wire, and whether it writes.
-fn vector(ask: &Ask) -> (Vec<OsdOp>, bool) {
+fn vector(pool: PoolId, ask: &Ask) -> (Vec<OsdOp>, bool) {
     let plain = |code| OsdOp::new(code, Bytes::new());
     let ops = match ask {
-        Ask::Read => {
+        Ask::Read | Ask::ReadAt(_) => {
             let mut w = Writer::new(Features::ALL);
             w.blob(&[]);
             w.u64(1000);
@@ -91,6 +91,19 @@ fn vector(ask: &Ask) -> (Vec<OsdOp>, bool) {
             vec![create]
         }
         Ask::Delete => vec![plain(op::DELETE)],
+        Ask::Rollback(snap) => {
+            let mut back = plain(op::ROLLBACK);
+            back.put_u64(0, *snap);
+            vec![back]
+        }
+        Ask::CopyFrom(source) => {
+            let mut w = Writer::new(Features::ALL);
+            w.str(source);
+            ObjectLocator { pool, ..ObjectLocator::default() }.encode(&mut w);
+            let mut copy = OsdOp::new(op::COPY_FROM, w.finish());
+            copy.put_u64(0, SnapId::HEAD.0);
+            vec![copy]
+        }
     };
     (ops, true)
 }
@@ -104,7 +117,7 @@ fn word(raw: &[u8]) -> Result<u64, String> {
 /// # Errors
 /// When it says what no object can be.
 fn told(ask: &Ask, reply: &MOsdOpReply) -> Result<Told, String> {
-    if *ask != Ask::Read || reply.result < 0 {
+    if !ask.is_read() || reply.result < 0 {
         return Ok(Told::Code(reply.result));
     }
     let [read, attrs, vals] = &reply.ops[..] else { return Err("not three answers".into()) };
@@ -170,22 +183,25 @@ impl Client {
 
     /// A request as the objecter takes it.
     #[must_use]
-    pub fn request(pool: PoolId, name: &str, ask: &Ask, now_ns: u64) -> Request {
+    pub fn request(pool: PoolId, name: &str, ask: &Ask, snaps: &Snaps, now_ns: u64) -> Request {
         let name = Bytes::copy_from_slice(name.as_bytes());
-        let (ops, writes) = vector(ask);
+        let (ops, writes) = vector(pool, ask);
         Request {
             object: HObject {
                 pool,
                 hash: HObject::hash_of(b"", &name),
                 name,
-                snap: SnapId::HEAD,
+                snap: match ask {
+                    Ask::ReadAt(snap) => SnapId(*snap),
+                    _ => SnapId::HEAD,
+                },
                 ..HObject::min()
             },
             pg: None,
             ops,
             flags: if writes { req_flag::WRITE } else { req_flag::READ },
             mtime: UTime::from_nanos(now_ns),
-            snaps: (SnapId(0), Vec::new()),
+            snaps: (SnapId(snaps.seq), snaps.kept.iter().map(|s| SnapId(*s)).collect()),
         }
     }
 

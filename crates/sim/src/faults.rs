@@ -226,6 +226,9 @@ impl World {
         self.paused.retain(|_, until| *until > now);
         let ns = self.chance.within(0, 2 * self.settings.fault_every);
         self.after(ns, Event::Fault);
+        if self.chance.one_in(2) {
+            self.some_snap();
+        }
         if self.plant == Some(Plant::FalsePings) && self.chance.one_in(2) {
             self.count("isolate an OSD");
             return self.isolate();

@@ -34,6 +34,7 @@ mod plant;
 pub mod remap;
 mod run;
 mod show;
+mod snaps;
 mod users;
 mod world;
 

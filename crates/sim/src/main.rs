@@ -14,7 +14,8 @@ sim [--seeds N] [--seed S] [--verbose] [--plant NAME] [--threads N] [--keep-goin
   --seed S      the first seed; alone: this one, with what happens in --verbose
   --ec          with erasure-coded pools only; --no-ec with none; else in every fourth seed
   --plant NAME  with a bug planted: lying-disks, empty-writes, forgotten-requests,
-                false-pings, short-logs, forgotten-votes, unleased-reads; succeeds when a seed finds it
+                false-pings, short-logs, forgotten-votes, unleased-reads,
+                forgotten-snaps, half-copies; succeeds when a seed finds it
 ";
 
 struct Args {

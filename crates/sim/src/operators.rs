@@ -5,11 +5,11 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use messages::{Envelope, Message, MonCommand, MonCommandAck, Paxos};
+use messages::{Envelope, Message, MonCommand, MonCommandAck, Paxos, PoolOp, PoolOpReply, pool_op};
 use serde_json::json;
-use types::Features;
+use types::{Features, SnapId};
 
-use crate::history::{Ask, Model, Told};
+use crate::history::{Ask, Model, Snaps, Told};
 use crate::net::Line;
 use crate::world::{Event, MS, Node, SEC, World};
 
@@ -19,12 +19,24 @@ pub(crate) const OPERATORS: usize = 4;
 const PATIENCE: u64 = 15 * SEC;
 /// Keys that are written and read.
 const KEYS: usize = 3;
+/// Snapshots at a time.
+const SNAPS_MAX: usize = 6;
 /// Histories of keys are told from those of objects by this.
 pub(crate) const KEY_PREFIX: &str = "key ";
 
+/// What is asked of a monitor.
+enum Words {
+    /// A command.
+    Command(String),
+    /// A new snapshot of the pool.
+    MakeSnap,
+    /// A snapshot less.
+    RemoveSnap(u64),
+}
+
 /// A command without an answer.
 struct Pending {
-    words: String,
+    words: Words,
     /// Its place in the history of a key.
     record: Option<(String, usize, Ask)>,
 }
@@ -58,7 +70,7 @@ impl World {
     /// What nobody has answered is not asked again.
     pub(crate) fn operators_forget(&mut self) {
         for o in &mut self.operators {
-            o.pending.retain(|_, p| p.record.is_some());
+            o.pending.retain(|_, p| p.record.is_some() || !matches!(p.words, Words::Command(_)));
         }
     }
 
@@ -96,18 +108,28 @@ impl World {
     fn operator_send(&mut self, k: usize, tid: u64) {
         let o = &self.operators[k];
         let (Some(c), true, Some(p)) = (o.mon, o.open, o.pending.get(&tid)) else { return };
-        let cmd = vec![Bytes::from(p.words.clone())];
-        let m = MonCommand { paxos: Paxos::default(), fsid: self.fsid, cmd, input: Bytes::new() };
-        self.send(c, 0, m.envelope(Features::ALL).with_tid(tid));
+        let (paxos, fsid) = (Paxos::default(), self.fsid);
+        let snap_op = |op, snap| PoolOp {
+            fsid,
+            pool: self.pool.0 as u32,
+            op,
+            snapid: SnapId(snap),
+            ..PoolOp::default()
+        };
+        let e = match &p.words {
+            Words::Command(words) => {
+                let cmd = vec![Bytes::from(words.clone())];
+                MonCommand { paxos, fsid, cmd, input: Bytes::new() }.envelope(Features::ALL)
+            }
+            Words::MakeSnap => snap_op(pool_op::CREATE_UNMANAGED_SNAP, 0).envelope(Features::ALL),
+            Words::RemoveSnap(snap) => {
+                snap_op(pool_op::DELETE_UNMANAGED_SNAP, *snap).envelope(Features::ALL)
+            }
+        };
+        self.send(c, 0, e.with_tid(tid));
     }
 
-    fn operator_asks(
-        &mut self,
-        k: usize,
-        words: &serde_json::Value,
-        record: Option<(String, usize, Ask)>,
-    ) {
-        self.tell(|| format!("operator {k}: {words}"));
+    fn operator_asks(&mut self, k: usize, words: Words, record: Option<(String, usize, Ask)>) {
         let now = self.now;
         let o = &mut self.operators[k];
         o.tid += 1;
@@ -115,17 +137,57 @@ impl World {
             o.asked_at = now;
         }
         let tid = o.tid;
-        o.pending.insert(tid, Pending { words: words.to_string(), record });
+        o.pending.insert(tid, Pending { words, record });
         self.operator_send(k, tid);
     }
 
     /// The first operator types a command.
     pub(crate) fn command(&mut self, words: serde_json::Value) {
-        self.operator_asks(0, &words, None);
+        self.tell(|| format!("operator: {words}"));
+        self.operator_asks(0, Words::Command(words.to_string()), None);
+    }
+
+    /// Takes a snapshot that clients manage, or removes one.
+    pub(crate) fn some_snap(&mut self) {
+        if self.snaps.live.len() < SNAPS_MAX && !self.chance.one_in(3) {
+            return self.operator_asks(0, Words::MakeSnap, None);
+        }
+        let Some(snap) = self.snaps.some(&mut self.chance).filter(|s| self.snaps.is_idle(*s))
+        else {
+            return;
+        };
+        self.tell(|| format!("snapshot {snap} is removed"));
+        self.snaps.live.remove(&snap);
+        self.snaps.removed.insert(snap);
+        let now = self.now;
+        self.histories.values_mut().for_each(|h| h.forget(snap, now));
+        self.operator_asks(0, Words::RemoveSnap(snap), None);
+    }
+
+    fn on_pool_op(&mut self, words: &Words, m: &PoolOpReply) {
+        self.tell(|| format!("a snapshot's answer: {} {:?}", m.r, m.data));
+        if m.r != 0 {
+            return self.complain(format!("a snapshot is answered by {}", m.r));
+        }
+        if let (Words::MakeSnap, Some(raw)) = (words, m.data.as_deref())
+            && let Ok(raw) = raw.try_into()
+        {
+            self.snaps.on_made(u64::from_le_bytes(raw));
+        }
     }
 
     pub(crate) fn operator_message(&mut self, k: usize, c: usize, e: &Envelope) {
-        if e.kind != MonCommandAck::KIND || self.operators[k].mon != Some(c) {
+        if self.operators[k].mon != Some(c) {
+            return;
+        }
+        if e.kind == PoolOpReply::KIND
+            && let Ok(m) = PoolOpReply::decode(e)
+            && let Some(p) = self.operators[k].pending.remove(&e.tid)
+        {
+            self.operators[k].asked_at = self.now;
+            return self.on_pool_op(&p.words, &m);
+        }
+        if e.kind != MonCommandAck::KIND {
             return;
         }
         let Ok(m) = MonCommandAck::decode(e) else { return };
@@ -133,7 +195,9 @@ impl World {
         let o = &mut self.operators[k];
         o.asked_at = now;
         let Some(p) = o.pending.remove(&e.tid) else { return };
-        self.tell(|| format!("operator {k}: {} -> {} {}", p.words, m.r, m.rs));
+        if let Words::Command(words) = &p.words {
+            self.tell(|| format!("operator {k}: {words} -> {} {}", m.r, m.rs));
+        }
         let Some((name, record, ask)) = p.record else { return };
         let told = match (&ask, m.r) {
             (Ask::Read, 0) => {
@@ -181,11 +245,12 @@ impl World {
             _ => json!({"prefix": "config-key get", "key": name}),
         };
         let now = self.now;
-        let who = self.clients.len() + 1_000 + k;
+        let who = self.operators[k].gid;
         let history = self.histories.entry(name.clone()).or_default();
-        let record = history.begin(who, ask.clone(), now);
+        let record = history.begin(who, ask.clone(), Snaps::default(), now);
         self.asked += 1;
-        self.operator_asks(k, &words, Some((name, record, ask)));
+        self.tell(|| format!("operator {k}: {words}"));
+        self.operator_asks(k, Words::Command(words.to_string()), Some((name, record, ask)));
     }
 
     /// A process dials one of the monitors.

@@ -474,10 +474,20 @@ impl World {
                 }
                 m.envelope(Features::TENTACLE_WORD).with_tid(e.tid)
             }
-            (Some(Plant::ShortLogs), OsdPeer::KIND) => {
+            (Some(Plant::ForgottenSnaps), MOsdOp::KIND) if self.chance.one_in(10) => {
+                let Ok(mut m) = MOsdOp::decode(&e) else { return e };
+                (m.snap_seq, m.snaps) = (types::SnapId(0), Vec::new());
+                m.envelope(Features::TENTACLE_WORD).with_tid(e.tid)
+            }
+            (Some(Plant::ShortLogs | Plant::HalfCopies), OsdPeer::KIND) => {
                 let Ok(mut m) = OsdPeer::decode(&e) else { return e };
-                match &mut m.body {
-                    PeerMsg::Log { entries, .. } => drop(entries.pop()),
+                match (&mut m.body, self.plant) {
+                    (PeerMsg::Log { entries, .. }, Some(Plant::ShortLogs)) => {
+                        drop(entries.pop());
+                    }
+                    (PeerMsg::CopyPart { push, .. }, Some(Plant::HalfCopies)) => {
+                        push.attrs.retain(|(name, _)| !name.ends_with(b"x"));
+                    }
                     _ => return e,
                 }
                 m.envelope(Features::ALL)

@@ -19,11 +19,15 @@ pub enum Plant {
     ForgottenVotes,
     /// A monitor that leads believes that the others follow it, whatever they do.
     UnleasedReads,
+    /// Now and then a write is executed as if its client knew of no snapshot.
+    ForgottenSnaps,
+    /// What is copied from another OSD comes without its attributes.
+    HalfCopies,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::LyingDisks,
         Self::EmptyWrites,
         Self::ForgottenRequests,
@@ -31,6 +35,8 @@ impl Plant {
         Self::ShortLogs,
         Self::ForgottenVotes,
         Self::UnleasedReads,
+        Self::ForgottenSnaps,
+        Self::HalfCopies,
     ];
 
     /// Its name on a command line.
@@ -44,6 +50,8 @@ impl Plant {
             Self::ShortLogs => "short-logs",
             Self::ForgottenVotes => "forgotten-votes",
             Self::UnleasedReads => "unleased-reads",
+            Self::ForgottenSnaps => "forgotten-snaps",
+            Self::HalfCopies => "half-copies",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! One run: a cluster is made, works, is troubled, heals, and is looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use denc::Denc;
@@ -9,7 +9,7 @@ use osd::Coll;
 use serde_json::json;
 use types::{OsdId, PgId};
 
-use crate::history::{Ask, Doubt};
+use crate::history::{Ask, Doubt, History, Possible, Span};
 use crate::operators::KEY_PREFIX;
 use crate::plant::Plant;
 use crate::world::{Event, SEC, World};
@@ -19,6 +19,9 @@ use osd::memory::Object;
 const CREATE_SECS: u64 = 60;
 /// Virtual seconds after the last fault in which all must be clean and answered.
 const HEAL_SECS: u64 = 300;
+
+/// Virtual seconds until what removed snapshots held is trimmed.
+const TRIM_SECS: u64 = 120;
 
 /// Counted among the faults: histories with too much open at a time to be checked.
 const UNCHECKED: &str = "unchecked history";
@@ -103,6 +106,7 @@ impl World {
         }
         self.working = true;
         self.trouble = true;
+        self.some_snap();
         for _ in 0..self.settings.clients {
             let depth = match self.clients.len() % 3 {
                 2 => 24,
@@ -137,10 +141,14 @@ impl World {
         }
         // What strays held is removed.
         self.run_until(30, |w| w.is_clean() && w.strays().is_empty());
+        self.run_until(TRIM_SECS, |w| w.is_clean() && w.clones_wrong().is_none());
         if self.wrong.is_empty() {
             self.check_histories();
             self.check_copies();
             self.check_strays();
+            if let Some(why) = self.clones_wrong() {
+                self.complain(why);
+            }
             self.check_monitor();
         }
         healed
@@ -247,8 +255,36 @@ impl World {
     }
 
     fn check_histories(&mut self) {
-        for (name, history) in std::mem::take(&mut self.histories) {
-            match history.check() {
+        let histories = std::mem::take(&mut self.histories);
+        // Copies, by source; then what each may be of, by target.
+        let mut spans: BTreeMap<&str, Vec<(&str, usize, Span)>> = BTreeMap::new();
+        for (name, history) in &histories {
+            for (id, r) in history.records.iter().enumerate() {
+                if let Ask::CopyFrom(source) = &r.ask {
+                    spans.entry(source).or_default().push((name, id, r.times));
+                }
+            }
+        }
+        let mut copies: BTreeMap<&str, BTreeMap<usize, Possible>> = BTreeMap::new();
+        let mut unknown = BTreeSet::new();
+        for (source, all) in spans {
+            let times: Vec<Span> = all.iter().map(|c| c.2).collect();
+            let absent = History::default();
+            let possible = histories.get(source).unwrap_or(&absent).possible(&times);
+            for (nth, (name, id, _)) in all.into_iter().enumerate() {
+                match &possible {
+                    Ok(p) => drop(copies.entry(name).or_default().insert(id, p[nth].clone())),
+                    Err(_) => drop(unknown.insert(name)), // its own check tells
+                }
+            }
+        }
+        let nothing = BTreeMap::new();
+        for (name, history) in &histories {
+            let checked = match copies.get(name.as_str()) {
+                _ if unknown.contains(name.as_str()) => Err(Doubt::TooMuch),
+                copies => history.check(copies.unwrap_or(&nothing)),
+            };
+            match checked {
                 Ok(_) => {}
                 Err(Doubt::Wrong(e)) => return self.complain(format!("{name}: {e}")),
                 Err(Doubt::TooMuch) => *self.faults.entry(UNCHECKED).or_default() += 1,
@@ -306,6 +342,26 @@ impl World {
                 return self.complain(format!("{pg}: {why}"));
             }
         }
+    }
+
+    /// Clones that should not be, or are not as their heads say.
+    fn clones_wrong(&self) -> Option<String> {
+        let map = self.newest()?;
+        for pg in self.pgs(&map) {
+            for (at, osd) in map.pg_to_up_acting(pg).acting.into_iter().enumerate() {
+                let shard = match self.settings.coded {
+                    Some(_) => types::ShardId(at as i8),
+                    None => types::ShardId::NONE,
+                };
+                let id = types::SpgId { pg, shard };
+                let store = self.osds.get(Self::osd_index(osd))?.store.lock();
+                let Some(copy) = store.now.get(&Coll::Pg(id)) else { continue };
+                if let Err(why) = osd::clones_fit(copy, &self.snaps.removed) {
+                    return Some(format!("{id} on osd.{osd}: {why}"));
+                }
+            }
+        }
+        None
     }
 
     /// Copies that nobody needs.

@@ -5,7 +5,7 @@ use osdc::{Objecter, Out};
 use types::{Epoch, Features, OsdId};
 
 use crate::client::{Client, Open};
-use crate::history::Ask;
+use crate::history::{Ask, Snaps};
 use crate::net::Line;
 use crate::world::{Event, MS, Node, World};
 
@@ -76,6 +76,7 @@ impl World {
                 self.tell(|| format!("client {i} {} {:?} -> {told:?}", open.name, open.ask));
                 let history = self.histories.get_mut(&open.name).expect("it was asked");
                 history.end(open.record, told, now);
+                self.snaps.on_answer(&open.ask);
             }
             Ok(None) => {}
             Err(e) => self.complain(e),
@@ -156,31 +157,9 @@ impl World {
             && self.asked < self.settings.operations
             && self.clients[i].open.len() < depth
         {
-            let name = format!("o{}", self.chance.index(self.settings.objects));
-            self.value += 1;
-            let v = self.value;
-            let k = self.chance.below(5) as u8;
-            // Every third only reads: nothing of its own waits when a part is cut off.
-            let ask = match self.chance.below(20) {
-                _ if i % 3 == 2 => Ask::Read,
-                0..=7 => Ask::Read,
-                8..=9 => Ask::WriteFull(v),
-                10..=12 => Ask::Append(v),
-                13 => Ask::SetAttr(v),
-                14 => Ask::SetOmap(k, v),
-                15 => Ask::RmOmap(k),
-                16 => Ask::All(k, v),
-                17 => Ask::Create,
-                _ => Ask::Delete,
-            };
-            // Erasure-coded pools have no omap.
-            let ask = match ask {
-                Ask::SetOmap(_, v) | Ask::All(_, v) if self.settings.coded.is_some() => {
-                    Ask::Append(v)
-                }
-                Ask::RmOmap(_) if self.settings.coded.is_some() => Ask::SetAttr(v),
-                ask => ask,
-            };
+            let at = self.chance.index(self.settings.objects);
+            let ask = self.some_ask(i, at);
+            let name = format!("o{at}");
             self.ask(i, name, ask);
         }
         if self.working {
@@ -195,13 +174,48 @@ impl World {
         }
     }
 
+    /// What client `i` asks of the object with this number.
+    fn some_ask(&mut self, i: usize, at: usize) -> Ask {
+        self.value += 1;
+        let v = self.value;
+        let k = self.chance.below(5) as u8;
+        let snap = self.snaps.some(&mut self.chance);
+        // Sources are never copied to, so that each history can be told by itself.
+        let source = 3 * self.chance.index(self.settings.objects.div_ceil(3));
+        let coded = self.settings.coded.is_some();
+        // Every third only reads: nothing of its own waits when a part is cut off.
+        match (self.chance.below(26), snap) {
+            (0..=4, Some(snap)) => Ask::ReadAt(snap),
+            _ if i % 3 == 2 => Ask::Read,
+            (5, Some(snap)) => Ask::Rollback(snap),
+            (0..=10, _) => Ask::Read,
+            (11..=12, _) => Ask::WriteFull(v),
+            (13..=15, _) => Ask::Append(v),
+            (16, _) => Ask::SetAttr(v),
+            // Erasure-coded pools have no omap.
+            (17 | 19, _) if coded => Ask::Append(v),
+            (18, _) if coded => Ask::SetAttr(v),
+            (17, _) => Ask::SetOmap(k, v),
+            (18, _) => Ask::RmOmap(k),
+            (19, _) => Ask::All(k, v),
+            (20, _) => Ask::Create,
+            (21..=22, _) => Ask::Delete,
+            _ if at.is_multiple_of(3) => Ask::Append(v),
+            _ => Ask::CopyFrom(format!("o{source}")),
+        }
+    }
+
     /// A client asks.
     pub(crate) fn ask(&mut self, i: usize, name: String, ask: Ask) {
         let now = self.now;
-        let record = self.histories.entry(name.clone()).or_default().begin(i, ask.clone(), now);
+        let snaps = if ask.is_read() { Snaps::default() } else { self.snaps.known() };
+        let who = self.clients[i].gid;
+        let history = self.histories.entry(name.clone()).or_default();
+        let record = history.begin(who, ask.clone(), snaps.clone(), now);
         self.asked += 1;
+        self.snaps.on_ask(&ask);
         let wall = self.clock(Node::Client(i)).wall_ns;
-        let request = Client::request(self.pool, &name, &ask, wall);
+        let request = Client::request(self.pool, &name, &ask, &snaps, wall);
         // The answer may only come later: the objecter never answers at once.
         let tid = self.client_do(i, |o, out| o.submit(request, out));
         self.tell(|| format!("client {i} asks {name} {ask:?} tid {tid}"));

@@ -291,6 +291,8 @@ pub struct World {
     pub(crate) next_gid: u64,
     /// The objects' histories.
     pub histories: BTreeMap<String, History>,
+    /// The snapshots that clients know.
+    pub(crate) snaps: crate::snaps::Known,
     pub(crate) value: u64,
     pub(crate) asked: u64,
     pub(crate) answered: u64,
@@ -352,6 +354,7 @@ impl World {
             clients: Vec::new(),
             next_gid: 5_000,
             histories: BTreeMap::new(),
+            snaps: crate::snaps::Known::default(),
             value: 0,
             asked: 0,
             answered: 0,
