@@ -190,7 +190,12 @@ impl Daemon {
         // Read again when there is room for a good deal.
         let full = bytes > if self.public.are_clients_held() { max / 4 * 3 } else { max };
         if full != self.public.are_clients_held() {
-            tracing::debug!(bytes, max, held = full, "clients are read according to what is in hand");
+            tracing::debug!(
+                bytes,
+                max,
+                held = full,
+                "clients are read according to what is in hand"
+            );
             self.public.hold_clients(full);
         }
         for effect in out.effects.drain(..) {
