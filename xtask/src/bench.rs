@@ -10,16 +10,18 @@ use crate::cluster::{Cluster, usage};
 use crate::{lab, sh};
 
 const OSDS: u32 = 3;
+/// Seconds of writing before the first cell.
+const WARM_UP_S: u32 = 12;
 
 /// One side of the comparison.
-trait Side {
+pub(crate) trait Side {
     fn conf(&self) -> String;
     fn osd_pids(&self) -> Result<Vec<u32>>;
     fn all_pids(&self) -> Result<Vec<u32>>;
 }
 
-struct Ours(Cluster);
-struct Theirs(String);
+pub(crate) struct Ours(pub Cluster);
+pub(crate) struct Theirs(pub String);
 
 impl Side for Ours {
     fn conf(&self) -> String {
@@ -76,11 +78,11 @@ struct Cell {
     rss_mib: f64,
 }
 
-fn client(conf: &str, line: &str) -> Command {
+pub(crate) fn client(conf: &str, line: &str) -> Command {
     lab::exec("forky", &format!("export CEPH_CONF={conf}; {line}"))
 }
 
-fn figure(text: &str, label: &str) -> Result<f64> {
+pub(crate) fn figure(text: &str, label: &str) -> Result<f64> {
     let line = text.lines().find(|l| l.starts_with(label));
     let line = line.with_context(|| format!("rados bench printed no '{label}':\n{text}"))?;
     Ok(line.rsplit(':').next().unwrap_or_default().trim().parse()?)
@@ -128,19 +130,14 @@ pub fn peer(secs: u64) -> Result<()> {
     let result = table(&ours, &theirs, secs);
     lab::peer_down("bench-peer").ok();
     let (rows, memory) = result?;
-    let date = sh::output(Command::new("date").args(["-u", "+%Y-%m-%d-%H%M"]))?.trim().to_owned();
-    let commit = sh::output(Command::new("git").current_dir(sh::repo()).args([
-        "rev-parse",
-        "--short",
-        "HEAD",
-    ]))?;
-    let cpu = sh::output(&mut sh::bash("grep -m1 'model name' /proc/cpuinfo | cut -d: -f2"))?;
-    let mut text = format!(
-        "# Beside stock Ceph 20.2.4, {date}\n\n`cargo xtask bench peer {secs}` at {}; {OSDS} OSDs each, cephx, crc, \
-         `rados bench` of 20.2.4 drives both,\n{secs} s a cell, one run; ours and theirs take turns cell by cell. \
-         Machine: 2 cores,{cpu}\n",
-        commit.trim()
-    );
+    let mut text = head(
+        &format!("bench peer {secs}"),
+        &format!(
+            "{OSDS} OSDs each, cephx, crc, `rados bench` of 20.2.4 drives both,\n{secs} s a cell, one run; ours and theirs \
+             take turns cell by cell; before the first cell each side writes 4 MiB objects for {WARM_UP_S} s, so that both \
+             use memory that they have."
+        ),
+    )?;
     let _ = writeln!(
         text,
         "| work | replicas | in flight | ours | theirs | ratio | latency ours / theirs (ms) | OSD CPU s per 100k ops ours / theirs | ratio |\n\
@@ -151,8 +148,30 @@ pub fn peer(secs: u64) -> Result<()> {
         text,
         "\nstart-up to HEALTH_OK or all PGs active: {our_up:.1} s / {their_up:.1} s (made anew)\n{memory}"
     );
+    keep(&text, "peer")
+}
+
+/// The first lines of a page of results: what was run where.
+pub(crate) fn head(command: &str, how: &str) -> Result<String> {
+    let date = sh::output(Command::new("date").args(["-u", "+%Y-%m-%d-%H%M"]))?;
+    let commit = sh::output(Command::new("git").current_dir(sh::repo()).args([
+        "rev-parse",
+        "--short",
+        "HEAD",
+    ]))?;
+    let cpu = sh::output(&mut sh::bash("grep -m1 'model name' /proc/cpuinfo | cut -d: -f2"))?;
+    Ok(format!(
+        "# Beside stock Ceph 20.2.4, {}\n\n`cargo xtask {command}` at {}; {how} Machine: 2 cores,{cpu}\n",
+        date.trim(),
+        commit.trim()
+    ))
+}
+
+/// Prints a page of results and keeps it.
+pub(crate) fn keep(text: &str, kind: &str) -> Result<()> {
     print!("{text}");
-    let path = sh::repo().join(format!("bench/results/{date}-peer.md"));
+    let date = sh::output(Command::new("date").args(["-u", "+%Y-%m-%d-%H%M"]))?;
+    let path = sh::repo().join(format!("bench/results/{}-{kind}.md", date.trim()));
     std::fs::create_dir_all(path.parent().context("a directory")?)?;
     std::fs::write(&path, text)?;
     println!("kept in {}", path.display());
@@ -174,6 +193,12 @@ fn table(ours: &Ours, theirs: &Theirs, secs: u64) -> Result<(String, String)> {
                  rados -p {pool} bench 1 write -b 4096 >/dev/null"
             );
             sh::output(&mut client(&side.conf(), &line))?;
+        }
+        if replicas == 3 {
+            for side in sides {
+                let line = format!("rados -p bench3 bench {WARM_UP_S} write -t 16");
+                sh::output(&mut client(&side.conf(), &line))?;
+            }
         }
         for bytes in [4096u64, 4 << 20] {
             for (kind, flights) in [("write", [16, 1]), ("seq", [16, 1]), ("rand", [16, 1])] {

@@ -1,6 +1,7 @@
 //! Development verbs. `cargo xtask` without arguments lists them.
 
 mod bench;
+mod bench_ec;
 mod cluster;
 mod failover;
 mod fuzz;
@@ -54,6 +55,7 @@ cargo xtask VERB
   sim cluster [--seeds N] [--seed S] [--plant BUG] [--verbose]
                      whole clusters on virtual time under faults, by seed (100)
   bench peer [SECS]  the table beside stock Ceph; kept in bench/results
+  bench ec [SECS]    erasure-coded pools beside replicated ones and stock Ceph's; kept in bench/results
 ";
 
 fn main() -> Result<()> {
@@ -92,6 +94,7 @@ fn main() -> Result<()> {
         ["bench", "store", args @ ..] => store::bench(args),
         ["sim", "cluster", words @ ..] => sim::cluster(words),
         ["bench", "peer", ..] => bench::peer(number(2, 10)?),
+        ["bench", "ec", ..] => bench_ec::run(number(2, 5)?),
         _ => {
             print!("{USAGE}");
             if args.is_empty() {

@@ -420,19 +420,24 @@ impl Daemon {
         }
     }
 
-    /// Tells the cache which PGs are led here by the newest map.
+    /// Tells the cache which PGs are read here by the newest map: those that are led, and shards.
     fn on_new_map(&self) {
         let map = self.osd.borrow().map().clone();
         if self.cached_epoch.replace(map.epoch) == map.epoch {
             return;
         }
-        let me = Some(OsdId(self.id));
-        let all = map
-            .pools
-            .iter()
-            .flat_map(|(id, pool)| (0..pool.pg_num).map(|ps| PgId { pool: *id, ps }));
-        self.cache
-            .set_led(all.filter(|pg| map.pg_to_up_acting(*pg).acting_primary == me).collect());
+        let me = OsdId(self.id);
+        let mut read_here = std::collections::HashSet::new();
+        for (id, pool) in map.pools.iter() {
+            for pg in (0..pool.pg_num).map(|ps| PgId { pool: *id, ps }) {
+                let sets = map.pg_to_up_acting(pg);
+                let shard = pool.is_erasure() && sets.acting.contains(&me);
+                if shard || sets.acting_primary == Some(me) {
+                    read_here.insert(pg);
+                }
+            }
+        }
+        self.cache.set_read_here(read_here);
     }
 
     /// New values from the monitors' database.

@@ -157,10 +157,13 @@ impl ObjectStore for StoreBacking {
         self.store.kick();
     }
 
+    fn at_hand(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
+        let Coll::Pg(pg) = c else { return None };
+        self.cache.read(pg, o, off, len)
+    }
+
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {
-        if let Coll::Pg(pg) = c
-            && let Some(data) = self.cache.read(pg, o, off, len)
-        {
+        if let Some(data) = self.at_hand(c, o, off, len) {
             return Ok(Some(data));
         }
         absent(self.store.read(coll(c), o, off, len))
@@ -173,9 +176,7 @@ impl ObjectStore for StoreBacking {
         off: u64,
         len: u64,
     ) -> Result<Option<Fetched>, StoreError> {
-        if let Coll::Pg(pg) = c
-            && let Some(data) = self.cache.read(pg, o, off, len)
-        {
+        if let Some(data) = self.at_hand(c, o, off, len) {
             return Ok(Some(Fetched::Here(data)));
         }
         Ok(absent(self.store.fetch(coll(c), o, off, len))?.map(later))

@@ -104,6 +104,11 @@ pub trait ObjectStore: Send {
     /// [`StoreError`].
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError>;
 
+    /// Bytes of an object that cost nothing to read; `None` when they are elsewhere.
+    fn at_hand(&self, _c: Coll, _o: &HObject, _off: u64, _len: u64) -> Option<Bytes> {
+        None
+    }
+
     /// As [`ObjectStore::read`], but what is not in memory comes later, as it is now.
     ///
     /// # Errors

@@ -1,27 +1,128 @@
 //! Object data kept in memory as it was written, for the reads that follow.
 //!
-//! What is kept is the beginning of an object, as the buffers that came over the wire:
-//! nothing is copied on the way in or out. Only PGs that this OSD leads are kept, since
-//! only they are read here. Reads do not let anything in: a scan over more data than fits
-//! does not drive out what is here.
+//! What is kept are the buffers that came over the wire: large ones are copied neither on
+//! the way in nor out. Only PGs that are read here are kept: those that this OSD leads, and
+//! shards. Reads do not let anything in: a scan over more data than fits does not drive out
+//! what is here. What was used since it was last looked at stays for another round.
 //!
 //! Invariants: a kept range equals what the store returns for it; the sum of all ranges
 //! stays within the budget.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use messages::Mutation;
 use types::{HObject, PgId, SpgId};
 
 type Key = (SpgId, HObject);
 
+/// Smaller data is copied: it would hold a larger buffer.
+const COPIED_MAX: usize = 16 << 10;
+/// Ranges of an object that may lie side by side before they are joined.
+const RANGES_MAX: usize = 64;
+/// What an object costs beside its data.
+const OBJECT_COST: usize = 512;
+
+#[derive(Default)]
 struct Entry {
-    /// The object's first bytes.
-    head: Bytes,
+    /// Ranges by their first byte; none overlap.
+    ranges: BTreeMap<u64, Bytes>,
+    /// Bytes in all of them.
+    bytes: usize,
     /// Tells this entry's place in `order` from those of earlier ones.
     stamp: u64,
+    /// Read or written since it was put where it is in `order`.
+    used: bool,
+}
+
+impl Entry {
+    fn cost(&self) -> usize {
+        self.bytes + OBJECT_COST
+    }
+
+    /// Takes out what lies in `from..to`.
+    fn cut(&mut self, from: u64, to: u64) {
+        let before = self.ranges.range(..from).next_back().map(|(at, data)| (*at, data.clone()));
+        if let Some((at, mut data)) = before
+            && at + data.len() as u64 > from
+        {
+            let end = at + data.len() as u64;
+            if end > to {
+                self.ranges.insert(to, data.slice((to - at) as usize..));
+            }
+            data.truncate((from - at) as usize);
+            self.ranges.insert(at, data);
+            self.bytes -= (end.min(to) - from) as usize;
+        }
+        let inside: Vec<u64> = self.ranges.range(from..to).map(|(at, _)| *at).collect();
+        for at in inside {
+            let data = self.ranges.remove(&at).expect("it was just seen");
+            self.bytes -= data.len();
+            let end = at + data.len() as u64;
+            if end > to {
+                self.bytes += (end - to) as usize;
+                self.ranges.insert(to, data.slice((to - at) as usize..));
+            }
+        }
+    }
+
+    fn put(&mut self, off: u64, data: &Bytes) {
+        self.cut(off, off + data.len() as u64);
+        let data =
+            if data.len() < COPIED_MAX { Bytes::copy_from_slice(data) } else { data.clone() };
+        self.bytes += data.len();
+        self.ranges.insert(off, data);
+        if self.ranges.len() > RANGES_MAX {
+            self.join();
+        }
+    }
+
+    /// Makes one range of those that touch each other.
+    fn join(&mut self) {
+        let mut all = std::mem::take(&mut self.ranges).into_iter().peekable();
+        while let Some((at, first)) = all.next() {
+            let mut end = at + first.len() as u64;
+            let mut run = vec![first];
+            while let Some((_, data)) = all.next_if(|(next, _)| *next == end) {
+                end += data.len() as u64;
+                run.push(data);
+            }
+            let data = if run.len() == 1 { run.remove(0) } else { run.concat().into() };
+            self.ranges.insert(at, data);
+        }
+        if self.ranges.len() > RANGES_MAX / 2 {
+            // Scattered: the largest stay.
+            let mut by_len: Vec<(usize, u64)> =
+                self.ranges.iter().map(|(at, data)| (data.len(), *at)).collect();
+            by_len.sort_unstable();
+            for (len, at) in &by_len[..by_len.len() - RANGES_MAX / 2] {
+                self.ranges.remove(at);
+                self.bytes -= len;
+            }
+        }
+    }
+
+    fn read(&self, off: u64, end: u64) -> Option<Bytes> {
+        let (at, data) = self.ranges.range(..=off).next_back()?;
+        let skip = (off - at) as usize;
+        let len = (end - off) as usize;
+        if skip + len <= data.len() {
+            return Some(data.slice(skip..skip + len));
+        }
+        let mut out = BytesMut::with_capacity(len);
+        out.extend_from_slice(data.get(skip..)?);
+        let mut next = at + data.len() as u64;
+        for (at, data) in self.ranges.range(next..end) {
+            if *at != next {
+                return None;
+            }
+            let n = data.len().min(len - out.len());
+            out.extend_from_slice(&data[..n]);
+            next += data.len() as u64;
+        }
+        (out.len() == len).then(|| out.freeze())
+    }
 }
 
 #[derive(Default)]
@@ -32,54 +133,69 @@ struct Inner {
     entries: HashMap<Key, Entry>,
     /// Oldest first; places of entries that are gone are passed over.
     order: VecDeque<(u64, Key)>,
-    led: HashSet<PgId>,
+    read_here: HashSet<PgId>,
+}
+
+impl Inner {
+    fn forget(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.bytes -= entry.cost();
+        }
+    }
+
+    fn cut(&mut self, key: &Key, from: u64, to: u64) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let before = entry.bytes;
+        entry.cut(from, to);
+        let gone = before - entry.bytes;
+        if gone > entry.bytes {
+            // What is left must not hold buffers that are mostly gone.
+            entry.ranges.values_mut().for_each(|data| *data = Bytes::copy_from_slice(data));
+        }
+        self.bytes -= gone;
+        if entry.ranges.is_empty() {
+            self.forget(key);
+        }
+    }
+
+    fn keep(&mut self, key: Key, off: u64, data: &Bytes) {
+        if data.len() > self.budget / 2 {
+            return self.cut(&key, off, off + data.len() as u64);
+        }
+        match self.entries.get_mut(&key) {
+            Some(entry) => {
+                self.bytes -= entry.cost();
+                entry.put(off, data);
+                entry.used = true;
+                self.bytes += entry.cost();
+            }
+            None => {
+                self.stamp += 1;
+                let mut entry = Entry { stamp: self.stamp, ..Entry::default() };
+                entry.put(off, data);
+                self.bytes += entry.cost();
+                self.order.push_back((self.stamp, key.clone()));
+                self.entries.insert(key, entry);
+            }
+        }
+        while self.bytes > self.budget || self.order.len() > 2 * self.entries.len() + 64 {
+            let Some((stamp, key)) = self.order.pop_front() else { break };
+            let Some(entry) = self.entries.get_mut(&key).filter(|e| e.stamp == stamp) else {
+                continue;
+            };
+            if self.bytes <= self.budget || std::mem::take(&mut entry.used) {
+                self.order.push_back((stamp, key));
+            } else {
+                self.forget(&key);
+            }
+        }
+    }
 }
 
 /// The cache. Clones share it: the store's adapter fills it, the driver says which PGs
 /// count. All live on one thread; the lock is never contended.
 #[derive(Clone, Default)]
 pub struct DataCache(Arc<Mutex<Inner>>);
-
-impl Inner {
-    fn forget(&mut self, key: &Key) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.bytes -= entry.head.len();
-        }
-    }
-
-    fn cut(&mut self, key: &Key, len: u64) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        if len == 0 {
-            return self.forget(key);
-        }
-        if len < entry.head.len() {
-            self.bytes -= entry.head.len() - len;
-            entry.head.truncate(len);
-        }
-    }
-
-    fn keep(&mut self, key: Key, head: Bytes) {
-        self.forget(&key);
-        if head.len() > self.budget {
-            return;
-        }
-        self.stamp += 1;
-        self.bytes += head.len();
-        self.order.push_back((self.stamp, key.clone()));
-        self.entries.insert(key, Entry { head, stamp: self.stamp });
-        while self.bytes > self.budget || self.order.len() > 2 * self.entries.len() + 64 {
-            let Some((stamp, key)) = self.order.pop_front() else { break };
-            if self.entries.get(&key).is_some_and(|e| e.stamp == stamp) {
-                if self.bytes > self.budget {
-                    self.forget(&key);
-                } else {
-                    self.order.push_back((stamp, key)); // passed over only to drop the dead
-                }
-            }
-        }
-    }
-}
 
 impl DataCache {
     /// Of at most `budget` bytes of data.
@@ -93,17 +209,17 @@ impl DataCache {
     }
 
     /// Which PGs are read here; data of all others is let go.
-    pub fn set_led(&self, led: HashSet<PgId>) {
+    pub fn set_read_here(&self, pgs: HashSet<PgId>) {
         let mut inner = self.inner();
         let gone: Vec<Key> =
-            inner.entries.keys().filter(|(pg, _)| !led.contains(&pg.pg)).cloned().collect();
+            inner.entries.keys().filter(|(pg, _)| !pgs.contains(&pg.pg)).cloned().collect();
         for key in gone {
             inner.forget(&key);
         }
-        inner.led = led;
+        inner.read_here = pgs;
     }
 
-    /// Bytes of data held.
+    /// Bytes held.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.inner().bytes
@@ -112,26 +228,17 @@ impl DataCache {
     /// Notes a change to an object, before the store is told of it.
     pub fn on_change(&self, pg: SpgId, o: &HObject, m: &Mutation) {
         let mut inner = self.inner();
-        let known = |inner: &Inner, key: &Key| inner.entries.get(key).map_or(0, |e| e.head.len());
         match m {
-            Mutation::Write { off: 0, data } if !data.is_empty() => {
-                if !inner.led.contains(&pg.pg) {
-                    return;
-                }
-                let key = (pg, o.detached());
-                if data.len() >= known(&inner, &key) {
-                    inner.keep(key, data.clone());
-                } else {
-                    inner.forget(&key);
-                }
+            Mutation::Write { off, data }
+                if !data.is_empty() && inner.read_here.contains(&pg.pg) =>
+            {
+                inner.keep((pg, o.detached()), *off, data);
             }
-            Mutation::Write { off, data } if !data.is_empty() && !inner.entries.is_empty() => {
-                inner.cut(&(pg, o.clone()), *off);
+            _ if inner.entries.is_empty() => {}
+            Mutation::Zero { off, len } | Mutation::CloneRange { off, len, .. } => {
+                inner.cut(&(pg, o.clone()), *off, off.saturating_add(*len));
             }
-            Mutation::Zero { off, .. } | Mutation::CloneRange { off, .. } => {
-                inner.cut(&(pg, o.clone()), *off)
-            }
-            Mutation::Truncate(size) => inner.cut(&(pg, o.clone()), *size),
+            Mutation::Truncate(size) => inner.cut(&(pg, o.clone()), *size, u64::MAX),
             Mutation::Remove | Mutation::CloneFrom(_) => inner.forget(&(pg, o.clone())),
             _ => {}
         }
@@ -149,13 +256,14 @@ impl DataCache {
     /// The bytes, when all of them are here.
     #[must_use]
     pub fn read(&self, pg: SpgId, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
-        let inner = self.inner();
+        let mut inner = self.inner();
         if inner.entries.is_empty() {
             return None;
         }
-        let entry = inner.entries.get(&(pg, o.clone()))?;
-        let end = off.checked_add(len).filter(|end| *end <= entry.head.len() as u64)?;
-        Some(entry.head.slice(off as usize..end as usize))
+        let entry = inner.entries.get_mut(&(pg, o.clone()))?;
+        let data = entry.read(off, off.checked_add(len)?)?;
+        entry.used = true;
+        Some(data)
     }
 }
 
@@ -173,10 +281,10 @@ mod tests {
     /// model of the objects has, and the budget holds.
     #[test]
     fn agrees_with_a_model() {
-        const BUDGET: usize = 5_000;
+        const BUDGET: usize = 9_000;
         let (cache, mut random) = (DataCache::new(BUDGET), Seeded(7));
         let pg = SpgId::from(PgId::new(1, 0));
-        cache.set_led(HashSet::from([pg.pg]));
+        cache.set_read_here(HashSet::from([pg.pg]));
         let mut model: Vec<Vec<u8>> = vec![Vec::new(); 8];
         let mut hits = 0;
         for round in 0..20_000u32 {
@@ -218,7 +326,34 @@ mod tests {
         // There were never more than eight entries: the dead ones' places were cleared.
         let places = cache.inner().order.len();
         assert!(places <= 2 * 8 + 65, "{places} places");
-        cache.set_led(HashSet::new());
+        cache.set_read_here(HashSet::new());
         assert_eq!(cache.bytes(), 0);
+    }
+    /// Pieces of an object are read as one, however many there are, and what is used stays.
+    #[test]
+    fn pieces_make_a_whole() {
+        let cache = DataCache::new(100_000);
+        let pg = SpgId::from(PgId::new(1, 0));
+        cache.set_read_here(HashSet::from([pg.pg]));
+        let write = |n: u64, off: u64, byte: u8, len: usize| {
+            cache.on_change(pg, &object(n), &Mutation::Write { off, data: vec![byte; len].into() });
+        };
+        write(1, 0, 1, 40_000);
+        for i in (0..200).rev() {
+            write(1, i * 200, i as u8, 100);
+        }
+        let found = cache.read(pg, &object(1), 0, 40_000).expect("all of it");
+        assert!(
+            (0..40_000).all(|at| found[at] == if at % 200 < 100 { (at / 200) as u8 } else { 1 })
+        );
+        assert_eq!(cache.bytes(), 40_000 + OBJECT_COST);
+        write(2, 0, 2, 40_000);
+        assert!(cache.read(pg, &object(1), 10, 10).is_some());
+        write(3, 0, 3, 40_000);
+        assert!(cache.read(pg, &object(1), 0, 40_000).is_some(), "it was used");
+        assert!(cache.read(pg, &object(2), 0, 10).is_none(), "it was not");
+        cache.on_change(pg, &object(1), &Mutation::Truncate(5));
+        assert_eq!(cache.read(pg, &object(1), 0, 5).as_deref(), Some(&[0u8; 5][..]));
+        assert!(cache.read(pg, &object(1), 0, 6).is_none());
     }
 }

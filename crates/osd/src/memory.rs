@@ -215,6 +215,11 @@ impl ObjectStore for MemStore {
         i.queue.push_back((ticket, ops));
     }
 
+    fn at_hand(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
+        // So that both ways are gone.
+        if o.hash.is_multiple_of(2) { self.read(c, o, off, len).ok().flatten() } else { None }
+    }
+
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {
         if self.lock().damaged.contains(&(c, o.clone())) {
             return Err(StoreError(format!("{o}: a checksum is wrong")));

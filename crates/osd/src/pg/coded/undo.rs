@@ -1,8 +1,9 @@
 //! How a shard takes back a write that too few others have.
 //!
-//! Before a write is applied, what it overwrites is kept: as a clone of the bytes, which
-//! shares their space, in an object beside the pool's own, and sizes and attributes in a key
-//! of the collection. Both go when the write is known to be everywhere.
+//! Before a write is applied, what it overwrites is kept. A few bytes that are in memory
+//! anyway go into a key of the collection, with sizes and attributes; others are cloned, which
+//! shares their space, into an object beside the pool's own. Both go when the write is known
+//! to be everywhere.
 
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
@@ -15,6 +16,9 @@ use crate::pg::snaps::index_change;
 
 /// Prefix of the keys.
 const UNDO: u8 = b'u';
+
+/// So many bytes of an object go into the key.
+const INLINE_MAX: u64 = 32 << 10;
 
 /// The keys of all records.
 pub(crate) fn undo_range() -> (Bytes, Bytes) {
@@ -29,6 +33,9 @@ pub(crate) fn undo_key(v: EVersion) -> Bytes {
     Bytes::copy_from_slice(&key)
 }
 
+/// Attributes as they were.
+type Attrs = Vec<(Bytes, Option<Bytes>)>;
+
 /// What an object was before a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Was {
@@ -37,7 +44,9 @@ enum Was {
     /// All of it is kept.
     Whole,
     /// It had this size, these ranges are kept, and attributes were so.
-    Parts { size: u64, ranges: Vec<(u64, u64)>, attrs: Vec<(Bytes, Option<Bytes>)> },
+    Parts { size: u64, ranges: Vec<(u64, u64)>, attrs: Attrs },
+    /// As `Parts`, with the bytes that were in the ranges.
+    Bytes { size: u64, ranges: Vec<(u64, Bytes)>, attrs: Attrs },
 }
 
 /// One object that a write changed.
@@ -62,9 +71,28 @@ impl Undo {
     }
 }
 
+fn encode_attrs(attrs: &Attrs, w: &mut Writer) {
+    w.seq(attrs, |w, (name, value)| {
+        w.blob(name);
+        w.bool(value.is_some());
+        w.blob(value.as_deref().unwrap_or_default());
+    });
+}
+
+fn decode_attrs(r: &mut Reader<'_>) -> Result<Attrs, DecodeError> {
+    r.seq(|r| {
+        let (name, there) = (r.blob()?, r.bool()?);
+        let value = r.blob()?;
+        Ok((name, there.then_some(value)))
+    })
+}
+
 impl Denc for Undo {
     fn encode(&self, w: &mut Writer) {
-        w.framed(1, 1, |w| {
+        // Version 2 may hold bytes; releases before know nothing of them.
+        let inline = self.steps.iter().any(|s| matches!(s.was, Was::Bytes { .. }));
+        let version = if inline { 2 } else { 1 };
+        w.framed(version, version, |w| {
             w.seq(&self.steps, |w, s| {
                 s.oid.encode(w);
                 w.bool(s.kept.is_some());
@@ -78,11 +106,16 @@ impl Denc for Undo {
                         w.u8(2);
                         w.u64(*size);
                         ranges.encode(w);
-                        w.seq(attrs, |w, (name, value)| {
-                            w.blob(name);
-                            w.bool(value.is_some());
-                            w.blob(value.as_deref().unwrap_or_default());
+                        encode_attrs(attrs, w);
+                    }
+                    Was::Bytes { size, ranges, attrs } => {
+                        w.u8(3);
+                        w.u64(*size);
+                        w.seq(ranges, |w, (off, data)| {
+                            w.u64(*off);
+                            w.blob(data);
                         });
+                        encode_attrs(attrs, w);
                     }
                 }
             });
@@ -90,7 +123,7 @@ impl Denc for Undo {
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("Undo", 1, |r, _| {
+        r.framed("Undo", 2, |r, _| {
             let steps = r.seq(|r| {
                 let oid = Denc::decode(r)?;
                 let kept = if r.bool()? { Some(Denc::decode(r)?) } else { None };
@@ -100,11 +133,12 @@ impl Denc for Undo {
                     2 => Was::Parts {
                         size: r.u64()?,
                         ranges: Denc::decode(r)?,
-                        attrs: r.seq(|r| {
-                            let (name, there) = (r.blob()?, r.bool()?);
-                            let value = r.blob()?;
-                            Ok((name, there.then_some(value)))
-                        })?,
+                        attrs: decode_attrs(r)?,
+                    },
+                    3 => Was::Bytes {
+                        size: r.u64()?,
+                        ranges: r.seq(|r| Ok((r.u64()?, r.blob()?)))?,
+                        attrs: decode_attrs(r)?,
                     },
                     _ => return Err(DecodeError::Invalid { what: "Undo", rule: "a known kind" }),
                 };
@@ -135,6 +169,13 @@ fn overwritten(mutations: &[Mutation], size: u64) -> Option<Vec<(u64, u64)>> {
         }
     }
     Some(lost.iter().collect())
+}
+
+fn attr_back((name, old): &(Bytes, Option<Bytes>)) -> Mutation {
+    match old {
+        Some(old) => Mutation::SetAttr(name.clone(), old.clone()),
+        None => Mutation::RmAttr(name.clone()),
+    }
 }
 
 impl Pg {
@@ -179,13 +220,18 @@ impl Pg {
                 undo.steps.push(Step { oid, kept: Some(kept), was: Was::Whole });
                 continue;
             };
-            let mut attrs: Vec<(Bytes, Option<Bytes>)> = Vec::new();
+            let mut attrs = Attrs::new();
             for m in &change.mutations {
                 let (Mutation::SetAttr(name, _) | Mutation::RmAttr(name)) = m else { continue };
                 if !attrs.iter().any(|(n, _)| n == name) {
                     let Ok(old) = store.attr(self.coll, &oid, name) else { return };
                     attrs.push((Bytes::copy_from_slice(name), old));
                 }
+            }
+            if let Some(ranges) = self.at_hand(&oid, &ranges, store) {
+                let was = Was::Bytes { size, ranges, attrs };
+                undo.steps.push(Step { oid, kept: None, was });
+                continue;
             }
             let mut copy = vec![Mutation::Touch];
             let range = |&(off, len)| Mutation::CloneRange { from: oid.clone(), off, len };
@@ -198,6 +244,18 @@ impl Pg {
         }
         ops.push(StoreOp::Put(self.coll, undo_key(version), undo.to_bytes()));
         self.coded.undo.insert(version, undo);
+    }
+
+    /// The bytes of a few ranges, when they are in memory.
+    fn at_hand(
+        &self,
+        oid: &HObject,
+        ranges: &[(u64, u64)],
+        store: &dyn ObjectStore,
+    ) -> Option<Vec<(u64, Bytes)>> {
+        let few = ranges.iter().map(|(_, len)| len).sum::<u64>() <= INLINE_MAX;
+        let read = |&(off, len)| Some((off, store.at_hand(self.coll, oid, off, len)?));
+        if few { ranges.iter().map(read).collect() } else { None }
     }
 
     /// Writes up to here need not be taken back any more.
@@ -258,10 +316,16 @@ impl Pg {
                             |&(off, len)| Mutation::CloneRange { from: kept.clone(), off, len };
                         m.extend(ranges.iter().map(back));
                     }
-                    m.extend(attrs.iter().map(|(name, old)| match old {
-                        Some(old) => Mutation::SetAttr(name.clone(), old.clone()),
-                        None => Mutation::RmAttr(name.clone()),
-                    }));
+                    m.extend(attrs.iter().map(attr_back));
+                }
+                (Was::Bytes { size, ranges, attrs }, _) => {
+                    m.push(Mutation::Truncate(*size));
+                    m.extend(
+                        ranges
+                            .iter()
+                            .map(|(off, data)| Mutation::Write { off: *off, data: data.clone() }),
+                    );
+                    m.extend(attrs.iter().map(attr_back));
                 }
             }
             if !s.oid.is_head() {

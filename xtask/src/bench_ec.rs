@@ -1,0 +1,138 @@
+//! Erasure-coded pools beside replicated ones and beside stock Ceph's: same machine, same client
+//! programs, same run.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+
+use crate::bench::{Ours, Side, Theirs, client, figure, head, keep};
+use crate::cluster::Cluster;
+use crate::{lab, sh};
+
+const OSDS: u32 = 6;
+/// Objects of 4 MiB that small reads and writes go to.
+const OBJECTS: u32 = 64;
+
+/// What is done: how it is called, and with how many in flight.
+const WORK: [(Work, u32); 6] = [
+    (Work::Read, 16),
+    (Work::Read, 1),
+    (Work::Overwrite, 16),
+    (Work::Overwrite, 1),
+    (Work::Large, 16),
+    (Work::Large, 1),
+];
+
+#[derive(Clone, Copy, PartialEq)]
+enum Work {
+    /// 4 KiB somewhere in objects of 4 MiB.
+    Read,
+    Overwrite,
+    /// New objects of 4 MiB.
+    Large,
+}
+
+impl Work {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Read => "4 KiB random read",
+            Self::Overwrite => "4 KiB random overwrite",
+            Self::Large => "4 MiB write",
+        }
+    }
+}
+
+/// Operations a second of fio's job on a pool's objects.
+fn fio(side: &dyn Side, pool: &str, job: &str) -> Result<f64> {
+    let size = OBJECTS * 4;
+    let conf = side.conf();
+    let line = format!(
+        "fio --name=bench --ioengine=rados --clientname=admin --pool={pool} --conf={conf} --size={size}m \
+         --nrfiles={OBJECTS} {job} --output-format=json 2>/dev/null | sed -n '/^{{/,$p'"
+    );
+    let text = sh::output(&mut client(&conf, &line))?;
+    let report: serde_json::Value =
+        serde_json::from_str(&text).with_context(|| format!("fio printed:\n{text}"))?;
+    let job = &report["jobs"][0];
+    anyhow::ensure!(job["error"] == 0, "fio failed: {job}");
+    let iops = ["read", "write"].iter().filter_map(|kind| job[kind]["iops"].as_f64());
+    Ok(iops.fold(0.0, f64::max))
+}
+
+/// Operations a second.
+fn measure(side: &dyn Side, pool: &str, (work, flight): (Work, u32), secs: u64) -> Result<f64> {
+    let small =
+        |rw: &str| format!("--rw={rw} --bs=4k --iodepth={flight} --time_based --runtime={secs}");
+    match work {
+        Work::Read => fio(side, pool, &small("randread")),
+        Work::Overwrite => fio(side, pool, &small("randwrite")),
+        Work::Large => {
+            let line = format!("rados -p {pool} bench {secs} write -t {flight}");
+            let text = sh::output(&mut client(&side.conf(), &line))?;
+            Ok(figure(&text, "Bandwidth (MB/sec)")? / 4.0)
+        }
+    }
+}
+
+/// Runs the table on both sides, in turn, and keeps it in `bench/results`.
+///
+/// # Errors
+/// When a cluster does not start or a client fails.
+pub fn run(secs: u64) -> Result<()> {
+    lab::root("forky")?;
+    lab::peer_down("bench-ec").ok();
+    let theirs = Theirs(lab::peer_up("bench-ec", OSDS, 3)?.display().to_string());
+    let ours = Ours(Cluster::up("bench", &["--osds", &OSDS.to_string()])?);
+    let rows = table(&[&ours, &theirs], secs);
+    lab::peer_down("bench-ec").ok();
+    let mut text = head(
+        &format!("bench ec {secs}"),
+        &format!(
+            "{OSDS} OSDs each; pools of 3 copies and of 4+2 (isa, `allow_ec_overwrites` and\n`allow_ec_optimizations` on); \
+             fio's rados engine reads and overwrites {OBJECTS} objects of 4 MiB, `rados bench` writes new ones; {secs} s a cell,\n\
+             one run; ours and theirs take turns cell by cell."
+        ),
+    )?;
+    let _ = writeln!(
+        text,
+        "| work | in flight | ours 4+2 /s | ours 3 copies /s | ratio | theirs 4+2 /s | ours / theirs |\n|---|---|---|---|---|---|---|"
+    );
+    text.push_str(&rows?);
+    keep(&text, "ec")
+}
+
+fn table(sides: &[&dyn Side; 2], secs: u64) -> Result<String> {
+    for side in sides {
+        let lines = [
+            "ceph osd erasure-code-profile set p42 k=4 m=2 plugin=isa crush-failure-domain=osd",
+            "ceph osd pool create ec 32 32 erasure p42",
+            "ceph osd pool set ec allow_ec_overwrites true",
+            "ceph osd pool set ec allow_ec_optimizations true",
+            "ceph osd pool create copies 32",
+            "ceph osd pool set copies size 3",
+            "ceph osd pool application enable ec rados",
+            "ceph osd pool application enable copies rados",
+            "sleep 3",
+        ];
+        sh::output(&mut client(&side.conf(), &format!("exec 2>&1; {}", lines.join(" && "))))?;
+        for pool in ["ec", "copies"] {
+            fio(*side, pool, "--rw=write --bs=4m --iodepth=16")?;
+            measure(*side, pool, (Work::Large, 16), 5)?;
+        }
+    }
+    let mut rows = String::new();
+    for work in WORK {
+        let of = |side: usize, pool: &str| measure(sides[side], pool, work, secs);
+        let (ours, copies, theirs) = (of(0, "ec")?, of(0, "copies")?, of(1, "ec")?);
+        let row = format!(
+            "| {} | {} | {ours:.0} | {copies:.0} | {:.2} | {theirs:.0} | {:.2} |\n",
+            work.0.name(),
+            work.1,
+            ours / copies,
+            ours / theirs
+        );
+        print!("{row}");
+        rows.push_str(&row);
+    }
+    Ok(rows)
+}
