@@ -1,7 +1,7 @@
 //! `cephfs`: what a scan of the data pool leaves at a file's first object, from which lost
 //! metadata is made anew.
 //!
-//! The filter `inode_tag` of listings is not here: PGNLS_FILTER is not built.
+//! The filter `inode_tag` of listings: [`crate::Filter`].
 
 use bytes::Bytes;
 use denc::Denc;

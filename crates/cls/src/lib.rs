@@ -18,6 +18,7 @@ mod cas;
 mod cephfs;
 mod cmpomap;
 mod fifo;
+mod filter;
 mod hello;
 mod journal;
 mod keys;
@@ -35,6 +36,8 @@ mod timeindex;
 mod two_phase_queue;
 mod user;
 mod version;
+
+pub use filter::Filter;
 
 use bytes::Bytes;
 use denc::{Denc, Features, Reader};

@@ -1,6 +1,7 @@
 //! Listing a PG's objects.
 
 use bytes::Bytes;
+use cls::Filter;
 use denc::{Denc, Features, Reader, Writer};
 use messages::op;
 use types::{HObject, SnapId};
@@ -18,29 +19,15 @@ const ALL_NAMESPACES: &[u8] = b"\x01";
 /// What is the peer's own and never listed.
 const INTERNAL_NAMESPACE: &[u8] = b".ceph-internal";
 
-/// Lists only objects that have an attribute with just this value.
-struct Filter {
-    /// As it is stored: users' own begin with `_`.
-    attr: Bytes,
-    value: Bytes,
-}
-
-impl Filter {
-    /// The filter and the place to go on from.
-    fn parse(input: &Bytes) -> OpResult<(Self, HObject)> {
-        let parsed = || -> Result<_, denc::DecodeError> {
-            let mut r = Reader::shared(input);
-            // Two names that the peer sends and does not use, then the filter's.
-            let (_, _, name) = (r.blob()?, r.blob()?, r.blob()?);
-            let filter = Self { attr: r.blob()?, value: r.blob()? };
-            Ok((name, filter, HObject::decode(&mut r)?))
-        };
-        let (name, filter, at) = parsed().map_err(|_| Errno::INVAL)?;
-        match &*name {
-            b"plain" | b"hello.hello" => Ok((filter, at)),
-            _ => Err(Errno::INVAL),
-        }
+/// The filter of a listing and the place to go on from.
+fn parse_filter(input: &Bytes) -> OpResult<(Filter, HObject)> {
+    let mut r = Reader::shared(input);
+    // Two names that the peer sends and does not use.
+    for _ in 0..2 {
+        r.blob().map_err(|_| Errno::INVAL)?;
     }
+    let filter = Filter::parse(&mut r)?;
+    Ok((filter, HObject::decode(&mut r).map_err(|_| Errno::INVAL)?))
 }
 
 impl Pg {
@@ -58,7 +45,7 @@ impl Pg {
                     let cursor = cursor.map_err(|_| Errno::INVAL);
                     cursor.and_then(|at| self.pgnls(&op, asked.u64(0), at, None, cx))
                 }
-                op::PGNLS_FILTER => Filter::parse(&asked.data)
+                op::PGNLS_FILTER => parse_filter(&asked.data)
                     .and_then(|(f, at)| self.pgnls(&op, asked.u64(0), at, Some(&f), cx)),
                 op::SCRUBLS => self.scrub_ls(&op, &asked.data, cx).map(|out| (out, false)),
                 _ => Err(Errno::OPNOTSUPP),
@@ -135,10 +122,14 @@ impl Pg {
                 if skipped || !self.is_there(&oid, op.msg.snapid, cx)? {
                     continue;
                 }
-                if let Some(filter) = filter
-                    && cx.store.attr(self.coll, &oid, &filter.attr)?.as_ref() != Some(&filter.value)
-                {
-                    continue;
+                if let Some(filter) = filter {
+                    let attr = match filter.attr() {
+                        Some(name) => cx.store.attr(self.coll, &oid, name)?,
+                        None => None,
+                    };
+                    if !filter.passes(&oid.name, attr.as_ref()) {
+                        continue;
+                    }
                 }
                 if found.len() >= max {
                     stop = Some(oid);

@@ -257,21 +257,20 @@ fn attributes_compare() {
     assert_eq!(all.len(), 2, "the OSD's own attribute is not a user's");
 }
 
-/// All objects are listed once, in pages, PG by PG, as a client walks them.
-#[test]
-fn listings() {
-    let mut c = Cluster::ready(3, 2, 8, 3);
-    for i in 0..50 {
-        c.run(POOL, &format!("obj{i}"), vec![plain(op::CREATE)]);
-    }
+/// Lists all PGs of the pool, three names at a time: the names, and how many answers it took.
+fn list_all(
+    c: &mut Cluster,
+    ask: impl Fn(&HObject) -> OsdOp,
+) -> (std::collections::BTreeSet<Bytes>, usize) {
     let mut seen = std::collections::BTreeSet::new();
     let mut cursor = HObject::min();
     let mut pages = 0;
     loop {
         let pg = types::stable_mod(cursor.hash, 8);
-        let mut ask = encoded(op::PGNLS, |w| cursor.encode(w));
+        let mut ask = ask(&cursor);
         ask.put_u64(0, 3);
         let r = c.list(POOL, pg, vec![ask]);
+        assert!(r.result == 0 || r.result == 1, "{}", r.result);
         let mut out = Reader::new(&r.ops[0].data);
         let next = out
             .framed("list", 1, |out, _| {
@@ -284,15 +283,67 @@ fn listings() {
             })
             .unwrap();
         pages += 1;
-        assert!(r.result == 0 || r.result == 1);
         assert_eq!(r.result == 1, types::stable_mod(next.hash, 8) != pg || next.max);
         if next.max {
-            break;
+            return (seen, pages);
         }
         cursor = next;
     }
+}
+
+/// All objects are listed once, in pages, PG by PG, as a client walks them.
+#[test]
+fn listings() {
+    let mut c = Cluster::ready(3, 2, 8, 3);
+    for i in 0..50 {
+        c.run(POOL, &format!("obj{i}"), vec![plain(op::CREATE)]);
+    }
+    let (seen, pages) = list_all(&mut c, |at| encoded(op::PGNLS, |w| at.encode(w)));
     assert_eq!(seen.len(), 50);
     assert!(pages > 16);
+}
+
+fn filtered(at: &HObject, filter: impl FnOnce(&mut Writer)) -> OsdOp {
+    encoded(op::PGNLS_FILTER, |w| {
+        w.blob(b"");
+        w.blob(b"");
+        filter(w);
+        at.encode(w);
+    })
+}
+
+/// A listing with a filter has what passes it, page by page.
+#[test]
+fn listings_with_filters() {
+    let mut c = Cluster::ready(3, 2, 8, 3);
+    let tag = |tag: &str| String::from_utf8(tag.to_owned().to_bytes().to_vec()).unwrap();
+    for i in 0..60 {
+        let name = format!("{i:x}.{:08x}", i % 3);
+        c.run(POOL, &name, vec![plain(op::CREATE)]);
+        if i % 2 == 0 {
+            let tag = tag(if i % 4 == 0 { "scan" } else { "other" });
+            c.run(POOL, &name, vec![xattr(op::SETXATTR, "scrub_tag", &tag)]);
+        }
+    }
+    for (wanted, tag) in [(20, &b""[..]), (15, b"scan"), (20, b"nobody's")] {
+        let ask = |w: &mut Writer| {
+            w.blob(b"cephfs.inode_tag");
+            w.framed(1, 1, |w| w.blob(tag));
+        };
+        let (seen, _) = list_all(&mut c, |at| filtered(at, ask));
+        assert!(seen.iter().all(|name| name.ends_with(b".00000000")));
+        assert_eq!(seen.len(), wanted);
+    }
+    let value = tag("scan");
+    let ask = |w: &mut Writer| {
+        w.blob(b"plain");
+        w.blob(b"_scrub_tag");
+        w.blob(value.as_bytes());
+    };
+    assert_eq!(list_all(&mut c, |at| filtered(at, ask)).0.len(), 15);
+    let unknown = |w: &mut Writer| w.blob(b"cephfs.nothing");
+    let ask = filtered(&HObject::min(), unknown);
+    assert_eq!(c.list(POOL, 0, vec![ask]).result, -22);
 }
 
 /// Objects are copied with all they have, within an OSD and between OSDs, large ones too.
