@@ -37,13 +37,14 @@ impl Cluster {
     /// # Errors
     /// When it does not reach HEALTH_OK.
     pub fn up(name: &str, args: &[&str]) -> Result<Self> {
-        let dir = Path::new(lab::SHARE).join(format!("argonaut-{name}"));
+        // Where several run at the same time, each has ports and a directory of its own.
+        let port = std::env::var("ARGONAUT_TEST_PORT").unwrap_or_default();
+        let own = if port.is_empty() { String::new() } else { format!("-{port}") };
+        let dir = Path::new(lab::SHARE).join(format!("argonaut-{name}{own}"));
         let cluster = Self { dir, up_s: 0.0 };
         cluster.argonaut("rm", &[]).ok();
         std::fs::remove_dir_all(&cluster.dir).ok();
         std::fs::create_dir_all(lab::SHARE)?;
-        // Where several run at the same time, each has ports of its own.
-        let port = std::env::var("ARGONAUT_TEST_PORT").unwrap_or_default();
         let port = ["--port", &port];
         let port = if port[1].is_empty() { &[][..] } else { &port[..] };
         cluster.start(&[args, port].concat())

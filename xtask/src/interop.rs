@@ -25,6 +25,7 @@ pub fn run(suites: &[&str]) -> Result<Report> {
     for path in &scripts {
         std::fs::copy(path, share.join(path.file_name().context("a file")?))?;
     }
+    std::fs::copy(example_class()?, share.join("tally.wasm"))?;
     for suite in suites {
         lab::root(suite)?;
         for mode in ["crc", "secure"] {
@@ -49,6 +50,20 @@ pub fn run(suites: &[&str]) -> Result<Report> {
         Ok(())
     });
     Ok(report)
+}
+
+/// Builds the example of an object class; the module.
+fn example_class() -> Result<std::path::PathBuf> {
+    let target = "wasm32-unknown-unknown";
+    let to = sh::repo().join("target/examples");
+    sh::run(
+        sh::cargo(&["build", "--quiet", "--release", "--target", target])
+            .arg("--manifest-path")
+            .arg(sh::repo().join("examples/cls/Cargo.toml"))
+            .arg("--target-dir")
+            .arg(&to),
+    )?;
+    Ok(to.join(target).join("release/tally.wasm"))
 }
 
 /// Our own client library against a cluster of ours and a stock one.

@@ -1,6 +1,7 @@
 //! Argonaut: a Ceph cluster in one binary. The subcommands and what they wire together.
 
 mod asok;
+mod classes;
 mod client;
 mod daemon;
 mod device;
@@ -185,6 +186,13 @@ enum Verb {
         #[command(subcommand)]
         verb: client::RadosVerb,
     },
+    /// Object classes of your own: WebAssembly modules that run inside the OSDs.
+    Cls {
+        #[command(flatten)]
+        connect: client::Connect,
+        #[command(subcommand)]
+        verb: classes::ClsVerb,
+    },
     /// Look at and change the store of an OSD that is down.
     Store(store_tool::StoreTool),
     /// Read, write, edit and test CRUSH maps, as crushtool does.
@@ -239,6 +247,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Rados { connect, pool, namespace, verb } => {
             return client::rados(&connect, pool.as_deref(), &namespace, &verb);
         }
+        Verb::Cls { connect, verb } => return classes::run(&connect, &verb),
         Verb::Store(tool) => return store_tool::run(&tool),
         Verb::Crushtool { args } => return Ok(crushtool(&args)),
     }

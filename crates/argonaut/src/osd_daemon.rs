@@ -13,7 +13,8 @@ use anyhow::{Context, Result, bail};
 use conf::{ConfFile, Config, Source};
 use env::{ConnId, Random};
 use messages::{
-    ConfigMsg, Envelope, LogEntry, LogMsg, LogPriority, Message, MonMapMsg, OsdMapMsg, Paxos,
+    ClassModules, ConfigMsg, Envelope, LogEntry, LogMsg, LogPriority, Message, MonMapMsg,
+    OsdMapMsg, Paxos,
 };
 use osd::{DataCache, Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
 use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
@@ -400,6 +401,11 @@ impl Daemon {
                     MonMapMsg::KIND => self.on_monmap(&env),
                     _ => {
                         self.with(|osd, out| osd.on_mon_message(rt::now(), &env, out));
+                        if env.kind == ClassModules::KIND {
+                            let have = self.osd.borrow().classes_version();
+                            let events = self.link.borrow_mut().with(|c, _| c.got("cls", have));
+                            debug_assert!(events.is_empty(), "noting a version sends nothing");
+                        }
                         if env.kind == OsdMapMsg::KIND {
                             let have = self.osd.borrow().map().epoch;
                             let events = self
@@ -645,7 +651,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     daemon::write_pid(&config)?;
     let events = daemon.link.borrow_mut().start(rt::now());
     daemon.on_mon_events(events);
-    for what in ["config", "monmap"] {
+    for what in ["cls", "config", "monmap"] {
         let events = daemon.link.borrow_mut().with(|c, out| c.subscribe(what, 0, false, out));
         daemon.on_mon_events(events);
     }

@@ -29,6 +29,7 @@ mod otp;
 mod queue;
 mod rbd;
 mod refcount;
+mod registry;
 mod rgw_gc;
 #[cfg(test)]
 mod tests;
@@ -36,8 +37,10 @@ mod timeindex;
 mod two_phase_queue;
 mod user;
 mod version;
+pub mod wasm;
 
 pub use filter::Filter;
+pub use registry::{Callable, Registry};
 
 use bytes::Bytes;
 use denc::{Denc, Features, Reader};

@@ -308,12 +308,26 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Seconds between beacons to the monitors.",
     ),
     opt(
+        "osd_class_fuel_max",
+        Uint,
+        "20000000",
+        true,
+        "Steps that methods of uploaded object classes may take in one request.",
+    ),
+    opt(
         "osd_class_load_list",
         Str,
         "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version \
          cas cmpomap queue 2pc_queue fifo",
         true,
         "Object classes that may be called, or * for all there are; others are EPERM.",
+    ),
+    opt(
+        "osd_class_memory_max",
+        Size,
+        "16M",
+        true,
+        "Bytes that a method of an uploaded object class may take for itself, and for its changes and output.",
     ),
     opt(
         "osd_class_update_on_start",

@@ -1,7 +1,7 @@
 //! What OSDs tell the monitors: our own messages, version 1 each, numbered from 0x8001.
 //! Clients never see them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use types::{AddrVec, Epoch, OsdId, PgId, PoolId, Uuid};
@@ -146,6 +146,19 @@ plain_message! {
         deep: bool,
         /// What is found is mended.
         repair: bool,
+    }
+}
+plain_message! {
+    /// The object classes that operators uploaded, from a monitor to an OSD that subscribed to
+    /// `cls`.
+    ClassModules, 0x800b;
+    {
+        /// Changes so far.
+        version: u64,
+        /// Names of all that are there; any other that is known is gone.
+        present: BTreeSet<String>,
+        /// Those that came since the version asked for, with their bytes.
+        changed: BTreeMap<String, Bytes>,
     }
 }
 plain_message! {

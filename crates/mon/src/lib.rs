@@ -43,6 +43,7 @@
 //! Source: the peer's `mon/`; layouts in `docs/protocols/`.
 
 pub mod balance;
+mod classes;
 mod commands;
 mod config;
 mod crushops;
@@ -63,6 +64,7 @@ mod session;
 mod state;
 mod volatile;
 
+pub use classes::{ClassModule, Classes};
 pub use config::{ConfigDb, ConfigMask, ConfigPlace, ConfigSection, normalize, parse_who};
 pub use ctx::{CommandCtx, Outcome, Reply, Wait};
 pub use mkfs::{Mkfs, REQUIRE_OSD_RELEASE};

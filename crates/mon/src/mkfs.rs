@@ -94,6 +94,7 @@ impl Mkfs {
             servicemap: maps::ServiceMap { epoch: Epoch(1), ..maps::ServiceMap::default() },
             config,
             config_key: BTreeMap::new(),
+            classes: crate::classes::Classes::default(),
             auth: keys,
             log: ClusterLog::default(),
             osd_metadata: BTreeMap::new(),

@@ -70,6 +70,13 @@ pub enum Mutation {
         /// How.
         mute: Option<HealthMute>,
     },
+    /// An object class that operators uploaded: `None` removes it.
+    ClassModule {
+        /// The class.
+        name: String,
+        /// The module.
+        code: Option<Bytes>,
+    },
     /// A request that changed something was answered like this.
     Answered(Answered),
     /// All of them, in order; nothing comes between.
@@ -225,6 +232,11 @@ impl Denc for Mutation {
                 w.u8(13);
                 answered.encode(w);
             }
+            Self::ClassModule { name, code } => {
+                w.u8(14);
+                name.encode(w);
+                code.encode(w);
+            }
             Self::Batch(all) => {
                 w.u8(12);
                 w.sized(|w| all.encode(w));
@@ -251,6 +263,7 @@ impl Denc for Mutation {
             10 => Self::GlobalIds { below: r.u64()? },
             11 => Self::HealthMute { code: Denc::decode(r)?, mute: Denc::decode(r)? },
             13 => Self::Answered(Denc::decode(r)?),
+            14 => Self::ClassModule { name: Denc::decode(r)?, code: Denc::decode(r)? },
             // Batches are flattened before they are stored.
             _ => return Err(unknown("Mutation")),
         })

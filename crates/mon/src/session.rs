@@ -87,7 +87,7 @@ impl Session {
         match name {
             "monmap" | "config" => true,
             "osd_pg_creates" => self.may("osd", "w"),
-            "osdmap" => self.may("osd", "r"),
+            "osdmap" | "cls" => self.may("osd", "r"),
             _ if name.starts_with("mdsmap") || name.starts_with("fsmap") => self.may("mds", "r"),
             _ if name.starts_with("log-") => self.may("log", "r"),
             _ => self.may("mon", "r"),

@@ -15,8 +15,8 @@ const LOG_LINES_KEPT: usize = 10_000;
 
 /// Everything the monitors agree on.
 ///
-/// Stored: 2/1 { fsid, created, then each field in the order below }, in the form of a
-/// peer with every feature; v2 added `answered`.
+/// Stored: 3/1 { fsid, created, then each field in the order below }, in the form of a
+/// peer with every feature; v2 added `answered`, v3 `classes`.
 #[derive(Clone, Debug)]
 pub struct ClusterState {
     /// The cluster.
@@ -54,6 +54,8 @@ pub struct ClusterState {
     /// The last requests that changed something, oldest first: a client whose monitor died
     /// asks again, and is told what it would have been told.
     pub answered: VecDeque<Answered>,
+    /// Object classes that operators uploaded.
+    pub classes: crate::classes::Classes,
 }
 
 /// Requests whose answers are remembered.
@@ -103,6 +105,7 @@ pub(crate) struct Effects {
     pub config: bool,
     pub log: bool,
     pub auth: bool,
+    pub classes: bool,
 }
 
 impl ClusterState {
@@ -180,6 +183,10 @@ impl ClusterState {
                     None => self.health_mutes.remove(code),
                 };
             }
+            Mutation::ClassModule { name, code } => {
+                self.classes.set(name, code.as_ref());
+                effects.classes = true;
+            }
             Mutation::Answered(answered) => {
                 if self.answered.len() >= ANSWERED_KEPT {
                     self.answered.pop_front();
@@ -240,6 +247,7 @@ impl Effects {
         config: true,
         log: true,
         auth: true,
+        classes: true,
     };
 
     fn join(&mut self, other: Self) {
@@ -250,6 +258,7 @@ impl Effects {
         self.config |= other.config;
         self.log |= other.log;
         self.auth |= other.auth;
+        self.classes |= other.classes;
     }
 }
 
@@ -421,7 +430,7 @@ impl Denc for ClusterLog {
 
 impl Denc for ClusterState {
     fn encode(&self, w: &mut Writer) {
-        w.framed(2, 1, |w| {
+        w.framed(3, 1, |w| {
             self.fsid.encode(w);
             self.created.encode(w);
             self.monmap.encode(w);
@@ -438,11 +447,12 @@ impl Denc for ClusterState {
             self.health_mutes.encode(w);
             w.u64(self.global_ids_below);
             w.seq(&self.answered, |w, a| a.encode(w));
+            self.classes.encode(w);
         });
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("ClusterState", 2, |r, v| {
+        r.framed("ClusterState", 3, |r, v| {
             let (fsid, created, monmap) = (Denc::decode(r)?, Denc::decode(r)?, Denc::decode(r)?);
             let osd_history = OsdHistory::decode(r)?;
             Ok(Self {
@@ -463,6 +473,7 @@ impl Denc for ClusterState {
                 health_mutes: Denc::decode(r)?,
                 global_ids_below: r.u64()?,
                 answered: if v >= 2 { r.seq(Denc::decode)?.into() } else { VecDeque::new() },
+                classes: if v >= 3 { Denc::decode(r)? } else { Default::default() },
             })
         })
     }

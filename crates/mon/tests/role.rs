@@ -447,6 +447,76 @@ fn commands_run() {
     assert_eq!(config["debug_ms"], "1/1");
 }
 
+/// A module that is put reaches the OSDs that subscribed, and no client that may not know; one
+/// that comes later gets all, one that comes back what it missed. What is no class is refused.
+#[test]
+fn classes_reach_osds() {
+    let (mut a, osds) = Alone::with_osds();
+    let admin = a.admin();
+    let weak = a.connect_as("client.weak", "", Features::ALL, addr(0, 3));
+    a.subscribe(osds[0], &[("cls", 0, 0)]);
+    a.subscribe(weak, &[("cls", 0, 0)]);
+    a.settle();
+    let told = |a: &mut Alone, conn| -> Vec<(u64, Vec<String>, Vec<String>)> {
+        let heard = a.heard(conn);
+        let all = heard.iter().filter(|e| e.kind == ClassModules::KIND);
+        all.map(|e| ClassModules::decode(e).unwrap())
+            .map(|m| (m.version, m.present.into_iter().collect(), m.changed.into_keys().collect()))
+            .collect()
+    };
+    let names = |all: &[&str]| all.iter().map(|s| (*s).to_owned()).collect::<Vec<String>>();
+    assert_eq!(told(&mut a, osds[0]), [(0, vec![], vec![])]);
+    let fsid = a.mon.state().fsid;
+    let run = |a: &mut Alone, conn, cmd: &str, code: &[u8]| -> (i32, String) {
+        let cmd = vec![Bytes::copy_from_slice(cmd.as_bytes())];
+        let input = Bytes::copy_from_slice(code);
+        a.say(conn, &MonCommand { fsid, cmd, input, ..MonCommand::default() });
+        a.settle();
+        let e = a.sent.iter().rposition(|(c, e)| *c == conn && e.kind == MonCommandAck::KIND);
+        let ack = MonCommandAck::decode(&a.sent[e.unwrap()].1).unwrap();
+        (ack.r, ack.rs)
+    };
+    // (module (memory (export "memory") 1)
+    //   (func (export "argonaut_cls_v1:r:run") (result i32) (i32.const 0)))
+    let mut code =
+        b"\0asm\x01\0\0\0\x01\x05\x01\x60\0\x01\x7f\x03\x02\x01\0\x05\x03\x01\0\x01".to_vec();
+    code.extend(b"\x07\x22\x02\x06memory\x02\0\x15argonaut_cls_v1:r:run\0\0");
+    code.extend(b"\x0a\x06\x01\x04\0\x41\0\x0b");
+    let put = |name: &str| format!(r#"{{"prefix":"cls put","name":"{name}"}}"#);
+    assert_eq!(run(&mut a, weak, &put("mine"), &code).0, -13);
+    assert_eq!(run(&mut a, admin, &put("mine"), &code), (0, "class 'mine' is version 1".into()));
+    assert_eq!(told(&mut a, osds[0]), [(1, names(&["mine"]), names(&["mine"]))]);
+    assert_eq!(run(&mut a, admin, &put("mine"), &code).0, 0, "again, and nothing new");
+    assert_eq!(told(&mut a, osds[0]), []);
+    for (name, code, says) in [
+        ("rbd", &code[..], "built-in"),
+        ("other", b"", "no module came"),
+        ("other", &code[..20], "not a valid module"),
+        ("../x", &code, "no name"),
+    ] {
+        let (r, rs) = run(&mut a, admin, &put(name), code);
+        assert!(r == -22 && rs.contains(says), "{name}: {rs}");
+    }
+    assert_eq!(run(&mut a, admin, &put("two"), &code).0, 0);
+    a.heard(osds[0]);
+    // One that knows the first change, and one that knows nothing.
+    a.subscribe(osds[1], &[("cls", 2, 0)]);
+    a.subscribe(osds[2], &[("cls", 0, 0)]);
+    a.settle();
+    assert_eq!(told(&mut a, osds[1]), [(2, names(&["mine", "two"]), names(&["two"]))]);
+    assert_eq!(told(&mut a, osds[2]), [(2, names(&["mine", "two"]), names(&["mine", "two"]))]);
+    let rm = r#"{"prefix":"cls rm","name":"mine"}"#;
+    assert_eq!(run(&mut a, weak, rm, b"").0, -13);
+    assert_eq!(run(&mut a, admin, rm, b"").0, 0);
+    assert_eq!(run(&mut a, admin, rm, b"").0, -2);
+    assert_eq!(told(&mut a, osds[0]), [(3, names(&["two"]), vec![])]);
+    assert_eq!(told(&mut a, weak), []);
+    // All of it is in the state.
+    let again = Alone::start(a.mon.state().to_bytes(), Vec::new());
+    assert_eq!(again.mon.state().classes, a.mon.state().classes);
+    assert_eq!(again.mon.state().classes.modules["two"].code, code);
+}
+
 /// What was committed is there after a restart, byte for byte, and service goes on.
 #[test]
 fn restarts_with_the_same_state() {

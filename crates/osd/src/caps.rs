@@ -52,7 +52,8 @@ impl Caps {
                     let text = |from: usize, to: usize| {
                         o.data.get(from..to).and_then(|b| std::str::from_utf8(b).ok()).unwrap_or("")
                     };
-                    let flags = crate::exec::find_method(o).map_or(0, |m| m.flags);
+                    let flags =
+                        crate::exec::find_method(o, &request.classes).map_or(0, |m| m.flags());
                     calls.push(ClassCall {
                         class: text(0, class),
                         method: text(class, class + method),

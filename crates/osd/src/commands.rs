@@ -39,6 +39,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
         "rw",
     ),
     ("cache status", "", "Get OSD caches statistics", "r"),
+    ("cls ls", "", "object classes that were uploaded, as this OSD has them", "r"),
     ("config diff", "", "dump diff of current config and default config", "r"),
     ("config get", "var:CephString", "config get <field>: get the config value", "r"),
     ("config help", "var:CephString?", "get config setting schema and descriptions", "r"),
@@ -297,6 +298,7 @@ impl Osd {
                 let var = text(args, "var").unwrap_or("all");
                 ok(json!({ "success": format!("perf reset {var}") }))
             }
+            "cls ls" => ok(self.c.classes.json()),
             "config show" => {
                 let all = self.c.options.all();
                 ok(Value::Object(all.map(|(k, v)| (k.to_owned(), json!(v))).collect()))

@@ -115,6 +115,9 @@ impl Config {
         let mut entries = c.limits.omap_entries_max as usize;
         int("osd_max_omap_entries_per_request", &mut entries);
         c.limits.omap_entries_max = entries as u64;
+        c.limits.classes.fuel = conf.u64("osd_class_fuel_max");
+        c.limits.classes.memory = conf.u64("osd_class_memory_max");
+        c.limits.classes.bytes = c.limits.classes.memory;
         let mut mib = c.write_size_max >> 20;
         int("osd_max_write_size", &mut mib);
         c.write_size_max = mib.min(1 << 12) << 20;

@@ -147,6 +147,8 @@ pub(crate) struct Core {
     pub want_temp: BTreeMap<PgId, Vec<OsdId>>,
     /// Pools whose data the store compresses.
     pub compressed: BTreeMap<PoolId, store::Compression>,
+    /// Object classes that operators uploaded.
+    pub classes: crate::classes::Classes,
 }
 
 impl Core {
@@ -304,6 +306,7 @@ impl Osd {
                 load: 0.0,
                 want_temp: BTreeMap::new(),
                 compressed: BTreeMap::new(),
+                classes: crate::classes::Classes::default(),
             },
             pgs,
         };
@@ -347,6 +350,7 @@ impl Osd {
                 }
                 Err(x) => tracing::error!("a monitor's osd_map: {x}"),
             },
+            messages::ClassModules::KIND => self.on_class_modules(e),
             PgStatsAck::KIND => self.c.reports.on_ack(),
             ForceRecovery::KIND => match ForceRecovery::decode(e) {
                 Ok(m) => {
@@ -615,6 +619,7 @@ impl Osd {
             waited: false,
             came_ns: now.mono_ns,
             came_wall_ns: now.wall_ns,
+            classes: self.c.classes.all.clone(),
             share: self.c.load_bytes.share(e.size()),
         });
         let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");
@@ -914,7 +919,7 @@ fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno>
         return Some(Errno::INVAL);
     }
     let calls = m.ops.iter().filter(|x| x.code == op::CALL);
-    let failed = |call| check_call(call, &conf.classes).err();
+    let failed = |call| check_call(call, &conf.classes, &o.classes).err();
     if let Some(e) = calls.filter_map(failed).next() {
         return Some(e);
     }

@@ -33,6 +33,7 @@ mod adapter;
 pub mod backing;
 mod cache;
 mod caps;
+mod classes;
 mod coding;
 mod commands;
 mod compression;

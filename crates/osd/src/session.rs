@@ -65,6 +65,8 @@ pub struct ClientOp {
     pub came_ns: u64,
     /// When it came, wall ns.
     pub came_wall_ns: u64,
+    /// The classes as of then.
+    pub classes: std::sync::Arc<cls::Registry>,
     /// Its part of what clients may have in hand.
     pub share: std::sync::Arc<crate::load::Share>,
 }
@@ -80,8 +82,9 @@ impl ClientOp {
     /// Whether one of its operations may change the object.
     #[must_use]
     pub fn may_write(&self) -> bool {
-        let writes =
-            |o: &OsdOp| o.is_write() || (o.code == op::CALL && crate::exec::call_writes(o));
+        let writes = |o: &OsdOp| {
+            o.is_write() || (o.code == op::CALL && crate::exec::call_writes(o, &self.classes))
+        };
         self.msg.ops.iter().any(writes)
     }
 

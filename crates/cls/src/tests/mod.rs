@@ -9,6 +9,7 @@ mod queue;
 mod rbd;
 mod rbd_mirror;
 mod user;
+mod wasm;
 
 use std::collections::BTreeMap;
 

@@ -7,10 +7,9 @@ use bytes::Bytes;
 use cli::{Align, TextTable};
 use types::{EntityKind, EntityName};
 
-use super::{EINVAL, ENOENT, EPERM, Fail, Run, fail, ok, out, propose};
+use super::{EFBIG, EINVAL, ENOENT, EPERM, Fail, Run, fail, ok, out, propose};
 use crate::{CommandCtx, ConfigPlace, Mutation, Outcome, Reply, normalize, parse_who};
 
-const EFBIG: i32 = 27;
 /// Bytes of a value in the key/value store.
 const VALUE_BYTES_MAX: usize = 65_536;
 /// Changes of settings that are remembered.

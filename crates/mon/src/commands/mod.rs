@@ -7,6 +7,7 @@
 //! `mgr/DaemonServer.cc`; captures in `vectors/commands/`.
 
 mod auth;
+mod cls;
 mod config;
 mod crush;
 mod crush_dump;
@@ -46,6 +47,8 @@ pub(crate) const EACCES: i32 = 13;
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EEXIST: i32 = 17;
 pub(crate) const EINVAL: i32 = 22;
+pub(crate) const EFBIG: i32 = 27;
+pub(crate) const ENOSPC: i32 = 28;
 pub(crate) const ERANGE: i32 = 34;
 pub(crate) const ENOTEMPTY: i32 = 39;
 pub(crate) const EOPNOTSUPP: i32 = 95;
@@ -160,6 +163,7 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         p if auth::has(p) => auth::run(ctx, p),
         p if p.starts_with("config-key ") => config::key_value(ctx, &p["config-key ".len()..]),
         p if p.starts_with("config ") => config::run(ctx, &p["config ".len()..]),
+        p if p.starts_with("cls ") => cls::run(ctx, &p["cls ".len()..]),
         "log" => log::write(ctx),
         "log last" => log::last(ctx),
         // Clients send it to the daemon it names; in the table for their parser alone.

@@ -110,6 +110,14 @@ impl Monitor {
             }
             "config" => self.send_config(conn, false),
             "osdmap" => self.send_osdmap_sub(conn, sub),
+            "cls" => {
+                let version = self.state.classes.version;
+                if version >= sub.next {
+                    let news = self.state.classes.since(sub.next);
+                    self.moved_on(conn, name, sub, version + 1);
+                    self.tell(conn, 0, &news);
+                }
+            }
             "mgrmap" => {
                 let epoch = self.state.mgrmap.epoch;
                 if self.newer(conn, name, sub, epoch) {
@@ -339,6 +347,9 @@ impl Monitor {
                 self.push_all(name);
             }
             self.push_matching("mdsmap");
+        }
+        if effects.classes {
+            self.push_all("cls");
         }
         if effects.log {
             self.push_matching("log-");

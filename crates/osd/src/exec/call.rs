@@ -1,7 +1,7 @@
 //! Methods of object classes, on the object as the vector has left it.
 
 use bytes::Bytes;
-use cls::{Method, Object, Page, READS, WRITES};
+use cls::{Callable, Object, Page, READS, Registry, WRITES};
 use denc::Features;
 use messages::{Mutation, OsdOp, op, op_flag};
 use types::{EntityAddr, EntityId, EntityInst, HObject, UTime};
@@ -28,21 +28,22 @@ fn parse<'a>(call: &OsdOp, input: &'a Bytes) -> OpResult<(&'a [u8], &'a [u8], By
 ///
 /// # Errors
 /// EINVAL for names that are cut off; EOPNOTSUPP for classes and methods that are not here.
-pub fn find_method(call: &OsdOp) -> OpResult<&'static Method> {
+pub fn find_method<'r>(call: &OsdOp, classes: &'r Registry) -> OpResult<Callable<'r>> {
     let (class, method, _) = parse(call, &call.data)?;
-    cls::find(class, method)
+    classes.find(class, method)
 }
 
-/// Whether a CALL can be done, where `allowed` are the classes that may be called at all.
+/// Whether a CALL can be done, where `allowed` are the built-in classes that may be called at
+/// all. Modules may always: that they were uploaded says so.
 ///
 /// # Errors
 /// EPERM for other classes; as [`find_method`].
-pub fn check_call(call: &OsdOp, allowed: &ClassList) -> OpResult<()> {
+pub fn check_call(call: &OsdOp, allowed: &ClassList, classes: &Registry) -> OpResult<()> {
     let (class, _, _) = parse(call, &call.data)?;
-    if !allowed.has(class) {
+    if !allowed.has(class) && !classes.has_module(class) {
         return Err(Errno::PERM);
     }
-    find_method(call).map(drop)
+    find_method(call, classes).map(drop)
 }
 
 /// `osd_class_load_list`: names of classes, or `*` for all there are.
@@ -63,8 +64,8 @@ impl ClassList {
 
 /// Whether a CALL may change the object.
 #[must_use]
-pub fn call_writes(call: &OsdOp) -> bool {
-    find_method(call).is_ok_and(|m| m.flags & WRITES != 0)
+pub fn call_writes(call: &OsdOp, classes: &Registry) -> bool {
+    find_method(call, classes).is_ok_and(|m| m.flags() & WRITES != 0)
 }
 
 /// The object in the hands of a method.
@@ -260,9 +261,13 @@ impl Object for View<'_, '_> {
 impl Exec<'_> {
     pub(super) fn call(&mut self, call: &mut OsdOp, input: &Bytes) -> OpResult<i32> {
         let (class, name, params) = parse(call, input)?;
-        let method = cls::find(class, name)?;
-        let mut view = View { exec: self, flags: method.flags };
-        let reply = (method.run)(&mut view, &params)?;
+        let classes = self.classes;
+        let method = classes.find(class, name)?;
+        let mut budget = self.budget;
+        let mut view = View { exec: self, flags: method.flags() };
+        let result = method.call(&mut view, &params, &mut budget);
+        self.budget = budget;
+        let reply = result?;
         call.put_u64(8, reply.data.len() as u64);
         call.data = reply.data;
         if reply.value < 0 { Err(Errno(reply.value)) } else { Ok(reply.value) }

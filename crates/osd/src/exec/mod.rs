@@ -37,6 +37,9 @@ pub struct Limits {
     pub omap_entries_max: u64,
     /// Bytes of omap in one answer: `osd_max_omap_bytes_per_request`.
     pub omap_bytes_max: usize,
+    /// What methods of uploaded classes may use up in one request: `osd_class_fuel_max`,
+    /// `osd_class_memory_max`.
+    pub classes: cls::wasm::Budget,
 }
 
 impl Default for Limits {
@@ -47,6 +50,7 @@ impl Default for Limits {
             attr_size_max: 0,
             omap_entries_max: 1024,
             omap_bytes_max: 64 << 20,
+            classes: cls::wasm::Budget::default(),
         }
     }
 }
@@ -141,6 +145,10 @@ pub struct Exec<'a> {
     pub asker: Asker,
     /// Limits.
     pub limits: &'a Limits,
+    /// The classes whose methods can be called.
+    pub classes: &'a cls::Registry,
+    /// What methods of uploaded classes may still use up.
+    pub budget: cls::wasm::Budget,
     /// Watches and notifications.
     pub events: Vec<WatchEvent>,
     /// Number for the next notification.
@@ -181,6 +189,7 @@ impl<'a> Exec<'a> {
         oid: &'a HObject,
         base: &'a ObjectState,
         limits: &'a Limits,
+        classes: &'a cls::Registry,
     ) -> Self {
         Self {
             store,
@@ -196,6 +205,8 @@ impl<'a> Exec<'a> {
             mtime: UTime::ZERO,
             asker: Asker::default(),
             limits,
+            classes,
+            budget: limits.classes,
             events: Vec::new(),
             next_notify_id: 0,
             copy: None,

@@ -340,7 +340,7 @@ impl Pg {
         let mut ops = op.msg.ops.clone();
         let mut rvals = vec![0; ops.len()];
         let store: &dyn crate::backing::ObjectStore = &*cx.store;
-        let mut exec = Exec::new(store, self.coll, &op.oid, base, &cx.conf.limits);
+        let mut exec = Exec::new(store, self.coll, &op.oid, base, &cx.conf.limits, &op.classes);
         exec.may_write = writes;
         exec.has_omap = !self.pool.erasure;
         if let Some(c) = &self.pool.coding {

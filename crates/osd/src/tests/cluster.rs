@@ -359,7 +359,7 @@ impl Cluster {
         }
     }
 
-    fn event(&mut self, i: usize, f: impl FnOnce(&mut Osd, Now, &mut Outbox)) {
+    pub fn event(&mut self, i: usize, f: impl FnOnce(&mut Osd, Now, &mut Outbox)) {
         let mut out = Outbox::new();
         let now = self.now;
         if let Some(osd) = &mut self.nodes[i].osd {

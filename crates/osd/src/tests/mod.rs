@@ -2,6 +2,7 @@
 //! break, processes that end at any moment.
 
 mod backfill;
+mod classes;
 mod cluster;
 mod coded;
 mod conform;
