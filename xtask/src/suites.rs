@@ -11,7 +11,7 @@ use crate::{lab, sh};
 
 /// The programs that must pass now and take seconds: without `ceph_test_`, and without
 /// `rados_api_` too.
-pub const PROGRAMS: [&str; 44] = [
+pub const PROGRAMS: &[&str] = &[
     "stat",
     "stat_pp",
     "list",
@@ -39,13 +39,18 @@ pub const PROGRAMS: [&str; 44] = [
     "cls_cmpomap",
     "cls_cas",
     "cls_user",
+    "cls_rgw_gc",
+    "neocls_fifo",
     "neocls_version",
     "neocls_log",
     "neorados_cls",
     "neorados_cmd",
     "neorados_completions",
+    "neorados_ec_io",
+    "neorados_ec_list",
     "neorados_handler_error",
     "neorados_io",
+    "neorados_leak_watch_notify",
     "neorados_list",
     "neorados_misc",
     "neorados_pool",
@@ -56,15 +61,20 @@ pub const PROGRAMS: [&str; 44] = [
     "rados_striper_api_io",
     "rados_striper_api_aio",
     "rados_striper_api_striping",
+    "rados_delete_pools_parallel",
+    "rados_list_parallel",
+    "rados_open_pools_parallel",
 ];
 
 /// Those that must pass, too, and wait on purpose, half a minute and more each; and
 /// `cls_queue`, whose `QueueFullDequeue` has a race of its own: its consumer may stop before
 /// it has read the last batch.
-pub const SLOW: [&str; 9] = [
+pub const SLOW: &[&str] = &[
     "misc_pp",
     "service",
     "stress_watch",
+    "multi_stress_watch rep",
+    "multi_stress_watch ec",
     "watch_notify",
     "watch_notify_pp",
     "service_pp",
@@ -73,8 +83,12 @@ pub const SLOW: [&str; 9] = [
     "cls_queue",
 ];
 
-/// The whole name of a program.
+/// The whole name of a program, with its arguments.
 fn program(name: &str) -> String {
+    // It makes a pool of the kind named, and 10,000 watches on an object there.
+    if let Some(kind) = name.strip_prefix("multi_stress_watch ") {
+        return format!("ceph_multi_stress_watch {kind} watched-{kind} object");
+    }
     let whole = ["cls_", "neocls_", "neorados_", "rados_", "stress_"]
         .iter()
         .any(|prefix| name.starts_with(prefix));
@@ -101,7 +115,47 @@ fn why_not() -> Result<BTreeMap<String, Vec<(String, String)>>> {
     Ok(out)
 }
 
-/// Runs the programs named, or [`PROGRAMS`]; with `rados` for a name, [`SLOW`] as well.
+/// What one program came to.
+struct Row {
+    program: String,
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+    left_out: usize,
+    seconds: f64,
+    end: String,
+}
+
+/// The number in the last line that begins with `tag`: `[  PASSED  ] 12 tests.`
+fn count(text: &str, tag: &str) -> usize {
+    let line = text.lines().rev().find_map(|l| {
+        let (number, rest) = l.strip_prefix(tag)?.trim().split_once(' ')?;
+        rest.starts_with("test").then(|| number.parse().ok()).flatten()
+    });
+    line.unwrap_or(0)
+}
+
+/// A table of what ran, with sums.
+fn print_table(rows: &[Row]) {
+    let line = |name: &str, n: [String; 4], seconds: f64, end: &str| {
+        println!("{name:40} {:>7} {:>7} {:>8} {:>9} {seconds:>8.1}  {end}", n[0], n[1], n[2], n[3]);
+    };
+    println!(
+        "\n{:40} {:>7} {:>7} {:>8} {:>9} {:>8}",
+        "program", "passed", "failed", "skipped", "left out", "s"
+    );
+    let mut sums = [0; 4];
+    for row in rows {
+        let n = [row.passed, row.failed, row.skipped, row.left_out];
+        sums.iter_mut().zip(n).for_each(|(sum, n)| *sum += n);
+        line(&row.program, n.map(|n| n.to_string()), row.seconds, &row.end);
+    }
+    let seconds = rows.iter().map(|r| r.seconds).sum();
+    line(&format!("{} programs", rows.len()), sums.map(|n| n.to_string()), seconds, "");
+}
+
+/// Runs the programs named, or [`PROGRAMS`]; with `rados` for a name, all of librados:
+/// [`SLOW`] as well. Ends with a table.
 ///
 /// # Errors
 /// When the cluster does not start; failed programs are in the report.
@@ -109,34 +163,40 @@ pub fn run(names: &[&str]) -> Result<Report> {
     let mut report = Report::default();
     let names = match names {
         [] => PROGRAMS.to_vec(),
-        ["rados"] => [&PROGRAMS[..], &SLOW].concat(),
+        ["rados"] => [PROGRAMS, SLOW].concat(),
         names => names.to_vec(),
     };
     let why_not = why_not()?;
     lab::root("forky")?;
     let cluster = Cluster::up("suites", &["--osds", "4"])?;
+    let mut rows = Vec::new();
     for name in names {
         let left_out = why_not.get(name).map(Vec::as_slice).unwrap_or_default();
         let filter = if left_out.is_empty() {
             String::new()
         } else {
             let cases: Vec<&str> = left_out.iter().map(|(case, _)| case.as_str()).collect();
-            format!("--gtest_filter=-{}", cases.join(":"))
+            format!(" --gtest_filter=-{}", cases.join(":"))
         };
         let program = program(name);
         report.check(&program, || {
-            let line = format!("timeout 600 {program} {filter} 2>&1");
+            let line = format!("timeout 900 {program}{filter} 2>&1");
+            #[allow(clippy::disallowed_methods, reason = "the table says how long each took")]
+            let start = std::time::Instant::now();
             let out = cluster.client("forky", &line).stdin(Stdio::null()).output()?;
             let text = String::from_utf8_lossy(&out.stdout);
-            let passed = text.lines().find(|l| l.contains("[  PASSED  ]")).unwrap_or_default();
-            print!(
-                "{}",
-                text.lines()
-                    .filter(|l| l.contains("[  FAILED  ]"))
-                    .map(|l| format!("        {l}\n"))
-                    .collect::<String>()
-            );
-            println!("        {passed}; left out {}", left_out.len());
+            for line in text.lines().filter(|l| l.contains("[  FAILED  ]")) {
+                println!("        {line}");
+            }
+            rows.push(Row {
+                program: program.clone(),
+                passed: count(&text, "[  PASSED  ]"),
+                failed: count(&text, "[  FAILED  ]"),
+                skipped: count(&text, "[  SKIPPED ]"),
+                left_out: left_out.len(),
+                seconds: start.elapsed().as_secs_f64(),
+                end: if out.status.success() { "ok".into() } else { out.status.to_string() },
+            });
             if !out.status.success() {
                 bail!(
                     "ended with {}: {}",
@@ -147,5 +207,6 @@ pub fn run(names: &[&str]) -> Result<Report> {
             Ok(())
         });
     }
+    print_table(&rows);
     Ok(report)
 }
