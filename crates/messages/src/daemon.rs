@@ -149,11 +149,11 @@ plain_message! {
     }
 }
 plain_message! {
-    /// The object classes that operators uploaded, from a monitor to an OSD that subscribed to
-    /// `cls`.
+    /// Object classes that operators uploaded, from a monitor to an OSD that subscribed to `cls`;
+    /// one for each module, so that none is larger than a message may be.
     ClassModules, 0x800b;
     {
-        /// Changes so far.
+        /// Of the module; in the last of several, of all changes so far.
         version: u64,
         /// Names of all that are there; any other that is known is gone.
         present: BTreeSet<String>,

@@ -1,6 +1,6 @@
 //! Object classes that operators uploaded: kept here, sent to every OSD.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
@@ -47,14 +47,30 @@ impl Classes {
         self.modules.iter().filter(|(n, _)| *n != name).map(|(_, m)| m.code.len()).sum()
     }
 
-    /// What somebody must be told who knows everything before version `from`.
-    pub(crate) fn since(&self, from: u64) -> messages::ClassModules {
-        let new = self.modules.iter().filter(|(_, m)| m.version >= from);
-        messages::ClassModules {
-            version: self.version,
-            present: self.modules.keys().cloned().collect(),
-            changed: new.map(|(name, m)| (name.clone(), m.code.clone())).collect(),
+    /// What somebody must be told, message by message, who knows everything before version
+    /// `from`: a module each, oldest first, since messages have a bound. Who has heard a part of
+    /// them goes on behind the version of the last one heard.
+    pub(crate) fn since(&self, from: u64) -> Vec<messages::ClassModules> {
+        let mut new: Vec<_> = self.modules.iter().filter(|(_, m)| m.version >= from).collect();
+        new.sort_by_key(|(_, m)| m.version);
+        let present: BTreeSet<String> = self.modules.keys().cloned().collect();
+        let mut all: Vec<_> = new
+            .into_iter()
+            .map(|(name, m)| messages::ClassModules {
+                version: m.version,
+                present: present.clone(),
+                changed: [(name.clone(), m.code.clone())].into(),
+            })
+            .collect();
+        match all.last_mut() {
+            Some(last) => last.version = self.version,
+            None => all.push(messages::ClassModules {
+                version: self.version,
+                present,
+                changed: BTreeMap::new(),
+            }),
         }
+        all
     }
 }
 
@@ -93,17 +109,24 @@ mod tests {
         all.set("b", None);
         all.set("c", Some(&code(4)));
         assert_eq!(all.version, 5);
-        let names = |m: &messages::ClassModules| m.changed.keys().cloned().collect::<Vec<_>>();
-        for (from, changed) in [(0, vec!["a", "c"]), (3, vec!["a", "c"]), (4, vec!["c"])] {
+        for (from, wanted) in [
+            (0, vec![(3, "a"), (5, "c")]),
+            (3, vec![(3, "a"), (5, "c")]),
+            (4, vec![(5, "c")]),
+            (5, vec![(5, "c")]),
+        ] {
             let news = all.since(from);
-            assert_eq!(
-                (news.version, names(&news)),
-                (5, changed.iter().map(|s| s.to_string()).collect())
-            );
-            assert_eq!(news.present.iter().collect::<Vec<_>>(), ["a", "c"]);
+            assert!(news.iter().all(|m| m.present.iter().eq(["a", "c"]) && m.changed.len() == 1));
+            let told: Vec<(u64, &str)> = news
+                .iter()
+                .map(|m| (m.version, m.changed.keys().next().unwrap().as_str()))
+                .collect();
+            assert_eq!(told, wanted);
         }
-        assert_eq!(all.since(6).changed.len(), 0);
         assert_eq!(all.bytes_without("a"), 1);
+        all.set("c", None);
+        let news = all.since(6);
+        assert!(news.len() == 1 && news[0].version == 6 && news[0].changed.is_empty());
         assert_eq!(Classes::from_bytes(&all.to_bytes()), Ok(all));
     }
 }

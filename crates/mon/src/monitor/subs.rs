@@ -115,7 +115,9 @@ impl Monitor {
                 if version >= sub.next {
                     let news = self.state.classes.since(sub.next);
                     self.moved_on(conn, name, sub, version + 1);
-                    self.tell(conn, 0, &news);
+                    for part in news {
+                        self.tell(conn, 0, &part);
+                    }
                 }
             }
             "mgrmap" => {

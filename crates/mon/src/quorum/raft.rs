@@ -68,12 +68,24 @@ impl Log {
     }
 }
 
+/// Bytes of entries in one message to another monitor, but for a single larger one.
+const APPEND_BYTES_MAX: usize = 4 << 20;
+
 impl RaftLogReader<Config> for Log {
     async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + fmt::Debug + OptionalSend>(
         &mut self,
         range: RB,
     ) -> Stored<Vec<Entry<Config>>> {
         self.store.entries(range).map_err(on_read)
+    }
+
+    /// What goes to another monitor in one message, which has a bound.
+    async fn limited_get_log_entries(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> Stored<Vec<Entry<Config>>> {
+        self.store.first_entries(start..end, APPEND_BYTES_MAX).map_err(on_read)
     }
 }
 

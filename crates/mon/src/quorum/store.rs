@@ -323,6 +323,40 @@ impl Store {
         }
     }
 
+    /// The first entries of `range` that have so many bytes together; at least one where there
+    /// is any.
+    pub(super) fn first_entries(
+        &self,
+        range: std::ops::Range<u64>,
+        bytes_max: usize,
+    ) -> Result<Vec<Entry<Config>>, StoreError> {
+        let mut bytes = 0;
+        let mut fits = |len: usize| {
+            let first = bytes == 0;
+            bytes += len;
+            first || bytes <= bytes_max
+        };
+        match &self.place {
+            Place::File(db) => {
+                let tx = db.begin_read()?;
+                let log = tx.open_table(LOG)?;
+                let mut found = Vec::new();
+                for row in log.range(range)? {
+                    let (index, raw) = row?;
+                    if !fits(raw.value().len()) {
+                        break;
+                    }
+                    found.push(entry_from(index.value(), raw.value())?);
+                }
+                Ok(found)
+            }
+            Place::Memory(file) => file.tables(|t| {
+                let rows = t.log.range(range).take_while(|(_, raw)| fits(raw.len()));
+                rows.map(|(index, raw)| entry_from(*index, raw)).collect()
+            }),
+        }
+    }
+
     /// Forgets `from` and everything after it.
     pub(super) async fn truncate(&self, from: u64) -> Result<(), StoreError> {
         self.write(vec![Change::Truncate(from)]).await

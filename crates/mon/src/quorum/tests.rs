@@ -105,3 +105,35 @@ fn commits_restarts_and_snapshots() {
     let (purged, last) = (purged.expect("old entries are gone").index, last.unwrap().index);
     assert!(purged >= 64 && last > 200, "{purged} {last}");
 }
+
+/// Entries go to another monitor in messages of a bound; one that is larger goes alone.
+#[test]
+fn large_entries_go_few_at_a_time() {
+    let path = path("large");
+    let founders = BTreeMap::from([(7, "a".to_owned())]);
+    create(&path, 7, &founders, b"first").unwrap();
+    run(async {
+        let mut s = start(&path).await.unwrap();
+        led(&s).await;
+        for (token, len) in [1_000, 1_000, 5_000, 100, 100].into_iter().enumerate() {
+            s.quorum.propose(token as u64, Bytes::from(vec![1; len])).await.unwrap();
+        }
+        for _ in 0..5 {
+            assert!(matches!(next(&mut s.events).await, Event::Committed { .. }));
+        }
+        s.quorum.stop().await;
+    });
+    let store = store::Store::open(&path).unwrap();
+    let (_, last) = store.log_ends().unwrap();
+    let end = last.unwrap().index + 1;
+    let from = |start: u64, max| -> Vec<u64> {
+        let found = store.first_entries(start..end, max).unwrap();
+        found.iter().map(|e| e.log_id.index).collect()
+    };
+    let first = end - 5;
+    assert_eq!(from(first, 2_500), [first, first + 1]);
+    assert_eq!(from(first + 2, 2_500), [first + 2], "larger than all may be");
+    assert_eq!(from(first + 3, 2_500), [first + 3, first + 4]);
+    assert_eq!(from(first, 1 << 20).len(), 5);
+    assert_eq!(from(end, 100), [] as [u64; 0]);
+}
