@@ -6,6 +6,7 @@ mod client;
 mod daemon;
 mod device;
 mod layout;
+mod memory;
 mod mon_daemon;
 mod mon_peers;
 mod osd_daemon;
@@ -21,18 +22,6 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-
-/// Made for memory that one thread takes and another frees: `docs/adr/0012-jemalloc.md`.
-#[global_allocator]
-static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// What jemalloc reads at its start. Memory that was freed goes back after a minute instead of
-/// ten seconds: buffers of large writes are taken and freed all the time.
-// SAFETY: the name is jemalloc's own and nothing else's; what it finds there is the address of
-// a text with a zero at its end, for as long as the process lives.
-#[allow(unsafe_code)]
-#[unsafe(export_name = "_rjem_malloc_conf")]
-static MALLOC_CONF: &[u8] = b"dirty_decay_ms:60000,muzzy_decay_ms:60000\0";
 
 #[derive(Parser)]
 #[command(

@@ -30,7 +30,7 @@ use crate::asok::{self, Asked};
 use crate::layout::Layout;
 use crate::mon_daemon::{FEATURES, local_text, proven_id, write_secret};
 use crate::up::write_durably;
-use crate::{daemon, device};
+use crate::{daemon, device, memory};
 
 /// Connections of other daemons to the cluster address are told apart by this bit.
 const CLUSTER: u64 = 1 << 63;
@@ -492,6 +492,15 @@ impl Daemon {
         }
         self.with(|osd, out| osd.on_tick(now, out));
         self.on_new_map(); // maps also come from other OSDs
+        self.look_at_memory();
+    }
+
+    /// Near the limit freed memory is not kept for later.
+    fn look_at_memory(&self) {
+        let target = self.config.borrow().u64("osd_memory_target");
+        if memory::resident().is_ok_and(|bytes| bytes > target / 8 * 7) {
+            memory::give_back();
+        }
     }
 }
 
@@ -499,7 +508,10 @@ impl Daemon {
 fn load_per_cpu() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     let load: f64 = text.split_whitespace().next()?.parse().ok()?;
-    Some(load / std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64))
+    static CPUS: std::sync::LazyLock<f64> = std::sync::LazyLock::new(|| {
+        std::thread::available_parallelism().map_or(1.0, |n| n.get() as f64)
+    });
+    Some(load / *CPUS)
 }
 
 async fn run(mut config: Config, id: i32) -> Result<()> {

@@ -595,6 +595,7 @@ impl Osd {
             reqid = ReqId { client: session.who, tid: e.tid, inc: m.reqid.inc };
         }
         self.c.seq += 1;
+        let bytes = e.size() + crate::load::expected(&m.ops);
         let op = Box::new(ClientOp {
             seq: self.c.seq,
             conn,
@@ -620,7 +621,7 @@ impl Osd {
             came_ns: now.mono_ns,
             came_wall_ns: now.wall_ns,
             classes: self.c.classes.all.clone(),
-            share: self.c.load_bytes.share(e.size()),
+            share: self.c.load_bytes.share(bytes),
         });
         let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");
         let refused = if !session.caps.allows(&op, name, &pool.application_metadata) {

@@ -72,7 +72,7 @@ impl Answer {
     /// Sends it.
     pub fn send(self, op: &ClientOp, cx: &mut Cx<'_>) {
         let mask = !(req_flag::ACK | req_flag::ONNVRAM | req_flag::ONDISK);
-        let reply = MOsdOpReply {
+        let mut reply = MOsdOpReply {
             oid: op.msg.oid.clone(),
             pg: op.msg.pg.pg,
             flags: op.msg.flags & mask | req_flag::ACK | req_flag::ONDISK,
@@ -91,6 +91,9 @@ impl Answer {
             let written: u64 = op.msg.ops.iter().map(|o| o.data.len() as u64).sum();
             let kind = if op.may_write() { (true, written) } else { (false, out) };
             cx.pace.on_answer(&cx.conf.pace, kind, op.came_ns, cx.now);
+        }
+        for o in &mut reply.ops {
+            o.data = op.share.carry(std::mem::take(&mut o.data));
         }
         cx.out.conn(op.conn, reply.envelope(op.features).with_tid(op.tid));
     }
