@@ -629,6 +629,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Networks (192.0.2.0/24) of which a daemon without `public_addr` takes its address.",
     ),
     opt("run_dir", Str, "/var/run/ceph", false, "Directory of sockets and process ids."),
+    opt(
+        "target_max_misplaced_ratio",
+        Float,
+        "0.05",
+        true,
+        "The most of all copies that may be misplaced for PGs to be moved further.",
+    ),
 ];
 
 #[cfg(test)]

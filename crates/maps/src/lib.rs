@@ -37,7 +37,7 @@ pub use object_info::{ObjectInfo, ObjectManifest, WatchInfo};
 pub use osdmap::{
     ApplyError, CrushPart, Incremental, OsdInfo, OsdMap, OsdMapFlags, OsdState, OsdXInfo,
     PgMapping, PgSets, SIGNIFICANT_FEATURES, SIGNIFICANT_FEATURES_PACIFIC, SealedEpoch, Stretch,
-    WEIGHT_ONE, is_new_interval, peek_epoch,
+    WEIGHT_ONE, is_new_interval, peek_epoch, pg_num_matters,
 };
 pub use pglog::{CleanRegions, LogOp, ModDesc, OpReturn, PgLogDup, PgLogEntry};
 pub use pool::{

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use types::{AddrVec, Epoch, OsdId, PgId, PoolId, Uuid};
+use types::{AddrVec, EVersion, Epoch, OsdId, PgId, PoolId, Uuid};
 
 use crate::plain_message;
 
@@ -104,6 +104,29 @@ plain_message! {
         epoch: Epoch,
         /// PG to OSDs; an empty list ends the exception.
         pgs: BTreeMap<PgId, Vec<OsdId>>,
+    }
+}
+plain_message! {
+    /// Two PGs that the map is about to merge are at rest, or cannot be. The peer's
+    /// `MOSDPGReadyToMerge`.
+    PgReadyToMerge, 0x800c;
+    {
+        /// Who leads both.
+        osd: OsdId,
+        /// The newest map it has, by which both are as it says.
+        epoch: Epoch,
+        /// The PG that is to go.
+        source: PgId,
+        /// Its last write.
+        source_version: EVersion,
+        /// The last write of the PG it goes to.
+        target_version: EVersion,
+        /// The newest interval of both that was activated.
+        last_epoch_started: Epoch,
+        /// The oldest epoch in which both were known whole.
+        last_epoch_clean: Epoch,
+        /// `false`: they cannot be merged now.
+        ready: bool,
     }
 }
 plain_message! {

@@ -89,6 +89,9 @@ impl<'a> Spread<'a> {
         };
         for (id, pool) in map.pools.iter() {
             let Some(domain) = domain(map, pool) else { continue };
+            if pool.pg_num_target < pool.pg_num {
+                continue; // PGs that go must stay where their objects will be
+            }
             let weights = crushops::rule_weights(&map.crush, domain.rule);
             let weight = |o: &OsdId, w: f64| {
                 if map.is_up(*o) { w * f64::from(map.weight(*o)) / 65_536.0 } else { 0.0 }

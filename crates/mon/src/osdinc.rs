@@ -153,6 +153,10 @@ impl OpenOsd {
             inc.new_pg_upmap_items.remove(pg);
             inc.old_pg_upmap_items.insert(*pg);
         }
+        for pg in map.pg_upmap_primaries.keys().filter(|pg| gone(pg)) {
+            inc.new_pg_upmap_primary.remove(pg);
+            inc.old_pg_upmap_primary.insert(*pg);
+        }
         let sealed = self.inc.seal(&self.base, self.base.canonical_features())?;
         Ok((self.inc, sealed))
     }

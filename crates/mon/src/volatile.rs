@@ -22,6 +22,9 @@ pub struct Volatile {
     pub services: crate::services::Services,
     /// What the balancer did last.
     pub balancer: Balancer,
+    /// Pools whose PGs could not be merged, and until when it is not tried again (monotonic
+    /// milliseconds).
+    pub(crate) merges_put_off: BTreeMap<types::PoolId, u64>,
     /// How far recovery is.
     pub progress: crate::progress::Progress,
     /// The monitors that agree.

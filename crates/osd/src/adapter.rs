@@ -69,7 +69,9 @@ impl StoreBacking {
                 mutations.iter().for_each(|m| self.cache.on_change(*pg, o, m));
             }
             // Of a split, what stays would stay right; what moves is not worth telling apart.
-            StoreOp::Split(Coll::Pg(pg), ..) | StoreOp::Drop(Coll::Pg(pg)) => {
+            StoreOp::Split(Coll::Pg(pg), ..)
+            | StoreOp::Merge(Coll::Pg(pg), _)
+            | StoreOp::Drop(Coll::Pg(pg)) => {
                 self.cache.on_drop(*pg);
             }
             _ => {}
@@ -96,6 +98,9 @@ impl StoreBacking {
             }
             StoreOp::Split(from, to, bits) => {
                 txn.split_collection(coll(from), to, bits);
+            }
+            StoreOp::Merge(from, to) => {
+                txn.merge_collection(coll(from), coll(to));
             }
             StoreOp::Object(c, o, mutations) => {
                 let c = coll(c);

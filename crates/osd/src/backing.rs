@@ -35,6 +35,8 @@ pub enum StoreOp {
     /// Moves the objects whose hash, in its lowest bits (so many), is the number of the PG
     /// to that PG's collection. Both exist.
     Split(Coll, SpgId, u32),
+    /// Moves all objects of the first to the second. Both exist; no data is rewritten.
+    Merge(Coll, Coll),
 }
 
 /// The store cannot read what it should have: a checksum failed or the device did.

@@ -145,6 +145,10 @@ pub(crate) struct Core {
     pub load: f64,
     /// Acting sets to ask the monitors for.
     pub want_temp: BTreeMap<PgId, Vec<OsdId>>,
+    /// Merges that the map announces.
+    pub(crate) merges: BTreeMap<PoolId, crate::unite::Announced>,
+    /// Whether it announces any.
+    pub(crate) merging: bool,
     /// Pools whose data the store compresses.
     pub compressed: BTreeMap<PoolId, store::Compression>,
     /// Object classes that operators uploaded.
@@ -305,6 +309,8 @@ impl Osd {
                 load_bytes: crate::load::Load::default(),
                 load: 0.0,
                 want_temp: BTreeMap::new(),
+                merges: BTreeMap::new(),
+                merging: false,
                 compressed: BTreeMap::new(),
                 classes: crate::classes::Classes::default(),
             },
@@ -411,6 +417,7 @@ impl Osd {
         let osd = (session.who.kind == EntityKind::OSD).then_some(OsdId(session.who.num as i32));
         self.on_message_of(now, conn, osd, e, out);
         self.report_pg_temp(out);
+        self.report_merges(now, out);
         self.run_freed_slots(now, out);
         self.run_paced(now, out);
         if !self.c.copies.is_idle() {
@@ -832,6 +839,7 @@ impl Osd {
             }
         }
         self.report_up_thru(now, out);
+        self.report_merges(now, out);
         self.run_freed_slots(now, out);
         self.run_paced(now, out);
         if !self.c.copies.is_idle() {
@@ -851,6 +859,7 @@ impl Osd {
             self.tick_heartbeats(now, out);
             self.tick_copies(now, out);
         }
+        self.report_merges(now, out);
         self.report(now, out);
         self.loop_back(now, out);
     }

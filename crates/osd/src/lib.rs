@@ -60,6 +60,7 @@ mod snapset;
 mod split;
 #[cfg(test)]
 mod tests;
+mod unite;
 
 pub use adapter::StoreBacking;
 pub use backing::{Coll, ObjectStore, PoolSpace, Space, StoreError, StoreOp};

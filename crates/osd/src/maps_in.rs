@@ -135,7 +135,12 @@ impl Osd {
         }
         for (id, pool) in next.pools.iter() {
             if prev.pool(*id).is_some_and(|p| p.pg_num < pool.pg_num) {
-                interval.extend(self.split_pgs(*id, pool.pg_num));
+                interval.extend(self.split_pgs(*id, pool.pg_num, next.epoch));
+            }
+            if prev.pool(*id).is_some_and(|p| p.pg_num > pool.pg_num) {
+                let meta = &pool.last_pg_merge_meta;
+                interval.extend(self.unite_pgs(*id, pool.pg_num, meta, next.epoch));
+                interval.retain(|pg| pg.pg.pool != *id || pg.pg.ps < pool.pg_num);
             }
         }
         for (id, pg) in &mut self.pgs {
@@ -230,7 +235,10 @@ impl Osd {
             view(&mut self.pgs, &prev);
             for (id, pool) in next.pools.iter() {
                 if prev.pool(*id).is_some_and(|p| p.pg_num < pool.pg_num) {
-                    self.split_pgs(*id, pool.pg_num);
+                    self.split_pgs(*id, pool.pg_num, next.epoch);
+                }
+                if prev.pool(*id).is_some_and(|p| p.pg_num > pool.pg_num) {
+                    self.unite_pgs(*id, pool.pg_num, &pool.last_pg_merge_meta, next.epoch);
                 }
             }
             if same_placement(&prev, &next) {
@@ -277,6 +285,7 @@ impl Osd {
             missing: 0,
             counts: messages::PgCounts::default(),
             epoch: self.c.map.epoch,
+            pg_num: pool.pg_num,
             ..info.clone()
         };
         let mut pg = Pg::new(id, info, PoolView::of(&self.c.map, pool));
@@ -299,7 +308,7 @@ impl Osd {
                 let place = Core::place(&next.pg_to_up_acting(id));
                 let pool = |map: &OsdMap| map.pool(id.pool).map(|pool| PoolView::of(map, pool));
                 let same_pool = match (pool(&map), pool(&next)) {
-                    (Some(a), Some(b)) => a.same_interval(&b),
+                    (Some(a), Some(b)) => a.same_interval(&b, id),
                     _ => false,
                 };
                 let sets = (&place.up, &place.acting, place.primary);
@@ -329,6 +338,7 @@ impl Osd {
         }
         self.c.booted = serve;
         self.c.leases.on_map(map.epoch);
+        self.note_merges();
         let mut dropped: Vec<(ConnId, Epoch)> = Vec::new();
         for id in interval {
             let mut cx = self.c.cx(now, out);
@@ -363,6 +373,7 @@ impl Osd {
         self.update_heartbeat_peers(now);
         self.run_waiting(now, out);
         self.report_up_thru(now, out);
+        self.report_merges(now, out);
         self.report(now, out);
     }
 

@@ -149,6 +149,10 @@ fn apply(state: &mut State, ops: &[StoreOp]) {
                 let moved: Vec<_> = all.extract_if(.., |o, _| o.hash & mask == to.pg.ps).collect();
                 state.get_mut(&Coll::Pg(*to)).expect(missing).objects.extend(moved);
             }
+            StoreOp::Merge(from, to) => {
+                let moved = std::mem::take(&mut state.get_mut(from).expect(missing).objects);
+                state.get_mut(to).expect(missing).objects.extend(moved);
+            }
         }
     }
 }

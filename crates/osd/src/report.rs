@@ -186,6 +186,9 @@ impl Pg {
         }
         match self.state {
             State::Active => {
+                if self.is_merging() {
+                    on(PgState::PREMERGE);
+                }
                 if self.is_serving() {
                     on(PgState::ACTIVE);
                 } else {

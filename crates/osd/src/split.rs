@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use denc::{DecodeError, Denc};
 use messages::PgLogEntry;
-use types::{EVersion, HObject, PgId, PoolId, SpgId};
+use types::{EVersion, Epoch, HObject, PgId, PoolId, SpgId};
 
 use crate::backing::{Coll, ObjectStore, StoreError, StoreOp};
 use crate::core::Osd;
@@ -19,22 +19,26 @@ use crate::pg::{
 use crate::snapset;
 
 /// The PG that had `ps`'s objects before `ps` came to be.
-fn parent_of(ps: u32) -> u32 {
+pub(crate) fn parent_of(ps: u32) -> u32 {
     ps & !(1 << ps.ilog2())
 }
 
 impl Osd {
-    /// Divides the copies here of a pool's PGs, for a pool of `pg_num` PGs from now on.
+    /// Divides the copies here of a pool's PGs, for a pool of `pg_num` PGs from the map `at` on.
     /// Returns the children.
-    pub(crate) fn split_pgs(&mut self, pool: PoolId, pg_num: u32) -> Vec<SpgId> {
-        let copies = self.pgs.iter().filter(|(id, _)| id.pg.pool == pool);
+    pub(crate) fn split_pgs(&mut self, pool: PoolId, pg_num: u32, at: Epoch) -> Vec<SpgId> {
+        // One that has seen that map may have been merged again since.
+        let early = |id: &SpgId, pg: &Pg| id.pg.pool == pool && pg.info.epoch < at;
+        let copies = self.pgs.iter().filter(|(id, pg)| early(id, pg));
         let Some(first) = copies.map(|(_, pg)| pg.info.pg_num).min().filter(|n| *n < pg_num) else {
             return Vec::new();
         };
         let mut children = Vec::new();
         for ps in first.max(1)..pg_num {
             let parent = PgId { pool, ps: parent_of(ps) };
-            let due = |(id, pg): &(&SpgId, &Pg)| id.pg == parent && pg.info.pg_num <= ps;
+            let due = |(id, pg): &(&SpgId, &Pg)| {
+                id.pg == parent && pg.info.pg_num <= ps && pg.info.epoch < at
+            };
             let due: Vec<SpgId> = self.pgs.iter().filter(due).map(|(id, _)| *id).collect();
             for parent in due {
                 let child = SpgId { pg: PgId { pool, ps }, ..parent };
@@ -48,7 +52,7 @@ impl Osd {
             }
         }
         let mut ops = Vec::new();
-        for (_, pg) in self.pgs.iter_mut().filter(|(id, _)| id.pg.pool == pool) {
+        for (_, pg) in self.pgs.iter_mut().filter(|(id, pg)| early(id, pg)) {
             pg.info.pg_num = pg_num;
             pg.save_info(&mut ops);
         }

@@ -352,8 +352,11 @@ impl World {
                 self.command(json!({"prefix": "osd down", "ids": [id]}));
             }
             28 => {
-                self.count("more PGs");
-                let n = u64::from(self.settings.pg_num) + self.chance.within(1, 6);
+                let more = self.chance.within(0, 2) == 0;
+                self.count(if more { "more PGs" } else { "fewer PGs" });
+                let by = self.chance.within(1, 6);
+                let now = u64::from(self.settings.pg_num);
+                let n = if more { now + by } else { now.saturating_sub(by).max(1) };
                 if n <= 32 {
                     self.settings.pg_num = n as u32;
                     self.set_pool("pg_num", n);

@@ -213,6 +213,14 @@ impl World {
                 ));
             }
         }
+        let on_its_way = |p: &&maps::PgPool| {
+            (p.pg_num, p.pgp_num, p.pg_num_pending)
+                != (p.pg_num_target, p.pgp_num_target, p.pg_num_target)
+        };
+        if let Some(p) = map.pool(self.pool).filter(on_its_way) {
+            let (n, to, place) = (p.pg_num, p.pg_num_target, p.pgp_num);
+            return Some(format!("{n} PGs placed as {place} are to be {to}"));
+        }
         for pg in self.pgs(&map) {
             let sets = map.pg_to_up_acting(pg);
             let Some(primary) = sets.acting_primary else {

@@ -357,8 +357,9 @@ pub fn is_new_interval(
             .any(|flag| old_map.has_flag(*flag) != new_map.has_flag(*flag))
 }
 
-/// Whether a PG splits, merges or comes to be between two numbers of PGs.
-fn pg_num_matters(pg: PgId, old: u32, new: u32) -> bool {
+/// Whether a PG splits, merges, comes to be or goes between two numbers of PGs.
+#[must_use]
+pub fn pg_num_matters(pg: PgId, old: u32, new: u32) -> bool {
     if old == new {
         return false;
     }

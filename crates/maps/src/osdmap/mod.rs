@@ -19,7 +19,7 @@ use types::{
 pub use apply::ApplyError;
 pub use crush_part::CrushPart;
 pub use incremental::{Incremental, SealedEpoch};
-pub use mapping::{PgMapping, PgSets, is_new_interval};
+pub use mapping::{PgMapping, PgSets, is_new_interval, pg_num_matters};
 pub use osd::{OsdInfo, OsdState, OsdXInfo};
 pub use wire::peek_epoch;
 

@@ -243,18 +243,17 @@ fn apply(
                 u32::from(pool.size),
                 pool.crush_rule,
             )?;
-            if n < pool.pg_num {
-                let why = "lowering pg_num of a pool is not supported by this cluster yet";
-                return Err(fail(EOPNOTSUPP, why));
-            }
             // Placement follows where it did before; who set it apart keeps it apart.
             if pool.pgp_num_target == pool.pg_num_target {
-                pool.pgp_num = n;
                 pool.pgp_num_target = n;
             }
-            pool.pg_num = n;
+            pool.pgp_num_target = pool.pgp_num_target.min(n);
             pool.pg_num_target = n;
-            pool.pg_num_pending = n;
+            // More come at once; fewer one by one, when each may go.
+            pool.pg_num = pool.pg_num.max(n);
+            if pool.pg_num <= n {
+                pool.pg_num_pending = n;
+            }
         }
         "pgp_num" | "pgp_num_actual" => {
             if pool.has_flag(PoolFlags::NOPGCHANGE) {
@@ -276,8 +275,10 @@ fn apply(
                     format!("specified pgp_num {n} > pg_num {}", pool.pg_num_target),
                 ));
             }
-            pool.pgp_num = n as u32;
             pool.pgp_num_target = n as u32;
+            if var == "pgp_num_actual" {
+                pool.pgp_num = pool.pg_num.min(n as u32);
+            }
         }
         "pg_autoscale_mode" => {
             pool.pg_autoscale_mode = match val {

@@ -14,6 +14,7 @@ mod command;
 mod forward;
 mod osd;
 mod others;
+mod pgnum;
 mod pools;
 mod requests;
 mod rounds;
@@ -735,6 +736,7 @@ impl Monitor {
         self.auth_round();
         self.osd_round();
         self.pool_round();
+        self.pg_num_round();
         self.balance_round();
         self.health_round();
     }

@@ -10,7 +10,7 @@ use env::ConnId;
 use maps::OsdState;
 use messages::{
     Envelope, LogPriority, Message, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdMarkMeDown,
-    PgStats, PgStatsAck, PgTemp,
+    PgReadyToMerge, PgStats, PgStatsAck, PgTemp,
 };
 use types::{EntityKind, Epoch, OsdId};
 
@@ -95,6 +95,12 @@ impl Monitor {
                 let msg = PgTemp::decode(env)?;
                 if self.osd_of(conn, msg.osd) {
                     self.on_pg_temp(&msg);
+                }
+            }
+            PgReadyToMerge::KIND => {
+                let msg = PgReadyToMerge::decode(env)?;
+                if self.osd_of(conn, msg.osd) {
+                    self.on_ready_to_merge(&msg);
                 }
             }
             PgStats::KIND => {

@@ -38,7 +38,9 @@ impl Monitor {
             Auth::KIND => self.on_auth(conn, env.tid, &Message::decode(env)?),
             MonGetOsdMap::KIND => self.on_get_osdmap(conn, env.tid, &Message::decode(env)?),
             GetConfig::KIND => self.on_get_config(conn, env.tid, &Message::decode(env)?),
-            OsdBoot::KIND..=PgStatsAck::KIND => self.on_osd_message(conn, env)?,
+            OsdBoot::KIND..=PgStatsAck::KIND | PgReadyToMerge::KIND => {
+                self.on_osd_message(conn, env)?;
+            }
             _ => tracing::debug!("message {:#x} is not for monitors", env.kind),
         }
         Ok(())

@@ -85,8 +85,7 @@ impl Monitor {
             deviation: number("upmap_max_deviation", 5.0).max(1.0),
             changes: number("upmap_max_optimizations", 10.0).clamp(1.0, 1_000.0) as usize,
         };
-        // The peer's target_max_misplaced_ratio.
-        let most = number("target_max_misplaced_ratio", 0.05);
+        let most = number("target_max_misplaced_ratio", self.misplaced_max());
         let mut sum = maps::ObjectStatSum::default();
         for pool in self.volatile.pgmap.pools.values() {
             sum.add(&pool.stats.sum);
@@ -220,9 +219,13 @@ impl Monitor {
         let mut inc = self.state.osd_change();
         for (id, queue) in map.removed_snaps_queue.iter() {
             let Some(pool) = map.pool(*id) else { continue };
+            if pool.pg_num_pending < pool.pg_num {
+                continue; // PGs that are being merged trim nothing
+            }
             let mut done = queue.0.clone();
             for ps in 0..pool.pg_num {
-                match self.volatile.pgmap.pgs.get(&PgId { pool: *id, ps }) {
+                let pg = PgId { pool: *id, ps };
+                match self.volatile.pgmap.pgs.get(&pg).filter(|_| self.has_trimmed_all(pool, pg)) {
                     Some(stat) => done = done.intersection(&stat.purged_snaps.0),
                     None => done = stdx::IntervalSet::new(),
                 }

@@ -283,6 +283,8 @@ pub(crate) struct PoolView {
     pub size: usize,
     pub min_size: usize,
     pub pg_num: u32,
+    /// `pg_num` once the merge that the map announces is done.
+    pub pg_num_pending: u32,
     pub flags: u64,
     pub erasure: bool,
     /// How objects are cut and coded, in erasure-coded pools.
@@ -303,9 +305,17 @@ impl PoolView {
         self.coding.as_ref().map_or(1, |c| c.k)
     }
 
-    /// Whether a pool that becomes `next` lets its PGs' intervals go on.
-    pub(crate) fn same_interval(&self, next: &Self) -> bool {
-        (self.size, self.min_size, self.pg_num) == (next.size, next.min_size, next.pg_num)
+    /// Whether a pool that becomes `next` lets the PG's interval go on.
+    pub(crate) fn same_interval(&self, next: &Self, pg: PgId) -> bool {
+        (self.size, self.min_size) == (next.size, next.min_size)
+            && !maps::pg_num_matters(pg, self.pg_num, next.pg_num)
+            && !maps::pg_num_matters(pg, self.pg_num_pending, next.pg_num_pending)
+    }
+
+    /// Whether the PG is about to be merged into another, or another into it: it is at rest.
+    pub(crate) fn is_merging(&self, pg: PgId) -> bool {
+        self.pg_num_pending < self.pg_num
+            && maps::pg_num_matters(pg, self.pg_num, self.pg_num_pending)
     }
 
     pub(crate) fn of(map: &OsdMap, pool: &PgPool) -> Self {
@@ -313,6 +323,7 @@ impl PoolView {
             size: usize::from(pool.size),
             min_size: usize::from(pool.min_size),
             pg_num: pool.pg_num,
+            pg_num_pending: pool.pg_num_pending,
             flags: pool.flags.0,
             erasure: pool.is_erasure(),
             coding: if pool.is_erasure() { Coding::of(map, pool) } else { None },
@@ -638,7 +649,8 @@ impl Pg {
             && self.info.primary == place.primary
             && self.up_primary_unchanged(&place);
         // A pool view that was never set is the one before a restart.
-        let same_pool = self.pool == PoolView::default() || self.pool.same_interval(&pool);
+        let same_pool =
+            self.pool == PoolView::default() || self.pool.same_interval(&pool, self.id.pg);
         let changed = first || !same_sets || !same_pool;
         if changed {
             if !first {
@@ -703,12 +715,8 @@ impl Pg {
         }
     }
 
-    /// A new interval has begun: everything that belonged to the old one ends. Operations
-    /// stay when the primary is the same, for their clients will not send them again.
-    /// Without `serve` the PG stays `Inactive`: the map does not show this process up.
-    pub(crate) fn on_interval(&mut self, serve: bool, cx: &mut Cx<'_>) {
-        let leads = serve && self.primary() == self.me(cx.me);
-        let kept = leads && self.leads;
+    /// Takes every request that had begun, in the order in which they came.
+    pub(crate) fn take_ops(&mut self, cx: &mut Cx<'_>) -> Vec<Box<ClientOp>> {
         let mut again: Vec<Box<ClientOp>> = Vec::new();
         for f in std::mem::take(&mut self.in_flight) {
             again.extend(f.replies.into_iter().map(|(op, _)| op));
@@ -730,6 +738,16 @@ impl Pg {
         rest.sort_by_key(|op| op.seq);
         again.extend(rest);
         again.sort_by_key(|op| op.seq);
+        again
+    }
+
+    /// A new interval has begun: everything that belonged to the old one ends. Operations
+    /// stay when the primary is the same, for their clients will not send them again.
+    /// Without `serve` the PG stays `Inactive`: the map does not show this process up.
+    pub(crate) fn on_interval(&mut self, serve: bool, cx: &mut Cx<'_>) {
+        let leads = serve && self.primary() == self.me(cx.me);
+        let kept = leads && self.leads;
+        let mut again = self.take_ops(cx);
         if kept {
             for op in again.into_iter().rev() {
                 self.waiting.push_front(op.afresh());
@@ -867,5 +885,11 @@ impl Pg {
             && self.leads
             && self.members() >= self.pool.min_size.max(self.pool.readable_by())
             && self.is_coded() == self.pool.coding.is_some()
+            && !self.is_merging()
+    }
+
+    /// Whether the map announces a merge with another PG: nothing is written any more.
+    pub(crate) fn is_merging(&self) -> bool {
+        self.pool.is_merging(self.id.pg)
     }
 }

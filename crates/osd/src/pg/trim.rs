@@ -78,7 +78,7 @@ impl Pg {
 
     /// Goes on as far as the bounds allow.
     pub(crate) fn kick_trim(&mut self, cx: &mut Cx<'_>) {
-        if !self.leads || self.state != State::Active {
+        if !self.leads || self.state != State::Active || self.is_merging() {
             return;
         }
         let Some(queue) = cx.map.removed_snaps_queue.get(&self.id.pg.pool) else {

@@ -60,7 +60,7 @@ impl Pg {
         revert: bool,
         cx: &mut Cx<'_>,
     ) -> Result<String, (Errno, String)> {
-        if self.state != State::Active || !self.leads {
+        if self.state != State::Active || !self.leads || self.is_merging() {
             return Err((Errno::AGAIN, format!("pg {} is not active", self.id)));
         }
         let lost: Vec<(HObject, EVersion)> =

@@ -57,6 +57,15 @@ impl Watches {
         self.notifies.clear();
     }
 
+    /// Takes over the watches of a PG that becomes part of this one.
+    pub(crate) fn take_over(&mut self, other: Self) {
+        self.by_object.extend(other.by_object);
+        for (id, notify) in other.notifies {
+            self.notifies.entry(id).or_insert(notify);
+        }
+        self.counter = self.counter.max(other.counter);
+    }
+
     /// Takes over the watches of a record; their clients have their timeout to come back.
     pub(crate) fn populate(&mut self, oid: &HObject, records: &[WatchRecord], now: Now) {
         for r in records {

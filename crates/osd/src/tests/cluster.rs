@@ -7,7 +7,7 @@ use env::{ConnId, Now, Random, Seeded};
 use maps::{CrushPart, Incremental, OsdMap, PgPool, PoolKind};
 use messages::{
     Envelope, MOsdOp, MOsdOpReply, Message, OsdAlive, OsdBoot, OsdFailure, OsdMapMsg, OsdOp,
-    PgTemp, req_flag,
+    PgReadyToMerge, PgTemp, req_flag,
 };
 use types::{
     AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, ObjectLocator,
@@ -70,6 +70,11 @@ pub struct Cluster {
     pub caps: String,
     /// `osd_max_backfills` of OSDs started from now on.
     pub backfills: usize,
+}
+
+/// Gives a pool so many PGs at once; no fewer than it has.
+pub fn set_pg_num(pool: &mut PgPool, n: u32) {
+    (pool.pg_num, pool.pgp_num, pool.pg_num_pending) = (n, n, n);
 }
 
 fn addr(osd: usize, nonce: u32) -> AddrVec {
@@ -204,10 +209,47 @@ impl Cluster {
         let more = 1 + self.random(9) as u32;
         let pool = inc.pool_mut(&self.map, id).unwrap();
         if pool.pg_num < 40 {
-            pool.pg_num += more;
-            pool.pgp_num = pool.pg_num;
+            set_pg_num(pool, pool.pg_num + more);
             self.publish(inc);
         }
+    }
+
+    /// One PG less, once OSDs say that it is ready.
+    pub fn shrink_pool(&mut self, id: PoolId) {
+        let mut inc = self.inc();
+        let pool = inc.pool_mut(&self.map, id).unwrap();
+        if pool.pg_num > 1 && pool.pg_num_pending == pool.pg_num {
+            pool.pg_num_pending -= 1;
+            pool.pgp_num = pool.pgp_num.min(pool.pg_num_pending);
+            self.publish(inc);
+        }
+    }
+
+    /// As the monitors do it.
+    fn merge_or_not(&self, m: &PgReadyToMerge, inc: &mut Incremental) {
+        let epoch = inc.epoch;
+        let Some(pool) = self.map.pool(m.source.pool) else { return };
+        if m.epoch != self.map.epoch
+            || m.source.ps != pool.pg_num_pending
+            || m.source.ps + 1 != pool.pg_num
+        {
+            return;
+        }
+        let pool = inc.pool_mut(&self.map, m.source.pool).unwrap();
+        pool.last_change = epoch;
+        if !m.ready {
+            pool.pg_num_pending = pool.pg_num;
+            return;
+        }
+        pool.pg_num = pool.pg_num_pending;
+        pool.last_pg_merge_meta = maps::PgMergeMeta {
+            source: m.source,
+            ready_epoch: m.epoch,
+            last_epoch_started: m.last_epoch_started,
+            last_epoch_clean: m.last_epoch_clean,
+            source_version: m.source_version,
+            target_version: m.target_version,
+        };
     }
 
     pub fn inc(&self) -> Incremental {
@@ -435,6 +477,10 @@ impl Cluster {
                         inc.new_pg_temp.extend(m.pgs.into_iter().filter(changes));
                     }
                 }
+                PgReadyToMerge::KIND => {
+                    let m = PgReadyToMerge::decode(&e).unwrap();
+                    self.merge_or_not(&m, &mut inc);
+                }
                 OsdFailure::KIND => {
                     let m = OsdFailure::decode(&e).unwrap();
                     if !m.alive && self.map.is_up(m.target) {
@@ -599,9 +645,18 @@ impl Cluster {
         !self.to_client[i].is_empty()
     }
 
+    /// Goes on until nothing is left to do but to answer, which nobody does.
+    pub fn run_unheard(&mut self) {
+        while self.step_with(false) {}
+    }
+
     /// One thing happens: a message arrives, a store flushes, a map is made. `false` when
     /// there is nothing left.
     pub fn step(&mut self) -> bool {
+        self.step_with(true)
+    }
+
+    fn step_with(&mut self, answers: bool) -> bool {
         let mut could: Vec<(u8, usize, usize)> = Vec::new();
         for (&(a, b), w) in &self.wires {
             if !w.queue.is_empty() && self.nodes[b].osd.is_some() {
@@ -621,7 +676,7 @@ impl Cluster {
             if !self.from_client[i].is_empty() {
                 could.push((3, i, 0));
             }
-            if !self.to_client[i].is_empty() {
+            if answers && !self.to_client[i].is_empty() {
                 could.push((4, i, 0));
             }
         }

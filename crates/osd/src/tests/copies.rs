@@ -118,6 +118,7 @@ fn storm(seed: u64) {
                 }
             }
             10 => c.grow_pool(POOL),
+            11 => c.shrink_pool(POOL),
             6 | 7 => {
                 // CRUSH chooses others: PGs move by backfill.
                 let i = c.random(5);
@@ -229,7 +230,7 @@ fn sources_that_may_be_elsewhere_are_not_absent() {
         present
     };
     assert_eq!(parts(&mut c), 40);
-    c.set_pool(POOL, |p| (p.pg_num, p.pgp_num) = (2, 2));
+    c.set_pool(POOL, |p| super::cluster::set_pg_num(p, 2));
     c.settle();
     let left = parts(&mut c);
     assert!((5..35).contains(&left), "{left} of 40 stayed");

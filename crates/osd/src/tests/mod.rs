@@ -13,3 +13,4 @@ mod rules;
 mod scrub;
 mod snaps;
 mod survive;
+mod unite;

@@ -388,6 +388,7 @@ fn storm(seed: u64, f: &Faults, osds: usize) {
             4 | 5 if a != b => c.break_wire(a, b),
             6 => c.break_client(a),
             7 if f.split => c.grow_pool(POOL),
+            8 if f.split => c.shrink_pool(POOL),
             _ => {}
         }
         for (tid, reply) in std::mem::take(&mut c.answers) {

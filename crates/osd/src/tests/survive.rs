@@ -159,6 +159,7 @@ pub fn storm_on(mut c: Cluster, seed: u64, f: &Faults) {
             6 if f.wires => c.break_client(a),
             7 if f.kill => c.mark_down(a),
             8 if f.kill && osds == 4 => c.grow_pool(POOL),
+            11 if f.kill && osds == 4 => c.shrink_pool(POOL),
             9 | 10 => c.scrub_all(a),
             _ => {}
         }
@@ -231,9 +232,9 @@ fn all_osds_die_at_once() {
     }
 }
 
-/// The pool gets more PGs, again and again, under writes and faults.
+/// The pool gets more PGs, and fewer, again and again, under writes and faults.
 #[test]
-fn pools_split() {
+fn pools_split_and_merge() {
     for seed in seeds(4_000_000, 12) {
         storm(seed, &Faults { kill: true, kill_all: seed % 2 == 0, wires: true }, 3, 4);
     }

@@ -249,7 +249,7 @@ impl Pg {
 
     fn maybe_scrub(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono_ms();
-        if now < self.scrub.not_before_ms || !self.is_clean() {
+        if now < self.scrub.not_before_ms || !self.is_clean() || self.is_merging() {
             return;
         }
         if std::mem::take(&mut self.scrub.verify) {
