@@ -257,6 +257,13 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     opt("mon_pg_stuck_threshold", Secs, "60", true, "Seconds after which a PG counts as stuck."),
     opt(
+        "mon_target_pg_per_osd",
+        Uint,
+        "100",
+        true,
+        "Copies of PGs that each OSD should hold, as the autoscaler sees it.",
+    ),
+    opt(
         "mon_warn_on_pool_no_app",
         Bool,
         "true",

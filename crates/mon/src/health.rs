@@ -28,6 +28,8 @@ pub(crate) struct HealthOptions {
     pub too_few_osds: bool,
     /// `mon_pg_stuck_threshold` in milliseconds.
     pub stuck_ms: u64,
+    /// What the autoscaler goes by.
+    pub autoscale: crate::autoscale::Bounds,
     /// Monotonic milliseconds.
     pub now_ms: u64,
     /// Wall-clock nanoseconds.
@@ -103,6 +105,7 @@ pub(crate) fn check(
     check_pgs(cluster, volatile, options, &mut report);
     check_scrubs(cluster, volatile, options, &mut report);
     check_slow(volatile, &mut report);
+    check_pg_nums(cluster, volatile, options, &mut report);
     report
 }
 
@@ -487,6 +490,49 @@ fn full_copies(pgmap: &crate::PgMap, report: &mut HealthReport) {
         if !lines.is_empty() {
             let summary = format!("{what}: {} {word}", plural(lines.len(), "pg"));
             report.add(code, severity, lines.len(), summary, lines);
+        }
+    }
+}
+
+/// Pools with too many or too few PGs, where the autoscaler is only to warn.
+fn check_pg_nums(
+    cluster: &ClusterState,
+    volatile: &Volatile,
+    options: &HealthOptions,
+    report: &mut HealthReport,
+) {
+    let map = &cluster.osdmap;
+    if map.has_flag(OsdMapFlags::NOAUTOSCALE) {
+        return;
+    }
+    let (mut few, mut many, mut both) = (Vec::new(), Vec::new(), Vec::new());
+    for plan in crate::autoscale::plan(map, &volatile.pgmap, &options.autoscale) {
+        let Some(pool) = map.pool(plan.id) else { continue };
+        let name = map.pool_name(plan.id).unwrap_or_default();
+        if pool.opts.get("target_size_ratio").is_some()
+            && pool.opts.get("target_size_bytes").is_some()
+        {
+            both.push(format!("Pool {name} has target_size_bytes and target_size_ratio set"));
+        }
+        let text =
+            format!("Pool {name} has {} placement groups, should have {}", plan.now, plan.last);
+        if pool.pg_autoscale_mode != 1 || plan.last == plan.now {
+            continue;
+        }
+        if plan.last > plan.now { few.push(text) } else { many.push(text) }
+    }
+    for (code, lines, what) in [
+        ("POOL_TOO_FEW_PGS", few, "pools have too few placement groups"),
+        ("POOL_TOO_MANY_PGS", many, "pools have too many placement groups"),
+        (
+            "POOL_HAS_TARGET_SIZE_BYTES_AND_RATIO",
+            both,
+            "pools have both target_size_bytes and target_size_ratio set",
+        ),
+    ] {
+        let n = lines.len();
+        if n > 0 {
+            report.add(code, HealthStatus::Warn, n, format!("{n} {what}"), lines);
         }
     }
 }

@@ -42,6 +42,7 @@
 //!
 //! Source: the peer's `mon/`; layouts in `docs/protocols/`.
 
+pub mod autoscale;
 pub mod balance;
 mod classes;
 mod commands;

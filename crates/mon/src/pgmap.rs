@@ -271,6 +271,22 @@ impl PgMap {
         of.fold((0, 0), |sum, (a, b)| (sum.0.saturating_add(*a), sum.1.saturating_add(*b)))
     }
 
+    /// Space that a pool takes on all OSDs, bytes, from its PGs' counts.
+    #[must_use]
+    pub fn pool_raw_used(&self, map: &OsdMap, id: PoolId) -> u64 {
+        let sum = self.pools.get(&id).map(|p| p.stats.sum).unwrap_or_default();
+        let rate = map.pool(id).map_or(1.0, |p| raw_used_rate(map, p));
+        let positive = |n: i64| u64::try_from(n).unwrap_or(0);
+        // Copies that are not there yet take no space.
+        let copies = positive(sum.num_object_copies);
+        let missing = positive(sum.num_objects_degraded).min(copies);
+        let there = if copies > 0 { 1.0 - missing as f64 / copies as f64 } else { 1.0 };
+        let (compressed, uncompressed) = self.pool_compressed(id);
+        let stored = positive(sum.num_bytes).saturating_add(positive(sum.num_omap_bytes));
+        let whole = (stored as f64 * rate * there) as u64;
+        whole.saturating_sub(uncompressed.saturating_sub(compressed))
+    }
+
     /// One pool's space, as `statfs` on a file system over it shows it.
     #[must_use]
     pub fn pool_statfs(&self, map: &OsdMap, id: PoolId, pool: &PgPool) -> Usage {

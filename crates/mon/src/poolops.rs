@@ -229,6 +229,21 @@ pub fn plan_create(
     Ok(inc)
 }
 
+/// Gives a pool another number of PGs to go to. More come at once; fewer one by one, when each
+/// may go; placement follows in steps.
+pub fn aim_pg_num(pool: &mut PgPool, n: u32) {
+    // Who set placement apart keeps it apart.
+    if pool.pgp_num_target == pool.pg_num_target {
+        pool.pgp_num_target = n;
+    }
+    pool.pgp_num_target = pool.pgp_num_target.min(n);
+    pool.pg_num_target = n;
+    pool.pg_num = pool.pg_num.max(n);
+    if pool.pg_num <= n {
+        pool.pg_num_pending = n;
+    }
+}
+
 /// The change that deletes a pool and all in it.
 ///
 /// # Errors

@@ -22,6 +22,8 @@ pub struct Volatile {
     pub services: crate::services::Services,
     /// What the balancer did last.
     pub balancer: Balancer,
+    /// When numbers of PGs were last looked at (monotonic milliseconds).
+    pub(crate) autoscaled_ms: u64,
     /// Pools whose PGs could not be merged, and until when it is not tried again (monotonic
     /// milliseconds).
     pub(crate) merges_put_off: BTreeMap<types::PoolId, u64>,

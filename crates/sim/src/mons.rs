@@ -135,6 +135,7 @@ fn options(s: &Settings) -> BTreeMap<String, String> {
         ("mon_osd_min_up_ratio", "0".to_owned()),
         ("mon_osd_report_timeout", "60".to_owned()),
         ("mon_max_pg_per_osd", "10000".to_owned()),
+        ("osd_pool_default_pg_autoscale_mode", "off".to_owned()),
     ];
     options.map(|(k, v)| (k.to_owned(), v)).into()
 }

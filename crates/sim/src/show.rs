@@ -1,8 +1,9 @@
 //! What is on the wire, for people.
 
+use denc::Denc;
 use messages::{
-    Envelope, MOsdOp, MOsdOpReply, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, PgTemp, RepOp,
-    RepOpReply,
+    Envelope, MOsdOp, MOsdOpReply, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, PgReadyToMerge,
+    PgStats, PgTemp, RepOp, RepOpReply,
 };
 
 fn peer(m: &OsdPeer) -> String {
@@ -73,6 +74,15 @@ pub fn envelope(e: &Envelope) -> String {
         PgTemp::KIND => {
             PgTemp::decode(e).map(|m| format!("pg_temp from {} e{} {:?}", m.osd, m.epoch, m.pgs))
         }
+        PgStats::KIND => PgStats::decode(e).map(|m| {
+            let stats = m.pgs.iter().filter_map(|(pg, raw)| {
+                let stat = maps::PgStat::from_bytes(raw).ok()?;
+                let trimmed = &stat.purged_snaps.0;
+                Some(format!("{pg} e{} {} trimmed {trimmed:?}", stat.reported_epoch, stat.state))
+            });
+            format!("pg_stats from {} {:?}", m.osd, stats.collect::<Vec<_>>())
+        }),
+        PgReadyToMerge::KIND => PgReadyToMerge::decode(e).map(|m| format!("{m:?}")),
         kind => return format!("kind {kind:#x}, {} bytes", e.front.len()),
     }
     .unwrap_or_else(|e| format!("broken: {e}"))

@@ -43,16 +43,10 @@ pub(super) struct Used {
 /// Space a pool takes, from its PGs' counts.
 pub(super) fn pool_used(ctx: &CommandCtx<'_>, id: PoolId) -> Used {
     let sum = pool_sum(ctx, id);
-    let rate = ctx.osdmap().pool(id).map_or(1.0, |p| crate::raw_used_rate(ctx.osdmap(), p));
     let positive = |n: i64| u64::try_from(n).unwrap_or(0);
     let (data, omap) = (positive(sum.num_bytes), positive(sum.num_omap_bytes));
-    // Copies that are not there yet take no space.
-    let copies = positive(sum.num_object_copies);
-    let missing = positive(sum.num_objects_degraded).min(copies);
-    let there = if copies > 0 { 1.0 - missing as f64 / copies as f64 } else { 1.0 };
     let (compressed, uncompressed) = ctx.volatile.pgmap.pool_compressed(id);
-    let whole = ((data + omap) as f64 * rate * there) as u64;
-    let raw = whole.saturating_sub(uncompressed.saturating_sub(compressed));
+    let raw = ctx.volatile.pgmap.pool_raw_used(ctx.osdmap(), id);
     Used { data, omap, raw, compressed, uncompressed }
 }
 

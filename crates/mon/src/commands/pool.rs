@@ -10,7 +10,7 @@ use types::{OsdId, PgId, PoolId, SnapId};
 use super::{
     EBUSY, EEXIST, EINVAL, ENOENT, EPERM, ERANGE, Fail, Run, change, fail, ok, osd_dump, out, pg,
 };
-use crate::{CommandCtx, poolops};
+use crate::{CommandCtx, autoscale, poolops};
 
 /// Applications of a pool.
 const APPLICATIONS_MAX: usize = 4;
@@ -536,44 +536,39 @@ fn get_quota(ctx: &mut CommandCtx<'_>) -> Run {
 fn autoscale_status(ctx: &mut CommandCtx<'_>) -> Run {
     use cli::Align::{Left, Right};
     let map = ctx.osdmap();
-    let (capacity, _, _) = super::df::totals(ctx);
+    let bounds = autoscale::Bounds {
+        per_osd: ctx.mon_number("mon_target_pg_per_osd", autoscale::Bounds::default().per_osd),
+        threshold: autoscale::threshold(&ctx.state.config),
+    };
+    let plans = autoscale::plan(map, &ctx.volatile.pgmap, &bounds);
+    let pools = || plans.iter().filter_map(|p| Some((p, map.pool(p.id)?)));
     let mode = |pool: &PgPool| {
         ["off", "warn", "on"].get(usize::from(pool.pg_autoscale_mode)).copied().unwrap_or("off")
     };
-    let opt = |pool: &PgPool, name: &str| match pool.opts.get(name) {
-        Some(PoolOpt::Int(n)) => *n as f64,
-        Some(PoolOpt::Double(d)) => *d,
-        _ => 0.0,
-    };
-    let bias = |pool: &PgPool| {
-        pool.opts.get("pg_autoscale_bias").map_or(1.0, |_| opt(pool, "pg_autoscale_bias"))
-    };
     if let Some(mut f) = ctx.formatter() {
         f.open_array("pools");
-        for (id, pool) in map.pools.iter() {
-            let used = super::df::pool_used(ctx, *id);
-            let ratio = if capacity == 0 { 0.0 } else { used.raw as f64 / capacity as f64 };
+        for (p, pool) in pools() {
             f.object("pool", |f| {
-                f.float("actual_capacity_ratio", ratio);
-                f.int("actual_raw_used", used.raw);
-                f.float("bias", bias(pool));
-                f.bool("bulk", pool.has_flag(PoolFlags::BULK));
-                f.float("capacity_ratio", ratio);
-                f.int("crush_root_id", -1);
-                f.float("effective_target_ratio", 0.0);
-                f.float("logical_used", used.raw as f64 / f64::from(pool.size.max(1)));
+                f.float("actual_capacity_ratio", p.used_ratio);
+                f.int("actual_raw_used", p.raw_used);
+                f.float("bias", p.bias);
+                f.bool("bulk", p.bulk);
+                f.float("capacity_ratio", p.ratio);
+                f.int("crush_root_id", p.root);
+                f.float("effective_target_ratio", p.effective_ratio);
+                f.float("logical_used", p.raw_used as f64 / p.rate);
                 f.string("pg_autoscale_mode", mode(pool));
-                f.int("pg_num_final", pool.pg_num_target);
-                f.int("pg_num_ideal", 0);
-                f.int("pg_num_target", pool.pg_num_target);
-                f.int("pool_id", id.0);
-                f.string("pool_name", map.pool_name(*id).unwrap_or_default());
-                f.int("raw_used", used.raw);
-                f.float("raw_used_rate", f64::from(pool.size));
-                f.int("subtree_capacity", capacity);
-                f.int("target_bytes", opt(pool, "target_size_bytes") as i64);
-                f.float("target_ratio", opt(pool, "target_size_ratio"));
-                f.bool("would_adjust", false);
+                f.int("pg_num_final", p.last);
+                f.int("pg_num_ideal", p.ideal as i64);
+                f.int("pg_num_target", p.now);
+                f.int("pool_id", p.id.0);
+                f.string("pool_name", map.pool_name(p.id).unwrap_or_default());
+                f.float("raw_used", p.raw_expected);
+                f.float("raw_used_rate", p.rate);
+                f.int("subtree_capacity", p.capacity);
+                f.int("target_bytes", p.target_bytes);
+                f.float("target_ratio", p.target_ratio);
+                f.bool("would_adjust", p.adjust);
             });
         }
         f.close();
@@ -594,23 +589,23 @@ fn autoscale_status(ctx: &mut CommandCtx<'_>) -> Run {
         ("AUTOSCALE", Left, Left),
         ("BULK", Left, Left),
     ]);
-    for (id, pool) in map.pools.iter() {
-        let used = super::df::pool_used(ctx, *id);
-        let ratio = if capacity == 0 { 0.0 } else { used.raw as f64 / capacity as f64 };
+    let space = |n: u64| cli::bytes_u(n).replace(' ', "").replace("iB", "");
+    let some = |there: bool, text: String| if there { text } else { String::new() };
+    for (p, pool) in pools() {
         table.row(vec![
-            map.pool_name(*id).unwrap_or_default().to_owned(),
-            cli::si_u(used.raw / u64::from(pool.size.max(1))),
-            String::new(),
-            format!("{:.1}", f64::from(pool.size)),
-            cli::bytes_u(capacity).replace(' ', "").replace("iB", ""),
-            format!("{ratio:.4}"),
-            String::new(),
-            String::new(),
-            format!("{:.1}", bias(pool)),
-            pool.pg_num_target.to_string(),
-            String::new(),
+            map.pool_name(p.id).unwrap_or_default().to_owned(),
+            space((p.raw_used as f64 / p.rate) as u64),
+            some(p.target_bytes > 0, space(p.target_bytes)),
+            format!("{:?}", p.rate),
+            space(p.capacity),
+            format!("{:.4}", p.ratio),
+            some(p.target_ratio > 0.0, format!("{:.4}", p.target_ratio)),
+            some(p.effective_ratio > 0.0, format!("{:.4}", p.effective_ratio)),
+            format!("{:.1}", p.bias),
+            p.now.to_string(),
+            some(p.adjust, p.last.to_string()),
             mode(pool).to_owned(),
-            if pool.has_flag(PoolFlags::BULK) { "True" } else { "False" }.to_owned(),
+            if p.bulk { "True" } else { "False" }.to_owned(),
         ]);
     }
     out(table.render())

@@ -243,17 +243,7 @@ fn apply(
                 u32::from(pool.size),
                 pool.crush_rule,
             )?;
-            // Placement follows where it did before; who set it apart keeps it apart.
-            if pool.pgp_num_target == pool.pg_num_target {
-                pool.pgp_num_target = n;
-            }
-            pool.pgp_num_target = pool.pgp_num_target.min(n);
-            pool.pg_num_target = n;
-            // More come at once; fewer one by one, when each may go.
-            pool.pg_num = pool.pg_num.max(n);
-            if pool.pg_num <= n {
-                pool.pg_num_pending = n;
-            }
+            crate::poolops::aim_pg_num(pool, n);
         }
         "pgp_num" | "pgp_num_actual" => {
             if pool.has_flag(PoolFlags::NOPGCHANGE) {

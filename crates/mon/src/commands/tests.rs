@@ -501,6 +501,7 @@ fn everything_is_known_and_nothing_panics() {
 
 fn health_options() -> crate::health::HealthOptions {
     crate::health::HealthOptions {
+        autoscale: crate::autoscale::Bounds::default(),
         pool_size: 3,
         no_redundancy: false,
         no_app: false,
@@ -541,6 +542,7 @@ fn unscrubbed_pgs_are_told() {
     let mut cluster = Cluster::new();
     let day = 86_400.0;
     let options = crate::health::HealthOptions {
+        autoscale: crate::autoscale::Bounds::default(),
         pool_size: 3,
         no_redundancy: false,
         no_app: false,

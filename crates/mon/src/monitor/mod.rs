@@ -737,6 +737,7 @@ impl Monitor {
         self.osd_round();
         self.pool_round();
         self.pg_num_round();
+        self.autoscale_round();
         self.balance_round();
         self.health_round();
     }

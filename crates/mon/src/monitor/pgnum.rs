@@ -11,12 +11,12 @@
 //!
 //! Source: the peer's `DaemonServer::adjust_pgs`, `OSDMonitor::prepare_pg_ready_to_merge`.
 
-use maps::{Incremental, ObjectStatSum, PgMergeMeta, PgPool, PgState};
-use messages::PgReadyToMerge;
+use maps::{Incremental, ObjectStatSum, OsdMapFlags, PgMergeMeta, PgPool, PgState, PoolFlags};
+use messages::{LogPriority, PgReadyToMerge};
 use types::{PgId, PoolId};
 
 use super::Monitor;
-use crate::Mutation;
+use crate::{Mutation, autoscale, poolops};
 
 /// After a merge that could not be, the pool's PGs serve at least this long.
 const PUT_OFF_MS: u64 = 5_000;
@@ -53,6 +53,68 @@ impl Monitor {
             }
         }
         if !inc.new_pools.is_empty() || !inc.old_pg_upmap_items.is_empty() {
+            self.propose(Mutation::Osd(Box::new(inc)));
+        }
+    }
+
+    pub(super) fn autoscale_bounds(&self) -> autoscale::Bounds {
+        let default = autoscale::Bounds::default();
+        autoscale::Bounds {
+            per_osd: self.option_f64("mon_target_pg_per_osd", default.per_osd),
+            threshold: autoscale::threshold(&self.state.config),
+        }
+    }
+
+    /// Once a minute: pools that are left to the autoscaler get the PGs they should have.
+    pub(super) fn autoscale_round(&mut self) {
+        const EVERY_MS: u64 = 60_000;
+        let ms = self.now.mono_ms();
+        let v = &mut self.volatile;
+        if v.autoscaled_ms == 0 {
+            v.autoscaled_ms = ms; // statistics come in first
+        }
+        if ms < v.autoscaled_ms + EVERY_MS || self.is_young() {
+            return;
+        }
+        self.volatile.autoscaled_ms = ms;
+        let (map, pgmap) = (&self.state.osdmap, &self.volatile.pgmap);
+        if map.has_flag(OsdMapFlags::NOAUTOSCALE) {
+            return;
+        }
+        let known = |id: PoolId| {
+            let of =
+                pgmap.pgs.range(PgId { pool: id, ps: 0 }..).take_while(|(pg, _)| pg.pool == id);
+            of.into_iter().all(|(_, stat)| stat.state.0 != 0)
+        };
+        let most = self.option_u64("mon_max_pg_per_osd", 250) as u32;
+        let mut inc = self.state.osd_change();
+        let mut lines = Vec::new();
+        for plan in autoscale::plan(map, pgmap, &self.autoscale_bounds()) {
+            let Some(pool) = map.pool(plan.id).filter(|_| plan.adjust && known(plan.id)) else {
+                continue;
+            };
+            let name = map.pool_name(plan.id).unwrap_or_default();
+            if pool.has_flag(PoolFlags::NOPGCHANGE) {
+                continue;
+            }
+            let fits =
+                poolops::check_pg_num(&self.state, Some(plan.id), plan.last, pool.size, most);
+            if let Err(e) = fits {
+                let line = format!("pool '{name}' does not get {} PGs: {}", plan.last, e.text);
+                lines.push((LogPriority::WARN, line));
+                continue;
+            }
+            let line = format!("pool '{name}' goes from {} to {} PGs", plan.now, plan.last);
+            lines.push((LogPriority::INFO, line));
+            let mut pool = pool.clone();
+            poolops::aim_pg_num(&mut pool, plan.last);
+            pool.last_change = inc.epoch;
+            inc.new_pools.insert(plan.id, pool);
+        }
+        for (prio, line) in lines {
+            self.log(prio, line);
+        }
+        if !inc.new_pools.is_empty() {
             self.propose(Mutation::Osd(Box::new(inc)));
         }
     }

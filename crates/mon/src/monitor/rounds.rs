@@ -249,6 +249,7 @@ impl Monitor {
             no_app: self.option_bool("mon_warn_on_pool_no_app", true),
             too_few_osds: self.option_bool("mon_warn_on_too_few_osds", true),
             stuck_ms: self.option_u64("mon_pg_stuck_threshold", 60) * 1000,
+            autoscale: self.autoscale_bounds(),
             now_ms: self.now.mono_ms(),
             wall_ns: self.now.wall_ns,
             unscrubbed_s: ScrubAges {

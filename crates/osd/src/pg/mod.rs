@@ -716,7 +716,7 @@ impl Pg {
     }
 
     /// Takes every request that had begun, in the order in which they came.
-    pub(crate) fn take_ops(&mut self, cx: &mut Cx<'_>) -> Vec<Box<ClientOp>> {
+    pub(crate) fn take_ops(&mut self, cx: &mut Cx<'_>) -> VecDeque<Box<ClientOp>> {
         let mut again: Vec<Box<ClientOp>> = Vec::new();
         for f in std::mem::take(&mut self.in_flight) {
             again.extend(f.replies.into_iter().map(|(op, _)| op));
@@ -738,7 +738,7 @@ impl Pg {
         rest.sort_by_key(|op| op.seq);
         again.extend(rest);
         again.sort_by_key(|op| op.seq);
-        again
+        again.into()
     }
 
     /// A new interval has begun: everything that belonged to the old one ends. Operations
