@@ -44,7 +44,8 @@ mod tests {
     #[test]
     fn what_is_freed_goes_back() {
         const SIZE: u64 = 256 << 20;
-        let used: Vec<Vec<u8>> = (0..SIZE >> 20).map(|i| vec![1 + (i % 99) as u8; 1 << 20]).collect();
+        let used: Vec<Vec<u8>> =
+            (0..SIZE >> 20).map(|i| vec![1 + (i % 99) as u8; 1 << 20]).collect();
         let before = super::resident().expect("Linux");
         assert!(before > SIZE);
         drop(used);
