@@ -324,3 +324,41 @@ fn snapshots_of_coded_objects() {
         check_shards(&c);
     }
 }
+
+/// Trimming writes the record of an object of which a read gathers bytes: the read begins
+/// anew.
+#[test]
+fn reads_outlive_the_trimming_of_a_snapshot() {
+    let snap = types::SnapId(4);
+    let body = vec![7; 333];
+    for seed in 0..20 {
+        let mut c = Cluster::ready_coded(3, (2, 1), 1, seed);
+        c.set_pool(POOL, |p| p.snap_seq = snap);
+        c.run(POOL, "o", vec![write(0, vec![1; 100])]);
+        let tid = c.ask(POOL, "o", vec![write(0, body.clone())]);
+        let msg = &mut c.asked.back_mut().expect("just asked").msg;
+        (msg.snap_seq, msg.snaps) = (snap, vec![snap]);
+        assert_eq!(c.wait(tid).result, 0);
+        c.settle();
+        let mut reads = Vec::new();
+        for round in 0..12 {
+            reads.push(c.ask(POOL, "o", vec![read(0, 0)]));
+            c.client_step();
+            if round == 5 {
+                let mut inc = c.inc();
+                inc.new_removed_snaps.entry(POOL).or_default().insert(snap.0, 1);
+                c.publish(inc);
+                (0..3).for_each(|i| c.send_maps(i));
+            }
+            for _ in 0..4 + c.random(14) {
+                c.step();
+            }
+            // What a shard has not read yet is asked again, behind the trimming.
+            c.tick(2100);
+        }
+        for tid in reads {
+            let r = c.wait(tid);
+            assert_eq!((r.result, &r.ops[0].data[..]), (0, &body[..]), "seed {seed}");
+        }
+    }
+}

@@ -392,7 +392,8 @@ impl Pg {
         match g.purpose {
             For::Op { op, writes, data } => {
                 let got = good.then_some(shards);
-                self.on_gathered(op, writes, data, &g.want.oid, g.want.off, got, cx);
+                let of = (&g.want.oid, g.want.version);
+                self.on_gathered(op, writes, data, of, g.want.off, got, cx);
             }
             For::Rebuild(oid) => {
                 let got = good.then_some((shards, g.record));

@@ -137,7 +137,7 @@ impl Pg {
         mut op: Box<ClientOp>,
         writes: bool,
         data: Option<(u64, u64)>,
-        oid: &HObject,
+        (oid, version): (&HObject, EVersion),
         at: u64,
         got: Option<Vec<Option<Bytes>>>,
         cx: &mut Cx<'_>,
@@ -159,6 +159,10 @@ impl Pg {
                 let op = op.afresh();
                 enqueue(self.blocked.entry(head.clone()).or_default(), op);
                 self.recover_first(oid, cx);
+            }
+            // Its record was written meanwhile, as when a snapshot is trimmed.
+            (None, _) if self.version_now(oid, cx) != version => {
+                self.go_on_with(op.afresh(), writes, &head, cx);
             }
             (None, _) => super::Answer::error(&op, Errno::IO).send(&op, cx),
         }
