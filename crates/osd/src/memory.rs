@@ -37,6 +37,9 @@ pub struct Collection {
 
 type State = BTreeMap<Coll, Collection>;
 
+/// Objects whose data cannot be read.
+type Damaged = BTreeSet<(Coll, HObject)>;
+
 /// What is behind a [`MemStore`].
 #[derive(Default)]
 pub struct Inner {
@@ -52,7 +55,9 @@ pub struct Inner {
     /// Bytes it has left, of 1 TiB; all of it unless told.
     pub available: Option<u64>,
     /// Objects whose data cannot be read, until they are written anew.
-    pub damaged: BTreeSet<(Coll, HObject)>,
+    pub damaged: Damaged,
+    /// Those among what is flushed.
+    damaged_disk: Damaged,
     /// Says that all is durable as soon as it is submitted.
     pub lies: bool,
 }
@@ -157,11 +162,55 @@ fn apply(state: &mut State, ops: &[StoreOp]) {
     }
 }
 
+/// What cannot be read after these operations on `state`, which come next.
+fn follow_damage(damaged: &mut Damaged, state: &State, ops: &[StoreOp]) {
+    if damaged.is_empty() {
+        return;
+    }
+    for op in ops {
+        match op {
+            StoreOp::Drop(c) => damaged.retain(|(of, _)| of != c),
+            StoreOp::Split(from, to, bits) => {
+                let mask = (1u64 << bits) as u32 - 1;
+                let moves = |(of, o): &(Coll, HObject)| of == from && o.hash & mask == to.pg.ps;
+                let moved: Vec<_> = damaged.extract_if(.., moves).collect();
+                damaged.extend(moved.into_iter().map(|(_, o)| (Coll::Pg(*to), o)));
+            }
+            StoreOp::Object(c, oid, all) => {
+                let here = (*c, oid.clone());
+                if state.get(c).is_none_or(|c| !c.objects.contains_key(oid)) {
+                    damaged.remove(&here);
+                }
+                for m in all {
+                    match m {
+                        Mutation::Remove | Mutation::Truncate(0) => drop(damaged.remove(&here)),
+                        Mutation::CloneFrom(from) | Mutation::CloneRange { from, .. }
+                            if damaged.contains(&(*c, from.clone())) =>
+                        {
+                            damaged.insert(here.clone());
+                        }
+                        Mutation::CloneFrom(_) => drop(damaged.remove(&here)),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
 impl Inner {
+    /// The data of an object cannot be read any more, until it is written anew.
+    pub fn spoil(&mut self, coll: Coll, oid: HObject) {
+        self.damaged.insert((coll, oid.clone()));
+        self.damaged_disk.insert((coll, oid));
+    }
+
     /// Makes up to `n` transactions durable.
     pub fn flush(&mut self, n: usize) {
         for _ in 0..n {
             let Some((ticket, ops)) = self.queue.pop_front() else { return };
+            follow_damage(&mut self.damaged_disk, &self.disk, &ops);
             apply(&mut self.disk, &ops);
             self.durable = ticket;
         }
@@ -178,6 +227,7 @@ impl Inner {
         self.queue.clear();
         self.late.clear();
         self.now = self.disk.clone();
+        self.damaged = self.damaged_disk.clone();
         (self.durable, self.polled) = (0, 0);
     }
 }
@@ -207,14 +257,8 @@ impl ObjectStore for MemStore {
 
     fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64) {
         let mut i = self.lock();
-        for op in &ops {
-            if let StoreOp::Object(c, oid, all) = op
-                && !i.damaged.is_empty()
-                && all.iter().any(|m| matches!(m, Mutation::Remove))
-            {
-                i.damaged.remove(&(*c, oid.clone()));
-            }
-        }
+        let Inner { damaged, now, .. } = &mut *i;
+        follow_damage(damaged, now, &ops);
         apply(&mut i.now, &ops);
         i.queue.push_back((ticket, ops));
     }
@@ -225,7 +269,8 @@ impl ObjectStore for MemStore {
     }
 
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {
-        if self.lock().damaged.contains(&(c, o.clone())) {
+        let damaged = !self.lock().damaged.is_empty();
+        if damaged && self.lock().damaged.contains(&(c, o.clone())) {
             return Err(StoreError(format!("{o}: a checksum is wrong")));
         }
         Ok(self.object(c, o, |o| {

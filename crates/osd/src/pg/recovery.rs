@@ -731,8 +731,8 @@ impl Pg {
 
     /// A copy gets a part that it lacks.
     fn on_pushed_here(&mut self, push: Push, cx: &mut Cx<'_>) {
-        if self.primary() == self.me(cx.me) || self.info.last_epoch_started != self.interval() {
-            return;
+        if self.primary() == self.me(cx.me) || self.round == 0 {
+            return; // not activated
         }
         let news = push.repair > 0 && push.first && self.mending.hears(&push.oid, push.repair);
         if news && !push.absent && !self.missing.contains_key(&push.oid) {

@@ -22,7 +22,7 @@ impl Pg {
         if op.interval != self.interval() || !self.is_led_by(&from) {
             return;
         }
-        if self.info.last_epoch_started != self.interval() {
+        if self.round == 0 {
             return; // not activated: the primary does not write yet
         }
         let entry = match PgLogEntry::from_bytes(&op.entry) {
@@ -294,7 +294,10 @@ impl Pg {
         }
         self.adopt_history(info, true);
         self.info.counts = info.counts;
-        self.info.last_epoch_started = interval;
+        // Writes are acknowledged without those that only follow: they vouch for none.
+        if self.acts(&self.me(cx.me)) {
+            self.info.last_epoch_started = interval;
+        }
         self.round = round;
         self.state = State::Inactive; // until it is durable
         self.save_info(&mut ops);

@@ -362,3 +362,32 @@ fn reads_outlive_the_trimming_of_a_snapshot() {
         }
     }
 }
+
+/// Copies that only follow an interval's log do not say what was acknowledged in it.
+#[test]
+fn followers_take_nothing_back() {
+    for seed in 0..30 {
+        let mut c = Cluster::ready_coded(4, (2, 1), 1, seed);
+        let pg = PgId { pool: POOL, ps: 0 };
+        let mut body = Vec::new();
+        let mut acting = c.map.pg_to_up_acting(pg).acting;
+        for round in 0..6u8 {
+            acting.rotate_left(1);
+            let mut inc = c.inc();
+            let temp = if round % 2 == 0 { acting.clone() } else { Vec::new() };
+            inc.new_pg_temp.insert(pg, temp);
+            c.publish(inc);
+            for _ in 0..c.random(150) {
+                c.step();
+            }
+            for i in 0..2 {
+                let o = write(body.len() as u64, vec![2 * round + i; 50]);
+                assert_eq!(c.run(POOL, "o", vec![o]).result, 0, "seed {seed}");
+                body.extend([2 * round + i; 50]);
+            }
+        }
+        c.settle();
+        let r = c.run(POOL, "o", vec![read(0, 0)]);
+        assert_eq!((r.result, &r.ops[0].data[..]), (0, &body[..]), "seed {seed}");
+    }
+}
