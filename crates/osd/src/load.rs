@@ -60,7 +60,10 @@ impl AsRef<[u8]> for Carried {
 /// Bytes that a vector will bring from the store, about.
 pub fn expected(ops: &[OsdOp]) -> usize {
     let reads = ops.iter().filter(|o| matches!(o.code, op::READ | op::SYNC_READ | op::SPARSE_READ));
-    let each = |o: &OsdOp| if o.len() == 0 { READ_MAX } else { o.len().min(READ_MAX) };
+    let each = |o: &OsdOp| match o.len() {
+        0 => READ_MAX,
+        len => len.min(READ_MAX),
+    };
     reads.map(each).sum::<u64>() as usize
 }
 

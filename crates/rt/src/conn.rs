@@ -74,6 +74,11 @@ impl From<Fault> for Turn {
     }
 }
 
+/// Whether nothing is wanted of this client now.
+fn is_held(inner: &Inner, machine: &Connection) -> bool {
+    inner.clients_held.get() && machine.is_ready() && machine.peer().id.kind == EntityKind::CLIENT
+}
+
 impl Conn {
     pub(crate) fn new(id: ConnId, dial: Option<(Dial, Redial)>) -> Rc<Self> {
         let now_ms = now().mono_ms();
@@ -268,10 +273,7 @@ impl Conn {
         let (Some(machine), Some(stream)) = (&mut *machine, &mut *stream) else {
             return Poll::Pending;
         };
-        let is_held = inner.clients_held.get()
-            && machine.is_ready()
-            && machine.peer().id.kind == EntityKind::CLIENT;
-        if is_held || !machine.wants_read() {
+        if is_held(inner, machine) || !machine.wants_read() {
             return Poll::Pending;
         }
         machine.lend_stage(&mut inner.spare.borrow_mut());
@@ -343,6 +345,8 @@ impl Conn {
                 return Ok(());
             }
             let event = match &mut *self.machine.borrow_mut() {
+                // What one read brought may be many requests.
+                Some(machine) if is_held(inner, machine) => None,
                 Some(machine) => machine.poll(now)?,
                 None => return Ok(()),
             };

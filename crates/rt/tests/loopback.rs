@@ -370,6 +370,34 @@ fn clients_are_held() {
     });
 }
 
+/// What one read of the socket brought is not delivered either once clients are held.
+#[test]
+fn clients_are_held_between_two_messages() {
+    test(async {
+        let server = messenger(EntityKind::OSD, Policy::stateless_server(), Limits::default());
+        let addr = listen(&server);
+        let got = Log::default();
+        let (sink, holder) = (got.clone(), server.clone());
+        server.set_handler(move |event| {
+            holder.hold_clients(matches!(event, NetEvent::Message { .. }));
+            sink.borrow_mut().push(event);
+        });
+        let client = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
+        let conn = client.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
+        for tid in 0..10 {
+            client.send(conn, message(tid, 10));
+        }
+        let messages =
+            || got.borrow().iter().filter(|e| matches!(e, NetEvent::Message { .. })).count();
+        for n in 1..=10 {
+            until("the next", || messages() >= n).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            assert_eq!(messages(), n);
+            server.hold_clients(false);
+        }
+    });
+}
+
 /// Whoever holds messages stops the stream, and letting go of them starts it again.
 #[test]
 fn holds_push_back() {
