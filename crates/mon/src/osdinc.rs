@@ -142,7 +142,9 @@ impl OpenOsd {
         for pg in map.pg_temp.keys().filter(|pg| gone(pg)) {
             inc.new_pg_temp.insert(*pg, Vec::new());
         }
-        for pg in map.primary_temp.keys().filter(|pg| gone(pg)) {
+        // Nobody is led by an OSD that is down.
+        let void = |(pg, osd): &(&PgId, &OsdId)| gone(pg) || !map.is_up(**osd);
+        for (pg, _) in map.primary_temp.iter().filter(void) {
             inc.new_primary_temp.insert(*pg, OsdId(-1));
         }
         for pg in map.pg_upmap.keys().filter(|pg| gone(pg)) {

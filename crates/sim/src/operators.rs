@@ -157,8 +157,7 @@ impl World {
             return;
         };
         self.tell(|| format!("snapshot {snap} is removed"));
-        self.snaps.live.remove(&snap);
-        self.snaps.removed.insert(snap);
+        self.snaps.remove(snap);
         let now = self.now;
         self.histories.values_mut().for_each(|h| h.forget(snap, now));
         self.operator_asks(0, Words::RemoveSnap(snap), None);

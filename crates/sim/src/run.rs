@@ -142,6 +142,8 @@ impl World {
         // What strays held is removed.
         self.run_until(30, |w| w.is_clean() && w.strays().is_empty());
         self.run_until(TRIM_SECS, |w| w.is_clean() && w.clones_wrong().is_none());
+        // What shards keep for taking writes back goes a while after the last one.
+        self.run_until(30, |w| w.is_clean() && w.shards_wrong().is_none());
         if self.wrong.is_empty() {
             self.check_histories();
             self.check_copies();
@@ -304,7 +306,10 @@ impl World {
     fn check_copies(&mut self) {
         let Some(map) = self.newest() else { return };
         if self.settings.coded.is_some() {
-            return self.check_shards(&map);
+            if let Some(why) = self.shards_wrong() {
+                self.complain(why);
+            }
+            return;
         }
         for pg in self.pgs(&map) {
             let mut first: Option<(OsdId, BTreeMap<types::HObject, Object>)> = None;
@@ -331,25 +336,24 @@ impl World {
         }
     }
 
-    /// All shards of a PG hold the same objects, and fit each other.
-    fn check_shards(&mut self, map: &maps::OsdMap) {
-        for pg in self.pgs(map) {
+    /// Shards of a PG that do not hold the same objects, or do not fit each other.
+    fn shards_wrong(&self) -> Option<String> {
+        self.settings.coded?;
+        let map = self.newest()?;
+        for pg in self.pgs(&map) {
             let mut shards = Vec::new();
-            for (i, osd) in map.pg_to_up_acting(pg).acting.into_iter().enumerate() {
-                let spg = types::SpgId { pg, shard: types::ShardId(i as i8) };
-                let p = self.osds.get(Self::osd_index(osd));
-                let objects = p.and_then(|p| {
-                    p.store.lock().now.get(&Coll::Pg(spg)).map(|c| c.objects.clone())
-                });
-                let Some(objects) = objects else {
-                    return self.complain(format!("{spg} is not on osd.{osd}"));
-                };
-                shards.push(objects);
+            for (at, osd) in map.pg_to_up_acting(pg).acting.into_iter().enumerate() {
+                let spg = types::SpgId { pg, shard: types::ShardId(at as i8) };
+                let store = self.osds.get(Self::osd_index(osd)).map(|p| p.store.lock());
+                let copy = store.as_ref().and_then(|s| s.now.get(&Coll::Pg(spg)));
+                let Some(copy) = copy else { return Some(format!("{spg} is not on osd.{osd}")) };
+                shards.push(copy.objects.clone());
             }
-            if let Err(why) = osd::shards_agree(map, pg.pool, &shards) {
-                return self.complain(format!("{pg}: {why}"));
+            if let Err(why) = osd::shards_agree(&map, pg.pool, &shards) {
+                return Some(format!("{pg}: {why}"));
             }
         }
+        None
     }
 
     /// Clones that should not be, or are not as their heads say.
@@ -364,7 +368,7 @@ impl World {
                 let id = types::SpgId { pg, shard };
                 let store = self.osds.get(Self::osd_index(osd))?.store.lock();
                 let Some(copy) = store.now.get(&Coll::Pg(id)) else { continue };
-                if let Err(why) = osd::clones_fit(copy, &self.snaps.removed) {
+                if let Err(why) = osd::clones_fit(copy, &self.snaps.trimmed()) {
                     return Some(format!("{id} on osd.{osd}: {why}"));
                 }
             }

@@ -14,6 +14,11 @@ pub(crate) struct Known {
     pub(crate) live: BTreeSet<u64>,
     /// Those that were removed.
     pub(crate) removed: BTreeSet<u64>,
+    /// Of those, what some change named that was open then. A change that comes later than
+    /// all trimming keeps the object for it all the same.
+    late: BTreeSet<u64>,
+    /// Open changes, by the snapshots that they name.
+    named: BTreeMap<u64, usize>,
     /// Operations at a snapshot that have no answer: what is asked of it then is unknown, so
     /// it stays.
     open: BTreeMap<u64, usize>,
@@ -51,13 +56,33 @@ impl Known {
         }
     }
 
-    pub(crate) fn on_ask(&mut self, ask: &Ask) {
+    /// It is asked for no more.
+    pub(crate) fn remove(&mut self, snap: u64) {
+        self.live.remove(&snap);
+        self.removed.insert(snap);
+        if self.named.get(&snap).is_some_and(|n| *n > 0) {
+            self.late.insert(snap);
+        }
+    }
+
+    /// Snapshots of which nothing may be left.
+    pub(crate) fn trimmed(&self) -> BTreeSet<u64> {
+        self.removed.difference(&self.late).copied().collect()
+    }
+
+    pub(crate) fn on_ask(&mut self, ask: &Ask, names: &Snaps) {
+        for snap in &names.kept {
+            *self.named.entry(*snap).or_default() += 1;
+        }
         if let Some(snap) = snap_of(ask) {
             *self.open.entry(snap).or_default() += 1;
         }
     }
 
-    pub(crate) fn on_answer(&mut self, ask: &Ask) {
+    pub(crate) fn on_answer(&mut self, ask: &Ask, names: &Snaps) {
+        for snap in &names.kept {
+            *self.named.entry(*snap).or_default() -= 1;
+        }
         if let Some(snap) = snap_of(ask) {
             *self.open.entry(snap).or_default() -= 1;
         }

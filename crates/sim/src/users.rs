@@ -75,8 +75,9 @@ impl World {
                 self.answered += 1;
                 self.tell(|| format!("client {i} {} {:?} -> {told:?}", open.name, open.ask));
                 let history = self.histories.get_mut(&open.name).expect("it was asked");
+                let names = history.records[open.record].snaps.clone();
                 history.end(open.record, told, now);
-                self.snaps.on_answer(&open.ask);
+                self.snaps.on_answer(&open.ask, &names);
             }
             Ok(None) => {}
             Err(e) => self.complain(e),
@@ -213,7 +214,7 @@ impl World {
         let history = self.histories.entry(name.clone()).or_default();
         let record = history.begin(who, ask.clone(), snaps.clone(), now);
         self.asked += 1;
-        self.snaps.on_ask(&ask);
+        self.snaps.on_ask(&ask, &snaps);
         let wall = self.clock(Node::Client(i)).wall_ns;
         let request = Client::request(self.pool, &name, &ask, &snaps, wall);
         // The answer may only come later: the objecter never answers at once.
