@@ -46,7 +46,7 @@ pub fn run() -> Result<Report> {
     let whole = figures(&cluster)?;
     println!("        3 OSDs: {whole}");
     report.check("each OSD fails and comes back", || {
-        (0..OSDS).try_for_each(|osd| turn(&cluster, osd))
+        (0..OSDS).try_for_each(|osd| turn(&cluster, osd, whole.total))
     });
     report.check("every write was answered well, the last reads too", || {
         std::fs::write(&stop, "")?;
@@ -107,33 +107,34 @@ fn until(cluster: &Cluster, what: impl Fn(&serde_json::Value) -> bool) -> Result
 }
 
 /// One OSD fails for good, as far as the cluster knows; two copies of everything are made
-/// elsewhere. Then it is there again.
-fn turn(cluster: &Cluster, osd: u64) -> Result<()> {
+/// elsewhere. Then it is there again. `whole`: the capacity of all OSDs, MiB.
+fn turn(cluster: &Cluster, osd: u64, whole: u64) -> Result<()> {
     let signal = |what: &str, name: &str| -> Result<()> {
         let pids = cluster.pids()?;
         let (_, pid) = pids.iter().find(|(n, _)| n == name).with_context(|| name.to_owned())?;
         sh::output(&mut sh::bash(&format!("kill -{what} {pid}"))).map(drop)
     };
-    let before = figures(cluster)?;
+    // One that came back before counts when it has told what it has.
+    until(cluster, |s| s["pgmap"]["bytes_total"].as_u64().is_some_and(|b| b >> 20 >= whole))?;
     // Nobody starts it again.
     signal("STOP", "supervise")?;
     let ended = (|| {
         signal("KILL", &format!("osd.{osd}"))?;
         let down = until(cluster, |s| s["osdmap"]["num_up_osds"] == OSDS - 1)?;
         json(cluster, &["osd", "out", &osd.to_string()]).ok();
-        let whole =
+        let again =
             until(cluster, |s| s["osdmap"]["num_in_osds"] == OSDS - 1 && thrash::is_clean(s))?;
         let mut after = figures(cluster)?;
         for _ in 0..100 {
-            if after.total < before.total {
+            if after.total < whole {
                 break;
             }
             sleep(Duration::from_millis(100));
             after = figures(cluster)?;
         }
-        println!("        osd.{osd} down after {down:.1} s, two copies again after {whole:.1} s");
+        println!("        osd.{osd} down after {down:.1} s, two copies again after {again:.1} s");
         println!("        2 OSDs: {after}");
-        if after.total >= before.total {
+        if after.total >= whole {
             bail!("the capacity is still {} MiB", after.total);
         }
         Ok(())

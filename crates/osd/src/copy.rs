@@ -37,6 +37,11 @@ struct Fetch {
     asked_ms: u64,
 }
 
+/// The answer for an object that nobody can read: all of it, without a record.
+pub(crate) fn unreadable(oid: HObject, version: EVersion, off: u64) -> Push {
+    Push { oid, version, off, last: true, ..Push::default() }
+}
+
 /// What is copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
@@ -226,12 +231,14 @@ impl Osd {
         }
         let record = push.attrs.iter().find(|(name, _)| name == INFO_ATTR);
         let Some(info) = record.and_then(|(_, raw)| ObjectInfo::from_bytes(raw).ok()) else {
-            tracing::error!(oid = %push.oid, "a copied object has no record");
-            self.finish_copy(now, id, CopyContent::default(), out);
+            tracing::error!(oid = %push.oid, "an object that is to be copied cannot be read");
+            let content = CopyContent { unreadable: true, ..CopyContent::default() };
+            self.finish_copy(now, id, content, out);
             return None;
         };
         let f = self.c.copies.running.get_mut(&id).expect("looked at");
         let content = CopyContent {
+            unreadable: false,
             state: ObjectState { exists: true, info },
             data: std::mem::take(&mut f.data).freeze(),
             attrs: push.attrs.iter().filter(|(n, _)| n != INFO_ATTR).cloned().collect(),

@@ -94,6 +94,8 @@ pub enum WatchEvent {
 /// An object's content, for COPY_FROM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyContent {
+    /// Nobody can read it.
+    pub unreadable: bool,
     /// Its record and whether it exists.
     pub state: ObjectState,
     /// Its bytes.

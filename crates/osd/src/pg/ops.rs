@@ -297,8 +297,9 @@ impl Pg {
         }
         let part = self.read_part(&source, version, off, omap_after, cx);
         if part.absent {
-            self.mend_own(&source, cx); // it cannot be read: it is asked for again
-            return None;
+            // It cannot be read: it is asked for again if another copy takes its place.
+            let mended = self.mend_own(&source, cx) || self.missing.contains_key(&source);
+            return (!mended).then(|| crate::copy::unreadable(oid.clone(), version, off));
         }
         Some(part)
     }

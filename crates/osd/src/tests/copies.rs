@@ -11,6 +11,7 @@ use types::{Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, ShardId, SnapId,
 
 use super::cluster::Cluster;
 use super::survive::seeds;
+use crate::backing::Coll;
 use crate::outbox::Outbox;
 
 const POOL: PoolId = PoolId(1);
@@ -255,4 +256,28 @@ fn resends_of_what_changed_nothing_are_told_the_same_version() {
     }
     c.break_client(primary.0 as usize);
     assert_eq!(c.wait(tid).user_version, version);
+}
+
+/// A source that nobody can read is an error, and the target stays as it was; one of which
+/// another copy is whole is copied.
+#[test]
+fn sources_that_nobody_can_read_are_errors() {
+    for (osds, size, want) in [(1, 1, -5), (3, 3, 0)] {
+        let mut c = Cluster::ready(osds, size, 4, 3);
+        c.run(POOL, "a", write(Bytes::from_static(b"first")));
+        c.run(POOL, "b", write(Bytes::from_static(b"old")));
+        c.settle();
+        let pg = c
+            .map
+            .object_to_pg(b"a", &ObjectLocator { pool: POOL, ..ObjectLocator::default() })
+            .expect("a pool");
+        let leader = c.map.pg_to_up_acting(pg).acting_primary.expect("somebody");
+        let coll = Coll::Pg(SpgId::from(pg));
+        let store = &c.nodes[leader.0 as usize].store;
+        let oid = store.lock().now[&coll].objects.keys().find(|o| o.name == "a").cloned();
+        store.lock().damaged.insert((coll, oid.expect("it was written")));
+        assert_eq!(c.run(POOL, "b", copy("a", 0)).result, want);
+        let kept: &[u8] = if want == 0 { b"first" } else { b"old" };
+        assert_eq!(c.run(POOL, "b", read()).ops[0].data, kept);
+    }
 }

@@ -408,6 +408,10 @@ impl Pg {
                     push.data = c.join(&shards, g.want.off, push.off, len);
                     self.coded.copied.clear(); // what nobody came back for
                     self.coded.copied.insert((push.oid.clone(), push.off), push);
+                } else if !self.is_lacking(&push.oid) {
+                    let key = (push.oid, push.off);
+                    let push = crate::copy::unreadable(key.0.clone(), push.version, key.1);
+                    self.coded.copied.insert(key, push);
                 }
             }
         }
