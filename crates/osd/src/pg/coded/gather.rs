@@ -86,21 +86,24 @@ pub(crate) type Answered = Result<(u64, Vec<(Bytes, Bytes)>, Bytes), Errno>;
 type Part = (u64, Vec<(Bytes, Bytes)>, Fetched);
 
 impl Pg {
-    /// Who may have which shard of an object in a version.
+    /// Who may have which shard of an object in a version; all shards, or these.
     pub(crate) fn shard_sources(
         &self,
         oid: &HObject,
         version: EVersion,
+        only: Option<&[usize]>,
         cx: &Cx<'_>,
     ) -> BTreeMap<usize, Vec<PgShard>> {
         let mut all: BTreeMap<usize, Vec<PgShard>> = BTreeMap::new();
         let mut add = |c: PgShard| all.entry(c.shard.0 as usize).or_default().push(c);
-        if !self.missing.contains_key(oid) {
-            add(self.me(cx.me));
+        let counts = |c: &PgShard| only.is_none_or(|s| s.contains(&(c.shard.0 as usize)));
+        let me = self.me(cx.me);
+        if counts(&me) && !self.missing.contains_key(oid) {
+            add(me);
         }
         // Those that act first.
         for acting in [true, false] {
-            for (c, p) in &self.peers {
+            for (c, p) in self.peers.iter().filter(|(c, _)| counts(c)) {
                 let has = p.info.as_ref().is_some_and(|i| i.last_update >= version) || p.activated;
                 if self.acts(c) == acting
                     && has
@@ -154,15 +157,29 @@ impl Pg {
     fn pump_gather(&mut self, id: u64, cx: &mut Cx<'_>) {
         loop {
             let Some(g) = self.coded.gathers.get(&id) else { return };
-            let Some(c) = self.pool.coding.clone() else { return };
-            let mut sources = self.shard_sources(&g.want.oid, g.want.version, cx);
-            sources.values_mut().for_each(|v| v.retain(|c| !g.failed.contains(c)));
-            let can: Vec<usize> = (0..c.n())
-                .filter(|s| g.got.contains_key(s) || sources.get(s).is_some_and(|v| !v.is_empty()))
-                .collect();
-            let Some(need) = c.minimum(&g.want.shards, &can) else {
-                self.end_gather(id, false, cx);
-                return;
+            let sources = |only| {
+                let mut all = self.shard_sources(&g.want.oid, g.want.version, only, cx);
+                all.values_mut().for_each(|v| v.retain(|c| !g.failed.contains(c)));
+                all.retain(|_, v| !v.is_empty());
+                all
+            };
+            // As a rule all that are wanted are here or to be had.
+            let lack: Vec<usize> =
+                g.want.shards.iter().copied().filter(|s| !g.got.contains_key(s)).collect();
+            let mut from =
+                if lack.is_empty() { BTreeMap::new() } else { sources(Some(lack.as_slice())) };
+            let need = if lack.iter().all(|s| from.contains_key(s)) {
+                g.want.shards.clone()
+            } else {
+                let Some(c) = self.pool.coding.as_ref() else { return };
+                from = sources(None);
+                let can: Vec<usize> =
+                    (0..c.n()).filter(|s| g.got.contains_key(s) || from.contains_key(s)).collect();
+                let Some(need) = c.minimum(&g.want.shards, &can) else {
+                    self.end_gather(id, false, cx);
+                    return;
+                };
+                need
             };
             let todo: Vec<usize> =
                 need.iter().copied().filter(|s| !g.got.contains_key(s)).collect();
@@ -173,7 +190,7 @@ impl Pg {
             let ask: Vec<(usize, PgShard)> = todo
                 .into_iter()
                 .filter(|s| !g.open.contains_key(s))
-                .map(|s| (s, sources[&s][0]))
+                .map(|s| (s, from[&s][0]))
                 .collect();
             if ask.is_empty() {
                 return;
