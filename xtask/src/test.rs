@@ -1,11 +1,11 @@
 //! `check` and `test`: everything that must hold before a change lands.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::Result;
 
-use crate::report::Report;
+use crate::report::{LeftOut, Report};
 use crate::{hostile, interop, kill9, lab, sh, suites, thrash, thrash_mons};
 
 /// Format, lints, types.
@@ -36,6 +36,25 @@ fn install() -> Result<()> {
         )))?;
     }
     Ok(())
+}
+
+/// What the example of an object class is built for.
+pub(crate) const WASM: &str = "wasm32-unknown-unknown";
+
+/// The compiler's library for [`WASM`]; fetched when missing.
+///
+/// # Errors
+/// [`LeftOut`] when it cannot be had here.
+pub(crate) fn wasm_target() -> Result<()> {
+    let root =
+        sh::output(Command::new("rustc").current_dir(sh::repo()).args(["--print", "sysroot"]))?;
+    if Path::new(root.trim()).join("lib/rustlib").join(WASM).is_dir() {
+        return Ok(());
+    }
+    let mut add = Command::new("rustup");
+    let added = sh::run(add.current_dir(sh::repo()).args(["target", "add", WASM]));
+    added
+        .map_err(|e| LeftOut(format!("the example of an object class cannot be built: {e}")).into())
 }
 
 /// The corpus of encoded objects: ARGONAUT_CORPUS (a directory, or the archive), else the
@@ -72,7 +91,11 @@ pub fn test() -> Result<()> {
     for (suite, version) in lab::SUITES {
         report.check(&format!("root {suite} ({version})"), || lab::root(suite).map(drop));
     }
+    report.check("rustc for WebAssembly", wasm_target);
     let mut unit = sh::cargo(&["test", "--workspace", "--quiet"]);
+    if wasm_target().is_err() {
+        unit.env("ARGONAUT_WITHOUT_WASM", "1");
+    }
     if let Some(dir) = corpus()? {
         unit.env("ARGONAUT_CORPUS", dir);
     }
