@@ -1,7 +1,7 @@
 //! How long clients wait when a daemon dies, and how long a whole restart takes.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -16,11 +16,6 @@ const OSD_MAX_S: f64 = 1.0;
 const LEADER_MAX_S: f64 = 2.0;
 /// All OSDs started anew: their PGs are active again after so long at most, s.
 const PEERING_MAX_S: f64 = 3.0;
-
-#[allow(clippy::disallowed_methods, reason = "a measurement on real time")]
-fn now() -> Instant {
-    Instant::now()
-}
 
 /// Measures all three.
 ///
@@ -82,7 +77,7 @@ fn peering(cluster: &Cluster) -> Result<()> {
         Ok(serde_json::from_str(&sh::output(&mut ask)?)?)
     };
     let until = |what: &dyn Fn(&serde_json::Value) -> bool, secs: u64| -> Result<f64> {
-        let began = now();
+        let began = sh::now();
         while began.elapsed() < Duration::from_secs(secs) {
             if status().is_ok_and(|s| what(&s)) {
                 return Ok(began.elapsed().as_secs_f64());

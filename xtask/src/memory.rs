@@ -1,7 +1,7 @@
 //! Whether OSDs stay within `osd_memory_target` whatever clients do.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -12,11 +12,6 @@ use crate::{lab, sh};
 const SUITE: &str = "forky";
 /// What each OSD is told, MiB; a quarter of it is its cache of data.
 const TARGET_MIB: u64 = 512;
-
-#[allow(clippy::disallowed_methods, reason = "a measurement on real time")]
-fn now() -> Instant {
-    Instant::now()
-}
 
 /// Loads that fill memory in different ways, each for so many seconds, with the greatest
 /// resident memory of any OSD meanwhile.
@@ -98,7 +93,7 @@ fn load(cluster: &Cluster, lines: &[String], secs: u64) -> Result<()> {
 
 /// The greatest resident memory of any OSD until `done`, MiB.
 fn watch(cluster: &Cluster, done: &std::sync::atomic::AtomicBool) -> Result<f64> {
-    let began = now();
+    let began = sh::now();
     let mut peak = 0.0f64;
     while !done.load(std::sync::atomic::Ordering::Relaxed) {
         for (name, pid) in cluster.pids()?.iter().filter(|(n, _)| n.starts_with("osd.")) {

@@ -1,7 +1,7 @@
 //! Recovery beside clients: how much longer they wait, and how fast it goes.
 
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -17,11 +17,6 @@ const P99_MAX: f64 = 2.0;
 /// Recovery has at least half of what they leave: a quarter of what it does alone.
 const SHARE_MIN: f64 = 0.25;
 const OBJECT_MIB: u64 = 4;
-
-#[allow(clippy::disallowed_methods, reason = "a measurement on real time")]
-fn now() -> Instant {
-    Instant::now()
-}
 
 /// Fills a pool of two copies with `gib` GiB on two OSDs, then lets a third in: alone, and
 /// beside clients.
@@ -133,7 +128,7 @@ fn moved(cluster: &Cluster, how: &str) -> Result<(f64, f64)> {
         ask.args(["ceph", "-f", "json", "-c"]).arg(cluster.conf()).arg("status");
         Ok(serde_json::from_str(&sh::output(&mut ask)?)?)
     };
-    let began = now();
+    let began = sh::now();
     sh::output(&mut cluster.client(SUITE, &format!("ceph osd {how} 2")))?;
     let mut begun = false;
     while began.elapsed() < Duration::from_secs(600) {

@@ -62,3 +62,9 @@ pub fn cargo(args: &[&str]) -> Command {
     command.current_dir(repo()).args(args);
     command
 }
+
+/// The time of real processes: xtask's own clock, to measure and to wait by.
+#[allow(clippy::disallowed_methods, reason = "real processes run in real time")]
+pub fn now() -> std::time::Instant {
+    std::time::Instant::now()
+}

@@ -3,7 +3,7 @@
 
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -15,11 +15,6 @@ const SUITE: &str = "forky";
 const OSDS: u64 = 3;
 /// How long the cluster may take to have two copies of everything again.
 const CLEAN_MAX: Duration = Duration::from_secs(180);
-
-#[allow(clippy::disallowed_methods, reason = "a measurement on real time")]
-fn now() -> Instant {
-    Instant::now()
-}
 
 /// Runs it; the numbers are printed.
 ///
@@ -96,7 +91,7 @@ fn figures(cluster: &Cluster) -> Result<Figures> {
 
 /// Waits for a status; how long that took, s.
 fn until(cluster: &Cluster, what: impl Fn(&serde_json::Value) -> bool) -> Result<f64> {
-    let began = now();
+    let began = sh::now();
     while began.elapsed() < CLEAN_MAX {
         if json(cluster, &["status"]).is_ok_and(|s| what(&s)) {
             return Ok(began.elapsed().as_secs_f64());

@@ -29,11 +29,6 @@ const PROGRAMS: [&str; 4] = [
     "ceph_test_osd_stale_read",
 ];
 
-#[allow(clippy::disallowed_methods, reason = "real processes are troubled in real time")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 /// Thrashes for `secs` seconds with clients, among them upstream's `programs` where asked for.
 ///
 /// # Errors
@@ -216,13 +211,13 @@ fn clients(thrasher: &mut Thrasher<'_>, secs: u64, programs: bool) -> Result<()>
         .replace("$CEPH_ARGS_LOG", &format!("{dir}/log/program"));
         all.push(Running::start(cluster, "programs", &rounds)?);
     }
-    let end = now() + Duration::from_secs(secs + if programs { 1_000 } else { 190 });
+    let end = sh::now() + Duration::from_secs(secs + if programs { 1_000 } else { 190 });
     thrasher.until(|| {
         let mut done = true;
         for one in &mut all {
             done &= one.is_done()?;
         }
-        Ok(done || now() > end)
+        Ok(done || sh::now() > end)
     })?;
     let mut wrong = Vec::new();
     for mut one in all {
@@ -297,9 +292,9 @@ impl<'a> Thrasher<'a> {
             stopped: BTreeMap::new(),
             out: None,
             pg_num: 16,
-            mon_at: mons.then(|| now() + MON_EVERY),
-            next: now() + Duration::from_secs(3),
-            damage_at: now() + Duration::from_secs(10),
+            mon_at: mons.then(|| sh::now() + MON_EVERY),
+            next: sh::now() + Duration::from_secs(3),
+            damage_at: sh::now() + Duration::from_secs(10),
             reads: Vec::new(),
             counts: BTreeMap::new(),
         })
@@ -330,17 +325,17 @@ impl<'a> Thrasher<'a> {
     fn until(&mut self, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
         while !done()? {
             self.keep()?;
-            if now() >= self.next {
+            if sh::now() >= self.next {
                 self.act()?;
                 let pause = 300 + self.below(4_000);
-                self.next = now() + Duration::from_millis(pause);
+                self.next = sh::now() + Duration::from_millis(pause);
             }
-            if now() >= self.damage_at {
-                self.damage_at = now() + DAMAGE_EVERY;
+            if sh::now() >= self.damage_at {
+                self.damage_at = sh::now() + DAMAGE_EVERY;
                 self.damage()?;
             }
-            if self.mon_at.is_some_and(|at| now() >= at) {
-                self.mon_at = Some(now() + MON_EVERY);
+            if self.mon_at.is_some_and(|at| sh::now() >= at) {
+                self.mon_at = Some(sh::now() + MON_EVERY);
                 let mon = ["mon.a", "mon.b", "mon.c"][self.below(3) as usize];
                 if let Some(pid) = self.pid(mon) {
                     self.count("monitors killed");
@@ -356,7 +351,7 @@ impl<'a> Thrasher<'a> {
     fn keep(&mut self) -> Result<()> {
         let dead: Vec<(String, Instant)> = self.dead.clone().into_iter().collect();
         for (name, until) in dead {
-            if now() >= until {
+            if sh::now() >= until {
                 self.dead.remove(&name);
             } else if let Some(pid) = self.pid(&name) {
                 self.signal(pid, "KILL")?;
@@ -364,7 +359,7 @@ impl<'a> Thrasher<'a> {
         }
         let over: Vec<u32> = self
             .stopped
-            .extract_if(.., |_, (_, at)| now() >= *at)
+            .extract_if(.., |_, (_, at)| sh::now() >= *at)
             .map(|(_, (pid, _))| pid)
             .collect();
         for pid in over {
@@ -385,14 +380,14 @@ impl<'a> Thrasher<'a> {
                 if let Some(pid) = self.pid(&name) {
                     self.signal(pid, "KILL")?;
                 }
-                self.dead.insert(name, now() + Duration::from_secs(secs));
+                self.dead.insert(name, sh::now() + Duration::from_secs(secs));
             }
             3..=4 if troubled == 0 => {
                 self.count("stopped and continued");
                 let ms = 200 + self.below(12_000);
                 if let Some(pid) = self.pid(&name) {
                     self.signal(pid, "STOP")?;
-                    self.stopped.insert(name, (pid, now() + Duration::from_millis(ms)));
+                    self.stopped.insert(name, (pid, sh::now() + Duration::from_millis(ms)));
                 }
             }
             5..=6 => match self.out.take() {
@@ -474,11 +469,11 @@ impl<'a> Thrasher<'a> {
     /// What is damaged is found by scrubs, and repaired.
     fn mend(&mut self) -> Result<()> {
         std::mem::take(&mut self.reads).into_iter().try_for_each(Running::well)?;
-        let began = now();
-        let mut asked = now() - Duration::from_secs(60);
+        let began = sh::now();
+        let mut asked = sh::now() - Duration::from_secs(60);
         loop {
             if asked.elapsed() > Duration::from_secs(20) {
-                asked = now();
+                asked = sh::now();
                 self.ceph("osd repair all")?;
             }
             sleep(Duration::from_secs(2));
@@ -517,7 +512,7 @@ impl<'a> Thrasher<'a> {
             self.ceph(&format!("osd reweight {osd} 1"))?;
             self.ceph(&format!("osd primary-affinity {osd} 1"))?;
         }
-        let began = now();
+        let began = sh::now();
         let mut last = String::new();
         while began.elapsed() < CLEAN_MAX {
             last = self.ceph("-s -f json")?;

@@ -51,6 +51,17 @@ pub const READS: u8 = 1;
 /// The method changes the object.
 pub const WRITES: u8 = 2;
 
+/// A method's flags for people: `r`, `w`, `rw` or `-`.
+#[must_use]
+pub fn flags_text(flags: u8) -> &'static str {
+    match (flags & READS != 0, flags & WRITES != 0) {
+        (true, true) => "rw",
+        (true, false) => "r",
+        (false, true) => "w",
+        (false, false) => "-",
+    }
+}
+
 /// What a method gives back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {

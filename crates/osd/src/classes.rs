@@ -45,13 +45,7 @@ impl Classes {
     /// `tell osd.N cls ls`.
     pub fn json(&self) -> Value {
         let methods = |m: &cls::wasm::Module| -> Value {
-            let flags = |f: u8| match (f & cls::READS != 0, f & cls::WRITES != 0) {
-                (true, true) => "rw",
-                (true, false) => "r",
-                (false, true) => "w",
-                (false, false) => "-",
-            };
-            m.methods().map(|(name, f)| (name.to_owned(), json!(flags(f)))).collect()
+            m.methods().map(|(name, f)| (name.to_owned(), json!(cls::flags_text(f)))).collect()
         };
         let modules: Map<String, Value> =
             self.all.modules().map(|m| (m.name().to_owned(), methods(m))).collect();

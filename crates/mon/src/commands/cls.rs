@@ -57,21 +57,11 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     }
 }
 
-/// `r`, `w`, `rw` or `-`.
-fn flags_text(flags: u8) -> &'static str {
-    match (flags & cls::READS != 0, flags & cls::WRITES != 0) {
-        (true, true) => "rw",
-        (true, false) => "r",
-        (false, true) => "w",
-        (false, false) => "-",
-    }
-}
-
 fn list(ctx: &mut CommandCtx<'_>) -> Run {
     let all = &ctx.state.classes;
     let methods = |name: &str, code: &[u8]| -> Vec<(String, &'static str)> {
         let Ok(module) = Module::new(name, code) else { return Vec::new() };
-        module.methods().map(|(name, flags)| (name.to_owned(), flags_text(flags))).collect()
+        module.methods().map(|(name, flags)| (name.to_owned(), cls::flags_text(flags))).collect()
     };
     let Some(mut f) = ctx.formatter() else {
         let line = |(name, m): (&String, &crate::classes::ClassModule)| {
