@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use denc::Features;
-use maps::OsdMap;
-use messages::{Envelope, MOsdOp, MOsdOpReply, Message, OsdOp, req_flag};
+use maps::{OsdMap, PgSets};
+use messages::{Backoff, Envelope, MOsdOp, MOsdOpReply, Message, OsdOp, req_flag};
 use types::{
     AddrVec, Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, ReqId, ShardId, SnapId, SpgId,
     UTime,
@@ -62,6 +62,51 @@ struct Op {
 struct Session {
     addrs: AddrVec,
     open: Option<Features>,
+    /// What this OSD wants held: ranges of objects, by PG and number.
+    backoffs: BTreeMap<(SpgId, u64), (HObject, HObject)>,
+}
+
+/// Who serves an object. As long as it stays equal, the primary has not forgotten what only
+/// it knows: who watches over which connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The PG.
+    pub pg: SpgId,
+    /// Its primary, which is up.
+    pub osd: OsdId,
+    /// All who serve it or should: another primary in between shows here.
+    pub sets: PgSets,
+    /// The pool's PGs: a split makes new intervals.
+    pub pg_num: u32,
+}
+
+/// Values of [`Backoff::op`].
+mod backoff_op {
+    pub(crate) const BLOCK: u8 = 1;
+    pub(crate) const ACK_BLOCK: u8 = 2;
+    pub(crate) const UNBLOCK: u8 = 3;
+}
+
+impl Session {
+    fn holds(&self, pg: SpgId, object: &HObject) -> bool {
+        self.backoffs
+            .range((pg, 0)..=(pg, u64::MAX))
+            .any(|(_, (begin, end))| object == begin || (begin <= object && object < end))
+    }
+}
+
+/// The primary of a PG and the shard it has, when it is up; and where it listens.
+fn served_by(map: &OsdMap, pg: PgId) -> Option<((SpgId, OsdId), &AddrVec)> {
+    let mapped = map.pg_to_up_acting(pg);
+    let primary = mapped.acting_primary?;
+    let addrs = map.osd_addrs(primary).filter(|_| map.is_up(primary))?;
+    let shard = if map.pool(pg.pool)?.is_erasure() {
+        let at = mapped.acting.iter().position(|o| *o == primary).unwrap_or(0);
+        ShardId(at as i8)
+    } else {
+        ShardId::NONE
+    };
+    Some(((SpgId { pg, shard }, primary), addrs))
 }
 
 /// See the crate's page.
@@ -162,29 +207,22 @@ impl Objecter {
             Some(ps) => PgId { pool: op.request.object.pool, ps },
             None => pool.raw_pg_to_pg(op.request.object.pool, op.request.object.hash),
         };
-        let mapped = map.pg_to_up_acting(pg);
-        let primary = mapped.acting_primary.unwrap_or(OsdId::NONE);
-        let Some(addrs) = map.osd_addrs(primary).filter(|_| map.is_up(primary)) else {
+        let Some((target, addrs)) = served_by(&map, pg) else {
             // Nobody serves it now: a later map will name somebody.
             op.target = None;
             op.sent = false;
             out.push(Out::WantMap(Epoch(map.epoch.0 + 1)));
             return;
         };
-        let shard = if pool.is_erasure() {
-            let at = mapped.acting.iter().position(|o| *o == primary).unwrap_or(0);
-            ShardId(at as i8)
-        } else {
-            ShardId::NONE
-        };
-        let target = (SpgId { pg, shard }, primary);
+        let primary = target.1;
         if op.target != Some(target) {
             op.target = Some(target);
             op.sent = false;
         }
         match self.sessions.get(&primary) {
             None => {
-                let session = Session { addrs: addrs.clone(), open: None };
+                let session =
+                    Session { addrs: addrs.clone(), open: None, backoffs: BTreeMap::new() };
                 self.sessions.insert(primary, session);
                 out.push(Out::Connect(primary, addrs.clone()));
             }
@@ -200,7 +238,7 @@ impl Objecter {
         let epoch = self.map.as_ref().map_or(Epoch(0), |m| m.epoch);
         let Some(op) = self.ops.get_mut(&tid) else { return };
         let Some((pg, osd)) = op.target else { return };
-        if op.sent {
+        if op.sent || self.sessions.get(&osd).is_some_and(|s| s.holds(pg, &op.request.object)) {
             return;
         }
         op.sent = true;
@@ -287,5 +325,43 @@ impl Objecter {
     #[must_use]
     pub fn pg_count(&self, pool: PoolId) -> Option<u32> {
         Some(self.map.as_ref()?.pool(pool)?.pg_num)
+    }
+
+    /// Where operations on an object go by the newest map.
+    #[must_use]
+    pub fn place(&self, object: &HObject) -> Option<Place> {
+        let map = self.map.as_ref()?;
+        let pool = map.pool(object.pool)?;
+        let ((pg, osd), _) = served_by(map, pool.raw_pg_to_pg(object.pool, object.hash))?;
+        Some(Place { pg, osd, sets: map.pg_to_up_acting(pg.pg), pg_num: pool.pg_num })
+    }
+
+    /// An OSD wants operations on a range of objects held, and has dropped what it had of
+    /// them; or it is ready for them again.
+    pub fn on_backoff(&mut self, osd: OsdId, msg: Backoff, out: &mut Vec<Out>) {
+        let Some(session) = self.sessions.get_mut(&osd) else { return };
+        let Some(features) = session.open else { return };
+        let targeted = |op: &Op| op.target == Some((msg.pg, osd));
+        match msg.op {
+            backoff_op::BLOCK => {
+                session.backoffs.insert((msg.pg, msg.id), (msg.begin.clone(), msg.end.clone()));
+                for op in self.ops.values_mut().filter(|op| targeted(op)) {
+                    if session.holds(msg.pg, &op.request.object) {
+                        op.sent = false;
+                    }
+                }
+                let ack = Backoff { op: backoff_op::ACK_BLOCK, ..msg };
+                out.push(Out::Send(osd, ack.envelope(features)));
+            }
+            backoff_op::UNBLOCK => {
+                session.backoffs.remove(&(msg.pg, msg.id));
+                let tids: Vec<u64> =
+                    self.ops.iter().filter(|(_, op)| targeted(op)).map(|(t, _)| *t).collect();
+                for tid in tids {
+                    self.send(tid, features, out);
+                }
+            }
+            _ => {}
+        }
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use rados::{Cluster, Config, Error};
-use types::{EntityKind, EntityName, OsdId};
+use rados::{Checksum, Cluster, Cmp, Config, Error, ReadOp, SnapContext, WatchEvent, WriteOp};
+use types::{EntityKind, EntityName, OsdId, SnapId};
 
 fn bytes(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
@@ -64,6 +64,9 @@ async fn calls(cluster: &Cluster) -> Result<(), Error> {
     assert_eq!(io.list().await?.len(), 302);
     io.remove(b"a").await?;
     assert_eq!(io.stat(b"a").await.unwrap_err().code(), Some(2));
+    compound(cluster, &name).await?;
+    snapshots(cluster, &name).await?;
+    watch(cluster, &name).await?;
 
     let (r, _, out) = cluster.osd_command(OsdId(0), r#"{"prefix":"version"}"#).await?;
     assert!(r == 0 && String::from_utf8_lossy(&out).contains("version"));
@@ -76,6 +79,118 @@ async fn calls(cluster: &Cluster) -> Result<(), Error> {
         .await?;
     cluster.wait_for_latest_map().await?;
     assert_eq!(cluster.pool(&name).await.err().and_then(|e| e.code()), Some(2));
+    Ok(())
+}
+
+/// Steps put together happen all or not at all, and each answer has its type.
+async fn compound(cluster: &Cluster, name: &str) -> Result<(), Error> {
+    let io = cluster.pool(name).await?;
+    let mut op = WriteOp::new();
+    op.create(true).write(0, bytes("abcdefgh")).truncate(12).zero(2, 2);
+    op.set_xattr("kind", b"7").set_omap(&[(bytes("k"), bytes("v"))].into());
+    op.set_omap_header(bytes("head")).alloc_hint(4 << 20, 4096, 0);
+    io.write_op(b"c", op.clone()).await?;
+    assert_eq!(io.write_op(b"c", op).await.unwrap_err().code(), Some(17));
+
+    let mut op = ReadOp::new();
+    op.assert_exists().cmp_xattr("kind", Cmp::Eq, b"7").cmp_ext(0, bytes("ab"));
+    op.cmp_omap(bytes("k"), Cmp::Eq, bytes("v"));
+    let (stat, data, sparse) = (op.stat(), op.read(0, 100), op.sparse_read(0, 100));
+    let (keys, header) = (op.get_omap_keys(b"", 10), op.get_omap_header());
+    let by_keys = op.get_omap_by_keys(&[bytes("k"), bytes("no")].into());
+    let sum = op.checksum(Checksum::Crc32c, &u32::MAX.to_le_bytes(), 0, 8, 0);
+    let missing = op.get_xattr("no");
+    op.may_fail();
+    let reply = io.read_op(b"c", op).await?;
+    assert_eq!(reply.get(stat)?.size, 12);
+    assert_eq!(reply.get(data)?, &b"ab\0\0efgh\0\0\0\0"[..]);
+    assert!(reply.get(sparse)?.data.len() <= 12);
+    assert_eq!(reply.get(keys)?, ([bytes("k")].into(), false));
+    assert_eq!(reply.get(header)?, "head");
+    assert_eq!(reply.get(by_keys)?.len(), 1);
+    assert_eq!(reply.get(sum)?.len(), 4);
+    assert_eq!(reply.get(missing).unwrap_err().code(), Some(61));
+
+    let mut op = ReadOp::new();
+    op.cmp_ext(0, bytes("aX"));
+    assert_eq!(io.read_op(b"c", op).await.unwrap_err().code(), Some(4096));
+    let mut op = ReadOp::new();
+    op.assert_version(reply.version() + 1);
+    assert_eq!(io.read_op(b"c", op).await.unwrap_err().code(), Some(75));
+    let mut op = WriteOp::new();
+    op.assert_exists().write_full(bytes("x"));
+    assert_eq!(io.write_op(b"none", op).await.unwrap_err().code(), Some(2));
+    assert_eq!(io.stat(b"none").await.unwrap_err().code(), Some(2));
+
+    let said = io.exec(b"c", "hello", "say_hello", b"you").await?;
+    assert_eq!(said, "Hello, you!");
+    let mut op = WriteOp::new();
+    op.rm_omap_keys(&[bytes("k")].into()).rm_xattr("kind").clear_omap();
+    io.write_op(b"c", op).await?;
+
+    let keyed = io.locator("where");
+    keyed.write_full(b"c", bytes("other")).await?;
+    assert_eq!(keyed.read(b"c", 0, 9).await?, "other");
+    assert_eq!(io.list().await?.iter().filter(|o| o.name == "c").count(), 2);
+    Ok(())
+}
+
+/// A snapshot of one's own shows what was there when it was made, until it is removed.
+async fn snapshots(cluster: &Cluster, name: &str) -> Result<(), Error> {
+    let io = cluster.pool(name).await?;
+    io.write_full(b"s", bytes("old")).await?;
+    let snap = io.create_own_snap().await?;
+    let io = io.with_snaps(SnapContext { seq: snap, snaps: vec![snap] });
+    io.write_full(b"s", bytes("newer")).await?;
+    assert_eq!(io.read(b"s", 0, 9).await?, "newer");
+    assert_eq!(io.at_snap(snap).read(b"s", 0, 9).await?, "old");
+    let mut op = ReadOp::new();
+    let slot = op.list_snaps();
+    let versions = io.at_snap(SnapId::DIR).read_op(b"s", op).await?.get(slot)?;
+    assert_eq!(versions.clones.iter().map(|c| c.id).collect::<Vec<_>>(), [snap, SnapId::HEAD]);
+    io.rollback(b"s", snap).await?;
+    assert_eq!(io.read(b"s", 0, 9).await?, "old");
+    io.remove_own_snap(snap).await?;
+    assert_eq!(io.remove_own_snap(SnapId(1 << 40)).await.unwrap_err().code(), Some(2));
+    assert_eq!(io.create_pool_snap("p").await.unwrap_err().code(), Some(22));
+    Ok(())
+}
+
+/// The watcher hears what is said, the notifier gets its answer; one that does not answer is
+/// told of.
+async fn watch(cluster: &Cluster, name: &str) -> Result<(), Error> {
+    let io = cluster.pool(name).await?;
+    let long = std::time::Duration::from_secs(10);
+    let missing = io.watch(b"none", long).await.err().and_then(|e| e.code());
+    assert_eq!(missing, Some(2));
+    io.write_full(b"w", bytes("")).await?;
+    let mut watch = io.watch(b"w", long).await?;
+    let mut op = ReadOp::new();
+    let slot = op.list_watchers();
+    let watchers = io.read_op(b"w", op).await?.get(slot)?;
+    assert_eq!(watchers.len(), 1);
+    assert_eq!(
+        (watchers[0].cookie, watchers[0].who.num as u64),
+        (watch.cookie(), cluster.global_id())
+    );
+    let notify = io.notify(b"w", bytes("hear"), long);
+    let answer = async {
+        let Some(WatchEvent::Notify(n)) = watch.next().await else { panic!("a notification") };
+        assert_eq!(n.payload, "hear");
+        n.ack(&io, b"w", bytes("heard")).await
+    };
+    let (reply, acked) = tokio::join!(notify, answer);
+    acked?;
+    let reply = reply?;
+    assert_eq!(reply.acks.len(), 1);
+    assert_eq!(
+        (reply.acks[0].0, &reply.acks[0].1[..]),
+        ((cluster.global_id(), watch.cookie()), &b"heard"[..])
+    );
+    let reply = io.notify(b"w", bytes("?"), std::time::Duration::from_secs(1)).await?;
+    assert_eq!(reply.timeouts, [(cluster.global_id(), watch.cookie())]);
+    watch.unwatch().await?;
+    assert_eq!(io.notify(b"w", bytes("?"), long).await?, Default::default());
     Ok(())
 }
 

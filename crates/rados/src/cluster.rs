@@ -1,0 +1,229 @@
+//! A connected client: sessions, maps and commands.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::CryptoKey;
+use bytes::Bytes;
+use denc::Features;
+use env::Random;
+use maps::OsdMap;
+use messages::Command;
+use osdc::Objecter;
+use rt::{Messenger, OsRandom, Policy};
+use tokio::sync::oneshot;
+use types::{AddrVec, EntityAddr, EntityKind, EntityName, Epoch, OsdId, PoolId, Uuid};
+
+use crate::error::{Error, Result};
+use crate::inner::{DaemonCommand, Inner};
+use crate::{IoCtx, LinkConfig, MonLink};
+
+/// How to reach a cluster, and as whom.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Whose key it is.
+    pub name: EntityName,
+    /// The key.
+    pub key: CryptoKey,
+    /// Monitors to try.
+    pub mons: Vec<EntityAddr>,
+    /// Methods to authenticate by, in order of preference: `auth::handshake::method`.
+    pub methods: Vec<u32>,
+    /// Prefer encrypted connections to OSDs too.
+    pub secure: bool,
+    /// How long [`Cluster::connect`] may take.
+    pub connect_timeout: Duration,
+}
+/// A connected client. Clones share it. Lives on one thread, within [`rt::run_local`].
+#[derive(Clone)]
+pub struct Cluster(pub(crate) Rc<Inner>);
+
+impl Cluster {
+    /// Opens a session with a monitor and waits for the first OSD map.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`].
+    pub async fn connect(config: Config) -> Result<Self> {
+        let local = rt::Local {
+            kind: EntityKind::CLIENT,
+            num: -1,
+            addrs: AddrVec::default(),
+            nonce: OsRandom.u64() as u32,
+            features: Features::PACIFIC_WORD,
+        };
+        let keys = MonLink::new_keys();
+        let door = MonLink::door(EntityKind::CLIENT, keys, false, &[]);
+        let messenger = Messenger::new(rt::Config {
+            local,
+            policy: Box::new(|_| Policy::stateless_server()),
+            auth: Box::new(move |_, _| door()),
+            limits: rt::Limits::default(),
+        });
+        let link = LinkConfig {
+            name: config.name,
+            key: config.key,
+            mons: config.mons,
+            fsid: Uuid::default(),
+            hostname: String::new(),
+            services: vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR],
+            methods: config.methods,
+            secure: config.secure,
+        };
+        let link = MonLink::new(messenger.clone(), link, None);
+        let cluster = Self(Rc::new(Inner::new(messenger.clone(), link, Objecter::new())));
+        let weak = Rc::downgrade(&cluster.0);
+        messenger.set_handler(move |event| {
+            if let Some(inner) = weak.upgrade() {
+                inner.on_event(event);
+            }
+        });
+        let weak = Rc::downgrade(&cluster.0);
+        tokio::task::spawn_local(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                let Some(inner) = weak.upgrade() else { return };
+                let events = inner.link.borrow_mut().on_tick(rt::now());
+                inner.on_mon_events(events);
+            }
+        });
+        let first_map = cluster.0.wait_map(Epoch(1));
+        let events = cluster.0.link.borrow_mut().start(rt::now());
+        cluster.0.on_mon_events(events);
+        let events = cluster.0.link.borrow_mut().with(|c, out| {
+            c.subscribe("osdmap", 0, false, out);
+            c.subscribe("monmap", 0, false, out);
+        });
+        cluster.0.on_mon_events(events);
+        match tokio::time::timeout(config.connect_timeout, first_map).await {
+            Ok(Ok(())) => Ok(cluster),
+            _ => Err(Error::Timeout(config.connect_timeout.as_secs())),
+        }
+    }
+
+    /// The newest OSD map this client has.
+    ///
+    /// # Panics
+    /// Never: a connected client has a map.
+    #[must_use]
+    pub fn map(&self) -> Arc<OsdMap> {
+        self.0.objecter.borrow().map().cloned().expect("a connected client has a map")
+    }
+
+    /// Sends a command to the monitors: `{"prefix": "status"}`. Result code, line for
+    /// people, output.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Gone`]; a refused command is an answer, not an error.
+    pub async fn mon_command(&self, json: &str, input: Bytes) -> Result<(i32, String, Bytes)> {
+        let (answer, answered) = oneshot::channel();
+        let mut tid = None;
+        let events = self.0.link.borrow_mut().with(|c, out| tid = c.command(json, input, out));
+        self.0.commands.borrow_mut().insert(tid.ok_or(Error::Busy)?, answer);
+        self.0.on_mon_events(events);
+        let ack = answered.await.map_err(|_| Error::Gone)?;
+        Ok((ack.r, ack.rs, ack.output))
+    }
+
+    /// As [`Cluster::mon_command`], where everything but success is an error; the output.
+    ///
+    /// # Errors
+    /// [`Error::Errno`] too.
+    pub async fn mon(&self, json: &str) -> Result<Bytes> {
+        let (r, rs, out) = self.mon_command(json, Bytes::new()).await?;
+        if r < 0 { Err(Error::errno(&rs, r)) } else { Ok(out) }
+    }
+
+    /// Sends a command to an OSD. As [`Cluster::mon_command`].
+    ///
+    /// # Errors
+    /// [`Error::Errno`] with ENXIO when the OSD is down; [`Error::Gone`] when the
+    /// connection breaks.
+    pub async fn osd_command(&self, osd: OsdId, json: &str) -> Result<(i32, String, Bytes)> {
+        let map = self.map();
+        let addrs = map.osd_addrs(osd).filter(|_| map.is_up(osd)).cloned();
+        let addrs = addrs.ok_or_else(|| Error::errno(&format!("osd.{osd} is not up"), -6))?;
+        let redial = self.0.link.borrow().redial(EntityKind::OSD);
+        let conn = self.0.messenger.connect(addrs, EntityKind::OSD, Policy::lossy_client(), redial);
+        let command = Command {
+            fsid: map.fsid,
+            cmd: vec![Bytes::copy_from_slice(json.as_bytes())],
+            input: Bytes::new(),
+        };
+        let (answer, answered) = oneshot::channel();
+        self.0.daemon_commands.borrow_mut().insert(conn, DaemonCommand { command, answer });
+        let reply = answered.await.map_err(|_| Error::Gone)?;
+        Ok((reply.r, reply.rs, reply.output))
+    }
+
+    /// Waits until this client has the newest OSD map the monitors have.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub async fn wait_for_latest_map(&self) -> Result<()> {
+        let out = self.mon(r#"{"prefix":"osd stat","format":"json"}"#).await?;
+        let text = String::from_utf8_lossy(&out);
+        let digits = text.split("\"epoch\":").nth(1).unwrap_or_default();
+        let digits: String = digits
+            .chars()
+            .filter(|c| !c.is_whitespace())
+            .take_while(char::is_ascii_digit)
+            .collect();
+        let epoch = Epoch(digits.parse().unwrap_or(0));
+        self.0.wait_map(epoch).await.map_err(|_| Error::Gone)
+    }
+
+    /// A pool by name, looked up in the newest map when this client's does not have it.
+    ///
+    /// # Errors
+    /// [`Error::Errno`] with ENOENT.
+    pub async fn pool(&self, name: &str) -> Result<IoCtx> {
+        if self.map().pool_by_name(name).is_none() {
+            self.wait_for_latest_map().await?;
+        }
+        let pool = self.map().pool_by_name(name);
+        let pool = pool.ok_or_else(|| Error::errno(&format!("no pool '{name}'"), -2))?;
+        Ok(IoCtx::new(self.clone(), pool))
+    }
+
+    /// A pool by number. Nothing is checked: operations fail with ENOENT where it is gone.
+    #[must_use]
+    pub fn pool_by_id(&self, pool: PoolId) -> IoCtx {
+        IoCtx::new(self.clone(), pool)
+    }
+
+    /// The number that the monitors gave this client: `client.4711` in lists of watchers.
+    #[must_use]
+    pub fn global_id(&self) -> u64 {
+        self.0.link.borrow().global_id()
+    }
+
+    /// Shuts a client out, by its address as lists of watchers and lockers show it: from the
+    /// next map on OSDs refuse it. Returns when this client has that map; from then on what
+    /// it writes comes behind everything the other one still got done.
+    ///
+    /// # Errors
+    /// [`Error::Errno`] with EACCES without the right to.
+    pub async fn blocklist_add(&self, addr: EntityAddr, expire: Option<Duration>) -> Result<()> {
+        let plain = addr.with_kind(types::AddrKind::ANY).to_string();
+        let addr = plain.trim_start_matches("any:");
+        let expire = expire.map_or(String::new(), |d| format!(r#","expire":{}.0"#, d.as_secs()));
+        self.mon(&format!(
+            r#"{{"prefix":"osd blocklist","blocklistop":"add","addr":"{addr}"{expire}}}"#
+        ))
+        .await?;
+        self.wait_for_latest_map().await
+    }
+
+    /// Ends a [`Cluster::blocklist_add`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn blocklist_rm(&self, addr: EntityAddr) -> Result<()> {
+        let plain = addr.with_kind(types::AddrKind::ANY).to_string();
+        let addr = plain.trim_start_matches("any:");
+        self.mon(&format!(r#"{{"prefix":"osd blocklist","blocklistop":"rm","addr":"{addr}"}}"#))
+            .await?;
+        self.wait_for_latest_map().await
+    }
+}
