@@ -39,6 +39,17 @@ mod user;
 mod version;
 pub mod wasm;
 
+/// Parameters, answers and stored values that a class shares with those who call it.
+pub mod client {
+    pub use crate::lock::{
+        AssertOp, BreakOp, EXCLUSIVE, Info, Lock, LockOp, Locker, NameOp, SHARED, SetCookieOp,
+        UnlockOp,
+    };
+    pub use crate::rbd::{
+        ChildSpec, ObjectMap, ParentSpec, SnapInfo, SnapKind, TrashSpec, feature, op_feature, state,
+    };
+}
+
 pub use filter::Filter;
 pub use registry::{Callable, Registry};
 
@@ -339,7 +350,8 @@ macro_rules! record {
     }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
-        pub(crate) struct $name { $(pub $field: $t,)* }
+        #[allow(missing_docs)] // the fields are the peer's
+        pub struct $name { $(pub $field: $t,)* }
 
         impl denc::Denc for $name {
             #[allow(unused_variables)]

@@ -23,8 +23,10 @@ pub(crate) const CLASS: Class = Class {
 
 const PREFIX: &[u8] = b"lock.";
 
-const EXCLUSIVE: u8 = 1;
-const SHARED: u8 = 2;
+/// One locker at a time.
+pub const EXCLUSIVE: u8 = 1;
+/// Any number of lockers.
+pub const SHARED: u8 = 2;
 /// As exclusive; the object goes with its last locker.
 const EPHEMERAL: u8 = 3;
 
@@ -44,6 +46,7 @@ record! {
     Lock(1, 1) { lockers: BTreeMap<Locker, Info>, kind: u8, tag: Bytes, }
 }
 record! {
+    /// Parameters of `lock`.
     LockOp(1, 1) {
         name: Bytes,
         kind: u8,
@@ -54,14 +57,25 @@ record! {
         flags: u8,
     }
 }
-record! { UnlockOp(1, 1) { name: Bytes, cookie: Bytes, } }
-record! { BreakOp(1, 1) { name: Bytes, who: EntityId, cookie: Bytes, } }
-record! { NameOp(1, 1) { name: Bytes, } }
-record! { AssertOp(1, 1) { name: Bytes, kind: u8, cookie: Bytes, tag: Bytes, } }
 record! {
+/// Of `unlock`.
+UnlockOp(1, 1) { name: Bytes, cookie: Bytes, } }
+record! {
+/// Of `break_lock`.
+BreakOp(1, 1) { name: Bytes, who: EntityId, cookie: Bytes, } }
+record! {
+/// Of `get_info`.
+NameOp(1, 1) { name: Bytes, } }
+record! {
+/// Of `assert_locked`.
+AssertOp(1, 1) { name: Bytes, kind: u8, cookie: Bytes, tag: Bytes, } }
+record! {
+    /// Of `set_cookie`.
     SetCookieOp(1, 1) { name: Bytes, kind: u8, cookie: Bytes, tag: Bytes, new_cookie: Bytes, }
 }
-record! { Names(1, 1) { names: Vec<Bytes>, } }
+record! {
+/// What `list_locks` answers.
+Names(1, 1) { names: Vec<Bytes>, } }
 
 impl PartialOrd for Locker {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {

@@ -24,10 +24,8 @@ mod parent;
 mod snap;
 mod types;
 
-#[cfg(test)]
-pub(crate) use object_map::ObjectMap;
-#[cfg(test)]
-pub(crate) use types::*;
+pub use object_map::{ObjectMap, state};
+pub use types::*;
 
 use bytes::Bytes;
 
@@ -35,39 +33,41 @@ use crate::keys::hex_key;
 use crate::{Class, READS, WRITES, method};
 
 /// `RBD_FEATURE_*`.
-pub(crate) mod feature {
-    pub(crate) const LAYERING: u64 = 1;
-    pub(crate) const STRIPINGV2: u64 = 1 << 1;
-    pub(crate) const EXCLUSIVE_LOCK: u64 = 1 << 2;
-    pub(crate) const OBJECT_MAP: u64 = 1 << 3;
-    pub(crate) const FAST_DIFF: u64 = 1 << 4;
-    pub(crate) const DEEP_FLATTEN: u64 = 1 << 5;
-    pub(crate) const JOURNALING: u64 = 1 << 6;
-    pub(crate) const DATA_POOL: u64 = 1 << 7;
-    pub(crate) const OPERATIONS: u64 = 1 << 8;
-    pub(crate) const MIGRATING: u64 = 1 << 9;
-    pub(crate) const NON_PRIMARY: u64 = 1 << 10;
-    pub(crate) const DIRTY_CACHE: u64 = 1 << 11;
+#[allow(missing_docs)]
+pub mod feature {
+    pub const LAYERING: u64 = 1;
+    pub const STRIPINGV2: u64 = 1 << 1;
+    pub const EXCLUSIVE_LOCK: u64 = 1 << 2;
+    pub const OBJECT_MAP: u64 = 1 << 3;
+    pub const FAST_DIFF: u64 = 1 << 4;
+    pub const DEEP_FLATTEN: u64 = 1 << 5;
+    pub const JOURNALING: u64 = 1 << 6;
+    pub const DATA_POOL: u64 = 1 << 7;
+    pub const OPERATIONS: u64 = 1 << 8;
+    pub const MIGRATING: u64 = 1 << 9;
+    pub const NON_PRIMARY: u64 = 1 << 10;
+    pub const DIRTY_CACHE: u64 = 1 << 11;
 
-    pub(crate) const ALL: u64 = (1 << 12) - 1;
+    pub const ALL: u64 = (1 << 12) - 1;
     /// Not even read by clients that do not know them.
-    pub(crate) const INCOMPATIBLE: u64 = LAYERING | STRIPINGV2 | DATA_POOL;
+    pub const INCOMPATIBLE: u64 = LAYERING | STRIPINGV2 | DATA_POOL;
     /// Not written by them.
-    pub(crate) const RW_INCOMPATIBLE: u64 = ALL;
-    pub(crate) const MUTABLE: u64 =
+    pub const RW_INCOMPATIBLE: u64 = ALL;
+    pub const MUTABLE: u64 =
         EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | JOURNALING | NON_PRIMARY | DIRTY_CACHE;
-    pub(crate) const DISABLE_ONLY: u64 = DEEP_FLATTEN;
+    pub const DISABLE_ONLY: u64 = DEEP_FLATTEN;
     /// Set by operations alone.
-    pub(crate) const INTERNAL: u64 = OPERATIONS | MIGRATING;
+    pub const INTERNAL: u64 = OPERATIONS | MIGRATING;
 }
 
 /// `RBD_OPERATION_FEATURE_*`.
-pub(crate) mod op_feature {
-    pub(crate) const CLONE_PARENT: u64 = 1;
-    pub(crate) const CLONE_CHILD: u64 = 1 << 1;
-    pub(crate) const GROUP: u64 = 1 << 2;
-    pub(crate) const SNAP_TRASH: u64 = 1 << 3;
-    pub(crate) const ALL: u64 = (1 << 4) - 1;
+#[allow(missing_docs)]
+pub mod op_feature {
+    pub const CLONE_PARENT: u64 = 1;
+    pub const CLONE_CHILD: u64 = 1 << 1;
+    pub const GROUP: u64 = 1 << 2;
+    pub const SNAP_TRASH: u64 = 1 << 3;
+    pub const ALL: u64 = (1 << 4) - 1;
 }
 
 /// The key of a snapshot in an image's header.

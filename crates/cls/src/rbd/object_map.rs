@@ -21,12 +21,23 @@ const BLOCK: usize = 4096;
 /// The peer's bound on a map's objects.
 const COUNT_MAX: u64 = 256_000_000;
 
-const EXISTS: u8 = 1;
-const EXISTS_CLEAN: u8 = 3;
+use state::{EXISTS, EXISTS_CLEAN};
+
+/// What a map says of an object. `OBJECT_*`.
+pub mod state {
+    /// It is not there.
+    pub const NONEXISTENT: u8 = 0;
+    /// It may be there, and may have changed since the last snapshot.
+    pub const EXISTS: u8 = 1;
+    /// It is being removed.
+    pub const PENDING: u8 = 2;
+    /// It is there, as the last snapshot shows it.
+    pub const EXISTS_CLEAN: u8 = 3;
+}
 
 /// States of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ObjectMap {
+pub struct ObjectMap {
     count: u64,
     bits: BytesMut,
     without_crcs: bool,
@@ -57,6 +68,38 @@ fn set(bits: &mut [u8], i: u64, state: u8) {
 }
 
 impl ObjectMap {
+    /// A map of objects that are all in one state, as it is sent: without crcs.
+    #[must_use]
+    pub fn new(count: u64, state: u8) -> Self {
+        let fill = (0..4).fold(0, |byte, _| byte << 2 | state & 3);
+        let bits = BytesMut::from(&vec![fill; count.div_ceil(4) as usize][..]);
+        let mut map = Self { count, bits, without_crcs: true };
+        // Bits behind the last object are zero.
+        for i in count..count.div_ceil(4) * 4 {
+            set(&mut map.bits, i, 0);
+        }
+        map
+    }
+
+    /// How many objects it knows.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// An object's state; one that it does not know is not there.
+    #[must_use]
+    pub fn state(&self, i: u64) -> u8 {
+        if i < self.count { get(&self.bits, i) } else { 0 }
+    }
+
+    /// Sets an object's state; one that it does not know stays unknown.
+    pub fn set_state(&mut self, i: u64, state: u8) {
+        if i < self.count {
+            set(&mut self.bits, i, state);
+        }
+    }
+
     fn load(o: &mut dyn Object) -> OpResult<Self> {
         let (size, _) = o.stat()?;
         if size == 0 {

@@ -1,4 +1,6 @@
 //! What headers, directories and groups of images hold. The peer's `cls_rbd_types.h`.
+// Fields are the peer's; each struct's doc names it.
+#![allow(missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +11,9 @@ use types::{EntityAddr, EntityId, EntityInst, UTime};
 use crate::record;
 
 /// No snapshot: the image itself (`CEPH_NOSNAP`).
-pub(crate) const HEAD: u64 = -2i64 as u64;
+pub const HEAD: u64 = -2i64 as u64;
 /// The last snapshot there can be (`CEPH_MAXSNAP`).
-pub(crate) const SNAP_MAX: u64 = -3i64 as u64;
+pub const SNAP_MAX: u64 = -3i64 as u64;
 
 record! {
     /// `ParentImageSpec`.
@@ -64,9 +66,9 @@ impl Ord for ChildSpec {
 
 /// `GroupSpec`: the group that an image is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct GroupSpec {
-    pub(crate) pool: i64,
-    pub(crate) group: Bytes,
+pub struct GroupSpec {
+    pub pool: i64,
+    pub group: Bytes,
 }
 
 impl Default for GroupSpec {
@@ -89,13 +91,13 @@ impl Denc for GroupSpec {
 
 /// `cls_rbd_parent`: what an image was cloned from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Parent {
-    pub(crate) pool: i64,
-    pub(crate) nspace: Bytes,
-    pub(crate) image: Bytes,
-    pub(crate) snap: u64,
+pub struct Parent {
+    pub pool: i64,
+    pub nspace: Bytes,
+    pub image: Bytes,
+    pub snap: u64,
     /// How much of the image still shows the parent; none where only snapshots do.
-    pub(crate) overlap: Option<u64>,
+    pub overlap: Option<u64>,
 }
 
 impl Default for Parent {
@@ -106,7 +108,7 @@ impl Default for Parent {
 }
 
 impl Parent {
-    pub(crate) fn exists(&self) -> bool {
+    pub fn exists(&self) -> bool {
         self.pool >= 0 && !self.image.is_empty() && self.snap != HEAD
     }
 }
@@ -135,7 +137,7 @@ impl Denc for Parent {
 
 /// `SnapshotNamespace`: what a snapshot is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SnapKind {
+pub enum SnapKind {
     /// Its user's.
     #[default]
     User,
@@ -151,19 +153,19 @@ pub(crate) enum SnapKind {
 
 /// `MirrorSnapshotNamespace`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MirrorSnap {
-    pub(crate) state: u8,
-    pub(crate) complete: bool,
-    pub(crate) peers: BTreeSet<Bytes>,
-    pub(crate) primary: Bytes,
-    pub(crate) primary_snap: u64,
-    pub(crate) last_copied: u64,
-    pub(crate) snap_seqs: BTreeMap<u64, u64>,
+pub struct MirrorSnap {
+    pub state: u8,
+    pub complete: bool,
+    pub peers: BTreeSet<Bytes>,
+    pub primary: Bytes,
+    pub primary_snap: u64,
+    pub last_copied: u64,
+    pub snap_seqs: BTreeMap<u64, u64>,
 }
 
 impl SnapKind {
     /// Its number.
-    pub(crate) fn kind(&self) -> u32 {
+    pub fn kind(&self) -> u32 {
         match self {
             Self::User => 0,
             Self::Group { .. } => 1,
@@ -225,18 +227,18 @@ impl Denc for SnapKind {
 
 /// `cls_rbd_snap`: a snapshot in an image's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Snap {
-    pub(crate) id: u64,
-    pub(crate) name: Bytes,
-    pub(crate) size: u64,
-    pub(crate) protection: u8,
+pub struct Snap {
+    pub id: u64,
+    pub name: Bytes,
+    pub size: u64,
+    pub protection: u8,
     /// In headers of old: the parent, whole.
-    pub(crate) parent: Parent,
-    pub(crate) flags: u64,
-    pub(crate) kind: SnapKind,
-    pub(crate) time: UTime,
-    pub(crate) children: u32,
-    pub(crate) overlap: Option<u64>,
+    pub parent: Parent,
+    pub flags: u64,
+    pub kind: SnapKind,
+    pub time: UTime,
+    pub children: u32,
+    pub overlap: Option<u64>,
 }
 
 impl Default for Snap {
@@ -318,22 +320,22 @@ record! {
 
 /// `MigrationSpec`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Migration {
+pub struct Migration {
     /// 1 in the source's header, 2 in the destination's.
-    pub(crate) header: u8,
-    pub(crate) pool: i64,
-    pub(crate) nspace: Bytes,
-    pub(crate) name: Bytes,
-    pub(crate) image: Bytes,
+    pub header: u8,
+    pub pool: i64,
+    pub nspace: Bytes,
+    pub name: Bytes,
+    pub image: Bytes,
     /// Where there is no pool: how the source is read.
-    pub(crate) source: Bytes,
-    pub(crate) snap_seqs: BTreeMap<u64, u64>,
-    pub(crate) overlap: u64,
-    pub(crate) flatten: bool,
-    pub(crate) mirroring: bool,
-    pub(crate) mirror_mode: u8,
-    pub(crate) state: u8,
-    pub(crate) description: Bytes,
+    pub source: Bytes,
+    pub snap_seqs: BTreeMap<u64, u64>,
+    pub overlap: u64,
+    pub flatten: bool,
+    pub mirroring: bool,
+    pub mirror_mode: u8,
+    pub state: u8,
+    pub description: Bytes,
 }
 
 impl Denc for Migration {
@@ -383,20 +385,20 @@ impl Denc for Migration {
     }
 }
 
-pub(crate) const RX: u8 = 0;
-pub(crate) const TX: u8 = 1;
-pub(crate) const RX_TX: u8 = 2;
+pub const RX: u8 = 0;
+pub const TX: u8 = 1;
+pub const RX_TX: u8 = 2;
 
 /// `MirrorPeer`: a cluster that images are mirrored from or to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MirrorPeer {
-    pub(crate) uuid: Bytes,
-    pub(crate) site: Bytes,
-    pub(crate) client: Bytes,
-    pub(crate) pool: i64,
-    pub(crate) direction: u8,
-    pub(crate) mirror_uuid: Bytes,
-    pub(crate) last_seen: UTime,
+pub struct MirrorPeer {
+    pub uuid: Bytes,
+    pub site: Bytes,
+    pub client: Bytes,
+    pub pool: i64,
+    pub direction: u8,
+    pub mirror_uuid: Bytes,
+    pub last_seen: UTime,
 }
 
 impl Default for MirrorPeer {
@@ -414,7 +416,7 @@ impl Default for MirrorPeer {
 }
 
 impl MirrorPeer {
-    pub(crate) fn is_valid(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let has_client = match self.direction {
             TX => true,
             RX | RX_TX => !self.client.is_empty(),
@@ -459,12 +461,12 @@ impl Denc for MirrorPeer {
 /// `MirrorImageSiteStatus`: how an image's replica at a site does. The local site has no
 /// name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SiteStatus {
-    pub(crate) site: Bytes,
-    pub(crate) state: u8,
-    pub(crate) description: Bytes,
-    pub(crate) updated: UTime,
-    pub(crate) up: bool,
+pub struct SiteStatus {
+    pub site: Bytes,
+    pub state: u8,
+    pub description: Bytes,
+    pub updated: UTime,
+    pub up: bool,
 }
 
 impl SiteStatus {
@@ -502,13 +504,13 @@ impl Denc for SiteStatus {
 
 /// `MirrorImageSiteStatusOnDisk`: a status and who reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StoredStatus {
-    pub(crate) origin: EntityInst,
-    pub(crate) status: SiteStatus,
+pub struct StoredStatus {
+    pub origin: EntityInst,
+    pub status: SiteStatus,
 }
 
 /// An address without its kind, which is not part of who somebody is.
-pub(crate) fn sanitized(name: EntityId, addr: EntityAddr) -> EntityInst {
+pub fn sanitized(name: EntityId, addr: EntityAddr) -> EntityInst {
     EntityInst { name, addr: addr.with_kind(types::AddrKind::ANY) }
 }
 
@@ -527,9 +529,9 @@ impl Denc for StoredStatus {
 
 /// `MirrorImageStatus`: the local site's, then those of others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ImageStatus {
-    pub(crate) local: Option<SiteStatus>,
-    pub(crate) remote: Vec<SiteStatus>,
+pub struct ImageStatus {
+    pub local: Option<SiteStatus>,
+    pub remote: Vec<SiteStatus>,
 }
 
 impl Denc for ImageStatus {
