@@ -25,6 +25,8 @@ pub fn run(suites: &[&str]) -> Result<Report> {
     for path in &scripts {
         std::fs::copy(path, share.join(path.file_name().context("a file")?))?;
     }
+    // Our own client, for the scripts that set it beside upstream's.
+    std::fs::copy(crate::cluster::binary()?, share.join("argonaut"))?;
     report.check("the example of an object class", || {
         std::fs::copy(example_class()?, share.join("tally.wasm"))?;
         Ok(())

@@ -11,6 +11,7 @@ mod mon_daemon;
 mod mon_peers;
 mod osd_daemon;
 mod osd_new;
+mod rbd_verbs;
 mod store_tool;
 mod supervise;
 mod up;
@@ -175,6 +176,16 @@ enum Verb {
         #[command(subcommand)]
         verb: client::RadosVerb,
     },
+    /// Block device images, as `rbd` does.
+    Rbd {
+        #[command(flatten)]
+        connect: client::Connect,
+        /// No progress on standard error.
+        #[arg(long)]
+        no_progress: bool,
+        #[command(subcommand)]
+        verb: Box<rbd_verbs::Verb>,
+    },
     /// Object classes of your own: WebAssembly modules that run inside the OSDs.
     Cls {
         #[command(flatten)]
@@ -235,6 +246,9 @@ fn run(verb: Verb) -> Result<ExitCode> {
         }
         Verb::Rados { connect, pool, namespace, verb } => {
             return client::rados(&connect, pool.as_deref(), &namespace, &verb);
+        }
+        Verb::Rbd { connect, no_progress, verb } => {
+            return rbd_verbs::run(&connect, &verb, no_progress);
         }
         Verb::Cls { connect, verb } => return classes::run(&connect, &verb),
         Verb::Store(tool) => return store_tool::run(&tool),
