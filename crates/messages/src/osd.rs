@@ -49,7 +49,7 @@ pub mod op {
     pub const APPEND: u16 = 0x2206;
     pub const SETTRUNC: u16 = 0x2208;
     pub const TRIMTRUNC: u16 = 0x2209;
-    pub const TMAPUP: u16 = 0x220a;
+    pub const TMAPUP: u16 = 0x320a;
     pub const TMAPPUT: u16 = 0x220b;
     pub const CREATE: u16 = 0x220d;
     pub const ROLLBACK: u16 = 0x220e;

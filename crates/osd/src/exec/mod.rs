@@ -11,6 +11,7 @@ mod call;
 mod checksum;
 mod data;
 mod keys;
+mod tmap;
 
 pub use call::{ClassList, call_writes, check_call, find_method};
 pub use data::wanted;
@@ -253,11 +254,11 @@ impl<'a> Exec<'a> {
         if op.is_write() && !self.has_omap && is_omap_op(op.code) {
             return Err(Errno::OPNOTSUPP);
         }
-        if self.gathered.is_some() && matches!(op.code, op::SYNC_READ | op::MAPEXT) {
+        if self.gathered.is_some() && matches!(op.code, op::SYNC_READ | op::MAPEXT | op::TMAPGET) {
             return Err(Errno::OPNOTSUPP);
         }
         match op.code {
-            op::READ | op::SYNC_READ => self.read(op),
+            op::READ | op::SYNC_READ | op::TMAPGET => self.read(op),
             op::SPARSE_READ => self.sparse_read(op),
             op::MAPEXT => self.mapext(op),
             op::STAT => self.stat(op),
@@ -293,6 +294,8 @@ impl<'a> Exec<'a> {
                 self.write(op, input)
             }
             op::WRITESAME => self.write_same(op, input),
+            op::TMAPUP => self.tmap_update(&input),
+            op::TMAPPUT => self.tmap_put(&input),
             op::ZERO => self.zero(op),
             op::TRUNCATE => self.truncate(op),
             op::TRIMTRUNC => {
@@ -507,6 +510,8 @@ fn is_omap_op(code: u16) -> bool {
             | op::OMAPRMKEYS
             | op::OMAPRMKEYRANGE
             | op::OMAP_CMP
+            | op::TMAPUP
+            | op::TMAPPUT
     )
 }
 

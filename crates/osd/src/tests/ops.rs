@@ -402,3 +402,64 @@ fn what_was_answered_is_not_in_hand() {
     let osd = c.nodes[0].osd.as_ref().expect("it runs");
     assert_eq!(osd.request_bytes().0, 0);
 }
+
+/// Maps kept in an object's bytes: made by their first update, changed by steps that all
+/// succeed or none does, sorted when they are put whole; nonsense is refused.
+#[test]
+fn maps_in_bytes() {
+    let mut c = one();
+    let step = |w: &mut Writer, kind: u8, name: &str, value: Option<&str>| {
+        w.u8(kind);
+        w.str(name);
+        if let Some(v) = value {
+            w.str(v);
+        }
+    };
+    let update = |f: &dyn Fn(&mut Writer)| encoded(op::TMAPUP, f);
+    let whole = |header: &str, keys: &[(&str, &str)]| {
+        let mut w = Writer::new(Features::ALL);
+        w.str(header);
+        w.u32(keys.len() as u32);
+        for (k, v) in keys {
+            w.str(k);
+            w.str(v);
+        }
+        w.finish()
+    };
+    let r = c.run(
+        POOL,
+        "m",
+        vec![update(&|w| {
+            step(w, b's', "b", Some("2"));
+            step(w, b'h', "head", None);
+            step(w, b'c', "a", Some("1"));
+        })],
+    );
+    assert_eq!(r.result, 0);
+    let get = OsdOp::extent(op::TMAPGET, 0, 0, Bytes::new());
+    let now = c.run(POOL, "m", vec![get.clone()]);
+    assert_eq!(*ok(&now), whole("head", &[("a", "1"), ("b", "2")]));
+
+    for (kind, name, want) in
+        [(b'c', "a", -17), (b'r', "z", -2), (b'?', "a", -22), (b's', "a", -22)]
+    {
+        let r = c.run(
+            POOL,
+            "m",
+            vec![update(&|w| {
+                step(w, b'r', "b", None);
+                step(w, kind, name, (kind == b'c').then_some("x"));
+            })],
+        );
+        assert_eq!(r.result, want, "{}", kind as char);
+    }
+    let now = c.run(POOL, "m", vec![get.clone()]);
+    assert_eq!(*ok(&now), whole("head", &[("a", "1"), ("b", "2")]));
+
+    let unsorted = whole("", &[("y", "2"), ("x", "1")]);
+    assert_eq!(c.run(POOL, "m", vec![OsdOp::new(op::TMAPPUT, unsorted)]).result, 0);
+    assert_eq!(c.run(POOL, "m", vec![update(&|w| step(w, b'R', "nobody", None))]).result, 0);
+    assert_eq!(*ok(&c.run(POOL, "m", vec![get])), whole("", &[("x", "1"), ("y", "2")]));
+    let cut = whole("h", &[("k", "v")]).slice(..9);
+    assert_eq!(c.run(POOL, "m", vec![OsdOp::new(op::TMAPPUT, cut)]).result, -22);
+}
