@@ -522,7 +522,10 @@ impl State {
                 let (mut at, mut crcs) = (p.at, p.crcs.as_slice());
                 for (start, len) in &p.runs {
                     let (mine, rest) = crcs.split_at(*len as usize);
-                    let (phys, crcs_here) = (*start, mine.to_vec());
+                    let (phys, mut crcs_here) = (*start, mine.to_vec());
+                    if p.damaged {
+                        crcs_here.iter_mut().for_each(|crc| *crc = !*crc);
+                    }
                     let packed = p.blob.as_ref().map(Packed::all_of);
                     let e = Extent { at, phys, shared: false, crcs: crcs_here, packed };
                     self.pools.entry(o.pool).or_default().allocated += len * BLOCK;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::keys;
 use crate::onode::{BLOCK, Extent, Onode};
-use crate::pack::Compression;
+use crate::pack::{Compression, PART_MAX};
 use crate::submit::{LARGE, Needs};
 use crate::transaction::{Blob, Op, Placed, Target};
 use crate::{Seq, Store, StoreError, Transaction};
@@ -20,6 +20,36 @@ static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
 /// So many parts of one write that cannot be compressed say that the rest cannot, either.
 const HOPELESS: u32 = 4;
+
+/// Data that changes of a transaction may have made compressed data of, by the target and in
+/// blocks of the largest blob.
+#[derive(Default)]
+pub(crate) struct Given(Vec<(Target, u64)>);
+
+impl Given {
+    fn largest(&self, t: Target) -> u64 {
+        self.0.iter().filter(|(of, _)| *of == t).map(|(_, blocks)| *blocks).max().unwrap_or(0)
+    }
+
+    /// What `op` gives, which counts for the changes behind it.
+    pub(crate) fn note(&mut self, store: &Store, txn: &Transaction, op: &Op) -> Result<()> {
+        let (t, blocks) = match op {
+            Op::Write(t, _, data) => (*t, data.len() as u64 / BLOCK),
+            Op::CloneRange { src, dst, len, .. } => (*dst, (len / BLOCK).max(self.largest(*src))),
+            Op::Clone(s, d) | Op::Rename(s, d) => {
+                let old = store.packed_target(txn, *s)?;
+                let blobs = old.iter().flat_map(|o| &o.extents).filter(|e| e.packed.is_some());
+                let of_old = blobs.map(Extent::device_blocks).max().unwrap_or(0);
+                (*d, of_old.max(self.largest(*s)))
+            }
+            _ => return Ok(()),
+        };
+        if blocks > 0 && store.state.packs(txn.targets[t as usize].1.pool) {
+            self.0.push((t, blocks.min(PART_MAX)));
+        }
+        Ok(())
+    }
+}
 
 /// A write under way.
 struct Lowering<'a> {
@@ -96,26 +126,38 @@ impl Store {
         Ok(found.filter(|o| o.extents.iter().any(|e| e.packed.is_some())))
     }
 
-    /// What else a change may take for what it leaves of compressed data.
+    /// What else a change may take for what it leaves of compressed data; `given` is what the
+    /// changes before it have put there.
     pub(crate) fn needs_unpacked(
         &self,
         txn: &Transaction,
         op: &Op,
+        given: &Given,
         needs: &mut Needs,
     ) -> Result<()> {
         let (t, off, end) = match op {
             Op::Write(t, off, data) => (*t, *off, off.saturating_add(data.len() as u64)),
             Op::Zero(t, off, len) => (*t, *off, off.saturating_add(*len)),
             Op::Truncate(t, size) => (*t, *size, u64::MAX - BLOCK),
+            Op::CloneRange { dst, len, dst_off, .. } => {
+                (*dst, *dst_off, dst_off.saturating_add(*len))
+            }
             _ => return Ok(()),
         };
-        let Some(o) = self.packed_target(txn, t)? else { return Ok(()) };
+        let old = self.packed_target(txn, t)?;
+        let before = given.largest(t);
+        if old.is_none() && before == 0 {
+            return Ok(());
+        }
         // A block at each end, and what is left of the blobs there, in blocks or in the log.
         let mut bytes = 0;
         for at in [off / BLOCK, end.div_ceil(BLOCK).saturating_sub(1)] {
             let cut = |e: &&Extent| e.at * BLOCK < off || end < e.end() * BLOCK;
-            if let Some(e) = o.extent_of(at).filter(|e| e.packed.is_some()).filter(cut) {
-                bytes += (e.device_blocks() + 2) * BLOCK;
+            let found = old.as_ref().and_then(|o| o.extent_of(at));
+            let found = found.filter(|e| e.packed.is_some()).filter(cut);
+            let blob = found.map_or(0, Extent::device_blocks).max(before);
+            if blob > 0 {
+                bytes += (blob + 2) * BLOCK;
                 needs.blocks += 1;
             }
         }
@@ -217,7 +259,7 @@ impl Store {
             l.data.push((start * BLOCK, part));
             from += bytes;
         }
-        let placed = Placed { at, size: end * BLOCK, runs, crcs, blob };
+        let placed = Placed { at, size: end * BLOCK, runs, crcs, blob, damaged: false };
         l.txn.ops.push(Op::Extents(t, Box::new(placed)));
     }
 
@@ -274,10 +316,10 @@ impl Store {
     fn put_damaged(&mut self, l: &mut Lowering<'_>, t: Target, at: u64, size: u64) {
         let runs = self.prepared(1);
         let nothing = Bytes::from_static(&ZEROS);
-        let crcs = vec![!stdx::crc32c(!0, &nothing)];
+        let crcs = vec![stdx::crc32c(!0, &nothing)];
         self.state.flight.remove(&runs[0].0);
         l.data.push((runs[0].0 * BLOCK, nothing));
-        let placed = Placed { at, size, runs, crcs, blob: None };
+        let placed = Placed { at, size, runs, crcs, blob: None, damaged: true };
         l.txn.ops.push(Op::Extents(t, Box::new(placed)));
     }
 

@@ -192,7 +192,11 @@ fn encode_op(op: &Op, w: &mut Out<'_>) {
             w.blob(end);
         }
         Op::Extents(t, p) => {
-            w.u8(if p.blob.is_some() { 26 } else { 24 });
+            w.u8(match (p.blob.is_some(), p.damaged) {
+                (false, false) => 24,
+                (true, _) => 26,
+                (false, true) => 27,
+            });
             w.u32(*t);
             if let Some(b) = p.blob {
                 w.u8(b.algorithm.number());
@@ -299,7 +303,7 @@ fn decode_op(r: &mut Reader<'_>, targets: u32) -> Result<Op, DecodeError> {
         21 => Op::CollSet(coll(r)?, r.blob()?, r.blob()?),
         22 => Op::CollRm(coll(r)?, r.blob()?),
         23 => Op::CollRmRange(coll(r)?, r.blob()?, r.blob()?),
-        kind @ (24 | 26) => {
+        kind @ (24 | 26 | 27) => {
             let t = target(r)?;
             let blob = if kind == 26 { Some(blob(r)?) } else { None };
             let (at, size) = (r.u64()?, r.u64()?);
@@ -312,7 +316,8 @@ fn decode_op(r: &mut Reader<'_>, targets: u32) -> Result<Op, DecodeError> {
                 let fits = runs.len() == 1 && u64::from(b.bytes) <= room;
                 r.require(fits, "a blob lies in one run of blocks")?;
             }
-            Op::Extents(t, Box::new(Placed { at, size, runs, crcs, blob }))
+            let damaged = kind == 27;
+            Op::Extents(t, Box::new(Placed { at, size, runs, crcs, blob, damaged }))
         }
         25 => Op::Release(
             r.u64()?,

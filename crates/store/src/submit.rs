@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use crate::alloc::Area;
 use crate::keys;
+use crate::lower::Given;
 use crate::onode::{BLOCK, OBJECT_MAX};
 use crate::placement::LogPlacement;
 use crate::state::{Entry, Known};
@@ -127,6 +128,7 @@ impl Store {
         let sum = |pairs: &[(Bytes, Bytes)]| -> u64 {
             pairs.iter().map(|(k, v)| (k.len() + v.len() + 8) as u64).sum()
         };
+        let mut given = Given::default();
         for op in &txn.ops {
             let bytes = match op {
                 Op::Write(_, _, data) => {
@@ -166,7 +168,8 @@ impl Store {
                 _ => 0,
             };
             needs.record += 64 + bytes;
-            self.needs_unpacked(txn, op, &mut needs)?;
+            self.needs_unpacked(txn, op, &given, &mut needs)?;
+            given.note(self, txn, op)?;
         }
         Ok(needs)
     }

@@ -90,6 +90,8 @@ pub(crate) struct Placed {
     pub crcs: Vec<u32>,
     /// Compressed: then there is one run.
     pub blob: Option<Blob>,
+    /// Nobody knows what it was: it cannot be read, though the device has what was written.
+    pub damaged: bool,
 }
 
 impl Placed {
