@@ -426,7 +426,7 @@ impl Daemon {
         }
     }
 
-    /// Tells the cache which PGs are read here by the newest map: those that are led, and shards.
+    /// Tells the cache which PGs are read here by the newest map: those that are led.
     fn on_new_map(&self) {
         let map = self.osd.borrow().map().clone();
         if self.cached_epoch.replace(map.epoch) == map.epoch {
@@ -436,9 +436,7 @@ impl Daemon {
         let mut read_here = std::collections::HashSet::new();
         for (id, pool) in map.pools.iter() {
             for pg in (0..pool.pg_num).map(|ps| PgId { pool: *id, ps }) {
-                let sets = map.pg_to_up_acting(pg);
-                let shard = pool.is_erasure() && sets.acting.contains(&me);
-                if shard || sets.acting_primary == Some(me) {
+                if map.pg_to_up_acting(pg).acting_primary == Some(me) {
                     read_here.insert(pg);
                 }
             }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 use bytes::Bytes;
-use messages::Mutation;
+use messages::{Mutation, ObjectChange};
 use store::{Compression, Seq, Store, Transaction};
-use types::{HObject, PoolId};
+use types::{HObject, PgId, PoolId, SpgId};
 
 use crate::DataCache;
 use crate::backing::{Coll, Fetched, ObjectStore, PoolSpace, Space, StoreError, StoreOp};
@@ -130,6 +130,7 @@ fn mutate(txn: &mut Transaction, c: store::Coll, o: &HObject, m: Mutation) {
         Mutation::OmapRmRange(a, b) => txn.omap_rm_range(c, o, a, b),
         Mutation::OmapClear => txn.omap_clear(c, o),
         Mutation::CloneFrom(src) => txn.clone_object(c, &src, o),
+        Mutation::Was { .. } => return,
         Mutation::CloneRange { from, off, len } => txn.clone_range(c, &from, o, off, len, off),
     };
 }
@@ -165,6 +166,18 @@ impl ObjectStore for StoreBacking {
     fn at_hand(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
         let Coll::Pg(pg) = c else { return None };
         self.cache.read(pg, o, off, len)
+    }
+
+    fn note_sent(&mut self, shard: SpgId, change: &ObjectChange, coding: bool) {
+        change.mutations.iter().for_each(|m| self.cache.on_sent(shard, &change.oid, m, coding));
+    }
+
+    fn sent_at_hand(&self, shard: SpgId, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
+        self.cache.read_sent(shard, o, off, len)
+    }
+
+    fn forget_sent(&mut self, pg: PgId) {
+        self.cache.forget_sent(pg);
     }
 
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use messages::Mutation;
+use messages::{Mutation, ObjectChange};
 use store::Compression;
-use types::{HObject, PoolId, SpgId};
+use types::{HObject, PgId, PoolId, SpgId};
 
 /// Where objects and keys live: one collection for each PG, and one for the OSD itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -110,6 +110,18 @@ pub trait ObjectStore: Send {
     fn at_hand(&self, _c: Coll, _o: &HObject, _off: u64, _len: u64) -> Option<Bytes> {
         None
     }
+
+    /// Notes what another OSD's shard of an object becomes, for [`ObjectStore::sent_at_hand`].
+    /// Of a shard that is only coding, large data is not worth its memory.
+    fn note_sent(&mut self, _shard: SpgId, _change: &ObjectChange, _coding: bool) {}
+
+    /// Bytes of another OSD's shard, as they are when it has done all that was noted.
+    fn sent_at_hand(&self, _shard: SpgId, _o: &HObject, _off: u64, _len: u64) -> Option<Bytes> {
+        None
+    }
+
+    /// What was noted of a PG's shards may not come to be.
+    fn forget_sent(&mut self, _pg: PgId) {}
 
     /// As [`ObjectStore::read`], but what is not in memory comes later, as it is now.
     ///

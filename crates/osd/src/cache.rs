@@ -1,12 +1,14 @@
 //! Object data kept in memory as it was written, for the reads that follow.
 //!
 //! What is kept are the buffers that came over the wire: large ones are copied neither on
-//! the way in nor out. Only PGs that are read here are kept: those that this OSD leads, and
-//! shards. Reads do not let anything in: a scan over more data than fits does not drive out
-//! what is here. What was used since it was last looked at stays for another round.
+//! the way in nor out. Only PGs that are read here are kept: those that this OSD leads. Of a
+//! coded object its primary keeps what it sent to the other shards, too, and these nothing:
+//! most of its reads ask nobody. Reads do not let anything in: a scan over more data than fits does
+//! not drive out what is here. What was used since it was last looked at stays for another
+//! round.
 //!
-//! Invariants: a kept range equals what the store returns for it; the sum of all ranges
-//! stays within the budget.
+//! Invariants: a kept range equals what the store returns for it, or another shard's store
+//! once it has all that this primary sent; the sum of all ranges stays within the budget.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,10 +17,19 @@ use bytes::{Bytes, BytesMut};
 use messages::Mutation;
 use types::{HObject, PgId, SpgId};
 
-type Key = (SpgId, HObject);
+/// Whose data: a shard of a PG as it is stored here, or as it was sent to another OSD.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Of {
+    Own(SpgId),
+    Sent(SpgId),
+}
+
+type Key = (Of, HObject);
 
 /// Smaller data is copied: it would hold a larger buffer.
 const COPIED_MAX: usize = 16 << 10;
+/// Larger writes to coding shards are not kept.
+const CODING_MAX: usize = 64 << 10;
 /// Ranges of an object that may lie side by side before they are joined.
 const RANGES_MAX: usize = 64;
 /// What an object costs beside its data.
@@ -130,21 +141,39 @@ struct Inner {
     budget: usize,
     bytes: usize,
     stamp: u64,
-    entries: HashMap<Key, Entry>,
+    entries: HashMap<Of, HashMap<HObject, Entry>>,
+    /// How many there are.
+    count: usize,
     /// Oldest first; places of entries that are gone are passed over.
     order: VecDeque<(u64, Key)>,
     read_here: HashSet<PgId>,
 }
 
 impl Inner {
+    fn entry(&mut self, key: &Key) -> Option<&mut Entry> {
+        self.entries.get_mut(&key.0)?.get_mut(&key.1)
+    }
+
     fn forget(&mut self, key: &Key) {
-        if let Some(entry) = self.entries.remove(key) {
+        let Some(all) = self.entries.get_mut(&key.0) else { return };
+        if let Some(entry) = all.remove(&key.1) {
             self.bytes -= entry.cost();
+            self.count -= 1;
+        }
+        if all.is_empty() {
+            self.entries.remove(&key.0);
+        }
+    }
+
+    fn forget_all(&mut self, of: Of) {
+        if let Some(all) = self.entries.remove(&of) {
+            self.bytes -= all.values().map(Entry::cost).sum::<usize>();
+            self.count -= all.len();
         }
     }
 
     fn cut(&mut self, key: &Key, from: u64, to: u64) {
-        let Some(entry) = self.entries.get_mut(key) else { return };
+        let Some(entry) = self.entry(key) else { return };
         let before = entry.bytes;
         entry.cut(from, to);
         let gone = before - entry.bytes;
@@ -152,8 +181,9 @@ impl Inner {
             // What is left must not hold buffers that are mostly gone.
             entry.ranges.values_mut().for_each(|data| *data = Bytes::copy_from_slice(data));
         }
+        let empty = entry.ranges.is_empty();
         self.bytes -= gone;
-        if entry.ranges.is_empty() {
+        if empty {
             self.forget(key);
         }
     }
@@ -162,33 +192,61 @@ impl Inner {
         if data.len() > self.budget / 2 {
             return self.cut(&key, off, off + data.len() as u64);
         }
-        match self.entries.get_mut(&key) {
+        match self.entry(&key) {
             Some(entry) => {
-                self.bytes -= entry.cost();
+                let before = entry.cost();
                 entry.put(off, data);
                 entry.used = true;
-                self.bytes += entry.cost();
+                let after = entry.cost();
+                self.bytes = self.bytes - before + after;
             }
             None => {
                 self.stamp += 1;
                 let mut entry = Entry { stamp: self.stamp, ..Entry::default() };
                 entry.put(off, data);
                 self.bytes += entry.cost();
+                self.count += 1;
                 self.order.push_back((self.stamp, key.clone()));
-                self.entries.insert(key, entry);
+                self.entries.entry(key.0).or_default().insert(key.1, entry);
             }
         }
-        while self.bytes > self.budget || self.order.len() > 2 * self.entries.len() + 64 {
+        while self.bytes > self.budget || self.order.len() > 2 * self.count + 64 {
             let Some((stamp, key)) = self.order.pop_front() else { break };
-            let Some(entry) = self.entries.get_mut(&key).filter(|e| e.stamp == stamp) else {
+            let within = self.bytes <= self.budget;
+            let Some(entry) = self.entry(&key).filter(|e| e.stamp == stamp) else {
                 continue;
             };
-            if self.bytes <= self.budget || std::mem::take(&mut entry.used) {
+            if within || std::mem::take(&mut entry.used) {
                 self.order.push_back((stamp, key));
             } else {
                 self.forget(&key);
             }
         }
+    }
+
+    fn change(&mut self, of: Of, o: &HObject, m: &Mutation, keeps: bool) {
+        match m {
+            Mutation::Write { off, data } if keeps && !data.is_empty() => {
+                self.keep((of, o.detached()), *off, data);
+            }
+            _ if !self.entries.contains_key(&of) => {}
+            Mutation::Write { off, data } => {
+                self.cut(&(of, o.clone()), *off, *off + data.len() as u64);
+            }
+            Mutation::Zero { off, len } | Mutation::CloneRange { off, len, .. } => {
+                self.cut(&(of, o.clone()), *off, off.saturating_add(*len));
+            }
+            Mutation::Truncate(size) => self.cut(&(of, o.clone()), *size, u64::MAX),
+            Mutation::Remove | Mutation::CloneFrom(_) => self.forget(&(of, o.clone())),
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, of: Of, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
+        let entry = self.entries.get_mut(&of)?.get_mut(o)?;
+        let data = entry.read(off, off.checked_add(len)?)?;
+        entry.used = true;
+        Some(data)
     }
 }
 
@@ -211,10 +269,13 @@ impl DataCache {
     /// Which PGs are read here; data of all others is let go.
     pub fn set_read_here(&self, pgs: HashSet<PgId>) {
         let mut inner = self.inner();
-        let gone: Vec<Key> =
-            inner.entries.keys().filter(|(pg, _)| !pgs.contains(&pg.pg)).cloned().collect();
-        for key in gone {
-            inner.forget(&key);
+        let is_gone = |of: &&Of| {
+            let (Of::Own(pg) | Of::Sent(pg)) = of;
+            !pgs.contains(&pg.pg)
+        };
+        let gone: Vec<Of> = inner.entries.keys().filter(is_gone).copied().collect();
+        for of in gone {
+            inner.forget_all(of);
         }
         inner.read_here = pgs;
     }
@@ -228,42 +289,42 @@ impl DataCache {
     /// Notes a change to an object, before the store is told of it.
     pub fn on_change(&self, pg: SpgId, o: &HObject, m: &Mutation) {
         let mut inner = self.inner();
-        match m {
-            Mutation::Write { off, data }
-                if !data.is_empty() && inner.read_here.contains(&pg.pg) =>
-            {
-                inner.keep((pg, o.detached()), *off, data);
-            }
-            _ if inner.entries.is_empty() => {}
-            Mutation::Zero { off, len } | Mutation::CloneRange { off, len, .. } => {
-                inner.cut(&(pg, o.clone()), *off, off.saturating_add(*len));
-            }
-            Mutation::Truncate(size) => inner.cut(&(pg, o.clone()), *size, u64::MAX),
-            Mutation::Remove | Mutation::CloneFrom(_) => inner.forget(&(pg, o.clone())),
-            _ => {}
-        }
+        let keeps = inner.read_here.contains(&pg.pg);
+        inner.change(Of::Own(pg), o, m, keeps);
+    }
+
+    /// Notes a change to an object's shard elsewhere, which this OSD has thought out.
+    /// Large data of `coding` shards is not kept: reads never ask for it, small writes do.
+    pub fn on_sent(&self, shard: SpgId, o: &HObject, m: &Mutation, coding: bool) {
+        let large = matches!(m, Mutation::Write { data, .. } if data.len() > CODING_MAX);
+        self.inner().change(Of::Sent(shard), o, m, !(coding && large));
     }
 
     /// A collection is gone, or some of its objects have left it.
     pub fn on_drop(&self, pg: SpgId) {
+        self.inner().forget_all(Of::Own(pg));
+    }
+
+    /// What was sent to shards of a PG may have been taken back.
+    pub fn forget_sent(&self, pg: PgId) {
         let mut inner = self.inner();
-        let gone: Vec<Key> = inner.entries.keys().filter(|k| k.0 == pg).cloned().collect();
-        for key in gone {
-            inner.forget(&key);
+        let is_gone = |of: &&Of| matches!(of, Of::Sent(s) if s.pg == pg);
+        let gone: Vec<Of> = inner.entries.keys().filter(is_gone).copied().collect();
+        for of in gone {
+            inner.forget_all(of);
         }
     }
 
     /// The bytes, when all of them are here.
     #[must_use]
     pub fn read(&self, pg: SpgId, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
-        let mut inner = self.inner();
-        if inner.entries.is_empty() {
-            return None;
-        }
-        let entry = inner.entries.get_mut(&(pg, o.clone()))?;
-        let data = entry.read(off, off.checked_add(len)?)?;
-        entry.used = true;
-        Some(data)
+        self.inner().read(Of::Own(pg), o, off, len)
+    }
+
+    /// Bytes of a shard elsewhere as they will be there, when all of them are here.
+    #[must_use]
+    pub fn read_sent(&self, shard: SpgId, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
+        self.inner().read(Of::Sent(shard), o, off, len)
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::backing::{Coll, Fetched, ObjectStore, Space, StoreError, StoreOp};
 use bytes::{Bytes, BytesMut};
-use messages::Mutation;
-use types::HObject;
+use messages::{Mutation, ObjectChange};
+use types::{HObject, PgId, SpgId};
 
 /// An object as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,16 @@ pub struct Inner {
     damaged_disk: Damaged,
     /// Says that all is durable as soon as it is submitted.
     pub lies: bool,
+    sent: Sent,
+}
+
+/// What other shards were sent.
+struct Sent(crate::DataCache);
+
+impl Default for Sent {
+    fn default() -> Self {
+        Self(crate::DataCache::new(256 << 10))
+    }
 }
 
 /// The store, shared with the world.
@@ -77,6 +87,7 @@ fn mutate(objects: &mut BTreeMap<HObject, Object>, oid: &HObject, m: &Mutation) 
             objects.insert(oid.clone(), copy);
             return;
         }
+        Mutation::Was { .. } => return,
         _ => {}
     }
     if let Mutation::CloneRange { from, off, len } = m {
@@ -94,7 +105,8 @@ fn mutate(objects: &mut BTreeMap<HObject, Object>, oid: &HObject, m: &Mutation) 
         Mutation::Touch
         | Mutation::Remove
         | Mutation::CloneFrom(_)
-        | Mutation::CloneRange { .. } => {}
+        | Mutation::CloneRange { .. }
+        | Mutation::Was { .. } => {}
         Mutation::Write { off, data } => {
             let off = *off as usize;
             grow(o, off + data.len());
@@ -226,6 +238,7 @@ impl Inner {
         self.flush(kept);
         self.queue.clear();
         self.late.clear();
+        self.sent = Sent::default();
         self.now = self.disk.clone();
         self.damaged = self.damaged_disk.clone();
         (self.durable, self.polled) = (0, 0);
@@ -266,6 +279,20 @@ impl ObjectStore for MemStore {
     fn at_hand(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
         // So that both ways are gone.
         if o.hash.is_multiple_of(2) { self.read(c, o, off, len).ok().flatten() } else { None }
+    }
+
+    fn note_sent(&mut self, shard: SpgId, change: &ObjectChange, coding: bool) {
+        let sent = &self.lock().sent.0;
+        change.mutations.iter().for_each(|m| sent.on_sent(shard, &change.oid, m, coding));
+    }
+
+    fn sent_at_hand(&self, shard: SpgId, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
+        // So that both ways are gone.
+        if o.hash & 2 == 0 { self.lock().sent.0.read_sent(shard, o, off, len) } else { None }
+    }
+
+    fn forget_sent(&mut self, pg: PgId) {
+        self.lock().sent.0.forget_sent(pg);
     }
 
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {

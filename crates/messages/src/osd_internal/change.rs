@@ -53,6 +53,14 @@ pub enum Mutation {
         /// How many.
         len: u64,
     },
+    /// Changes nothing: bytes as they are before the changes that follow, for who may have to
+    /// take these back.
+    Was {
+        /// Where.
+        off: u64,
+        /// What.
+        data: Bytes,
+    },
 }
 
 impl Mutation {
@@ -111,6 +119,11 @@ impl Mutation {
                 w.u64(*off);
                 w.u64(*len);
             }
+            Self::Was { off, data } => {
+                w.u8(15);
+                w.u64(*off);
+                w.blob(data);
+            }
         }
     }
 
@@ -146,8 +159,9 @@ impl Mutation {
             12 => Self::OmapClear,
             13 => Self::CloneFrom(Denc::decode(r)?),
             14 => Self::CloneRange { from: Denc::decode(r)?, off: r.u64()?, len: r.u64()? },
+            15 => Self::Was { off: r.u64()?, data: r.blob()? },
             _ => {
-                return Err(DecodeError::Invalid { what: "Mutation", rule: "a kind from 1 to 14" });
+                return Err(DecodeError::Invalid { what: "Mutation", rule: "a kind from 1 to 15" });
             }
         })
     }

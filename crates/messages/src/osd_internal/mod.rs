@@ -46,6 +46,7 @@ mod tests {
             Mutation::OmapClear,
             Mutation::CloneFrom(oid.clone()),
             Mutation::CloneRange { from: oid.clone(), off: 3, len: 4 },
+            Mutation::Was { off: 5, data: Bytes::from_static(b"old") },
         ];
         for data in datas {
             mutations.push(Mutation::Write { off: 5, data: Bytes::from_static(data) });

@@ -17,6 +17,10 @@ use maps::{OsdMap, PgPool};
 pub use check::shards_agree;
 pub(crate) use plan::{Old, WritePlan};
 
+/// So many bytes that a write to a shard replaces are kept beside it as they are; of more
+/// their space.
+pub(crate) const INLINE_MAX: u64 = 32 << 10;
+
 /// A pool's code and the size of its chunks.
 pub(crate) struct Coding {
     /// Data shards.

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use messages::Mutation;
 use types::HObject;
 
-use super::Coding;
+use super::{Coding, INLINE_MAX};
 
 /// Bytes that a vector writes: where, how many, and what; zeros without.
 type Piece = (u64, u64, Option<Bytes>);
@@ -196,6 +196,14 @@ impl WritePlan {
             .then_some(touched)
     }
 
+    /// The bytes of these stripes, where one piece is all of them.
+    fn whole_stripes(&self, c: &Coding, (a, b): Run) -> Option<Bytes> {
+        let [(off, len, Some(bytes))] = self.pieces.as_slice() else { return None };
+        let (from, to) = (a * c.stripe(), b * c.stripe());
+        let covers = *off <= from && to <= off + len;
+        covers.then(|| bytes.slice((from - off) as usize..(to - off) as usize))
+    }
+
     /// Whether data shard `i` changes in these stripes.
     fn touches(&self, c: &Coding, (a, b): Run, i: usize) -> bool {
         (a..b).any(|s| {
@@ -261,7 +269,15 @@ impl WritePlan {
         let changes = |i: usize| self.touches(c, (a, b), i);
         // The new data chunks; of those that stay only where they are needed.
         let mut data: Vec<Vec<u8>> = Vec::with_capacity(c.k);
+        let whole = self.whole_stripes(c, (a, b));
         for i in 0..c.k {
+            if let Some(bytes) = &whole {
+                let mut chunks = Vec::with_capacity(len);
+                let own = bytes.chunks_exact(c.unit as usize).skip(i).step_by(c.k);
+                own.for_each(|chunk| chunks.extend_from_slice(chunk));
+                data.push(chunks);
+                continue;
+            }
             let skip = difference.is_some() && !changes(i);
             data.push(match (skip, old_of(i)) {
                 (true, _) => Vec::new(),
@@ -272,7 +288,7 @@ impl WritePlan {
                 }
             });
         }
-        for (off, l, bytes) in &self.pieces {
+        for (off, l, bytes) in self.pieces.iter().filter(|_| whole.is_none()) {
             let (from, to) = ((*off).max(a * c.stripe()), (off + l).min(b * c.stripe()));
             let mut pos = from;
             while pos < to {
@@ -315,6 +331,13 @@ impl WritePlan {
         }
         let off = a * c.unit;
         let changed: Vec<bool> = (0..c.k).map(changes).collect();
+        let mut was = |i: usize| {
+            if let Some(data) = old_of(i).filter(|d| d.len() as u64 <= INLINE_MAX) {
+                out[i].push(Mutation::Was { off, data });
+            }
+        };
+        (0..c.k).filter(|i| changed[*i]).for_each(&mut was);
+        (c.k..c.n()).for_each(&mut was);
         for (i, bytes) in data.into_iter().enumerate().filter(|(i, _)| changed[*i]) {
             out[i].push(Mutation::Write { off, data: bytes.into() });
         }

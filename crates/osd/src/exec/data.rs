@@ -45,12 +45,19 @@ impl Exec<'_> {
                 let has = |(of, at, data): &&(_, u64, Bytes)| {
                     of == o && *at <= off && off + len <= at + data.len() as u64
                 };
-                let Some((_, at, data)) = all.into_iter().find(has) else {
-                    self.lacks = Some((o.clone(), off, len));
-                    return Err(Errno::AGAIN);
-                };
-                let from = (off - at) as usize;
-                data.slice(from..from + len as usize)
+                match all.into_iter().find(has) {
+                    Some((_, at, data)) => {
+                        let from = (off - at) as usize;
+                        data.slice(from..from + len as usize)
+                    }
+                    None => match self.at_hand.and_then(|f| f(o, off, len)) {
+                        Some(data) => data,
+                        None => {
+                            self.lacks = Some((o.clone(), off, len));
+                            return Err(Errno::AGAIN);
+                        }
+                    },
+                }
             }
             (Some(o), Some((at, data)))
                 if o == self.oid && *at == off && data.len() as u64 >= len =>

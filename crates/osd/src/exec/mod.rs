@@ -120,6 +120,9 @@ pub struct Asker {
     pub features: Features,
 }
 
+/// Bytes of an object from an offset on, so many.
+pub type AtHand<'a> = dyn Fn(&HObject, u64, u64) -> Option<Bytes> + 'a;
+
 /// A vector in execution.
 pub struct Exec<'a> {
     /// Where reads come from.
@@ -168,8 +171,10 @@ pub struct Exec<'a> {
     pub bytes_read: u64,
     /// Whether the pool has omap (not erasure-coded).
     pub has_omap: bool,
-    /// In erasure-coded pools the store has no objects' bytes: these are at hand.
+    /// In erasure-coded pools the store has no objects' bytes: these were gathered.
     pub gathered: Option<&'a [(HObject, u64, Bytes)]>,
+    /// What else of objects is in memory there.
+    pub at_hand: Option<&'a AtHand<'a>>,
     /// Bytes that the vector wants and that are not at hand: its result is void.
     pub lacks: Option<(HObject, u64, u64)>,
     /// Writes only append, from a multiple of this on.
@@ -219,6 +224,7 @@ impl<'a> Exec<'a> {
             bytes_read: 0,
             has_omap: true,
             gathered: None,
+            at_hand: None,
             lacks: None,
             append_unit: None,
         }

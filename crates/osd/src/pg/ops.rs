@@ -344,11 +344,13 @@ impl Pg {
         let mut ops = op.msg.ops.clone();
         let mut rvals = vec![0; ops.len()];
         let store: &dyn crate::backing::ObjectStore = &*cx.store;
+        let at_hand = |o: &HObject, off, len| self.object_at_hand(store, o, off, len);
         let mut exec = Exec::new(store, self.coll, &op.oid, base, &cx.conf.limits, &op.classes);
         exec.may_write = writes;
         exec.has_omap = !self.pool.erasure;
         if let Some(c) = &self.pool.coding {
             exec.gathered = Some(&op.prefetched);
+            exec.at_hand = Some(&at_hand);
             exec.append_unit = self.pool.append_only.then(|| c.stripe());
         }
         exec.mtime = op.msg.mtime;
@@ -757,6 +759,7 @@ impl Pg {
                 None => Self::read_state(cx.store, self.coll, &oid).unwrap_or_default(),
             };
             let mut each = self.shard_changes(clone.as_ref(), &change, &before, old.as_deref(), cx);
+            self.note_sent(&each, cx);
             for copy in self.acting_copies().filter(|c| *c != me).collect::<Vec<_>>() {
                 rep.pg.shard = copy.shard;
                 rep.changes = std::mem::take(&mut each[copy.shard.0 as usize]);

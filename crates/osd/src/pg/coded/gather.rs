@@ -141,9 +141,17 @@ impl Pg {
     pub(crate) fn gather(&mut self, want: Want, purpose: For, cx: &mut Cx<'_>) {
         self.coded.next += 1;
         let id = self.coded.next;
+        let mut got = BTreeMap::new();
+        if matches!(purpose, For::Op { .. }) && !self.missing.contains_key(&want.oid) {
+            let at_hand = |s: usize| {
+                let data = self.shard_at_hand(&*cx.store, s, &want.oid, want.off, want.len);
+                Some((s, data?))
+            };
+            got.extend(want.shards.iter().filter_map(|s| at_hand(*s)));
+        }
         let gather = Gather {
             want,
-            got: BTreeMap::new(),
+            got,
             open: BTreeMap::new(),
             failed: BTreeSet::new(),
             record: None,

@@ -19,9 +19,10 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 use maps::PgShard;
 use messages::{Mutation, ObjectChange, PeerMsg, PgLogEntry, Push};
-use types::{EVersion, Errno, HObject};
+use types::{EVersion, Errno, HObject, ShardId, SpgId};
 
 use super::{Cx, Pg, State, Ticket};
+use crate::backing::ObjectStore;
 use crate::coding::WritePlan;
 use crate::object::ObjectState;
 use crate::session::{ClientOp, enqueue};
@@ -203,6 +204,56 @@ impl Pg {
     /// Whether some copy lacks the object.
     pub(crate) fn is_lacking(&self, oid: &HObject) -> bool {
         self.missing.contains_key(oid) || self.peers.values().any(|p| p.missing.contains_key(oid))
+    }
+
+    /// Bytes of a shard of an object as the writes that were sent leave it, when they are in
+    /// memory. The caller has seen that this OSD has the object's newest version.
+    fn shard_at_hand(
+        &self,
+        store: &dyn ObjectStore,
+        shard: usize,
+        oid: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Option<Bytes> {
+        let shard = ShardId(shard as i8);
+        if shard == self.id.shard {
+            store.at_hand(self.coll, oid, off, len)
+        } else {
+            store.sent_at_hand(SpgId { shard, ..self.id }, oid, off, len)
+        }
+    }
+
+    /// Bytes of an object, when all of them are in memory.
+    pub(crate) fn object_at_hand(
+        &self,
+        store: &dyn ObjectStore,
+        oid: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Option<Bytes> {
+        let c = self.pool.coding.as_ref()?;
+        if self.missing.contains_key(oid) {
+            return None;
+        }
+        let (wanted, at, span) = c.touched(off, len);
+        let mut shards = vec![None; c.k];
+        for s in wanted {
+            shards[s] = Some(self.shard_at_hand(store, s, oid, at, span)?);
+        }
+        Some(c.join(&shards, at, off, len))
+    }
+
+    /// What shards elsewhere become by a write, for the reads that follow.
+    pub(crate) fn note_sent(&self, each: &[Vec<ObjectChange>], cx: &mut Cx<'_>) {
+        for (shard, changes) in each.iter().enumerate() {
+            let coding = self.pool.coding.as_ref().is_some_and(|c| shard >= c.k);
+            let shard = ShardId(shard as i8);
+            if shard != self.id.shard {
+                let of = SpgId { shard, ..self.id };
+                changes.iter().for_each(|change| cx.store.note_sent(of, change, coding));
+            }
+        }
     }
 
     /// How a write takes its object apart.

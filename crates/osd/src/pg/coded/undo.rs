@@ -11,14 +11,12 @@ use messages::{Mutation, ObjectChange, PgLogEntry};
 use types::{EVersion, HObject, PoolId};
 
 use crate::backing::{ObjectStore, StoreOp};
+use crate::coding::INLINE_MAX;
 use crate::pg::Pg;
 use crate::pg::snaps::index_change;
 
 /// Prefix of the keys.
 const UNDO: u8 = b'u';
-
-/// So many bytes of an object go into the key.
-const INLINE_MAX: u64 = 32 << 10;
 
 /// The keys of all records.
 pub(crate) fn undo_range() -> (Bytes, Bytes) {
@@ -164,7 +162,10 @@ fn overwritten(mutations: &[Mutation], size: u64) -> Option<Vec<(u64, u64)>> {
             Mutation::Write { off, data } => add(*off, off + data.len() as u64),
             Mutation::Zero { off, len } => add(*off, off + len),
             Mutation::Truncate(to) => add(*to, size),
-            Mutation::Touch | Mutation::SetAttr(..) | Mutation::RmAttr(_) => {}
+            Mutation::Touch
+            | Mutation::SetAttr(..)
+            | Mutation::RmAttr(_)
+            | Mutation::Was { .. } => {}
             _ => return None,
         }
     }
@@ -228,7 +229,7 @@ impl Pg {
                     attrs.push((Bytes::copy_from_slice(name), old));
                 }
             }
-            if let Some(ranges) = self.at_hand(&oid, &ranges, store) {
+            if let Some(ranges) = self.at_hand(&oid, &ranges, &change.mutations, store) {
                 let was = Was::Bytes { size, ranges, attrs };
                 undo.steps.push(Step { oid, kept: None, was });
                 continue;
@@ -246,15 +247,30 @@ impl Pg {
         self.coded.undo.insert(version, undo);
     }
 
-    /// The bytes of a few ranges, when they are in memory.
+    /// The bytes of a few ranges, when they came with the changes or are in memory.
     fn at_hand(
         &self,
         oid: &HObject,
         ranges: &[(u64, u64)],
+        mutations: &[Mutation],
         store: &dyn ObjectStore,
     ) -> Option<Vec<(u64, Bytes)>> {
         let few = ranges.iter().map(|(_, len)| len).sum::<u64>() <= INLINE_MAX;
-        let read = |&(off, len)| Some((off, store.at_hand(self.coll, oid, off, len)?));
+        let came = |off: u64, len: u64| {
+            mutations.iter().find_map(|m| match m {
+                Mutation::Was { off: at, data }
+                    if *at <= off && off + len <= at + data.len() as u64 =>
+                {
+                    let from = (off - at) as usize;
+                    Some(data.slice(from..from + len as usize))
+                }
+                _ => None,
+            })
+        };
+        let read = |&(off, len)| {
+            let data = came(off, len).or_else(|| store.at_hand(self.coll, oid, off, len));
+            Some((off, data?))
+        };
         if few { ranges.iter().map(read).collect() } else { None }
     }
 
