@@ -38,8 +38,26 @@ struct Notify {
     cookie: u64,
     gid: u64,
     deadline_ms: u64,
+    payload: Bytes,
     pending: Vec<(EntityId, u64)>,
     replies: Vec<(u64, u64, Bytes)>,
+}
+
+impl Notify {
+    fn send(&self, id: u64, watch: u64, to: ConnId, cx: &mut Cx<'_>) {
+        let m = WatchNotify {
+            pad: 1,
+            opcode: 1,
+            cookie: watch,
+            ver: 0,
+            notify_id: id,
+            payload: self.payload.clone(),
+            return_code: 0,
+            notifier_gid: self.gid,
+            replies: Bytes::new(),
+        };
+        cx.out.conn(to, m.envelope(Features::ALL));
+    }
 }
 
 /// Who watches what over which connection.
@@ -133,6 +151,7 @@ impl Pg {
                         Some(w) => *w = watch,
                         None => all.push(watch),
                     }
+                    self.send_waiting(oid, who, cookie, cx);
                 }
                 WatchEvent::Unwatch(cookie) => self.forget_watch(oid, who, cookie, cx),
                 WatchEvent::Ping(cookie) => {
@@ -142,7 +161,9 @@ impl Pg {
                     });
                     if let Some(w) = found {
                         w.deadline_ms = now + u64::from(w.timeout_s) * 1000;
-                        w.conn = Some(conn);
+                        if w.conn.replace(conn) != Some(conn) {
+                            self.send_waiting(oid, who, cookie, cx);
+                        }
                     }
                 }
                 WatchEvent::Notify { cookie, timeout_s, payload, id } => {
@@ -162,6 +183,19 @@ impl Pg {
         }
     }
 
+    /// A watch is connected: what was said since its last connection and still waits for it
+    /// is said to it now.
+    fn send_waiting(&self, oid: &HObject, who: EntityId, cookie: u64, cx: &mut Cx<'_>) {
+        let all = self.watches.by_object.get(oid).into_iter().flatten();
+        let mut watch = all.filter(|w| w.who == who && w.cookie == cookie);
+        let Some(conn) = watch.next().and_then(|w| w.conn) else { return };
+        for (id, n) in self.watches.notifies.iter().filter(|(_, n)| n.oid == *oid) {
+            if n.pending.contains(&(who, cookie)) {
+                n.send(*id, cookie, conn, cx);
+            }
+        }
+    }
+
     fn start_notify(
         &mut self,
         oid: &HObject,
@@ -177,24 +211,14 @@ impl Pg {
             cookie,
             gid: who.num as u64,
             deadline_ms: cx.now.mono_ms() + u64::from(timeout_s) * 1000,
+            payload,
             pending: Vec::new(),
             replies: Vec::new(),
         };
         for w in self.watches.by_object.get(oid).into_iter().flatten() {
             notify.pending.push((w.who, w.cookie));
             if let Some(to) = w.conn {
-                let m = WatchNotify {
-                    pad: 1,
-                    opcode: 1,
-                    cookie: w.cookie,
-                    ver: 0,
-                    notify_id: id,
-                    payload: payload.clone(),
-                    return_code: 0,
-                    notifier_gid: who.num as u64,
-                    replies: Bytes::new(),
-                };
-                cx.out.conn(to, m.envelope(Features::ALL));
+                notify.send(id, w.cookie, to, cx);
             }
         }
         self.watches.notifies.insert(id, notify);

@@ -237,6 +237,35 @@ fn watch_and_notify() {
     assert_eq!(r.ops[0].data.as_ref(), b"\x01\x01\x04\0\0\0\0\0\0\0");
 }
 
+/// A watcher whose connection broke hears what was said meanwhile when it is back, by a
+/// reconnect or by its next sign of life.
+#[test]
+fn notifications_wait_for_their_watcher() {
+    for back in [5, 7] {
+        let mut c = Cluster::ready(1, 1, 1, 1);
+        c.run(POOL, "w", full(b"x"));
+        let watch = |what: u8| {
+            let mut op = OsdOp::new(op::WATCH, Bytes::new());
+            op.put_u64(0, 77);
+            op.raw[16] = what;
+            vec![op]
+        };
+        assert_eq!(c.run(POOL, "w", watch(3)).result, 0);
+        c.break_client(0);
+        let notify =
+            OsdOp::new(op::NOTIFY, Bytes::from_static(b"\x01\0\0\0\x05\0\0\0\x02\0\0\0hi"));
+        c.told.clear();
+        assert_eq!(c.run(POOL, "w", vec![notify]).result, 0);
+        while c.step() {}
+        let told = |c: &Cluster| c.told.iter().filter(|e| e.kind == WatchNotify::KIND).count();
+        assert_eq!(told(&c), 0, "nobody is there to hear it");
+        assert_eq!(c.run(POOL, "w", watch(back)).result, 0);
+        while c.step() {}
+        assert_eq!(told(&c), 1, "operation {back}");
+        assert_eq!(c.run(POOL, "w", watch(back)).result, 0);
+    }
+}
+
 /// Options by command, and errors as the peer's.
 #[test]
 fn commands() {
