@@ -78,6 +78,8 @@ pub struct Place {
     pub sets: PgSets,
     /// The pool's PGs: a split makes new intervals.
     pub pg_num: u32,
+    /// How often maps were not seen one by one: what happened in between is not known.
+    pub gaps: u64,
 }
 
 /// Values of [`Backoff::op`].
@@ -116,6 +118,7 @@ pub struct Objecter {
     ops: BTreeMap<u64, Op>,
     sessions: BTreeMap<OsdId, Session>,
     next_tid: u64,
+    gaps: u64,
 }
 
 impl Objecter {
@@ -160,6 +163,7 @@ impl Objecter {
         }
         if self.map.as_ref().is_some_and(|old| old.epoch.0 + 1 < map.epoch.0) {
             self.ops.values_mut().for_each(|op| op.sent = false);
+            self.gaps += 1;
         }
         let gone: Vec<OsdId> = self
             .sessions
@@ -333,7 +337,13 @@ impl Objecter {
         let map = self.map.as_ref()?;
         let pool = map.pool(object.pool)?;
         let ((pg, osd), _) = served_by(map, pool.raw_pg_to_pg(object.pool, object.hash))?;
-        Some(Place { pg, osd, sets: map.pg_to_up_acting(pg.pg), pg_num: pool.pg_num })
+        Some(Place {
+            pg,
+            osd,
+            sets: map.pg_to_up_acting(pg.pg),
+            pg_num: pool.pg_num,
+            gaps: self.gaps,
+        })
     }
 
     /// An OSD wants operations on a range of objects held, and has dropped what it had of

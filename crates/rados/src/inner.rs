@@ -83,6 +83,16 @@ impl Inner {
         Some(Whereabouts { place, conn })
     }
 
+    /// As [`Inner::whereabouts`], when that did not change since `before` was looked up: what
+    /// an answer that came in between says of its OSD holds then.
+    pub(crate) fn still_there(
+        &self,
+        object: &HObject,
+        before: Option<osdc::Place>,
+    ) -> Option<Whereabouts> {
+        self.whereabouts(object).filter(|now| Some(&now.place) == before.as_ref())
+    }
+
     /// Sends operations on an object, and waits for the answer.
     pub(crate) async fn submit(&self, request: Request) -> Result<MOsdOpReply> {
         let (done, answered) = oneshot::channel();

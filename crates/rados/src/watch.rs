@@ -20,11 +20,13 @@ use messages::{OsdOp, WatchNotify, op};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::error::{Error, Result};
-use crate::inner::Inner;
+use crate::inner::{Inner, Whereabouts};
 use crate::{IoCtx, ReadOp};
 
 /// Between two signs of life.
 const PING: Duration = Duration::from_secs(5);
+/// Before a watch whose OSD changed while it was registered is registered once more.
+const AGAIN: Duration = Duration::from_millis(50);
 /// Notifications that wait for the watch's owner; the notifier of one more sees its timeout.
 const EVENTS_MAX: usize = 1024;
 
@@ -175,29 +177,39 @@ impl Watch {
     }
 }
 
+/// Registers a watch; with whom, unless that changed meanwhile.
+async fn register(io: &IoCtx, object: &Bytes, op: OsdOp) -> Result<Option<Whereabouts>> {
+    let inner = &io.cluster().0;
+    let id = io.object(object);
+    let before = inner.objecter.borrow().place(&id);
+    io.raw_write(object, vec![op]).await?;
+    Ok(inner.still_there(&id, before))
+}
+
 /// Keeps a watch: renews it where its OSD may have forgotten it, and gives signs of life.
 async fn keep(
     io: IoCtx,
     object: Bytes,
     cookie: u64,
     timeout_secs: u32,
+    mut registered: Option<Whereabouts>,
     mut ended: oneshot::Receiver<()>,
 ) {
     let inner: Rc<Inner> = io.cluster().0.clone();
     let mut changes = inner.changes();
     let id = io.object(&object);
-    let mut registered = inner.whereabouts(&id);
     let mut generation = 0;
     loop {
         let due = tokio::select! {
             _ = &mut ended => return,
-            changed = changes.changed() => {
+            changed = changes.changed(), if registered.is_some() => {
                 if changed.is_err() {
                     return;
                 }
                 false
             }
-            () = tokio::time::sleep(PING) => true,
+            () = tokio::time::sleep(PING), if registered.is_some() => true,
+            () = tokio::time::sleep(AGAIN), if registered.is_none() => false,
         };
         if !inner.lingering.borrow().watches.contains_key(&cookie) {
             return;
@@ -215,10 +227,10 @@ async fn keep(
         if renew {
             generation += 1;
             let again = watch_op(cookie, RECONNECT, generation, timeout_secs);
-            if let Err(err) = io.raw_write(&object, vec![again]).await {
-                return inner.lingering.borrow_mut().lost(cookie, err);
+            match register(&io, &object, again).await {
+                Ok(with) => registered = with,
+                Err(err) => return inner.lingering.borrow_mut().lost(cookie, err),
             }
-            registered = inner.whereabouts(&id);
         }
     }
 }
@@ -241,12 +253,15 @@ impl IoCtx {
         let timeout_secs = timeout.as_secs() as u32;
         let object = Bytes::copy_from_slice(object);
         let op = watch_op(cookie, WATCH, 0, timeout_secs);
-        if let Err(err) = self.raw_write(&object, vec![op]).await {
-            inner.lingering.borrow_mut().watches.remove(&cookie);
-            return Err(err);
-        }
+        let registered = match register(self, &object, op).await {
+            Ok(with) => with,
+            Err(err) => {
+                inner.lingering.borrow_mut().watches.remove(&cookie);
+                return Err(err);
+            }
+        };
         let (_alive, ended) = oneshot::channel();
-        let keeper = keep(self.clone(), object.clone(), cookie, timeout_secs, ended);
+        let keeper = keep(self.clone(), object.clone(), cookie, timeout_secs, registered, ended);
         tokio::task::spawn_local(keeper);
         Ok(Watch { io: self.clone(), object, cookie, events, _alive })
     }
@@ -276,21 +291,22 @@ impl IoCtx {
             payload.encode(&mut w);
             let mut notify = OsdOp::new(op::NOTIFY, w.finish());
             notify.put_u64(0, cookie);
+            let before = inner.objecter.borrow().place(&id);
             let sent = self.read_op(object, ReadOp { ops: vec![notify] }).await;
             if let Err(err) = sent {
                 inner.lingering.borrow_mut().notifies.remove(&cookie);
                 return Err(err);
             }
-            let sent_to = inner.whereabouts(&id);
+            let sent_to = inner.still_there(&id, before);
             let msg = loop {
+                // The OSD that would have told the end is not there any more.
+                if sent_to.is_none() || inner.whereabouts(&id) != sent_to {
+                    break completed.try_recv().ok();
+                }
                 tokio::select! {
                     msg = &mut completed => break Some(msg.map_err(|_| Error::Gone)?),
                     changed = changes.changed() => {
                         changed.map_err(|_| Error::Gone)?;
-                        // The OSD that would have told the end is not there any more.
-                        if inner.whereabouts(&id) != sent_to {
-                            break None;
-                        }
                     }
                 }
             };

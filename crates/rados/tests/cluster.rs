@@ -189,6 +189,31 @@ async fn watch(cluster: &Cluster, name: &str) -> Result<(), Error> {
     );
     let reply = io.notify(b"w", bytes("?"), std::time::Duration::from_secs(1)).await?;
     assert_eq!(reply.timeouts, [(cluster.global_id(), watch.cookie())]);
+    // Every OSD goes once: what the object's primary knew of the watch is lost with it.
+    for osd in 0..cluster.map().max_osd {
+        cluster.mon(&format!(r#"{{"prefix":"osd down","ids":["{osd}"]}}"#)).await?;
+        let notify = io.notify(b"w", bytes("still"), long);
+        // One that was sent to another OSD again is heard twice.
+        let answer = async {
+            while let Some(WatchEvent::Notify(n)) = watch.next().await {
+                n.ack(&io, b"w", bytes("here")).await?;
+            }
+            Ok::<_, Error>(())
+        };
+        let reply = tokio::select! {
+            reply = notify => reply?,
+            ended = answer => panic!("osd.{osd}: the watch goes on: {ended:?}"),
+        };
+        assert_eq!(reply.acks.len(), 1, "osd.{osd}: {reply:?}");
+        let up = || cluster.map().is_up(OsdId(osd));
+        for _ in 0..300 {
+            if up() {
+                break;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        assert!(up(), "osd.{osd} comes back");
+    }
     watch.unwatch().await?;
     assert_eq!(io.notify(b"w", bytes("?"), long).await?, Default::default());
     Ok(())
