@@ -142,10 +142,12 @@ async fn create_objects(
     op.create(true);
     let params = ((size, layout.order()), (features, calls::text(&prefix)));
     tell(&mut op, "create", (params, data_pool.map_or(-1i64, |pool| pool.0)));
-    if layout.is_fancy() {
-        tell(&mut op, "set_stripe_unit_count", (layout.stripe_unit(), layout.stripe_count()));
-    }
     io.write_op(&names::header(id), op).await?;
+    // Not in the same operation: the peer's methods do not see what it changed before them.
+    if layout.is_fancy() {
+        let params = (layout.stripe_unit(), layout.stripe_count());
+        calls::set(io, &names::header(id), "set_stripe_unit_count", params).await?;
+    }
     if features & feature::OBJECT_MAP != 0 {
         let params = (layout.object_count(size), state::NONEXISTENT);
         calls::set(io, &names::object_map(id, None), "object_map_resize", params).await?;
