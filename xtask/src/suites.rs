@@ -83,13 +83,36 @@ pub const SLOW: &[&str] = &[
     "cls_queue",
 ];
 
+/// What tests RBD, half an hour and more: librbd's own cases without features (format 1), with
+/// the default ones and with journaling; 100,000 operations checked against a file, with clones
+/// and random striping, without striping, and with a journal that is replayed.
+pub const RBD: &[&str] = &[
+    "cls_rbd",
+    "cls_lock",
+    "cls_journal",
+    "librbd",
+    "librbd 61",
+    "librbd 125",
+    "librbd_fsx -c 100",
+    "librbd_fsx -U -c 200",
+    "librbd_fsx -j -c 200",
+    "rbd_mirror",
+];
+
 /// The whole name of a program, with its arguments.
 fn program(name: &str) -> String {
+    if let Some(options) = name.strip_prefix("librbd_fsx") {
+        let size = "-l 20000000 -o 262144 -S 7 -N 100000";
+        return format!("ceph_test_librbd_fsx -q -p 50000 -P /tmp{options} {size} rbd fsx-$$");
+    }
+    if let Some(features) = name.strip_prefix("librbd ") {
+        return format!("env RBD_FEATURES={features} ceph_test_librbd");
+    }
     // It makes a pool of the kind named, and 10,000 watches on an object there.
     if let Some(kind) = name.strip_prefix("multi_stress_watch ") {
         return format!("ceph_multi_stress_watch {kind} watched-{kind} object");
     }
-    let whole = ["cls_", "neocls_", "neorados_", "rados_", "stress_"]
+    let whole = ["cls_", "librbd", "neocls_", "neorados_", "rados_", "rbd_", "stress_"]
         .iter()
         .any(|prefix| name.starts_with(prefix));
     if whole { format!("ceph_test_{name}") } else { format!("ceph_test_rados_api_{name}") }
@@ -155,7 +178,7 @@ fn print_table(rows: &[Row]) {
 }
 
 /// Runs the programs named, or [`PROGRAMS`]; with `rados` for a name, all of librados:
-/// [`SLOW`] as well. Ends with a table.
+/// [`SLOW`] as well, and with `rbd` [`RBD`]. Ends with a table.
 ///
 /// # Errors
 /// When the cluster does not start; failed programs are in the report.
@@ -164,11 +187,15 @@ pub fn run(names: &[&str]) -> Result<Report> {
     let names = match names {
         [] => PROGRAMS.to_vec(),
         ["rados"] => [PROGRAMS, SLOW].concat(),
+        ["rbd"] => RBD.to_vec(),
         names => names.to_vec(),
     };
     let why_not = why_not()?;
     lab::root("forky")?;
     let cluster = Cluster::up("suites", &["--osds", "4"])?;
+    if names.iter().any(|name| name.starts_with("librbd_fsx")) {
+        sh::run(&mut cluster.client("forky", "ceph osd pool create rbd 16 && rbd pool init rbd"))?;
+    }
     let mut rows = Vec::new();
     for name in names {
         let left_out = why_not.get(name).map(Vec::as_slice).unwrap_or_default();
@@ -180,7 +207,8 @@ pub fn run(names: &[&str]) -> Result<Report> {
         };
         let program = program(name);
         report.check(&program, || {
-            let line = format!("timeout 900 {program}{filter} 2>&1");
+            let most = if name.contains("librbd") { 5400 } else { 900 };
+            let line = format!("timeout {most} {program}{filter} 2>&1");
             #[allow(clippy::disallowed_methods, reason = "the table says how long each took")]
             let start = std::time::Instant::now();
             let out = cluster.client("forky", &line).stdin(Stdio::null()).output()?;
