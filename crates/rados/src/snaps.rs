@@ -1,5 +1,18 @@
 //! Snapshots: of a pool, made by the monitors and the same for all; or of a client's own
 //! making, where the client says at each write which snapshots there are.
+//!
+//! ```no_run
+//! # async fn f(io: rados::IoCtx) -> Result<(), rados::Error> {
+//! use rados::SnapContext;
+//!
+//! let snap = io.create_own_snap().await?;
+//! let io = io.with_snaps(SnapContext { seq: snap, snaps: vec![snap] });
+//! io.write_full(b"object", "new".into()).await?;
+//! println!("before: {:?}", io.at_snap(snap).read(b"object", 0, 100).await?);
+//! io.rollback(b"object", snap).await?;
+//! io.remove_own_snap(snap).await?;
+//! # Ok(()) }
+//! ```
 
 use denc::{Features, Reader};
 use messages::{Message, PoolOp, PoolOpReply, pool_op};

@@ -5,6 +5,19 @@
 //! watch's timeout), [`WatchEvent::Lost`] says so and the watch is over: what was said in
 //! between is not known, so its owner looks at the object and watches anew.
 //!
+//! ```no_run
+//! # async fn f(io: rados::IoCtx) -> Result<(), rados::Error> {
+//! use rados::WatchEvent;
+//!
+//! let mut watch = io.watch(b"object", std::time::Duration::ZERO).await?;
+//! while let Some(WatchEvent::Notify(said)) = watch.next().await {
+//!     println!("client.{} says {:?}", said.notifier, said.payload);
+//!     said.ack(&io, b"object", "heard".into()).await?;
+//! }
+//! // Lost: look at the object, and watch it anew.
+//! # Ok(()) }
+//! ```
+//!
 //! There are no callbacks and so nothing to flush: what came stands in the watch's queue until its
 //! owner takes it.
 //!

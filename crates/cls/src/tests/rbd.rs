@@ -516,3 +516,20 @@ fn data_objects() {
     assert_eq!(run(&mut o, "assert_snapc_seq", &(6u64, 1u8)), Err(Errno::RANGE));
     assert_eq!(run(&mut o, "assert_snapc_seq", &(6u64, 9u8)), Err(Errno::OPNOTSUPP));
 }
+
+/// A map as clients make it has the bytes that come back from `object_map_load`.
+#[test]
+fn clients_make_object_maps() {
+    use crate::client::{ObjectMap, state};
+    for count in [0, 1, 3, 4, 5, 20_000] {
+        let mut map = ObjectMap::new(count, state::EXISTS);
+        assert!((0..count).all(|i| map.state(i) == state::EXISTS), "{count}");
+        assert_eq!(map.state(count), state::NONEXISTENT, "beyond its end");
+        map.set_state(count, state::EXISTS);
+        if count > 2 {
+            map.set_state(2, state::PENDING);
+            assert_eq!([map.state(1), map.state(2)], [state::EXISTS, state::PENDING]);
+        }
+        assert_eq!(ObjectMap::from_bytes(&map.to_bytes()), Ok(map));
+    }
+}
