@@ -446,6 +446,7 @@ impl Cluster {
                     let alive =
                         self.nodes[i].osd.is_some() && m.client == addr(i, self.nodes[i].nonce);
                     if !alive
+                        || self.map.flags.has(maps::OsdMapFlags::NOUP)
                         || self.map.osd_addrs(m.osd) == Some(&m.client) && self.map.is_up(m.osd)
                     {
                         continue;

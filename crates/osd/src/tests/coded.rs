@@ -394,3 +394,33 @@ fn followers_take_nothing_back() {
         assert_eq!((r.result, &r.ops[0].data[..]), (0, &body[..]), "seed {seed}");
     }
 }
+
+/// What a primary remembers of the shards it wrote does not outlive its interval: another one
+/// writes, the first leads again, and reads what is there.
+#[test]
+fn another_primary_is_believed() {
+    let mut c = Cluster::ready_coded(4, (2, 2), 1, 3);
+    let pg = PgId { pool: POOL, ps: 0 };
+    let names: Vec<String> = (0..8).map(|i| format!("o{i}")).collect();
+    let write_all = |c: &mut Cluster, byte: u8| {
+        for name in &names {
+            assert_eq!(c.run(POOL, name, vec![write(0, vec![byte; 300])]).result, 0);
+        }
+    };
+    write_all(&mut c, 1);
+    c.settle();
+    let first = c.map.pg_to_up_acting(pg).acting_primary.unwrap();
+    c.set_flag(maps::OsdMapFlags::NOUP, true);
+    c.mark_down(first.0 as usize);
+    assert_ne!(c.map.pg_to_up_acting(pg).acting_primary, Some(first));
+    write_all(&mut c, 2);
+    assert_ne!(c.map.pg_to_up_acting(pg).acting_primary, Some(first));
+    c.set_flag(maps::OsdMapFlags::NOUP, false);
+    c.settle();
+    assert_eq!(c.map.pg_to_up_acting(pg).acting_primary, Some(first), "it said that it lives");
+    for name in &names {
+        let r = c.run(POOL, name, vec![read(0, 0)]);
+        assert_eq!((r.result, &r.ops[0].data[..]), (0, &[2; 300][..]), "{name}");
+    }
+    check_shards(&c);
+}
