@@ -36,6 +36,7 @@ pub(crate) mod scrub;
 pub(crate) mod shards;
 mod snaps;
 mod trim;
+mod turns;
 mod unfound;
 mod watch;
 
