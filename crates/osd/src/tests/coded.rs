@@ -265,6 +265,33 @@ fn damaged_shards_are_mended_by_reads() {
     }
 }
 
+/// A write that finds a shard damaged waits until that is whole, and comes before what was
+/// asked after it.
+#[test]
+fn writes_wait_for_shards_found_damaged() {
+    for seed in 0..12 {
+        let mut c = Cluster::ready_coded(5, (3, 2), 1, seed);
+        let mut body: Vec<u8> = (0..300).map(|i| i as u8).collect();
+        c.run(POOL, "o", vec![write(0, body.clone())]);
+        c.settle();
+        let (osd, spg) = shards_of(&c, PgId { pool: POOL, ps: 0 })[c.random(3)];
+        let oid = types::HObject::head(POOL, Bytes::new(), Bytes::new(), Bytes::from_static(b"o"));
+        let osd = osd.0 as usize;
+        c.nodes[osd].store.lock().damaged.insert((Coll::Pg(spg), oid));
+        // In part: the rest of the stripe has to be read.
+        let asked: Vec<u64> =
+            (0..3).map(|i| c.ask(POOL, "o", vec![write(5 + i, vec![200 + i as u8; 9])])).collect();
+        for (i, tid) in asked.into_iter().enumerate() {
+            assert_eq!(c.wait(tid).result, 0, "seed {seed}");
+            body[5 + i..14 + i].fill(200 + i as u8);
+        }
+        c.settle();
+        let r = c.run(POOL, "o", vec![read(0, 0)]);
+        assert_eq!((r.result, &r.ops[0].data[..]), (0, &body[..]), "seed {seed}");
+        check_shards(&c);
+    }
+}
+
 /// Without overwrites only whole stripes are appended; omap never.
 #[test]
 fn pools_without_overwrites() {

@@ -177,6 +177,8 @@ impl Pg {
             self.go_on(std::iter::once(op.afresh()).chain(behind.into_iter().flatten()), cx);
         } else if writes && self.scrub.blocks(head) {
             self.scrub.wait(op.afresh());
+        } else if writes && self.is_degraded(head) {
+            self.do_op(op.afresh(), cx); // a shard turned out to be damaged: it is mended first
         } else if self.obcs.contains_key(head) && !self.missing.contains_key(head) {
             let mut op = op;
             op.oid.snap = types::SnapId::HEAD;
