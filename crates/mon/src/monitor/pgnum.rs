@@ -52,7 +52,10 @@ impl Monitor {
                 self.announce_merge(id, None, &mut inc);
             }
         }
-        if !inc.new_pools.is_empty() || !inc.old_pg_upmap_items.is_empty() {
+        let stay = inc.old_pg_upmap.is_empty()
+            && inc.old_pg_upmap_items.is_empty()
+            && inc.old_pg_upmap_primary.is_empty();
+        if !inc.new_pools.is_empty() || !stay {
             self.propose(Mutation::Osd(Box::new(inc)));
         }
     }
