@@ -158,7 +158,9 @@ impl Pg {
         cx: &Cx<'_>,
     ) -> Option<Vec<OsdId>> {
         if self.is_coded() {
-            return None; // others cannot act for a shard
+            // Others cannot act for a shard: what it lacks is computed while it acts.
+            let other = self.info.up != self.info.acting;
+            return (other && self.temp_is_void(cx)).then(Vec::new);
         }
         let auth = infos.get(&best)?;
         let infos: BTreeMap<OsdId, &PgInfo> = infos.iter().map(|(c, i)| (c.osd, i)).collect();
@@ -195,8 +197,19 @@ impl Pg {
         (!same).then_some(want)
     }
 
-    /// Copies that CRUSH chose and that do not act.
+    /// In erasure-coded pools: whether an operator wants others to act than CRUSH chose, who are
+    /// as many.
+    fn temp_is_void(&self, cx: &Cx<'_>) -> bool {
+        let count = |v: &[OsdId]| v.iter().filter(|o| **o != OsdId::NONE).count();
+        cx.map.pg_temp.contains_key(&self.id.pg)
+            && count(&self.info.up) >= count(&self.info.acting).max(self.pool.min_size)
+    }
+
+    /// Copies that CRUSH chose and that do not act, to be brought up beside those that do.
     fn targets(&self) -> Vec<PgShard> {
+        if self.is_coded() {
+            return Vec::new();
+        }
         self.up_copies().filter(|c| !self.acts(c)).collect()
     }
 
@@ -531,6 +544,14 @@ impl Pg {
 
     /// When every copy that CRUSH chose is whole, it acts again.
     pub(crate) fn maybe_end_temp(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.mono_ms();
+        if self.is_coded() && self.state == State::Active {
+            if self.temp_is_void(cx) && now >= self.temp_asked_ms + RETRY_MS {
+                self.temp_asked_ms = now;
+                cx.want_temp.insert(self.id.pg, Vec::new());
+            }
+            return;
+        }
         let targets = self.targets();
         let has_temp = cx.map.pg_temp.contains_key(&self.id.pg);
         let whole = |o: &PgShard| self.peers.get(o).is_some_and(Peer::has_caught_up);
@@ -544,7 +565,6 @@ impl Pg {
             return;
         }
         let back = self.up_copies().all(|o| self.acts(&o) || whole(&o));
-        let now = cx.now.mono_ms();
         let good = targets.iter().all(|o| cx.map.is_up(o.osd));
         if back && good && now >= self.temp_asked_ms + RETRY_MS && !self.info.up.is_empty() {
             self.temp_asked_ms = now;

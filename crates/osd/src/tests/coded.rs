@@ -451,3 +451,49 @@ fn another_primary_is_believed() {
     }
     check_shards(&c);
 }
+
+/// Shards on OSDs that CRUSH did not choose: those that it chose are brought up beside them,
+/// with what is written meanwhile, and act in the end.
+#[test]
+fn an_exception_to_placement_ends() {
+    for seed in 0..20 {
+        let mut c = Cluster::ready_coded(6, (2, 1), 1, seed);
+        let pg = PgId { pool: POOL, ps: 0 };
+        let body = |i: usize, b: u8| vec![b; 40 + i * 33];
+        for i in 0..6 {
+            c.run(POOL, &format!("o{i}"), vec![write(0, body(i, 1))]);
+        }
+        let up = c.map.pg_to_up_acting(pg).up;
+        let others: Vec<OsdId> = (0..6).map(OsdId).filter(|o| !up.contains(o)).collect();
+        let mut temp = up.clone();
+        temp[c.random(3)] = others[0];
+        temp[c.random(3)] = others[1];
+        let mut inc = c.inc();
+        inc.new_pg_temp.insert(pg, temp);
+        c.publish(inc);
+        (0..6).for_each(|i| c.send_maps(i));
+        for round in 0..12 {
+            let i = round % 6;
+            let at = round as u64 / 6;
+            c.run(POOL, &format!("o{i}"), vec![write(3 + at, vec![9; 8])]);
+            for _ in 0..c.random(30) {
+                c.step();
+            }
+        }
+        for _ in 0..40 {
+            c.settle();
+            c.tick(500);
+        }
+        c.settle();
+        assert!(c.map.pg_temp.is_empty(), "seed {seed}: {:?}", c.map.pg_temp);
+        assert_eq!(c.map.pg_to_up_acting(pg).acting, up);
+        for i in 0..6 {
+            let mut want = body(i, 1);
+            want[3..12].fill(9);
+            let r = c.run(POOL, &format!("o{i}"), vec![read(0, 0)]);
+            assert_eq!((r.result, &r.ops[0].data[..]), (0, &want[..]), "seed {seed} o{i}");
+        }
+        c.settle();
+        check_shards(&c);
+    }
+}
