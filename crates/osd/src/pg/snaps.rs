@@ -51,7 +51,8 @@ pub(crate) fn clone_of_key(key: &[u8]) -> Result<HObject, DecodeError> {
     HObject::from_bytes(key.get(9..).unwrap_or_default()).map(|o| o.detached())
 }
 
-/// Brings the index up to date with a change to a clone, before the store has it.
+/// Brings the index up to date with a change to a clone, before the store has it; `ops` are
+/// what comes before it and the store has not either.
 pub(crate) fn index_change(
     store: &dyn ObjectStore,
     coll: Coll,
@@ -66,22 +67,27 @@ pub(crate) fn index_change(
             Vec::new()
         }
     };
-    let record = mutations.iter().rev().find_map(|m| match m {
-        Mutation::SetAttr(name, raw) if name == INFO_ATTR => Some(raw),
+    // The snapshots that it serves after a change that says so.
+    let served = |mutations: &[Mutation]| {
+        let record = mutations.iter().rev().find_map(|m| match m {
+            Mutation::SetAttr(name, raw) if name == INFO_ATTR => Some(raw),
+            _ => None,
+        });
+        let removed = mutations.iter().any(|m| matches!(m, Mutation::Remove));
+        (record.is_some() || removed).then(|| record.map(snaps_of).unwrap_or_default())
+    };
+    let Some(new) = served(mutations) else { return };
+    let before = ops.iter().rev().find_map(|op| match op {
+        StoreOp::Object(c, o, m) if *c == coll && o == oid => served(m),
         _ => None,
     });
-    let removed = mutations.iter().any(|m| matches!(m, Mutation::Remove));
-    if record.is_none() && !removed {
-        return;
-    }
-    let new = record.map(snaps_of).unwrap_or_default();
-    let old = match store.attr(coll, oid, INFO_ATTR) {
+    let old = before.unwrap_or_else(|| match store.attr(coll, oid, INFO_ATTR) {
         Ok(raw) => raw.as_ref().map(snaps_of).unwrap_or_default(),
         Err(e) => {
             tracing::error!(%oid, "{e}");
             Vec::new() // what is left over is told by the head
         }
-    };
+    });
     for snap in old.iter().filter(|s| !new.contains(s)) {
         ops.push(StoreOp::Rm(coll, index_key(*snap, oid)));
     }
@@ -266,5 +272,31 @@ impl Pg {
             })
             .find(|clone| self.is_degraded(clone))
             .map(|clone| clone.detached())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemStore;
+    use types::{PgId, ShardId, SpgId};
+
+    /// As when two writes are taken back at once, the second of which removed the clone that
+    /// the first had made.
+    #[test]
+    fn the_index_follows_what_the_store_has_not_seen() {
+        let mut store = MemStore::default();
+        let coll = Coll::Pg(SpgId { pg: PgId::new(1, 0), shard: ShardId::NONE });
+        let clone = HObject { snap: SnapId(3), ..HObject::min() };
+        let info = ObjectInfo { clone_snaps: vec![SnapId(3)], ..ObjectInfo::default() };
+        let record = Mutation::SetAttr(Bytes::from_static(INFO_ATTR), info.to_bytes());
+        let mut ops = vec![StoreOp::Create(coll)];
+        for (change, keys) in [(record, 1), (Mutation::Remove, 0)] {
+            index_change(&store, coll, &clone, std::slice::from_ref(&change), &mut ops);
+            ops.push(StoreOp::Object(coll, clone.clone(), vec![change]));
+            store.submit(ops.clone(), 1);
+            assert_eq!(store.lock().now[&coll].keys.len(), keys);
+            store = MemStore::default();
+        }
     }
 }
