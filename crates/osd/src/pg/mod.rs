@@ -763,7 +763,9 @@ impl Pg {
         self.mending = mend::Mending::default();
         (self.temp_tries, self.temp_asked_ms, self.target_full) = (0, 0, false);
         self.slot_wanted = false;
-        if !kept {
+        if kept {
+            self.watches.on_interval();
+        } else {
             self.watches.clear();
         }
         self.peers.clear();

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use denc::{Features, Writer};
 use env::{ConnId, Now};
 use messages::{Message, WatchNotify};
-use types::{EntityAddr, EntityId, HObject};
+use types::{EVersion, EntityAddr, EntityId, HObject};
 
 use super::{Cx, Pg};
 use crate::exec::WatchEvent;
@@ -29,6 +29,9 @@ struct Watch {
     timeout_s: u32,
     conn: Option<ConnId>,
     deadline_ms: u64,
+    /// The write that takes it out of the record: until that is everywhere it may come back,
+    /// and notifications wait for it.
+    ending: Option<EVersion>,
 }
 
 #[derive(Debug)]
@@ -75,6 +78,12 @@ impl Watches {
         self.notifies.clear();
     }
 
+    /// A new interval, led by the same OSD: what was on its way to the record may be void, and
+    /// is written again.
+    pub(crate) fn on_interval(&mut self) {
+        self.by_object.values_mut().flatten().for_each(|w| w.ending = None);
+    }
+
     /// Takes over the watches of a PG that becomes part of this one.
     pub(crate) fn take_over(&mut self, other: Self) {
         self.by_object.extend(other.by_object);
@@ -96,6 +105,7 @@ impl Watches {
                     timeout_s: r.timeout_s,
                     conn: None,
                     deadline_ms: now.mono_ms() + u64::from(r.timeout_s) * 1000,
+                    ending: None,
                 });
             }
         }
@@ -108,6 +118,20 @@ impl Watches {
                 w.conn = None;
             }
         }
+    }
+
+    fn matching(
+        &self,
+        is: impl Fn(&Watch) -> bool,
+    ) -> Vec<(HObject, EntityId, u64, Option<ConnId>)> {
+        let all = self.by_object.iter();
+        let found = |(o, all)| {
+            let all: &Vec<Watch> = all;
+            let o: &HObject = o;
+            let one = |w: &Watch| (o.clone(), w.who, w.cookie, w.conn);
+            all.iter().filter(|w| is(w)).map(one).collect::<Vec<_>>()
+        };
+        all.flat_map(found).collect()
     }
 
     /// Object, client, cookie and whether the client is connected.
@@ -146,7 +170,8 @@ impl Pg {
                     let all = self.watches.by_object.entry(oid.clone()).or_default();
                     let deadline_ms = now + u64::from(timeout_s) * 1000;
                     let conn = Some(conn);
-                    let watch = Watch { who, cookie, addr, timeout_s, conn, deadline_ms };
+                    let ending = None;
+                    let watch = Watch { who, cookie, addr, timeout_s, conn, deadline_ms, ending };
                     match all.iter_mut().find(|w| w.who == who && w.cookie == cookie) {
                         Some(w) => *w = watch,
                         None => all.push(watch),
@@ -215,7 +240,8 @@ impl Pg {
             pending: Vec::new(),
             replies: Vec::new(),
         };
-        for w in self.watches.by_object.get(oid).into_iter().flatten() {
+        let all = self.watches.by_object.get(oid).into_iter().flatten();
+        for w in all.filter(|w| w.ending.is_none()) {
             notify.pending.push((w.who, w.cookie));
             if let Some(to) = w.conn {
                 notify.send(id, w.cookie, to, cx);
@@ -279,38 +305,45 @@ impl Pg {
         self.finish_notifies(cx);
     }
 
-    /// Ends what has waited long enough, and the watches of clients that are fenced.
+    /// Ends what has waited long enough, and the watches of clients that are fenced: first in
+    /// the record, and when that is on all copies for everybody.
     pub(crate) fn tick_watches(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono_ms();
-        let late: Vec<(HObject, EntityId, u64, Option<ConnId>)> = self
-            .watches
-            .by_object
-            .iter()
-            .flat_map(|(o, all)| {
-                all.iter()
-                    .filter(|w| now >= w.deadline_ms || cx.map.blocklisted_until(&w.addr).is_some())
-                    .map(move |w| (o.clone(), w.who, w.cookie, w.conn))
-            })
-            .collect();
-        for (oid, who, cookie, conn) in late {
-            if self.is_degraded(&oid) || !self.is_serving() {
-                continue;
-            }
+        let all = self.committed_by_all;
+        let gone: Vec<(HObject, EntityId, u64, Option<ConnId>)> =
+            self.watches.matching(|w| w.ending.is_some_and(|v| v <= all));
+        for (oid, who, cookie, conn) in gone {
             if let Some(conn) = conn {
                 let m = WatchNotify { pad: 1, opcode: 3, cookie, ..WatchNotify::default() };
                 cx.out.conn(conn, m.envelope(Features::ALL));
             }
+            self.forget_watch(&oid, who, cookie, cx);
+        }
+        let late = self.watches.matching(|w| {
+            w.ending.is_none()
+                && (now >= w.deadline_ms || cx.map.blocklisted_until(&w.addr).is_some())
+        });
+        for (oid, who, cookie, _) in late {
+            if self.is_degraded(&oid) || !self.is_serving() {
+                continue;
+            }
             let cached = self.obcs.get(&oid).map(|o| o.state.clone());
             let state = cached.or_else(|| Self::read_state(cx.store, self.coll, &oid).ok());
+            // Without a write of its own it ends with those that are under way.
+            let mut version = self.log.head();
             if let Some(mut state) = state.filter(|s| s.exists) {
                 let before = state.info.watchers.len();
                 state.info.watchers.retain(|w| !(w.who == who && w.cookie == cookie));
                 if state.info.watchers.len() < before {
                     self.obcs.entry(oid.clone()).or_default().state = state.clone();
                     self.write_record(&oid, state, cx);
+                    version = self.log.head();
                 }
             }
-            self.forget_watch(&oid, who, cookie, cx);
+            let all = self.watches.by_object.get_mut(&oid).into_iter().flatten();
+            for w in all.filter(|w| w.who == who && w.cookie == cookie) {
+                w.ending = Some(version);
+            }
         }
         self.finish_notifies(cx);
     }

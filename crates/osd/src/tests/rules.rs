@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use maps::PoolFlags;
 use messages::{Message, OsdMapMsg, OsdOp, WatchNotify, op, req_flag};
-use types::{PoolId, UTime};
+use types::{Denc, PoolId, UTime};
 
 use super::cluster::{Cluster, client_addr};
+use crate::backing::Coll;
+use crate::object::{INFO_ATTR, ObjectInfo};
 
 const POOL: PoolId = PoolId(1);
 
@@ -264,6 +266,69 @@ fn notifications_wait_for_their_watcher() {
         assert_eq!(told(&c), 1, "operation {back}");
         assert_eq!(c.run(POOL, "w", watch(back)).result, 0);
     }
+}
+
+fn watch_op(kind: u8) -> Vec<OsdOp> {
+    let mut watch = OsdOp::new(op::WATCH, Bytes::new());
+    watch.put_u64(0, 77);
+    watch.raw[16] = kind;
+    vec![watch]
+}
+
+/// Notifies with so many seconds to answer; its number.
+fn notify(c: &mut Cluster, secs: u8) -> u64 {
+    let body = [1, 0, 0, 0, secs, 0, 0, 0, 2, 0, 0, 0, b'h', b'i'];
+    let mut o = OsdOp::new(op::NOTIFY, Bytes::copy_from_slice(&body));
+    o.put_u64(0, 99);
+    let r = c.run(POOL, "w", vec![o]);
+    let id = u64::from_le_bytes(r.ops[0].data[..].try_into().unwrap());
+    while c.step() {}
+    id
+}
+
+fn told(c: &mut Cluster, opcode: u8) -> Vec<WatchNotify> {
+    let all = std::mem::take(&mut c.told);
+    let all = all.iter().filter(|e| e.kind == WatchNotify::KIND);
+    all.map(|e| WatchNotify::decode(e).unwrap()).filter(|m| m.opcode == opcode).collect()
+}
+
+/// A watch that was not heard of for long ends for notifications when it has ended on all
+/// copies: before, it may come back with its record.
+#[test]
+fn watches_end_when_all_copies_know() {
+    let mut c = Cluster::ready(2, 2, 1, 1);
+    c.run(POOL, "w", full(b"x"));
+    let mut watch = watch_op(3);
+    watch[0].put_u32(21, 3);
+    assert_eq!(c.run(POOL, "w", watch).result, 0);
+    while c.step() {}
+    notify(&mut c, 200);
+    c.told.clear();
+    let pg = types::PgId { pool: POOL, ps: 0 };
+    let primary = c.map.pg_to_up_acting(pg).acting_primary.expect("it is led").0 as usize;
+    let watchers = |c: &Cluster| {
+        let store = c.nodes[1 - primary].store.lock();
+        let objects = &store.now[&Coll::Pg(pg.into())].objects;
+        let raw = &objects.iter().find(|(o, _)| o.name == "w").unwrap().1.attrs[INFO_ATTR];
+        ObjectInfo::from_bytes(raw).unwrap().watchers.len()
+    };
+    assert_eq!(watchers(&c), 1);
+    for _ in 0..40 {
+        c.now.mono_ns += 250_000_000;
+        for i in [1 - primary, primary] {
+            c.event(i, |osd, now, out| osd.on_tick(now, out));
+        }
+        if c.has_answer(primary) {
+            break;
+        }
+        while c.step() {}
+    }
+    assert!(c.has_answer(primary) && watchers(&c) == 0, "the other copy knows");
+    while c.step() {}
+    let done = told(&mut c, 2);
+    assert_eq!(done.iter().map(|m| m.return_code).collect::<Vec<_>>(), [0]);
+    assert_eq!(done[0].replies.as_ref(), [0; 8], "nobody was there any more");
+    assert_eq!(c.run(POOL, "w", watch_op(5)).result, -107);
 }
 
 /// Options by command, and errors as the peer's.
