@@ -30,6 +30,7 @@ pub fn share() -> Report {
         "unleased-reads",
         "forgotten-snaps",
         "half-copies",
+        "forgotten-watchers",
     ];
     for plant in plants {
         report.check(&format!("sim: {plant} is found"), || {

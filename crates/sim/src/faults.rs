@@ -233,6 +233,22 @@ impl World {
             self.count("isolate an OSD");
             return self.isolate();
         }
+        if self.is_mending() {
+            return;
+        }
+        match self.chance.below(24) {
+            0..=2 => {
+                let what = self.menu();
+                return self.count(what);
+            }
+            3..=5 => {
+                self.spoil_some();
+                if self.spoiled() > 0 {
+                    return;
+                }
+            }
+            _ => {}
+        }
         let mons = matches!(self.plant, Some(Plant::ForgottenVotes | Plant::UnleasedReads));
         if mons || self.chance.one_in(6) {
             return self.mon_fault();
@@ -435,6 +451,7 @@ impl World {
         for i in self.dead() {
             self.after(0, Event::Start(Node::Osd(i)));
         }
+        self.menu_heal();
         let size = self.settings.size as u64;
         match self.settings.coded {
             Some((k, m)) => self.set_pool("min_size", (k + usize::from(m > 1)) as u64),

@@ -26,6 +26,7 @@
 mod client;
 mod faults;
 pub mod history;
+mod menu;
 mod mons;
 mod net;
 mod operators;
@@ -36,6 +37,7 @@ mod run;
 mod show;
 mod snaps;
 mod users;
+mod watch;
 mod world;
 
 pub use plant::Plant;

@@ -23,11 +23,13 @@ pub enum Plant {
     ForgottenSnaps,
     /// What is copied from another OSD comes without its attributes.
     HalfCopies,
+    /// Now and then the end of a notification leaves out a watcher.
+    ForgottenWatchers,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::LyingDisks,
         Self::EmptyWrites,
         Self::ForgottenRequests,
@@ -37,6 +39,7 @@ impl Plant {
         Self::UnleasedReads,
         Self::ForgottenSnaps,
         Self::HalfCopies,
+        Self::ForgottenWatchers,
     ];
 
     /// Its name on a command line.
@@ -52,6 +55,7 @@ impl Plant {
             Self::UnleasedReads => "unleased-reads",
             Self::ForgottenSnaps => "forgotten-snaps",
             Self::HalfCopies => "half-copies",
+            Self::ForgottenWatchers => "forgotten-watchers",
         }
     }
 }

@@ -107,6 +107,7 @@ impl World {
         self.working = true;
         self.trouble = true;
         self.some_snap();
+        self.allow_all();
         for _ in 0..self.settings.clients {
             let depth = match self.clients.len() % 3 {
                 2 => 24,
@@ -114,6 +115,7 @@ impl World {
             };
             self.add_client(depth);
         }
+        self.add_watchers();
         self.after(SEC, Event::Fault);
         let trouble = self.settings.trouble / SEC;
         self.run_until(trouble, |_| false);
@@ -139,9 +141,13 @@ impl World {
         if !self.run_until(60, |w| w.clients.iter().all(|c| c.open.is_empty())) {
             self.complain("the last reads are not answered".into());
         }
+        self.check_watches();
         // What strays held is removed.
         self.run_until(30, |w| w.is_clean() && w.strays().is_empty());
         self.run_until(TRIM_SECS, |w| w.is_clean() && w.clones_wrong().is_none());
+        if !self.repair_all() {
+            self.complain(format!("{} copies stay as they cannot be read", self.spoiled()));
+        }
         // What shards keep for taking writes back goes a while after the last one.
         self.run_until(30, |w| w.is_clean() && w.shards_wrong().is_none());
         if self.wrong.is_empty() {
@@ -187,12 +193,12 @@ impl World {
         found.is_some()
     }
 
-    fn newest(&self) -> Option<OsdMap> {
+    pub(crate) fn newest(&self) -> Option<OsdMap> {
         let maps = self.mons.iter().filter_map(|p| Some(&p.role()?.state().osdmap));
         maps.max_by_key(|map| map.epoch).cloned()
     }
 
-    fn pgs(&self, map: &OsdMap) -> Vec<PgId> {
+    pub(crate) fn pgs(&self, map: &OsdMap) -> Vec<PgId> {
         let n = map.pool(self.pool).map_or(0, |p| p.pg_num);
         (0..n).map(|ps| PgId { pool: self.pool, ps }).collect()
     }
@@ -258,10 +264,40 @@ impl World {
             .collect();
         let asked = if self.operators_idle() { "" } else { "; commands wait" };
         format!(
-            "{}; open: {open:?}{asked}; {}",
+            "{}; open: {open:?}{asked}; {}{}",
             self.first_not_clean().unwrap_or_else(|| "clean".into()),
+            self.why_not_heard(),
             self.why_no_quorum()
         )
+    }
+
+    /// What the leading monitor believes of PGs, where it is not what is.
+    fn why_not_heard(&self) -> String {
+        let Some(mon) = self.leader().and_then(|m| self.mons[m].role()) else {
+            return String::new();
+        };
+        let (map, pgmap) = (&mon.state().osdmap, &mon.volatile().pgmap);
+        let mut told = String::new();
+        for pg in self.pgs(map) {
+            let sets = map.pg_to_up_acting(pg);
+            match pgmap.pgs.get(&pg) {
+                Some(s) if (&s.up, &s.acting) == (&sets.up, &sets.acting) => {
+                    let sum = &s.stats.sum;
+                    if sum.num_objects_degraded > 0 || sum.num_objects_misplaced > 0 {
+                        let (d, m) = (sum.num_objects_degraded, sum.num_objects_misplaced);
+                        told += &format!(
+                            "{pg} is said to be {}: {d} degraded, {m} misplaced; ",
+                            s.state
+                        );
+                    }
+                }
+                Some(s) => {
+                    told += &format!("{pg} was last heard of with {:?}, {:?}; ", s.up, s.acting)
+                }
+                None => told += &format!("{pg} was never heard of; "),
+            }
+        }
+        told
     }
 
     fn check_histories(&mut self) {
@@ -343,7 +379,7 @@ impl World {
         for pg in self.pgs(&map) {
             let mut shards = Vec::new();
             for (at, osd) in map.pg_to_up_acting(pg).acting.into_iter().enumerate() {
-                let spg = types::SpgId { pg, shard: types::ShardId(at as i8) };
+                let spg = self.shard(pg, at);
                 let store = self.osds.get(Self::osd_index(osd)).map(|p| p.store.lock());
                 let copy = store.as_ref().and_then(|s| s.now.get(&Coll::Pg(spg)));
                 let Some(copy) = copy else { return Some(format!("{spg} is not on osd.{osd}")) };
@@ -361,11 +397,7 @@ impl World {
         let map = self.newest()?;
         for pg in self.pgs(&map) {
             for (at, osd) in map.pg_to_up_acting(pg).acting.into_iter().enumerate() {
-                let shard = match self.settings.coded {
-                    Some(_) => types::ShardId(at as i8),
-                    None => types::ShardId::NONE,
-                };
-                let id = types::SpgId { pg, shard };
+                let id = self.shard(pg, at);
                 let store = self.osds.get(Self::osd_index(osd))?.store.lock();
                 let Some(copy) = store.now.get(&Coll::Pg(id)) else { continue };
                 if let Err(why) = osd::clones_fit(copy, &self.snaps.trimmed()) {

@@ -1,6 +1,6 @@
 //! Clients in the world: their connections, and the work they do.
 
-use messages::{Envelope, MOsdOpReply, Message, OsdMapMsg};
+use messages::{Envelope, MOsdOpReply, Message, OsdMapMsg, WatchNotify};
 use osdc::{Objecter, Out};
 use types::{Epoch, Features, OsdId};
 
@@ -26,14 +26,20 @@ impl World {
         self.drop_conns(Node::Client(i));
         let depth = self.clients[i].depth;
         self.next_gid += 1;
+        self.watcher_dies(i);
         self.answered += self.clients[i].open.len() as u64;
         self.clients[i] = Client::new(self.next_gid, depth);
         self.after(0, Event::MonDial(Node::Client(i), self.next_gid));
     }
 
-    fn client_do<T>(&mut self, i: usize, f: impl FnOnce(&mut Objecter, &mut Vec<Out>) -> T) -> T {
+    pub(crate) fn client_do<T>(
+        &mut self,
+        i: usize,
+        f: impl FnOnce(&mut Objecter, &mut Vec<Out>) -> T,
+    ) -> T {
         let mut out = Vec::new();
         let value = f(&mut self.clients[i].objecter, &mut out);
+        let mut closed = Vec::new();
         for wish in out {
             if let Out::Connect(..) | Out::Close(_) | Out::WantMap(_) = &wish {
                 self.tell(|| format!("client {i}: {wish:?}"));
@@ -51,6 +57,7 @@ impl World {
                     if let Some(c) = self.clients[i].lines.remove(&osd) {
                         self.hang_up(c, 0);
                     }
+                    closed.push(osd);
                 }
                 Out::Send(osd, e) => {
                     if let Some(&c) = self.clients[i].lines.get(&osd) {
@@ -65,10 +72,16 @@ impl World {
                 }
             }
         }
+        for osd in closed {
+            self.watch_look(i, Some(osd), false);
+        }
         value
     }
 
     fn client_done(&mut self, i: usize, tid: u64, reply: &MOsdOpReply) {
+        if self.watch_done(i, tid, reply) {
+            return;
+        }
         let now = self.now;
         match self.clients[i].done(tid, reply) {
             Ok(Some((open, told))) => {
@@ -124,6 +137,7 @@ impl World {
             Line::Client(osd) if self.clients[i].lines.get(&osd) == Some(&c) => {
                 self.clients[i].lines.remove(&osd);
                 self.client_do(i, |o, out| o.on_closed(osd, out));
+                self.watch_look(i, Some(osd), false);
             }
             _ => {}
         }
@@ -138,10 +152,17 @@ impl World {
                     Err(e) => self.complain(format!("an answer to client {i}: {e}")),
                 }
             }
+            WatchNotify::KIND => match WatchNotify::decode(e) {
+                Ok(m) => self.watch_message(i, &m),
+                Err(e) => self.complain(format!("a notification to client {i}: {e}")),
+            },
             OsdMapMsg::KIND => {
                 let Ok(m) = OsdMapMsg::decode(e) else { return };
                 if let Some(map) = self.clients[i].next_map(&m) {
+                    let before = self.clients[i].objecter.map().map_or(0, |m| m.epoch.0);
+                    let jumped = map.epoch.0 > before + 1;
                     self.client_do(i, |o, out| o.on_map(map, out));
+                    self.watch_look(i, None, jumped);
                 } else if m.last() > self.clients[i].objecter.map().map(|m| m.epoch) {
                     let have = self.clients[i].objecter.map().map_or(Epoch(0), |m| m.epoch);
                     self.subscribe(Node::Client(i), u64::from(have.0) + 1);

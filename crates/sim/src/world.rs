@@ -63,6 +63,8 @@ pub enum Event {
     ClientDial(usize, OsdId, u64),
     /// A process asks for a session with a monitor.
     MonDial(Node, u64),
+    /// A watcher does something.
+    Watch(usize),
     /// The next fault.
     Fault,
     /// A fault ends.
@@ -293,6 +295,7 @@ pub struct World {
     pub histories: BTreeMap<String, History>,
     /// The snapshots that clients know.
     pub(crate) snaps: crate::snaps::Known,
+    pub(crate) watching: crate::watch::Watching,
     pub(crate) value: u64,
     pub(crate) asked: u64,
     pub(crate) answered: u64,
@@ -355,6 +358,7 @@ impl World {
             next_gid: 5_000,
             histories: BTreeMap::new(),
             snaps: crate::snaps::Known::default(),
+            watching: crate::watch::Watching::default(),
             value: 0,
             asked: 0,
             answered: 0,
@@ -415,7 +419,9 @@ impl World {
             Event::MonFlush(m, _) => Node::Mon(*m),
             Event::Work(node) => *node,
             Event::ClientDial(i, ..) => Node::Client(*i),
-            Event::Dial(_) | Event::Start(_) | Event::Fault | Event::Mend(_) => return None,
+            Event::Dial(_) | Event::Start(_) | Event::Fault | Event::Watch(_) | Event::Mend(_) => {
+                return None;
+            }
         };
         self.paused.get(&node).copied().filter(|until| *until > self.now)
     }
@@ -449,6 +455,7 @@ impl World {
             Event::Work(_) => {}
             Event::ClientDial(i, osd, session) => self.client_dial(i, osd, session),
             Event::MonDial(node, life) => self.mon_dial(node, life),
+            Event::Watch(k) => self.watch_work(k),
             Event::Fault => self.fault(),
             Event::Mend(mend) => self.mend(mend),
         }
