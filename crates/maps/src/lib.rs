@@ -22,6 +22,7 @@ mod pglog;
 mod pool;
 mod snap;
 mod stats;
+mod tier;
 mod wire;
 
 pub use features::{CompatSet, FeatureBits, FeatureSet};
@@ -50,6 +51,7 @@ pub use stats::{
     PgCount, PgHistory, PgInfo, PgMap, PgMapDigest, PgShard, PgStat, PgState, PingTimes, PoolStat,
     Pow2Hist, ScrubSchedule, StorePerf, StoreStatfs,
 };
+pub use tier::{BloomParams, CacheMode};
 pub use wire::SnapIntervals;
 
 /// What fuzz targets call: bytes of any kind, read as each type.

@@ -24,6 +24,10 @@ pub(crate) struct HealthOptions {
     pub no_redundancy: bool,
     /// `mon_warn_on_pool_no_app`
     pub no_app: bool,
+    /// `mon_warn_on_cache_pools_without_hit_sets`
+    pub no_hit_sets: bool,
+    /// `mon_cache_target_full_warn_ratio`: between where a cache evicts and its target.
+    pub cache_full_ratio: f64,
     /// `mon_warn_on_too_few_osds`
     pub too_few_osds: bool,
     /// `mon_pg_stuck_threshold` in milliseconds.
@@ -102,6 +106,7 @@ pub(crate) fn check(
     check_journals(cluster, &mut report);
     check_flags(cluster, &mut report);
     check_pools(cluster, volatile, options, &mut report);
+    check_tiers(cluster, volatile, options, &mut report);
     check_pgs(cluster, volatile, options, &mut report);
     check_scrubs(cluster, volatile, options, &mut report);
     check_slow(volatile, &mut report);
@@ -320,6 +325,56 @@ fn check_pools(
         );
         let summary = format!("{n} pool(s) do not have an application enabled");
         report.add("POOL_APP_NOT_ENABLED", HealthStatus::Warn, n, summary, unused);
+    }
+}
+
+fn check_tiers(
+    cluster: &ClusterState,
+    volatile: &Volatile,
+    options: &HealthOptions,
+    report: &mut HealthReport,
+) {
+    let map = &cluster.osdmap;
+    let (mut blind, mut near, mut near_pools) = (Vec::new(), Vec::new(), 0);
+    for (id, pool) in map.pools.iter() {
+        let name = map.pool_name(*id).unwrap_or_default();
+        if options.no_hit_sets && pool.mode().wants_hit_sets() && !pool.hit_set_params.is_some() {
+            blind.push(format!(
+                "pool '{name}' with cache_mode {} needs hit_set_type to be set but it is not",
+                pool.mode().name()
+            ));
+        }
+        let sum = volatile.pgmap.pools.get(id).map(|p| p.stats.sum).unwrap_or_default();
+        let evicts = f64::from(pool.cache_target_full_ratio_micro) / 1e6;
+        let ratio = evicts + (1.0 - evicts) * options.cache_full_ratio;
+        let over = |have: i64, max: u64| max > 0 && have as f64 > max as f64 * ratio;
+        let lines = near.len();
+        if over(sum.num_objects, pool.target_max_objects) {
+            let (have, max) = (sum.num_objects as u64, pool.target_max_objects);
+            near.push(format!(
+                "cache pool '{name}' with {} objects at/near target max {} objects",
+                cli::si_u(have),
+                cli::si_u(max)
+            ));
+        }
+        if over(sum.num_bytes, pool.target_max_bytes) {
+            let (have, max) = (sum.num_bytes as u64, pool.target_max_bytes);
+            near.push(format!(
+                "cache pool '{name}' with {} at/near target max {}",
+                cli::bytes_u(have),
+                cli::bytes_u(max)
+            ));
+        }
+        near_pools += usize::from(near.len() > lines);
+    }
+    if !blind.is_empty() {
+        let summary = format!("{} cache pools are missing hit_sets", blind.len());
+        let n = blind.len();
+        report.add("CACHE_POOL_NO_HIT_SET", HealthStatus::Warn, n, summary, blind);
+    }
+    if near_pools > 0 {
+        let summary = format!("{near_pools} cache pools at or near target size");
+        report.add("CACHE_POOL_NEAR_FULL", HealthStatus::Warn, near_pools, summary, near);
     }
 }
 

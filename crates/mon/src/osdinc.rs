@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maps::{Incremental, OsdMap, OsdState, SealedEpoch};
-use types::{OsdId, PgId, UTime};
+use types::{OsdId, PgId, PoolId, UTime};
 
 /// The map an epoch starts from and what was changed so far.
 #[derive(Clone, Debug)]
@@ -137,6 +137,7 @@ impl OpenOsd {
         if !inc.new_weight.is_empty() {
             inc.new_last_in_change = now;
         }
+        follow_bases(inc, &map);
         // What belongs to PGs that are gone goes with them.
         let gone = |pg: &PgId| !map.have_pg(*pg);
         // So does an acting set of which nobody is up: with holes in it nobody would lead.
@@ -177,12 +178,28 @@ impl OpenOsd {
     }
 }
 
+/// Tiers take over snapshots and applications of the bases that change.
+fn follow_bases(inc: &mut Incremental, map: &OsdMap) {
+    let changed: Vec<PoolId> = inc.new_pools.keys().copied().collect();
+    for id in changed {
+        let Some(base) = map.pool(id).filter(|p| !p.tiers.is_empty()) else { continue };
+        for tier in base.tiers.iter().map(|t| PoolId(*t as i64)) {
+            let Some(of) = map.pool(tier).filter(|p| p.tier_of == id.0) else { continue };
+            let pool = inc.new_pools.entry(tier).or_insert_with(|| of.clone());
+            pool.follow_base(base);
+            if let Some(snaps) = inc.new_removed_snaps.get(&id).cloned() {
+                inc.new_removed_snaps.insert(tier, snaps);
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use env::{Random, Seeded};
     use maps::{PgPool, PoolKind, WEIGHT_ONE};
-    use types::{EntityAddr, Epoch, PoolId, Uuid};
+    use types::{EntityAddr, Epoch, Uuid};
 
     fn random_change(rng: &mut Seeded, map: &OsdMap, epoch: Epoch) -> Incremental {
         let mut inc = Incremental::new(map.fsid, epoch);

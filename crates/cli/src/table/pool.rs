@@ -61,6 +61,8 @@ pub(super) const TABLE: &[Entry] = &[
       "osd", "r", 0, "applications of pools"),
     e("osd tier add pool:Poolname tierpool:Poolname [force_nonempty:Bool]",
       "osd", "rw", 0, "make a pool the cache of another"),
+    e("osd tier add-cache pool:Poolname tierpool:Poolname size:Int(0)",
+      "osd", "rw", 0, "make a pool the cache of another, with the usual settings, and send clients there"),
     e("osd tier rm pool:Poolname tierpool:Poolname", "osd", "rw", 0, "end what tier add began"),
     e("osd tier remove pool:Poolname tierpool:Poolname", "osd", "rw", 4, "end what tier add began"),
     e("osd tier cache-mode pool:Poolname mode:{writeback|proxy|readproxy|readonly|none} [yes_i_really_mean_it:Bool]",

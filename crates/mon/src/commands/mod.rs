@@ -30,6 +30,7 @@ mod tell;
 #[cfg(test)]
 mod tests;
 mod tier;
+mod tier_set;
 mod tree;
 mod upmap;
 

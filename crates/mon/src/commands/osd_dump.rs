@@ -4,13 +4,11 @@
 use std::fmt::Write;
 
 use cli::Formatter;
-use maps::{OsdMap, PgPool, PoolOpt, PoolOpts};
+use maps::{CacheMode, OsdMap, PgPool, PoolOpt, PoolOpts};
 use types::{OsdId, PoolId};
 
 use super::{dump_addrvec, legacy_text, osd_list, release_name, weight_float};
 
-const CACHE_MODES: [&str; 8] =
-    ["none", "writeback", "forward", "readonly", "readforward", "readproxy", "proxy", "unknown"];
 const AUTOSCALE: [&str; 3] = ["off", "warn", "on"];
 
 /// Text of a pool option.
@@ -76,6 +74,7 @@ pub(super) fn pool_line(text: &mut String, map: &OsdMap, id: PoolId, name: &str,
     if pool.is_tier() {
         let _ = write!(text, " tier_of {}", pool.tier_of);
     }
+    tier_words(text, pool);
     let _ = write!(text, " stripe_width {}", pool.stripe_width);
     if pool.expected_num_objects != 0 {
         let _ = write!(text, " expected_num_objects {}", pool.expected_num_objects);
@@ -98,6 +97,54 @@ pub(super) fn pool_line(text: &mut String, map: &OsdMap, id: PoolId, name: &str,
     }
     if let Some(queue) = map.removed_snaps_queue.get(&id).filter(|q| !q.is_empty()) {
         let _ = writeln!(text, "\tremoved_snaps_queue {}", intervals(queue.iter()));
+    }
+}
+
+/// What a pool's line says of its part in a cache.
+fn tier_words(text: &mut String, pool: &PgPool) {
+    if pool.read_tier >= 0 {
+        let _ = write!(text, " read_tier {}", pool.read_tier);
+    }
+    if pool.write_tier >= 0 {
+        let _ = write!(text, " write_tier {}", pool.write_tier);
+    }
+    if pool.cache_mode != 0 {
+        let mode = CacheMode::of(pool.cache_mode).map_or("unknown", CacheMode::name);
+        let _ = write!(text, " cache_mode {mode}");
+    }
+    if pool.target_max_bytes != 0 {
+        let _ = write!(text, " target_bytes {}", pool.target_max_bytes);
+    }
+    if pool.target_max_objects != 0 {
+        let _ = write!(text, " target_objects {}", pool.target_max_objects);
+    }
+    let hits = &pool.hit_set_params;
+    if hits.is_some() {
+        let _ = write!(text, " hit_set {}{{", hits.name());
+        if let Some(b) = hits.bloom() {
+            let fpp = cli::float_text(f64::from(b.fpp_micro) / 1e6, 6);
+            let (size, seed) = (b.target_size, b.seed);
+            let _ = write!(
+                text,
+                "false_positive_probability: {fpp}, target_size: {size}, seed: {seed}"
+            );
+        }
+        let _ = write!(
+            text,
+            "}} {}s x{} decay_rate {} search_last_n {}",
+            pool.hit_set_period,
+            pool.hit_set_count,
+            pool.hit_set_grade_decay_rate,
+            pool.hit_set_search_last_n
+        );
+    }
+    if pool.min_read_recency_for_promote != 0 {
+        let n = pool.min_read_recency_for_promote;
+        let _ = write!(text, " min_read_recency_for_promote {n}");
+    }
+    if pool.min_write_recency_for_promote != 0 {
+        let n = pool.min_write_recency_for_promote;
+        let _ = write!(text, " min_write_recency_for_promote {n}");
     }
 }
 
@@ -170,7 +217,7 @@ pub(super) fn dump_pool(f: &mut Formatter, _map: &OsdMap, _id: PoolId, pool: &Pg
     f.int("tier_of", pool.tier_of);
     f.int("read_tier", pool.read_tier);
     f.int("write_tier", pool.write_tier);
-    f.string("cache_mode", CACHE_MODES[usize::from(pool.cache_mode.min(7))]);
+    f.string("cache_mode", CacheMode::of(pool.cache_mode).map_or("unknown", CacheMode::name));
     f.int("target_max_bytes", pool.target_max_bytes);
     f.int("target_max_objects", pool.target_max_objects);
     f.int("cache_target_dirty_ratio_micro", pool.cache_target_dirty_ratio_micro);
@@ -180,8 +227,12 @@ pub(super) fn dump_pool(f: &mut Formatter, _map: &OsdMap, _id: PoolId, pool: &Pg
     f.int("cache_min_evict_age", pool.cache_min_evict_age);
     f.string("erasure_code_profile", &pool.erasure_code_profile);
     f.object("hit_set_params", |f| {
-        let kind = ["none", "explicit_hash", "explicit_object", "bloom"];
-        f.string("type", kind[usize::from(pool.hit_set_params.kind.min(3))]);
+        f.string("type", pool.hit_set_params.name());
+        if let Some(b) = pool.hit_set_params.bloom() {
+            f.float("false_positive_probability", f64::from(b.fpp_micro) / 1e6);
+            f.int("target_size", b.target_size);
+            f.int("seed", b.seed);
+        }
     });
     f.int("hit_set_period", pool.hit_set_period);
     f.int("hit_set_count", pool.hit_set_count);

@@ -6,6 +6,7 @@ use cli::Formatter;
 use maps::{PgPool, PoolFlags, PoolOpt, PoolOptKind, PoolOpts};
 use types::PoolId;
 
+use super::tier_set::{self, TIER_ONLY};
 use super::{EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM, Fail, Run, change, ec, fail, out, pool};
 use crate::CommandCtx;
 
@@ -20,25 +21,6 @@ const FLAGS: &[(&str, PoolFlags)] = &[
     ("nodeep-scrub", PoolFlags::NODEEP_SCRUB),
     ("eio", PoolFlags::EIO),
     ("bulk", PoolFlags::BULK),
-];
-
-/// Settings of cache tiers only.
-const TIER_ONLY: &[&str] = &[
-    "hit_set_type",
-    "hit_set_period",
-    "hit_set_count",
-    "hit_set_fpp",
-    "target_max_objects",
-    "target_max_bytes",
-    "cache_target_dirty_ratio",
-    "cache_target_dirty_high_ratio",
-    "cache_target_full_ratio",
-    "cache_min_flush_age",
-    "cache_min_evict_age",
-    "min_read_recency_for_promote",
-    "min_write_recency_for_promote",
-    "hit_set_grade_decay_rate",
-    "hit_set_search_last_n",
 ];
 
 const ERASURE_ONLY: &[&str] =
@@ -95,7 +77,7 @@ const ALL: &[&str] = &[
 const CSUM_TYPES: &[&str] =
     &["", "none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
 
-fn switch(value: &str) -> Result<bool, Fail> {
+pub(super) fn switch(value: &str) -> Result<bool, Fail> {
     match value {
         "true" | "1" => Ok(true),
         "false" | "0" => Ok(false),
@@ -119,14 +101,14 @@ fn check_optimizations(ctx: &CommandCtx<'_>, pool: &PgPool) -> Result<(), Fail> 
     Ok(())
 }
 
-fn whole(value: &str) -> Result<i64, Fail> {
+pub(super) fn whole(value: &str) -> Result<i64, Fail> {
     value.parse().map_err(|_| {
         let why = format!("Expected option value to be integer, got '{value}'");
         fail(EINVAL, format!("error parsing integer value '{value}': {why}"))
     })
 }
 
-fn ratio(value: &str) -> Result<f64, Fail> {
+pub(super) fn ratio(value: &str) -> Result<f64, Fail> {
     value.parse::<f64>().ok().filter(|v| v.is_finite()).ok_or_else(|| {
         fail(EINVAL, format!("error parsing floating point value '{value}': strict_strtod: expected double, got: '{value}'"))
     })
@@ -160,10 +142,7 @@ fn apply(
     sure: bool,
 ) -> Result<(), Fail> {
     if TIER_ONLY.contains(&var) || var == "use_gmt_hitset" {
-        if !pool.is_tier() {
-            return Err(fail(EACCES, "(13) Permission denied"));
-        }
-        return Err(fail(EOPNOTSUPP, "cache tiers are not supported by this cluster"));
+        return tier_set::apply(ctx, pool, var, val);
     }
     match var {
         "size" => {
@@ -427,7 +406,7 @@ fn set_option(ctx: &CommandCtx<'_>, pool: &mut PgPool, var: &str, val: &str) -> 
 }
 
 /// A setting's value, as it is shown.
-enum Shown {
+pub(super) enum Shown {
     Int(i64),
     Bool(bool),
     Float(f64),
@@ -449,6 +428,7 @@ fn shown(ctx: &CommandCtx<'_>, pool: &PgPool, var: &str) -> Option<Shown> {
             Shown::Text(name.unwrap_or_else(|| id.to_string()))
         }
         "use_gmt_hitset" => Shown::Int(pool.use_gmt_hitset.into()),
+        _ if TIER_ONLY.contains(&var) => tier_set::shown(pool, var)?,
         "fast_read" => Shown::Int(pool.fast_read.into()),
         "erasure_code_profile" => Shown::Text(pool.erasure_code_profile.clone()),
         "allow_ec_overwrites" => Shown::Bool(pool.has_flag(PoolFlags::EC_OVERWRITES)),
@@ -515,7 +495,8 @@ pub(super) fn get(ctx: &mut CommandCtx<'_>) -> Run {
         ));
     }
     let vars: Vec<&str> = if var == "all" {
-        ALL.iter().copied().filter(|v| pool.is_erasure() || !ERASURE_ONLY.contains(v)).collect()
+        let all = ALL.iter().copied().filter(|v| pool.is_erasure() || !ERASURE_ONLY.contains(v));
+        all.chain(TIER_ONLY.iter().copied().filter(|_| pool.is_tier())).collect()
     } else {
         vec![var]
     };

@@ -150,13 +150,10 @@ impl Cluster {
         match mutation {
             Mutation::Batch(all) => all.iter().for_each(|one| self.commit(one)),
             Mutation::Osd(inc) => {
-                let mut inc = inc.clone();
-                inc.modified = UTime::from_nanos(self.now.wall_ns);
-                let features = self.state.osdmap.canonical_features();
-                if let Err(e) = inc.seal(&self.state.osdmap, features) {
-                    panic!("{}: {e}", self.doing);
-                }
-                self.state.apply(&Mutation::Osd(inc)).map(drop).unwrap();
+                let open = crate::osdinc::OpenOsd::new(self.state.osdmap.clone(), (**inc).clone());
+                let sealed = open.finish(UTime::from_nanos(self.now.wall_ns));
+                let (inc, _) = sealed.unwrap_or_else(|e| panic!("{}: {e}", self.doing));
+                self.state.apply(&Mutation::Osd(Box::new(inc))).map(drop).unwrap();
             }
             other => self.state.apply(other).map(drop).unwrap(),
         }
@@ -408,38 +405,98 @@ fn shapes() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// A pool becomes another's tier and stops being it; what would need moved data is refused.
+/// A pool becomes another's cache and stops being it, with the peer's checks and sentences.
 #[test]
 fn tiers() {
     let mut cluster = Cluster::new();
-    for pool in ["base", "cache"] {
+    for pool in ["base", "cache", "third"] {
         cluster.quiet(&format!(r#"{{"prefix":"osd pool create","pool":"{pool}","pg_num":1}}"#));
     }
-    let mut say = |json: &str| {
-        let reply = cluster.run(json, &Bytes::new());
+    fn say(cluster: &mut Cluster, what: &str, args: &str) -> (i32, String) {
+        let reply = cluster.run(&format!(r#"{{"prefix":"osd {what}",{args}}}"#), &Bytes::new());
         (reply.r, reply.rs)
+    }
+    let pair = |a: &str, b: &str| format!(r#""pool":"{a}","tierpool":"{b}""#);
+    let c = &mut cluster;
+    let set = |c: &mut Cluster, var: &str, val: &str| {
+        say(c, "pool set", &format!(r#""pool":"cache","var":"{var}","val":"{val}""#))
     };
-    let add = r#"{"prefix":"osd tier add","pool":"base","tierpool":"cache","force_nonempty":""}"#;
+    let mode = |c: &mut Cluster, m: &str| {
+        say(c, "tier cache-mode", &format!(r#""pool":"cache","mode":"{m}""#))
+    };
+    assert_eq!(set(c, "hit_set_type", "bloom").0, -13);
+    assert_eq!(mode(c, "writeback"), (-22, "pool 'cache' is not a tier".to_owned()));
+    let overlay = r#""pool":"base","overlaypool":"cache""#;
+    let refused = say(c, "tier set-overlay", overlay);
+    assert_eq!(refused, (-22, "tier pool 'cache' is not a tier of 'base'".to_owned()));
     let added = (0, "pool 'cache' is now (or already was) a tier of 'base'".to_owned());
-    assert_eq!(say(add), added);
-    assert_eq!(say(add), added);
-    let mode = r#"{"prefix":"osd tier cache-mode","pool":"cache","mode":"readonly"}"#;
-    assert_eq!(say(mode).0, -1);
-    let sure = mode.replace('}', r#","yes_i_really_mean_it":true}"#);
-    assert_eq!(say(&sure), (0, "set cache-mode for pool 'cache' to readonly".to_owned()));
-    let rm = |pool: &str| {
-        format!(
-            r#"{{"prefix":"osd pool rm","pool":"{pool}","pool2":"{pool}","yes_i_really_really_mean_it":true}}"#
-        )
+    assert_eq!(say(c, "tier add", &pair("base", "cache")), added);
+    assert_eq!(say(c, "tier add", &pair("base", "cache")), added);
+    let again = say(c, "tier add", &pair("third", "cache"));
+    assert_eq!(again, (-22, "tier pool 'cache' is already a tier of 'base'".to_owned()));
+    assert_eq!(say(c, "tier add", &pair("cache", "third")).0, -22);
+    assert_eq!(say(c, "tier add", &pair("third", "base")).0, -22);
+    assert_eq!(say(c, "tier add", &pair("third", "third")).0, -22);
+
+    let warned = say(c, "tier set-overlay", overlay);
+    let text = "overlay for 'base' is now (or already was) 'cache' (WARNING: overlay pool cache_mode is still NONE)";
+    assert_eq!(warned, (0, text.to_owned()));
+    assert_eq!(mode(c, "readonly").0, -1);
+    assert_eq!(mode(c, "forward").0, -1);
+    assert_eq!(mode(c, "writeback"), (0, "set cache-mode for pool 'cache' to writeback".into()));
+    assert_eq!(mode(c, "none").0, -22, "dirty objects would be forgotten");
+    assert_eq!(set(c, "hit_set_fpp", "0.1").0, -22);
+    for (var, val, r) in [
+        ("hit_set_type", "bloom", 0),
+        ("hit_set_type", "tree", -22),
+        ("hit_set_fpp", "0.01", 0),
+        ("hit_set_count", "8", 0),
+        ("hit_set_count", "-1", -22),
+        ("hit_set_period", "600", 0),
+        ("hit_set_search_last_n", "9", -22),
+        ("hit_set_grade_decay_rate", "101", -22),
+        ("cache_target_dirty_ratio", "0.25", 0),
+        ("cache_target_full_ratio", "1.1", -22),
+        ("target_max_objects", "500", 0),
+        ("target_max_bytes", "1073741824", 0),
+        ("min_read_recency_for_promote", "2", 0),
+        ("cache_min_flush_age", "x", -22),
+    ] {
+        assert_eq!(set(c, var, val).0, r, "{var} {val}");
+    }
+    let dump = c.run(r#"{"prefix":"osd dump"}"#, &Bytes::new()).out;
+    let dump = String::from_utf8_lossy(&dump).into_owned();
+    let line = |name: &str| dump.lines().find(|l| l.contains(&format!("'{name}'"))).unwrap();
+    let words = " cache_mode writeback target_bytes 1073741824 target_objects 500 hit_set bloom{false_positive_probability: 0.01, target_size: 0, seed: 0} 600s x8 decay_rate 0 search_last_n 0 min_read_recency_for_promote 2 stripe_width 0";
+    assert!(line("cache").contains(words), "{}", line("cache"));
+    assert!(line("base").contains("read_tier") && line("base").contains("write_tier"));
+
+    // Snapshots of the base are the tier's.
+    assert_eq!(say(c, "pool mksnap", r#""pool":"cache","snap":"s""#).0, -22);
+    assert_eq!(say(c, "pool mksnap", r#""pool":"base","snap":"s""#).0, 0);
+    let cache = c.state.osdmap.pool_by_name("cache").unwrap();
+    assert_eq!(c.state.osdmap.pool(cache).unwrap().snaps.len(), 1);
+    assert_eq!(say(c, "pool rmsnap", r#""pool":"base","snap":"s""#).0, 0);
+    assert!(c.state.osdmap.removed_snaps_queue[&cache].contains(1));
+
+    let rm = |c: &mut Cluster, pool: &str| {
+        let twice =
+            format!(r#""pool":"{pool}","pool2":"{pool}","yes_i_really_really_mean_it":true"#);
+        say(c, "pool rm", &twice)
     };
-    assert_eq!(say(&rm("base")), (-16, "pool 'base' has tiers cache".to_owned()));
-    assert_eq!(say(&rm("cache")), (-16, "pool 'cache' is a tier of 'base'".to_owned()));
-    let overlay = r#"{"prefix":"osd tier set-overlay","pool":"base","overlaypool":"cache"}"#;
-    assert_eq!(say(overlay).0, -95);
-    let remove = r#"{"prefix":"osd tier remove","pool":"base","tierpool":"cache"}"#;
-    let removed = "pool 'cache' is now (or already was) not a tier of 'base'".to_owned();
-    assert_eq!(say(remove), (0, removed));
-    assert_eq!(say(&rm("base")).0, 0);
+    assert_eq!(rm(c, "base"), (-16, "pool 'base' has tiers cache".to_owned()));
+    assert_eq!(rm(c, "cache"), (-16, "pool 'cache' is a tier of 'base'".to_owned()));
+    assert_eq!(say(c, "tier remove", &pair("base", "cache")).0, -16, "it is the overlay");
+    let none = (0, "there is now (or already was) no overlay for 'base'".to_owned());
+    assert_eq!(say(c, "tier remove-overlay", r#""pool":"base""#), none);
+    assert_eq!(say(c, "tier remove-overlay", r#""pool":"base""#), none);
+    let removed = (0, "pool 'cache' is now (or already was) not a tier of 'base'".to_owned());
+    assert_eq!(say(c, "tier remove", &pair("base", "cache")), removed);
+    assert_eq!(c.state.osdmap.pool(cache).unwrap().target_max_bytes, 0);
+    let cached = (0, "pool 'third' is now (or already was) a cache tier of 'base'".to_owned());
+    let args = pair("base", "third") + r#","size":1000"#;
+    assert_eq!(say(c, "tier add-cache", &args), cached);
+    assert_eq!(rm(c, "cache").0, 0);
 }
 
 /// Every command of the table is known here, and takes any argument without a panic: none,
@@ -505,6 +562,8 @@ fn health_options() -> crate::health::HealthOptions {
         pool_size: 3,
         no_redundancy: false,
         no_app: false,
+        no_hit_sets: true,
+        cache_full_ratio: 0.66,
         too_few_osds: false,
         stuck_ms: 60_000,
         now_ms: 0,
@@ -546,6 +605,8 @@ fn unscrubbed_pgs_are_told() {
         pool_size: 3,
         no_redundancy: false,
         no_app: false,
+        no_hit_sets: true,
+        cache_full_ratio: 0.66,
         too_few_osds: false,
         stuck_ms: 60_000,
         now_ms: 0,

@@ -1,149 +1,332 @@
-//! `osd tier ...`: which pool is the cache of which. The relation is kept for clients that
-//! ask for it; OSDs here move nothing between pools, so no overlay can be put in place.
+//! `osd tier ...`: which pool is the cache of which, and how clients are led to it.
+//!
+//! Checks and sentences are the peer's (`OSDMonitor::{_check_become_tier,
+//! _check_remove_tier, prepare_command_impl}`). What a tier takes over from its base is
+//! added when the epoch ends (`osdinc`).
 
-use maps::PgPool;
+use maps::{CacheMode, HitSetParams, Incremental, OsdMap, PgPool, PoolFlags};
 use types::{PoolId, SnapId};
 
 use super::{EBUSY, EINVAL, ENOTEMPTY, EOPNOTSUPP, EPERM, Fail, Run, change, fail, ok};
 use crate::CommandCtx;
 
-const MODES: [&str; 7] =
-    ["none", "writeback", "forward", "readonly", "readforward", "readproxy", "proxy"];
-
 pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     match what {
         "add" => add(ctx),
+        "add-cache" => add_cache(ctx),
         "rm" | "remove" => remove(ctx),
         "cache-mode" => cache_mode(ctx),
+        "set-overlay" => set_overlay(ctx),
         "rm-overlay" | "remove-overlay" => rm_overlay(ctx),
-        "set-overlay" => {
-            ctx.need_pool("pool")?;
-            ctx.need_pool("overlaypool")?;
-            Err(fail(EOPNOTSUPP, "cache tiers are not supported by this cluster"))
-        }
         _ => Err(fail(EINVAL, "command not known")),
     }
 }
 
-/// Base and cache of a command: id, name and pool of each.
-type Pair = ((PoolId, String, PgPool), (PoolId, String, PgPool));
+/// A pool of a command.
+struct Named {
+    id: PoolId,
+    name: String,
+    pool: PgPool,
+}
 
-fn pair(ctx: &CommandCtx<'_>) -> Result<Pair, Fail> {
-    let one = |arg: &str| -> Result<(PoolId, String, PgPool), Fail> {
-        let (id, pool) = ctx.need_pool(arg)?;
-        Ok((id, ctx.cmd.str_or_empty(arg)?.to_owned(), pool.clone()))
-    };
-    Ok((one("pool")?, one("tierpool")?))
+fn named(ctx: &CommandCtx<'_>, arg: &str) -> Result<Named, Fail> {
+    let (id, pool) = ctx.need_pool(arg)?;
+    Ok(Named { id, name: ctx.cmd.str_or_empty(arg)?.to_owned(), pool: pool.clone() })
+}
+
+fn name_of(map: &OsdMap, id: i64) -> &str {
+    map.pool_name(PoolId(id)).unwrap_or_default()
+}
+
+fn used_by_fs(ctx: &CommandCtx<'_>, id: PoolId) -> bool {
+    let uses = |m: &maps::MdsMap| m.metadata_pool == id || m.data_pools.contains(&id);
+    ctx.state.fsmap.filesystems.iter().any(|fs| uses(&fs.mds_map))
+}
+
+/// Whether `tier` may become a tier of `base`; `Ok(false)` when it is already.
+fn may_become_tier(ctx: &CommandCtx<'_>, base: &Named, tier: &Named) -> Result<bool, Fail> {
+    let map = ctx.osdmap();
+    if used_by_fs(ctx, tier.id) {
+        return Err(fail(EBUSY, format!("pool '{}' is in use by CephFS", tier.name)));
+    }
+    if base.pool.tiers.contains(&(tier.id.0 as u64)) {
+        return Ok(false);
+    }
+    if base.pool.is_tier() {
+        let of = name_of(map, base.pool.tier_of);
+        return Err(fail(
+            EINVAL,
+            format!(
+                "pool '{}' is already a tier of '{of}', multiple tiers are not yet supported.",
+                base.name
+            ),
+        ));
+    }
+    if !tier.pool.tiers.is_empty() {
+        let tiers = tier.pool.tiers.iter();
+        let tiers: String = tiers.map(|t| format!("'{}',", name_of(map, *t as i64))).collect();
+        return Err(fail(
+            EINVAL,
+            format!(
+                "pool '{}' has following tier(s) already:{tiers} multiple tiers are not yet supported.",
+                tier.name
+            ),
+        ));
+    }
+    if tier.pool.is_tier() {
+        let of = name_of(map, tier.pool.tier_of);
+        let why = format!("tier pool '{}' is already a tier of '{of}'", tier.name);
+        return Err(fail(EINVAL, why));
+    }
+    // The peer has no word for it: CRUSH and clients would go in a circle.
+    if base.id == tier.id {
+        return Err(fail(EINVAL, format!("pool '{}' cannot be a tier of itself", base.name)));
+    }
+    Ok(true)
+}
+
+fn refuse_erasure(tier: &Named) -> Result<(), Fail> {
+    if !tier.pool.is_erasure() {
+        return Ok(());
+    }
+    let why = format!("tier pool '{}' is an ec pool, which cannot be a tier", tier.name);
+    Err(fail(EOPNOTSUPP, why))
 }
 
 fn add(ctx: &mut CommandCtx<'_>) -> Run {
-    let ((id, name, mut base), (tier_id, tier_name, mut tier)) = pair(ctx)?;
-    let done = format!("pool '{tier_name}' is now (or already was) a tier of '{name}'");
-    if id == tier_id {
-        return Err(fail(EINVAL, format!("tier pool '{tier_name}' is the base pool itself")));
-    }
-    if base.tiers.contains(&(tier_id.0 as u64)) {
+    let (mut base, mut tier) = (named(ctx, "pool")?, named(ctx, "tierpool")?);
+    let done = format!("pool '{}' is now (or already was) a tier of '{}'", tier.name, base.name);
+    if !may_become_tier(ctx, &base, &tier)? {
         return ok(done);
-    }
-    if base.is_tier() {
-        return Err(fail(EINVAL, format!("pool '{name}' is already a tier of another pool")));
-    }
-    if tier.is_tier() {
-        let of = ctx.osdmap().pool_name(PoolId(tier.tier_of)).unwrap_or_default();
-        return Err(fail(EINVAL, format!("tier pool '{tier_name}' is already a tier of '{of}'")));
-    }
-    if !tier.tiers.is_empty() {
-        return Err(fail(EINVAL, format!("tier pool '{tier_name}' has tier(s) already")));
-    }
-    if tier.is_erasure() {
-        let why = format!("tier pool '{tier_name}' is an ec pool, which cannot be a tier");
-        return Err(fail(EOPNOTSUPP, why));
     }
     let force = ctx.cmd.flag("force_nonempty")
         || ctx.cmd.str("force_nonempty").is_ok_and(|text| text == Some("--force-nonempty"));
-    let objects = super::df::pool_sum(ctx, tier_id).num_objects;
-    if objects != 0 && !force {
-        let why = format!("tier pool '{tier_name}' is not empty; --force-nonempty to force");
+    if super::df::pool_sum(ctx, tier.id).num_objects != 0 && !force {
+        let why = format!("tier pool '{}' is not empty; --force-nonempty to force", tier.name);
         return Err(fail(ENOTEMPTY, why));
     }
-    if tier.is_pool_snaps_mode() || tier.is_unmanaged_snaps_mode() || tier.snap_seq != SnapId(0) {
-        let why = format!(
-            "tier pool '{tier_name}' has snapshot state; it cannot be added as a tier without breaking the pool"
-        );
-        return Err(fail(ENOTEMPTY, why));
+    refuse_erasure(&tier)?;
+    let p = &tier.pool;
+    let snaps = p.is_pool_snaps_mode() || p.is_unmanaged_snaps_mode() || p.snap_seq != SnapId(0);
+    if snaps && !(force && ctx.mon_bool("mon_debug_unsafe_allow_tier_with_nonempty_snaps", false)) {
+        return Err(fail(
+            ENOTEMPTY,
+            format!(
+                "tier pool '{}' has snapshot state; it cannot be added as a tier without breaking the pool",
+                tier.name
+            ),
+        ));
     }
     let mut inc = ctx.osd_change();
-    base.tiers.insert(tier_id.0 as u64);
-    base.snap_epoch = inc.epoch;
-    base.last_change = inc.epoch;
-    tier.tier_of = id.0;
-    tier.last_change = inc.epoch;
-    inc.new_pools.insert(id, base);
-    inc.new_pools.insert(tier_id, tier);
+    join(&mut base, &mut tier, &inc);
+    put(&mut inc, [base, tier]);
     change(inc, done)
 }
 
-fn remove(ctx: &mut CommandCtx<'_>) -> Run {
-    let ((id, name, mut base), (tier_id, tier_name, mut tier)) = pair(ctx)?;
-    let done = format!("pool '{tier_name}' is now (or already was) not a tier of '{name}'");
-    if !base.tiers.contains(&(tier_id.0 as u64)) {
+/// What both pools say of each other.
+fn join(base: &mut Named, tier: &mut Named, inc: &Incremental) {
+    base.pool.tiers.insert(tier.id.0 as u64);
+    base.pool.snap_epoch = inc.epoch; // the tier takes over what snapshots there are
+    tier.pool.tier_of = base.id.0;
+}
+
+fn put(inc: &mut Incremental, pools: impl IntoIterator<Item = Named>) {
+    for mut p in pools {
+        p.pool.last_change = inc.epoch;
+        inc.new_pools.insert(p.id, p.pool);
+    }
+}
+
+fn add_cache(ctx: &mut CommandCtx<'_>) -> Run {
+    let (mut base, mut tier) = (named(ctx, "pool")?, named(ctx, "tierpool")?);
+    let done =
+        format!("pool '{}' is now (or already was) a cache tier of '{}'", tier.name, base.name);
+    if !may_become_tier(ctx, &base, &tier)? {
         return ok(done);
     }
-    if base.read_tier == tier_id.0 || base.write_tier == tier_id.0 {
+    let size = ctx.cmd.need_int("size")?;
+    let size = u64::try_from(size).map_err(|_| fail(EINVAL, "size is negative"))?;
+    if super::df::pool_sum(ctx, tier.id).num_objects != 0 {
+        return Err(fail(ENOTEMPTY, format!("tier pool '{}' is not empty", tier.name)));
+    }
+    refuse_erasure(&tier)?;
+    let word = |name: &str, default: &str| ctx.mon_option(name).unwrap_or_else(|| default.into());
+    let mode = word("osd_tier_default_cache_mode", "writeback");
+    let Some(mode) = CacheMode::from_name(&mode) else {
+        let why = format!("osd tier cache default mode '{mode}' is not a valid cache mode");
+        return Err(fail(EINVAL, why));
+    };
+    let kind = word("osd_tier_default_cache_hit_set_type", "bloom");
+    let hits = HitSetParams::from_name(&kind, default_fpp(ctx)).filter(HitSetParams::is_some);
+    let Some(hits) = hits else {
+        let why = format!("osd tier cache default hit set type '{kind}' is not a known type");
+        return Err(fail(EINVAL, why));
+    };
+    let number =
+        |what: &str, default| ctx.mon_number(&format!("osd_tier_default_cache_{what}"), default);
+    let mut inc = ctx.osd_change();
+    join(&mut base, &mut tier, &inc);
+    lead_to(&mut base, tier.id.0, &inc);
+    let p = &mut tier.pool;
+    p.set_last_force_op_resend(inc.epoch);
+    p.cache_mode = mode as u8;
+    p.hit_set_params = hits;
+    p.hit_set_count = number("hit_set_count", 4);
+    p.hit_set_period = number("hit_set_period", 1200);
+    p.min_read_recency_for_promote = number("min_read_recency_for_promote", 1);
+    p.min_write_recency_for_promote = number("min_write_recency_for_promote", 1);
+    p.hit_set_grade_decay_rate = number("hit_set_grade_decay_rate", 20);
+    p.hit_set_search_last_n = number("hit_set_search_last_n", 1);
+    p.target_max_bytes = size;
+    p.flags.set(PoolFlags::INCOMPLETE_CLONES, true);
+    put(&mut inc, [base, tier]);
+    change(inc, done)
+}
+
+/// `osd_pool_default_hit_set_bloom_fpp`
+pub(super) fn default_fpp(ctx: &CommandCtx<'_>) -> f64 {
+    ctx.mon_number("osd_pool_default_hit_set_bloom_fpp", 0.05)
+}
+
+/// Clients of `base` go to that pool from now on; -1 for the base itself.
+fn lead_to(base: &mut Named, tier: i64, inc: &Incremental) {
+    (base.pool.read_tier, base.pool.write_tier) = (tier, tier);
+    base.pool.set_last_force_op_resend(inc.epoch);
+}
+
+/// Whether CephFS can do without the base's tier.
+fn may_lose_tier(ctx: &CommandCtx<'_>, base: &Named, tier: Option<&PgPool>) -> Result<(), Fail> {
+    if !used_by_fs(ctx, base.id) {
+        return Ok(());
+    }
+    let name = &base.name;
+    let overwrites = [PoolFlags::EC_OVERWRITES, PoolFlags::EC_OPTIMIZATIONS];
+    if base.pool.is_erasure() && !overwrites.iter().any(|f| base.pool.has_flag(*f)) {
+        return Err(fail(EBUSY, format!("pool '{name}' is in use by CephFS via its tier")));
+    }
+    if tier.is_some_and(|t| t.mode() == CacheMode::Writeback) {
+        return Err(fail(
+            EBUSY,
+            format!(
+                "pool '{name}' is in use by CephFS, and this tier is still in use as a writeback cache.  Change the cache mode and flush the cache before removing it"
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn remove(ctx: &mut CommandCtx<'_>) -> Run {
+    let (mut base, mut tier) = (named(ctx, "pool")?, named(ctx, "tierpool")?);
+    may_lose_tier(ctx, &base, Some(&tier.pool))?;
+    let done =
+        format!("pool '{}' is now (or already was) not a tier of '{}'", tier.name, base.name);
+    if !base.pool.tiers.contains(&(tier.id.0 as u64)) {
+        return ok(done);
+    }
+    if base.pool.read_tier == tier.id.0 || base.pool.write_tier == tier.id.0 {
         let why = format!(
-            "tier pool '{tier_name}' is the overlay for '{name}'; please remove-overlay first"
+            "tier pool '{}' is the overlay for '{}'; please remove-overlay first",
+            tier.name, base.name
         );
         return Err(fail(EBUSY, why));
     }
     let mut inc = ctx.osd_change();
-    base.tiers.remove(&(tier_id.0 as u64));
-    base.last_change = inc.epoch;
-    tier.tier_of = -1;
-    tier.cache_mode = 0;
-    tier.last_change = inc.epoch;
-    inc.new_pools.insert(id, base);
-    inc.new_pools.insert(tier_id, tier);
+    base.pool.tiers.remove(&(tier.id.0 as u64));
+    tier.pool.clear_tier();
+    put(&mut inc, [base, tier]);
     change(inc, done)
 }
 
 fn cache_mode(ctx: &mut CommandCtx<'_>) -> Run {
-    let name = ctx.cmd.str_or_empty("pool")?.to_owned();
-    let (id, pool) = ctx.need_pool("pool")?;
-    let mut pool = pool.clone();
-    if !pool.is_tier() {
+    use CacheMode as M;
+    let mut tier = named(ctx, "pool")?;
+    let name = tier.name.clone();
+    if !tier.pool.is_tier() {
         return Err(fail(EINVAL, format!("pool '{name}' is not a tier")));
     }
-    let mode = ctx.cmd.str_or_empty("mode")?;
-    let Some(number) = MODES.iter().position(|m| *m == mode) else {
-        return Err(fail(EINVAL, format!("'{mode}' is not a valid cache mode")));
+    let text = ctx.cmd.str_or_empty("mode")?;
+    let Some(mode) = M::from_name(text) else {
+        return Err(fail(EINVAL, format!("'{text}' is not a valid cache mode")));
     };
+    if matches!(mode, M::Forward | M::Readforward) {
+        return Err(fail(EPERM, format!("'{text}' is no longer a supported cache mode")));
+    }
     let sure = ctx.cmd.flag("yes_i_really_mean_it");
-    if !sure && !matches!(mode, "none" | "writeback" | "proxy" | "readproxy") {
+    if !sure && !matches!(mode, M::None | M::Writeback | M::Proxy | M::Readproxy) {
         let why = format!(
-            "'{mode}' is not a well-supported cache mode and may corrupt your data.  pass --yes-i-really-mean-it to force."
+            "'{text}' is not a well-supported cache mode and may corrupt your data.  pass --yes-i-really-mean-it to force."
         );
         return Err(fail(EPERM, why));
     }
+    let done = format!("set cache-mode for pool '{name}' to {text}");
+    let old = tier.pool.mode();
+    if old == mode {
+        return ok(done);
+    }
+    // What is dirty would be forgotten with the mode.
+    let keeps_dirty = matches!(mode, M::Writeback | M::Proxy | M::Readproxy);
+    if old == M::Writeback && !matches!(mode, M::Proxy | M::Readproxy) {
+        let why = format!(
+            "unable to set cache-mode '{text}' on a 'writeback' pool; only 'proxy','readproxy' allowed."
+        );
+        return Err(fail(EINVAL, why));
+    }
+    let dirty = super::df::pool_sum(ctx, tier.id).num_objects_dirty;
+    if matches!(old, M::Readproxy | M::Proxy) && !keeps_dirty && dirty > 0 {
+        let why =
+            format!("unable to set cache-mode '{text}' on pool '{name}': dirty objects found");
+        return Err(fail(EBUSY, why));
+    }
     let mut inc = ctx.osd_change();
-    pool.cache_mode = number as u8;
-    pool.last_change = inc.epoch;
-    inc.new_pools.insert(id, pool);
-    change(inc, format!("set cache-mode for pool '{name}' to {mode}"))
+    tier.pool.cache_mode = mode as u8;
+    // Also when it ends: a cache may have evicted clones.
+    tier.pool.flags.set(PoolFlags::INCOMPLETE_CLONES, true);
+    put(&mut inc, [tier]);
+    change(inc, done)
+}
+
+fn set_overlay(ctx: &mut CommandCtx<'_>) -> Run {
+    let (mut base, mut tier) = (named(ctx, "pool")?, named(ctx, "overlaypool")?);
+    let (name, over) = (base.name.clone(), tier.name.clone());
+    if !base.pool.tiers.contains(&(tier.id.0 as u64)) {
+        let why = format!("tier pool '{over}' is not a tier of '{name}'");
+        return Err(fail(EINVAL, why));
+    }
+    let mut done = format!("overlay for '{name}' is now (or already was) '{over}'");
+    if base.pool.read_tier == tier.id.0 {
+        return ok(done);
+    }
+    if base.pool.read_tier >= 0 {
+        let has = name_of(ctx.osdmap(), base.pool.read_tier);
+        let why = format!("pool '{name}' has overlay '{has}'; please remove-overlay first");
+        return Err(fail(EINVAL, why));
+    }
+    if tier.pool.mode() == CacheMode::None {
+        done += " (WARNING: overlay pool cache_mode is still NONE)";
+    }
+    let mut inc = ctx.osd_change();
+    lead_to(&mut base, tier.id.0, &inc);
+    tier.pool.set_last_force_op_resend(inc.epoch);
+    put(&mut inc, [base, tier]);
+    change(inc, done)
 }
 
 fn rm_overlay(ctx: &mut CommandCtx<'_>) -> Run {
-    let name = ctx.cmd.str_or_empty("pool")?.to_owned();
-    let (id, pool) = ctx.need_pool("pool")?;
-    let done = format!("there is now (or already was) no overlay for '{name}'");
-    if pool.read_tier < 0 && pool.write_tier < 0 {
+    let mut base = named(ctx, "pool")?;
+    let done = format!("there is now (or already was) no overlay for '{}'", base.name);
+    if base.pool.read_tier < 0 {
         return ok(done);
     }
-    let mut pool = pool.clone();
+    may_lose_tier(ctx, &base, None)?;
     let mut inc = ctx.osd_change();
-    pool.read_tier = -1;
-    pool.write_tier = -1;
-    pool.last_change = inc.epoch;
-    pool.set_last_force_op_resend(inc.epoch);
-    inc.new_pools.insert(id, pool);
+    for id in [base.pool.read_tier, base.pool.write_tier].map(PoolId) {
+        if let Some(pool) = ctx.osdmap().pool(id) {
+            let mut tier = Named { id, name: String::new(), pool: pool.clone() };
+            tier.pool.set_last_force_op_resend(inc.epoch);
+            put(&mut inc, [tier]);
+        }
+    }
+    lead_to(&mut base, -1, &inc);
+    put(&mut inc, [base]);
     change(inc, done)
 }

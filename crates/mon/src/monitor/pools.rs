@@ -109,6 +109,15 @@ impl Monitor {
         let next = Epoch(self.state.osd_history.last.0 + 1);
         let mut inc = self.state.osd_change();
         let mut pool = pool.clone();
+        let snaps = [
+            pool_op::CREATE_SNAP,
+            pool_op::DELETE_SNAP,
+            pool_op::CREATE_UNMANAGED_SNAP,
+            pool_op::DELETE_UNMANAGED_SNAP,
+        ];
+        if pool.is_tier() && snaps.contains(&msg.op) {
+            return Err(EINVAL); // a tier has its base's
+        }
         match msg.op {
             pool_op::DELETE => {
                 if !self.option_bool("mon_allow_pool_delete", false) {
@@ -138,7 +147,7 @@ impl Monitor {
                 inc.new_removed_snaps.entry(id).or_default().insert(snap.0, 1);
             }
             pool_op::CREATE_UNMANAGED_SNAP => {
-                if pool.has_flag(PoolFlags::POOL_SNAPS) || pool.is_tier() {
+                if pool.has_flag(PoolFlags::POOL_SNAPS) {
                     return Err(EINVAL);
                 }
                 let snap = poolops::add_unmanaged_snap(&mut pool, next);

@@ -223,6 +223,12 @@ impl Monitor {
                 continue; // PGs that are being merged trim nothing
             }
             let mut done = queue.0.clone();
+            // Its caches first: they name snapshots to it as long as they know of them.
+            for tier in pool.tiers.iter().map(|t| PoolId(*t as i64)) {
+                if let Some(queue) = map.removed_snaps_queue.get(&tier) {
+                    done.subtract(queue);
+                }
+            }
             for ps in 0..pool.pg_num {
                 let pg = PgId { pool: *id, ps };
                 match self.volatile.pgmap.pgs.get(&pg).filter(|_| self.has_trimmed_all(pool, pg)) {
@@ -247,6 +253,8 @@ impl Monitor {
             pool_size: self.option_u64("osd_pool_default_size", 3) as u32,
             no_redundancy: self.option_bool("mon_warn_on_pool_no_redundancy", true),
             no_app: self.option_bool("mon_warn_on_pool_no_app", true),
+            no_hit_sets: self.option_bool("mon_warn_on_cache_pools_without_hit_sets", true),
+            cache_full_ratio: self.option_f64("mon_cache_target_full_warn_ratio", 0.66),
             too_few_osds: self.option_bool("mon_warn_on_too_few_osds", true),
             stuck_ms: self.option_u64("mon_pg_stuck_threshold", 60) * 1000,
             autoscale: self.autoscale_bounds(),
