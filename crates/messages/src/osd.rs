@@ -61,6 +61,8 @@ pub mod op {
     pub const COPY_FROM: u16 = 0x221a;
     pub const UNDIRTY: u16 = 0x221c;
     pub const SETALLOCHINT: u16 = 0x2223;
+    pub const CACHE_PIN: u16 = 0x2224;
+    pub const CACHE_UNPIN: u16 = 0x2225;
     pub const WRITESAME: u16 = 0x2226;
     pub const OMAPRMKEYRANGE: u16 = 0x222c;
     pub const COPY_FROM2: u16 = 0x222d;
@@ -69,12 +71,25 @@ pub mod op {
     pub const RESETXATTRS: u16 = 0x2303;
     pub const RMXATTR: u16 = 0x2304;
 
+    pub const CACHE_FLUSH: u16 = 0x821f;
+    pub const CACHE_EVICT: u16 = 0x8220;
+    pub const CACHE_TRY_FLUSH: u16 = 0x8221;
+
     /// Mode nibble: the operation reads.
     pub const MODE_RD: u16 = 0x1000;
     /// Mode nibble: the operation writes.
     pub const MODE_WR: u16 = 0x2000;
     /// Type nibble of operations on a whole PG.
     pub const TYPE_PG: u16 = 0x0500;
+}
+
+/// Bits of COPY_FROM's flags, byte 16 of its union.
+#[allow(missing_docs)]
+pub mod copy_flag {
+    pub const FLUSH: u8 = 1;
+    pub const IGNORE_OVERLAY: u8 = 2;
+    pub const IGNORE_CACHE: u8 = 4;
+    pub const MAP_SNAP_CLONE: u8 = 8;
 }
 
 /// Bits of [`OsdOp::flags`].

@@ -69,7 +69,7 @@ impl Caps {
                 }
                 _ => {
                     access.read |= o.is_read();
-                    access.write |= o.is_write();
+                    access.write |= o.is_write() || crate::pg::tier::is_cache_op(o.code);
                 }
             }
         }

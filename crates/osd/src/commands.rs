@@ -468,6 +468,7 @@ impl Osd {
             }
             pg.waiting.iter().for_each(|op| add(op, "waiting for peered"));
             pg.blocked.values().flatten().for_each(|op| add(op, "waiting for degraded object"));
+            pg.tier.ops().for_each(|op| add(op, "waiting for the base tier"));
             pg.scrub.waiting().for_each(|op| add(op, "waiting for scrub"));
             pg.waiting_whole.iter().for_each(|op| add(op, "waiting for missing object"));
             for obc in pg.obcs.values() {

@@ -29,6 +29,8 @@ pub struct Config {
     pub recoveries_max: usize,
     /// `osd_max_trimming_pgs`.
     pub trimming_pgs_max: usize,
+    /// `osd_agent_max_ops`.
+    pub agent_ops_max: usize,
     /// `osd_pg_max_concurrent_snap_trims`.
     pub snap_trims_max: usize,
     /// `osd_snap_trim_sleep`, ms.
@@ -73,6 +75,7 @@ impl Default for Config {
             dups_max: 3_000,
             recoveries_max: 16,
             trimming_pgs_max: 2,
+            agent_ops_max: 4,
             snap_trims_max: 2,
             snap_trim_sleep_ms: 0,
             heartbeat_interval_ms: 6_000,
@@ -130,6 +133,7 @@ impl Config {
         int("osd_max_pg_log_entries", &mut c.log_entries_max);
         int("osd_pg_log_dups_tracked", &mut c.dups_max);
         int("osd_max_trimming_pgs", &mut c.trimming_pgs_max);
+        int("osd_agent_max_ops", &mut c.agent_ops_max);
         int("osd_pg_max_concurrent_snap_trims", &mut c.snap_trims_max);
         c.snap_trims_max = c.snap_trims_max.max(1);
         secs("osd_snap_trim_sleep", &mut c.snap_trim_sleep_ms);

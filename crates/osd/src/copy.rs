@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use denc::{Denc, Reader};
 use env::Now;
-use messages::{OsdOp, OsdPeer, PeerMsg, Push};
-use types::{EVersion, Epoch, HObject, ObjectLocator, PgId, ShardId, SnapId};
+use messages::{Answered, OsdOp, OsdPeer, PeerMsg, Push};
+use types::{EVersion, Epoch, HObject, ObjectLocator, PgId, PoolId, ShardId, SnapId};
 
 use maps::PgShard;
 
@@ -45,9 +45,12 @@ pub(crate) fn unreadable(oid: HObject, version: EVersion, off: u64) -> Push {
 /// What is copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
-    oid: Bytes,
-    locator: ObjectLocator,
-    snap: SnapId,
+    pub oid: Bytes,
+    pub locator: ObjectLocator,
+    /// [`SnapId::DIR`] for the head, also when it stands for clones alone.
+    pub snap: SnapId,
+    /// From that very pool, though a cache may be over it.
+    pub direct: bool,
 }
 
 impl Source {
@@ -56,7 +59,8 @@ impl Source {
         let mut r = Reader::new(&op.data);
         let oid = r.blob().ok()?;
         let locator = ObjectLocator::decode(&mut r).ok()?;
-        Some(Self { oid, locator, snap: SnapId(op.u64(0)) })
+        let direct = op.raw[16] & messages::copy_flag::IGNORE_OVERLAY != 0;
+        Some(Self { oid, locator, snap: SnapId(op.u64(0)), direct })
     }
 }
 
@@ -122,6 +126,14 @@ impl Osd {
         }
     }
 
+    /// Sends what PGs want of others, if they want anything.
+    pub(crate) fn pump_copies_and_asks(&mut self, now: Now, out: &mut Outbox) {
+        if !self.c.copies.is_idle() {
+            self.pump_copies(now, out);
+        }
+        self.pump_asks(now, out);
+    }
+
     /// As [`Osd::pump_copies`], once in a while.
     pub(crate) fn tick_copies(&mut self, now: Now, out: &mut Outbox) {
         let ms = now.mono_ms();
@@ -137,17 +149,20 @@ impl Osd {
     fn ask_part(&mut self, now: Now, id: u64, out: &mut Outbox) {
         let Some(f) = self.c.copies.running.get_mut(&id) else { return };
         f.asked_ms = now.mono_ms().max(1);
-        let waits = self
-            .pgs
-            .get(&f.target.0)
-            .is_some_and(|pg| pg.copying.get(&f.target.1).is_some_and(|op| op.seq == f.seq));
+        let waits =
+            self.pgs.get(&f.target.0).is_some_and(|pg| pg.waits_for_copy(&f.target.1, f.seq));
         if !waits {
             self.c.copies.running.remove(&id); // its request is gone, or begins anew
             return;
         }
         let map = &self.c.map;
         let (off, omap_after) = (f.data.len() as u64, f.omap_after.clone());
-        let pg = map.object_to_pg(&f.source.oid, &f.source.locator);
+        let mut locator = f.source.locator.clone();
+        if let Some(pool) = map.pool(locator.pool).filter(|p| !f.source.direct && p.read_tier >= 0)
+        {
+            locator.pool = PoolId(pool.read_tier);
+        }
+        let pg = map.object_to_pg(&f.source.oid, &locator);
         let primary = pg.and_then(|pg| self.c.mapping.get(pg)).and_then(|s| s.acting_primary);
         let Some(pg) = pg else {
             // No such pool.
@@ -178,7 +193,8 @@ impl Osd {
             let mut cx = self.c.cx(now, out);
             let Some(pg) = self.pgs.get_mut(&home) else { return };
             let Some(part) = pg.copy_part(&oid, off, &after, &mut cx) else { return };
-            let Some(next) = self.on_copy_part(now, id, part, out) else { return };
+            let answered = pg.answered_with(&part, &cx);
+            let Some(next) = self.on_copy_part(now, id, part, answered, out) else { return };
             id = next;
         }
     }
@@ -189,7 +205,8 @@ impl Osd {
         let mut cx = self.c.cx(now, out);
         let Some(pg) = self.pgs.get_mut(&m.pg) else { return };
         if let Some(part) = pg.copy_part(oid, *off, omap_after, &mut cx) {
-            let body = PeerMsg::CopyPart { id: *id, push: part };
+            let answered = pg.answered_with(&part, &cx);
+            let body = PeerMsg::CopyPart { id: *id, push: part, answered };
             let epoch = self.c.map.epoch;
             let (pg, shard) = (types::SpgId { shard: from.shard, ..m.pg }, m.pg.shard);
             out.osd(from.osd, &OsdPeer { pg, from: shard, epoch, interval: Epoch(0), body });
@@ -197,18 +214,33 @@ impl Osd {
     }
 
     /// A part has come from elsewhere.
-    pub(crate) fn on_copy_answer(&mut self, now: Now, id: u64, push: Push, out: &mut Outbox) {
-        if let Some(next) = self.on_copy_part(now, id, push, out) {
+    pub(crate) fn on_copy_answer(
+        &mut self,
+        now: Now,
+        id: u64,
+        push: Push,
+        answered: Vec<Answered>,
+        out: &mut Outbox,
+    ) {
+        if let Some(next) = self.on_copy_part(now, id, push, answered, out) {
             self.ask_part(now, next, out);
         }
         self.pump_copies(now, out);
     }
 
     /// Takes a part; under which number the next is to be asked for, if there is one.
-    fn on_copy_part(&mut self, now: Now, id: u64, push: Push, out: &mut Outbox) -> Option<u64> {
+    fn on_copy_part(
+        &mut self,
+        now: Now,
+        id: u64,
+        push: Push,
+        answered: Vec<Answered>,
+        out: &mut Outbox,
+    ) -> Option<u64> {
         let f = self.c.copies.running.get_mut(&id)?;
         if push.absent {
-            self.finish_copy(now, id, CopyContent::default(), out);
+            let content = CopyContent { answered, ..CopyContent::default() };
+            self.finish_copy(now, id, content, out);
             return None;
         }
         if f.version.is_some_and(|v| v != push.version) {
@@ -238,8 +270,9 @@ impl Osd {
         };
         let f = self.c.copies.running.get_mut(&id).expect("looked at");
         let content = CopyContent {
+            answered,
             unreadable: false,
-            state: ObjectState { exists: true, info },
+            state: ObjectState { exists: !info.whiteout, info },
             data: std::mem::take(&mut f.data).freeze(),
             attrs: push.attrs.iter().filter(|(n, _)| n != INFO_ATTR).cloned().collect(),
             header: push.header.clone(),

@@ -10,8 +10,8 @@ use messages::{
     PgStatsAck, RepOp, RepOpReply, ScrubRequest, op, req_flag,
 };
 use types::{
-    AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, OsdId, PgId,
-    PoolId, ReqId, ShardId, SnapId, SpgId, Uuid,
+    AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, PgId, PoolId,
+    ShardId, SnapId, SpgId, Uuid,
 };
 
 use crate::backing::{Coll, ObjectStore, StoreOp};
@@ -136,6 +136,7 @@ pub(crate) struct Core {
     pub reports: Reports,
     pub benches: crate::commands::Benches,
     pub copies: crate::copy::Copies,
+    pub asks: crate::tier::Asks,
     /// Data that the store is reading, by its number, and for whom.
     pub fetches: HashMap<u64, SpgId>,
     pub slots: crate::slots::AllSlots,
@@ -172,6 +173,7 @@ impl Core {
             pace: &mut self.pace,
             pg_count: self.pg_count,
             copies: &mut self.copies.wanted,
+            asks: &mut self.asks.wanted,
             leases: &mut self.leases,
             fetches: &mut self.fetches,
             slots: &mut self.slots,
@@ -304,6 +306,7 @@ impl Osd {
                 reports: Reports::default(),
                 benches: crate::commands::Benches::default(),
                 copies: crate::copy::Copies::default(),
+                asks: crate::tier::Asks::default(),
                 fetches: HashMap::new(),
                 slots: crate::slots::AllSlots::default(),
                 load_bytes: crate::load::Load::default(),
@@ -420,9 +423,7 @@ impl Osd {
         self.report_merges(now, out);
         self.run_freed_slots(now, out);
         self.run_paced(now, out);
-        if !self.c.copies.is_idle() {
-            self.pump_copies(now, out);
-        }
+        self.pump_copies_and_asks(now, out);
         self.loop_back(now, out);
     }
 
@@ -491,6 +492,7 @@ impl Osd {
             self.with_pg(now, id, out, |pg, cx| {
                 pg.kick_recovery(cx);
                 pg.kick_trim(cx);
+                pg.kick_agent(cx);
                 pg.drive_scrub(cx);
             });
         }
@@ -596,40 +598,13 @@ impl Osd {
             return;
         }
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
-        let Some(pool) = self.c.map.pool(m.pg.pg.pool) else { return };
-        let mut reqid = m.reqid;
-        if reqid.tid == 0 {
-            reqid = ReqId { client: session.who, tid: e.tid, inc: m.reqid.inc };
+        if self.c.map.pool(m.pg.pg.pool).is_none() {
+            return;
         }
-        self.c.seq += 1;
-        let bytes = e.size() + crate::load::expected(&m.ops);
-        let op = Box::new(ClientOp {
-            seq: self.c.seq,
-            conn,
-            who: session.who,
-            addr: session.addr,
-            features: session.features,
-            tid: e.tid,
-            oid: HObject {
-                pool: m.pg.pg.pool,
-                hash: m.hash,
-                nspace: m.locator.nspace.clone(),
-                key: m.locator.key.clone(),
-                name: m.oid.clone(),
-                snap: SnapId::HEAD,
-                max: false,
-            },
-            msg: m,
-            reqid,
-            copy: None,
-            prefetched: Vec::new(),
-            old: None,
-            waited: false,
-            came_ns: now.mono_ns,
-            came_wall_ns: now.wall_ns,
-            classes: self.c.classes.all.clone(),
-            share: self.c.load_bytes.share(bytes),
-        });
+        let by = (session.who, session.addr, session.features);
+        let op = self.c.client_op(now, conn, by, e.tid, m, e.size());
+        let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
+        let Some(pool) = self.c.map.pool(op.msg.pg.pg.pool) else { return };
         let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");
         let refused = if !session.caps.allows(&op, name, &pool.application_metadata) {
             self.c.perf.caps_denied += 1;
@@ -639,8 +614,20 @@ impl Osd {
             );
             Some(Errno::PERM)
         } else {
-            refusal(&op, &self.c.map, &self.c.conf, now)
+            None
         };
+        self.admit_op(now, op, refused, out);
+    }
+
+    /// A request goes to its PG, unless it is `refused` already.
+    pub(crate) fn admit_op(
+        &mut self,
+        now: Now,
+        op: Box<ClientOp>,
+        refused: Option<Errno>,
+        out: &mut Outbox,
+    ) {
+        let refused = refused.or_else(|| refusal(&op, &self.c.map, &self.c.conf, now));
         let id = op.msg.pg.pg;
         let home = self.c.spg_of(id, self.c.id.whoami);
         let mut cx = self.c.cx(now, out);
@@ -668,7 +655,11 @@ impl Osd {
                 }
                 return;
             }
-            PeerMsg::CopyPart { id, push } => return self.on_copy_answer(now, id, push, out),
+            PeerMsg::CopyPart { id, push, answered } => {
+                return self.on_copy_answer(now, id, push, answered, out);
+            }
+            PeerMsg::TierAsk { .. } => return self.on_tier_ask(now, from.osd, m, out),
+            PeerMsg::TierTold { id, reply } => return self.on_tier_told(now, id, *reply, out),
             _ => {}
         }
         if let Some(pg) = self.pgs.get_mut(&m.pg) {
@@ -752,6 +743,7 @@ impl Osd {
 
     /// What was sent to that OSD since its last message may be lost.
     pub fn on_osd_reset(&mut self, now: Now, osd: OsdId, out: &mut Outbox) {
+        self.asks_lost(osd);
         if self.c.booted && self.c.map.is_up(osd) {
             for pg in self.pgs.values_mut() {
                 pg.on_osd_reset(osd, &mut self.c.cx(now, out));
@@ -789,6 +781,7 @@ impl Osd {
                 self.with_pg(now, pg, out, |pg, cx| pg.on_fetched(id, data, cx));
             }
         }
+        self.pump_copies_and_asks(now, out);
         self.loop_back(now, out);
         Ok(())
     }
@@ -842,9 +835,7 @@ impl Osd {
         self.report_merges(now, out);
         self.run_freed_slots(now, out);
         self.run_paced(now, out);
-        if !self.c.copies.is_idle() {
-            self.pump_copies(now, out);
-        }
+        self.pump_copies_and_asks(now, out);
         self.loop_back(now, out);
     }
 
@@ -858,6 +849,7 @@ impl Osd {
             self.run_paced(now, out);
             self.tick_heartbeats(now, out);
             self.tick_copies(now, out);
+            self.tick_asks(now, out);
         }
         self.report_merges(now, out);
         self.report(now, out);
@@ -934,7 +926,8 @@ fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno>
         return Some(e);
     }
     let writes = o.may_write();
-    if writes && m.snapid != SnapId::HEAD {
+    let on_cache = m.ops.iter().any(|x| crate::pg::tier::is_cache_op(x.code));
+    if writes && !on_cache && m.snapid != SnapId::HEAD {
         return Some(Errno::INVAL);
     }
     // Snapshots are listed of the set of them, and nothing else is asked of that.

@@ -60,6 +60,7 @@ mod snapset;
 mod split;
 #[cfg(test)]
 mod tests;
+mod tier;
 mod unite;
 
 pub use adapter::StoreBacking;

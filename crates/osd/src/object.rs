@@ -74,19 +74,30 @@ pub struct ObjectInfo {
     pub alloc_hint_flags: u32,
     /// Who watches it.
     pub watchers: Vec<WatchRecord>,
-    /// There is no object, but clones of what it was: the record is kept for them.
+    /// There is no object, but clones of what it was, or it is deleted in a cache tier: the
+    /// record is kept for that.
     pub whiteout: bool,
     /// What is known of its snapshots; `None` when no write ever saw one. Not of a clone.
     pub snaps: Option<Arc<SnapSet>>,
     /// Of a clone: the snapshots it serves, newest first.
     pub clone_snaps: Vec<SnapId>,
+    /// In a cache tier: the base has it as it is here. A write ends it.
+    pub clean: bool,
+    /// In a cache tier: it stays there.
+    pub pinned: bool,
 }
 
-/// Version 1; version 2 with the snapshots, where there are any.
+const CLEAN: u8 = 1;
+const PINNED: u8 = 2;
+
+/// Version 1; version 2 with the snapshots, version 3 with what cache tiers note, where
+/// there is any.
 impl Denc for ObjectInfo {
     fn encode(&self, w: &mut Writer) {
-        let snaps = self.whiteout || self.snaps.is_some() || !self.clone_snaps.is_empty();
-        w.u8(if snaps { 2 } else { 1 });
+        let flags = if self.clean { CLEAN } else { 0 } | if self.pinned { PINNED } else { 0 };
+        let tier = flags != 0;
+        let snaps = tier || self.whiteout || self.snaps.is_some() || !self.clone_snaps.is_empty();
+        w.u8(1 + u8::from(snaps) + u8::from(tier));
         self.version.encode(w);
         w.u64(self.user_version);
         w.u64(self.size);
@@ -106,10 +117,13 @@ impl Denc for ObjectInfo {
             }
             self.clone_snaps.encode(w);
         }
+        if tier {
+            w.u8(flags);
+        }
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let v = r.u8()?;
-        r.require(v == 1 || v == 2, "an object's record is version 1 or 2")?;
+        r.require((1..=3).contains(&v), "an object's record is version 1, 2 or 3")?;
         let mut info = Self {
             version: Denc::decode(r)?,
             user_version: r.u64()?,
@@ -128,6 +142,10 @@ impl Denc for ObjectInfo {
             info.whiteout = r.bool()?;
             info.snaps = if r.bool()? { Some(Arc::new(Denc::decode(r)?)) } else { None };
             info.clone_snaps = Denc::decode(r)?;
+        }
+        if v >= 3 {
+            let flags = r.u8()?;
+            (info.clean, info.pinned) = (flags & CLEAN != 0, flags & PINNED != 0);
         }
         Ok(info)
     }

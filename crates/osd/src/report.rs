@@ -304,7 +304,7 @@ impl Pg {
             num_wr_kb: c.write_bytes >> 10,
             num_objects_recovered: self.recovered.0 as i64,
             num_bytes_recovered: self.recovered.1 as i64,
-            num_objects_dirty: c.objects,
+            num_objects_dirty: c.objects - c.clean,
             num_objects_omap: c.omap_objects,
             num_scrub_errors: i64::from(scrub.errors()),
             num_shallow_scrub_errors: i64::from(scrub.shallow_errors),

@@ -32,6 +32,15 @@ pub struct Sessions {
     pub by_conn: HashMap<ConnId, Session>,
 }
 
+/// The cache tier that a request came from, instead of from a client.
+#[derive(Clone, Copy, Debug)]
+pub struct Origin {
+    /// Its OSD.
+    pub osd: types::OsdId,
+    /// That OSD's number for it.
+    pub id: u64,
+}
+
 /// A request in hand.
 #[derive(Clone, Debug)]
 pub struct ClientOp {
@@ -59,6 +68,10 @@ pub struct ClientOp {
     pub prefetched: Vec<(HObject, u64, bytes::Bytes)>,
     /// In erasure-coded pools: bytes of shards that its write has to know.
     pub old: Option<Vec<Option<bytes::Bytes>>>,
+    /// Who is to be answered instead of a client.
+    pub origin: Option<Origin>,
+    /// It was noted as a use of its object.
+    pub hit: bool,
     /// It had to wait for an object's recovery, or for the PG.
     pub waited: bool,
     /// When it came, monotonic ns.
@@ -78,12 +91,63 @@ pub fn enqueue(queue: &mut std::collections::VecDeque<Box<ClientOp>>, op: Box<Cl
     queue.insert(at, op);
 }
 
+impl crate::core::Core {
+    /// A request that has come: of whom, with his number for it, and its bytes on the wire.
+    pub(crate) fn client_op(
+        &mut self,
+        now: env::Now,
+        conn: ConnId,
+        (who, addr, features): (EntityId, EntityAddr, Features),
+        tid: u64,
+        msg: MOsdOp,
+        bytes: usize,
+    ) -> Box<ClientOp> {
+        let mut reqid = msg.reqid;
+        if reqid.tid == 0 {
+            reqid = ReqId { client: who, tid, inc: msg.reqid.inc };
+        }
+        self.seq += 1;
+        let bytes = bytes + crate::load::expected(&msg.ops);
+        Box::new(ClientOp {
+            seq: self.seq,
+            conn,
+            who,
+            addr,
+            features,
+            tid,
+            oid: HObject {
+                pool: msg.pg.pg.pool,
+                hash: msg.hash,
+                nspace: msg.locator.nspace.clone(),
+                key: msg.locator.key.clone(),
+                name: msg.oid.clone(),
+                snap: types::SnapId::HEAD,
+                max: false,
+            },
+            msg,
+            reqid,
+            copy: None,
+            prefetched: Vec::new(),
+            old: None,
+            origin: None,
+            hit: false,
+            waited: false,
+            came_ns: now.mono_ns,
+            came_wall_ns: now.wall_ns,
+            classes: self.classes.all.clone(),
+            share: self.load_bytes.share(bytes),
+        })
+    }
+}
+
 impl ClientOp {
     /// Whether one of its operations may change the object.
     #[must_use]
     pub fn may_write(&self) -> bool {
         let writes = |o: &OsdOp| {
-            o.is_write() || (o.code == op::CALL && crate::exec::call_writes(o, &self.classes))
+            o.is_write()
+                || crate::pg::tier::is_cache_op(o.code)
+                || (o.code == op::CALL && crate::exec::call_writes(o, &self.classes))
         };
         self.msg.ops.iter().any(writes)
     }
@@ -103,6 +167,16 @@ impl ClientOp {
         self.old = None;
         self.waited = true;
         self
+    }
+
+    /// The content that a cache tier flushes, once it is here.
+    #[must_use]
+    pub fn flushed(&self) -> Option<&crate::exec::CopyContent> {
+        let flushes = |o: &OsdOp| {
+            matches!(o.code, op::COPY_FROM | op::COPY_FROM2)
+                && o.raw[16] & messages::copy_flag::FLUSH != 0
+        };
+        self.copy.as_deref().filter(|_| self.msg.ops.iter().any(flushes))
     }
 
     /// Whether resource limits do not count.

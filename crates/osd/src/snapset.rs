@@ -14,9 +14,10 @@
 use maps::{SnapIntervals, SnapSet};
 use messages::Mutation;
 use stdx::IntervalSet;
-use types::SnapId;
+use types::{HObject, SnapId};
 
-use crate::object::ObjectState;
+use crate::backing::{Coll, ObjectStore, StoreError};
+use crate::object::{INFO_ATTR, ObjectState};
 
 /// Where an object's content at a snapshot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +67,25 @@ pub fn own_bytes(set: &SnapSet, clone: SnapId) -> i64 {
 #[must_use]
 pub fn clone_bytes(set: &SnapSet) -> i64 {
     set.clones.iter().map(|c| own_bytes(set, *c)).sum()
+}
+
+/// As [`clone_bytes`], of the clones that the store has: a cache tier need not have all.
+///
+/// # Errors
+/// The store's.
+pub fn bytes_here(
+    store: &dyn ObjectStore,
+    coll: Coll,
+    oid: &HObject,
+    set: &SnapSet,
+) -> Result<i64, StoreError> {
+    let mut sum = 0;
+    for clone in &set.clones {
+        if store.attr(coll, &oid.with_snap(*clone), INFO_ATTR)?.is_some() {
+            sum += own_bytes(set, *clone);
+        }
+    }
+    Ok(sum)
 }
 
 /// Takes out a clone. What it had in common with its neighbours they have in common.
@@ -122,7 +142,6 @@ mod tests {
     use super::*;
     use crate::object::ObjectInfo;
     use bytes::Bytes;
-    use types::HObject;
 
     fn state(set: SnapSet, exists: bool) -> ObjectState {
         ObjectState {

@@ -173,9 +173,12 @@ pub(crate) fn count(store: &dyn ObjectStore, coll: Coll) -> Result<messages::PgC
             c.omap_objects += i64::from(state.info.omap);
             // What clones have in common with others is counted once, with the head.
             c.clones += i64::from(!oid.is_head());
+            c.clean += i64::from(state.info.clean);
             if oid.is_head() {
                 c.bytes += state.info.size as i64;
-                c.bytes += state.info.snaps.as_deref().map_or(0, snapset::clone_bytes);
+                if let Some(set) = &state.info.snaps {
+                    c.bytes += snapset::bytes_here(store, coll, &oid, set)?;
+                }
             }
         }
         match next {

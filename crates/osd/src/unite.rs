@@ -75,6 +75,7 @@ fn sum(a: PgCounts, b: PgCounts) -> PgCounts {
         bytes: a.bytes + b.bytes,
         omap_objects: a.omap_objects + b.omap_objects,
         clones: a.clones + b.clones,
+        clean: a.clean + b.clean,
         writes: a.writes + b.writes,
         write_bytes: a.write_bytes + b.write_bytes,
     }

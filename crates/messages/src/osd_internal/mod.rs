@@ -17,7 +17,7 @@ mod write;
 
 pub use change::{Mutation, ObjectChange};
 pub use peer::{OsdPeer, PeerMsg};
-pub use pg::{Interval, LogKind, PgCounts, PgInfo, PgLogEntry, Touched};
+pub use pg::{Answered, Interval, LogKind, PgCounts, PgInfo, PgLogEntry, Touched};
 pub use push::{Listed, Push};
 pub use scrub::{OmapDigest, ScrubHistory, ScrubMsg, ScrubObject};
 pub use write::{OsdPing, RepOp, RepOpReply};
@@ -30,6 +30,26 @@ mod tests {
 
     use super::*;
     use crate::Message;
+
+    fn tier_op() -> crate::MOsdOp {
+        crate::MOsdOp {
+            pg: SpgId::default(),
+            hash: 5,
+            epoch: Epoch(3),
+            flags: 4,
+            reqid: types::ReqId::default(),
+            client_inc: 0,
+            mtime: types::UTime::ZERO,
+            locator: types::ObjectLocator::default(),
+            oid: Bytes::from_static(b"a"),
+            ops: vec![crate::OsdOp::extent(0x2202, 0, 3, Bytes::from_static(b"abc"))],
+            snapid: types::SnapId::HEAD,
+            snap_seq: types::SnapId(2),
+            snaps: vec![types::SnapId(1)],
+            retry_attempt: 0,
+            features: 0,
+        }
+    }
 
     fn repop(datas: &[&'static [u8]]) -> RepOp {
         let oid = HObject { hash: 7, name: Bytes::from_static(b"o"), ..HObject::min() };
@@ -109,7 +129,30 @@ mod tests {
             PeerMsg::Activated { round: 3, missing: vec![] },
             PeerMsg::Unrelated { round: 3 },
             PeerMsg::CopyGet { id: 4, oid: oid.clone(), off: 5, omap_after: k.clone() },
-            PeerMsg::CopyPart { id: 4, push: Push { last: true, ..Push::default() } },
+            PeerMsg::CopyPart {
+                id: 4,
+                push: Push { last: true, ..Push::default() },
+                answered: vec![],
+            },
+            PeerMsg::CopyPart {
+                id: 4,
+                push: Push { last: true, ..Push::default() },
+                answered: vec![Answered { user_version: 7, result: 1, ..Answered::default() }],
+            },
+            PeerMsg::TierAsk {
+                id: 9,
+                who: types::EntityId::default(),
+                addr: types::EntityAddr::default(),
+                op: Box::new(tier_op()),
+            },
+            PeerMsg::TierTold {
+                id: 9,
+                reply: Box::new(crate::MOsdOpReply {
+                    oid: Bytes::from_static(b"a"),
+                    result: -2,
+                    ..Default::default()
+                }),
+            },
             PeerMsg::Settle { history_les: Epoch(1), last_epoch_clean: Epoch(2) },
             PeerMsg::Pull { oid: oid.clone(), version: v, off: 5, omap_after: k.clone() },
             PeerMsg::Push(Push { data: Bytes::from_static(b"data"), ..Push::default() }),

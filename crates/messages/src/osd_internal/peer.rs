@@ -2,10 +2,10 @@
 
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
-use types::{EVersion, Epoch, HObject, ShardId, SpgId};
+use types::{EVersion, EntityAddr, EntityId, Epoch, HObject, ShardId, SpgId};
 
-use super::{Listed, PgInfo, Push, ScrubMsg};
-use crate::Message;
+use super::{Answered, Listed, PgInfo, Push, ScrubMsg};
+use crate::{MOsdOp, MOsdOpReply, Message};
 
 /// What OSDs tell each other about a PG besides writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,6 +121,26 @@ pub enum PeerMsg {
         id: u64,
         /// It.
         push: Push,
+        /// With the last part: requests that changed the object and were answered.
+        answered: Vec<Answered>,
+    },
+    /// Do this to an object that you lead, for a cache tier. Answered by `TierTold`.
+    TierAsk {
+        /// Whose question.
+        id: u64,
+        /// For whom.
+        who: EntityId,
+        /// Where that client is.
+        addr: EntityAddr,
+        /// What.
+        op: Box<MOsdOp>,
+    },
+    /// It is done, or cannot be.
+    TierTold {
+        /// Whose question.
+        id: u64,
+        /// The answer.
+        reply: Box<MOsdOpReply>,
     },
     /// The log of an activation has nothing in common with the own one.
     Unrelated {
@@ -184,6 +204,18 @@ pub enum PeerMsg {
     RecoverySlot,
     /// Nothing is brought any more.
     RecoveryEnd,
+}
+
+/// A client's message within one of ours: its front as a blob; its data is ours.
+fn front<M: Message>(m: &M, w: &mut Writer) {
+    let mut inner = Writer::new(denc::Features::ALL);
+    m.encode_front(&mut inner);
+    w.blob(&inner.finish());
+}
+
+fn from_front<M: Message>(r: &mut Reader<'_>, data: &Bytes) -> Result<M, DecodeError> {
+    let front = r.blob()?;
+    M::decode_front(&mut Reader::shared(&front), M::VERSION, data)
 }
 
 /// [`PeerMsg`] and where it belongs.
@@ -275,10 +307,26 @@ impl Message for OsdPeer {
                 w.u64(*off);
                 w.blob(omap_after);
             }
-            PeerMsg::CopyPart { id, push } => {
-                w.u8(16);
+            PeerMsg::CopyPart { id, push, answered } => {
+                // An older receiver knows the form without requests.
+                w.u8(if answered.is_empty() { 16 } else { 28 });
                 w.u64(*id);
                 push.encode(w);
+                if !answered.is_empty() {
+                    answered.encode(w);
+                }
+            }
+            PeerMsg::TierAsk { id, who, addr, op } => {
+                w.u8(29);
+                w.u64(*id);
+                who.encode(w);
+                addr.encode(w);
+                front(&**op, w);
+            }
+            PeerMsg::TierTold { id, reply } => {
+                w.u8(30);
+                w.u64(*id);
+                front(&**reply, w);
             }
             PeerMsg::Pushed { oid, version, off, omap_after, last } => {
                 w.u8(12);
@@ -341,6 +389,8 @@ impl Message for OsdPeer {
         match &self.body {
             PeerMsg::Push(push) | PeerMsg::CopyPart { push, .. } => push.data.clone(),
             PeerMsg::ShardData { data, .. } => data.clone(),
+            PeerMsg::TierAsk { op, .. } => op.data(),
+            PeerMsg::TierTold { reply, .. } => reply.data(),
             _ => Bytes::new(),
         }
     }
@@ -399,7 +449,23 @@ impl Message for OsdPeer {
                 off: r.u64()?,
                 omap_after: r.blob()?,
             },
-            16 => PeerMsg::CopyPart { id: r.u64()?, push: Push::decode(r, data)? },
+            16 => PeerMsg::CopyPart {
+                id: r.u64()?,
+                push: Push::decode(r, data)?,
+                answered: Vec::new(),
+            },
+            28 => PeerMsg::CopyPart {
+                id: r.u64()?,
+                push: Push::decode(r, data)?,
+                answered: Denc::decode(r)?,
+            },
+            29 => PeerMsg::TierAsk {
+                id: r.u64()?,
+                who: Denc::decode(r)?,
+                addr: Denc::decode(r)?,
+                op: Box::new(from_front(r, data)?),
+            },
+            30 => PeerMsg::TierTold { id: r.u64()?, reply: Box::new(from_front(r, data)?) },
             17 => PeerMsg::Scrub(Denc::decode(r)?),
             18 => PeerMsg::BackfillAsk,
             19 => PeerMsg::BackfillSlot { granted: r.bool()?, full: r.bool()? },

@@ -44,6 +44,8 @@ pub struct PgCounts {
     /// How many of the objects are clones. Not among the others on the wire: what holds
     /// counters says whether it follows.
     pub clones: i64,
+    /// How many of the objects a cache tier need not flush. As `clones`.
+    pub clean: i64,
 }
 
 impl Denc for PgCounts {
@@ -60,6 +62,7 @@ impl Denc for PgCounts {
             writes: r.i64()?,
             write_bytes: r.i64()?,
             clones: 0,
+            clean: 0,
         })
     }
 }
@@ -83,6 +86,29 @@ impl Denc for Touched {
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { oid: Denc::decode(r)?, kind: LogKind::decode(r)?, prior: Denc::decode(r)? })
+    }
+}
+
+/// A request that changed an object where it was before, and what it was told: so that its
+/// resend is recognised where the object is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Answered {
+    /// The request.
+    pub reqid: ReqId,
+    /// The object's version for users.
+    pub user_version: u64,
+    /// The result.
+    pub result: i32,
+}
+
+impl Denc for Answered {
+    fn encode(&self, w: &mut Writer) {
+        self.reqid.encode(w);
+        w.u64(self.user_version);
+        w.i32(self.result);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { reqid: Denc::decode(r)?, user_version: r.u64()?, result: r.i32()? })
     }
 }
 
@@ -111,6 +137,8 @@ pub struct PgLogEntry {
     pub counts: PgCounts,
     /// The other objects that changed with it; of the same name, and so in the same PG.
     pub also: Vec<Touched>,
+    /// Requests that came to be known with this entry: the object came from another tier.
+    pub answered: Vec<Answered>,
 }
 
 impl PgLogEntry {
@@ -131,11 +159,13 @@ impl PgLogEntry {
     }
 }
 
-/// Version 1; version 2 with the other objects and the number of clones, where there are any.
+/// Version 1; version 2 with the other objects and the number of clones, version 3 with the
+/// number of clean objects and requests of other tiers, where there are any.
 impl Denc for PgLogEntry {
     fn encode(&self, w: &mut Writer) {
-        let clones = !self.also.is_empty() || self.counts.clones != 0;
-        w.u8(if clones { 2 } else { 1 });
+        let tiers = !self.answered.is_empty() || self.counts.clean != 0;
+        let clones = tiers || !self.also.is_empty() || self.counts.clones != 0;
+        w.u8(1 + u8::from(clones) + u8::from(tiers));
         w.u8(self.kind as u8);
         self.version.encode(w);
         self.prior.encode(w);
@@ -152,10 +182,14 @@ impl Denc for PgLogEntry {
             self.also.encode(w);
             w.i64(self.counts.clones);
         }
+        if tiers {
+            w.i64(self.counts.clean);
+            self.answered.encode(w);
+        }
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let v = r.u8()?;
-        r.require(v == 1 || v == 2, "a log entry is version 1 or 2")?;
+        r.require((1..=3).contains(&v), "a log entry is version 1, 2 or 3")?;
         let mut entry = Self {
             kind: LogKind::decode(r)?,
             version: Denc::decode(r)?,
@@ -168,10 +202,15 @@ impl Denc for PgLogEntry {
             returns: Denc::decode(r)?,
             counts: Denc::decode(r)?,
             also: Vec::new(),
+            answered: Vec::new(),
         };
         if v >= 2 {
             entry.also = Denc::decode(r)?;
             entry.counts.clones = r.i64()?;
+        }
+        if v >= 3 {
+            entry.counts.clean = r.i64()?;
+            entry.answered = Denc::decode(r)?;
         }
         Ok(entry)
     }
@@ -262,7 +301,7 @@ pub struct PgInfo {
 
 impl Denc for PgInfo {
     fn encode(&self, w: &mut Writer) {
-        w.framed(3, 1, |w| {
+        w.framed(4, 1, |w| {
             self.last_update.encode(w);
             self.log_tail.encode(w);
             for e in [
@@ -287,10 +326,11 @@ impl Denc for PgInfo {
             w.bool(self.recount);
             w.i64(self.counts.clones);
             self.scrub.encode(w);
+            w.i64(self.counts.clean);
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("PgInfo", 3, |r, v| {
+        r.framed("PgInfo", 4, |r, v| {
             let mut info = Self {
                 last_update: Denc::decode(r)?,
                 log_tail: Denc::decode(r)?,
@@ -317,6 +357,9 @@ impl Denc for PgInfo {
             }
             if v >= 3 {
                 info.scrub = Denc::decode(r)?;
+            }
+            if v >= 4 {
+                info.counts.clean = r.i64()?;
             }
             Ok(info)
         })

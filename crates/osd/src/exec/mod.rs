@@ -95,6 +95,8 @@ pub enum WatchEvent {
 /// An object's content, for COPY_FROM.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopyContent {
+    /// Requests that made it what it is: their resends may come where the copy is.
+    pub answered: Vec<messages::Answered>,
     /// Nobody can read it.
     pub unreadable: bool,
     /// Its record and whether it exists.
@@ -273,10 +275,18 @@ impl<'a> Exec<'a> {
             op::ASSERT_VER => self.assert_ver(op),
             op::ISDIRTY => {
                 self.must_exist()?;
-                op.data = Bytes::from_static(&[0]);
+                op.data = if self.state.info.clean { &b"\0"[..] } else { &b"\x01"[..] }.into();
                 Ok(0)
             }
-            op::UNDIRTY => Ok(0),
+            op::UNDIRTY => {
+                if self.state.exists && !self.state.info.clean {
+                    self.state.info.clean = true;
+                    self.touch_info();
+                }
+                Ok(0)
+            }
+            op::CACHE_PIN => self.pin(true),
+            op::CACHE_UNPIN => self.pin(false),
             op::LIST_SNAPS => self.list_snaps(op),
             op::GETXATTR => self.getxattr(op, &input),
             op::GETXATTRS => self.getxattrs(op),
@@ -336,6 +346,17 @@ impl<'a> Exec<'a> {
 
     fn user_modified(&mut self) {
         self.user_modify = true;
+        self.state.info.clean = false;
+    }
+
+    /// A cache tier keeps the object, or need not any more.
+    fn pin(&mut self, on: bool) -> OpResult<i32> {
+        self.must_exist()?;
+        if self.state.info.pinned != on {
+            self.state.info.pinned = on;
+            self.touch_info();
+        }
+        Ok(0)
     }
 
     fn stat(&mut self, op: &mut OsdOp) -> OpResult<i32> {

@@ -10,7 +10,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use denc::Denc;
-use messages::PgLogEntry;
+use messages::{Answered, PgLogEntry};
 use types::{EVersion, ReqId};
 
 /// Prefix of log keys.
@@ -98,6 +98,11 @@ impl PgLog {
     }
 
     fn remember(&mut self, e: &PgLogEntry) {
+        for a in &e.answered {
+            let (version, returns) = (e.version, Vec::new());
+            let dup = Dup { version, user_version: a.user_version, result: a.result, returns };
+            self.dups.entry(a.reqid).or_insert(dup);
+        }
         if e.reqid.client.num == 0 && e.reqid.tid == 0 {
             return; // the OSD's own
         }
@@ -118,7 +123,7 @@ impl PgLog {
         } else {
             self.last_user = self.last_user.max(entry.user_version);
             self.remember(&entry);
-            self.old.push_back((entry.version, entry.reqid));
+            self.outlive(&entry);
         }
     }
 
@@ -135,8 +140,25 @@ impl PgLog {
         {
             let e = self.entries.pop_front().expect("looked at");
             self.tail = e.version;
-            self.old.push_back((e.version, e.reqid));
+            self.outlive(&e);
         }
+    }
+
+    /// The entry's requests are still recognised for a while.
+    fn outlive(&mut self, e: &PgLogEntry) {
+        self.old.push_back((e.version, e.reqid));
+        self.old.extend(e.answered.iter().map(|a| (e.version, a.reqid)));
+    }
+
+    /// Requests that changed the object lately, and what they were told; the newest `max`.
+    #[must_use]
+    pub fn answered(&self, oid: &types::HObject, max: usize) -> Vec<Answered> {
+        let of = self.entries.iter().rev().filter(|e| e.oid == *oid);
+        let all = of.flat_map(|e| {
+            let own = Answered { reqid: e.reqid, user_version: e.user_version, result: e.result };
+            std::iter::once(own).chain(e.answered.iter().copied())
+        });
+        all.filter(|a| a.reqid.client.num != 0 || a.reqid.tid != 0).take(max).collect()
     }
 
     /// Forgets the oldest requests beyond `max`; returns the version below which nothing
@@ -166,8 +188,10 @@ impl PgLog {
             && e.version > to
         {
             let e = self.entries.pop_back().expect("looked at");
-            if self.dups.get(&e.reqid).is_some_and(|d| d.version == e.version) {
-                self.dups.remove(&e.reqid);
+            for reqid in e.answered.iter().map(|a| &a.reqid).chain([&e.reqid]) {
+                if self.dups.get(reqid).is_some_and(|d| d.version == e.version) {
+                    self.dups.remove(reqid);
+                }
             }
             gone.push(e);
         }

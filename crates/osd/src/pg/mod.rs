@@ -35,6 +35,7 @@ mod replica;
 pub(crate) mod scrub;
 pub(crate) mod shards;
 mod snaps;
+pub(crate) mod tier;
 mod trim;
 mod turns;
 mod unfound;
@@ -147,6 +148,8 @@ pub struct Cx<'a> {
     pub pg_count: usize,
     /// Objects to be fetched for copying.
     pub(crate) copies: &'a mut Vec<crate::copy::CopyWanted>,
+    /// What cache tiers ask of their bases.
+    pub(crate) asks: &'a mut Vec<crate::tier::AskWanted>,
     /// Promises of and to other OSDs.
     pub(crate) leases: &'a mut crate::lease::Leases,
     /// Data that the store is reading, by its number, and for whom.
@@ -298,6 +301,8 @@ pub(crate) struct PoolView {
     /// Whether the pool ever had a snapshot: heads may stand for clones alone.
     pub had_snaps: bool,
     pub recovery_priority: i64,
+    /// What it is a cache of, and how.
+    pub cache: Option<Arc<tier::CacheView>>,
 }
 
 impl PoolView {
@@ -341,6 +346,7 @@ impl PoolView {
                 Some(maps::PoolOpt::Int(n)) => *n,
                 _ => 0,
             },
+            cache: tier::CacheView::of(map, pool),
         }
     }
 }
@@ -426,6 +432,7 @@ pub struct Pg {
     /// The next scrub, ns after the last.
     pub(crate) scrub_after_ns: u64,
     pub(crate) watches: Watches,
+    pub(crate) tier: tier::Tier,
     /// Read operations and bytes since start; writes are in the log's counts.
     pub(crate) reads: u64,
     pub(crate) read_bytes: u64,
@@ -512,6 +519,7 @@ impl Pg {
             scrub: scrub::Scrub::default(),
             scrub_after_ns: 0,
             watches: Watches::default(),
+            tier: tier::Tier::default(),
             reads: 0,
             read_bytes: 0,
             recovered: (0, 0),
@@ -730,6 +738,7 @@ impl Pg {
             rest.extend(ops);
         }
         rest.extend(std::mem::take(&mut self.copying).into_values());
+        rest.extend(self.tier.take_ops());
         rest.extend(std::mem::take(&mut self.fetching).into_values().map(|(op, _)| op));
         rest.extend(self.drop_gathers());
         rest.extend(std::mem::take(&mut self.waiting_whole));
@@ -830,6 +839,7 @@ impl Pg {
                 self.kick_recovery(cx);
                 self.kick_trim(cx);
                 self.tick_watches(cx);
+                self.tick_tier(cx);
             }
         } else if cx.now.mono_ms() >= self.retry_at_ms
             && (self.state != State::Active || !self.acts(&self.me(cx.me)))
@@ -890,6 +900,16 @@ impl Pg {
             && self.members() >= self.pool.min_size.max(self.pool.readable_by())
             && self.is_coded() == self.pool.coding.is_some()
             && !self.is_merging()
+    }
+
+    /// Whether requests for the object wait for something that is not its recovery.
+    pub(crate) fn is_held(&self, oid: &HObject) -> bool {
+        self.copying.contains_key(oid) || self.tier.holds(oid)
+    }
+
+    /// Whether a fetched object is waited for.
+    pub(crate) fn waits_for_copy(&self, oid: &HObject, seq: u64) -> bool {
+        self.copying.get(oid).is_some_and(|op| op.seq == seq) || self.tier.promotes(oid, seq)
     }
 
     /// Whether the map announces a merge with another PG: nothing is written any more.

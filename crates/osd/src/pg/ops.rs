@@ -86,6 +86,10 @@ impl Answer {
             user_version: self.user_version,
         };
         let out: u64 = reply.ops.iter().map(|o| o.data.len() as u64).sum();
+        if op.origin.is_some() {
+            op.tell_tier(reply, cx.map.epoch, cx.out);
+            return;
+        }
         cx.perf.on_answer(op, out, cx.now);
         if !op.waited {
             let written: u64 = op.msg.ops.iter().map(|o| o.data.len() as u64).sum();
@@ -208,6 +212,7 @@ impl Pg {
             enqueue(&mut obc.waiting, op);
             return;
         }
+        let Some(op) = self.through_cache(op, writes, cx) else { return };
         if writes && op.copy.is_none() && op.msg.ops.iter().any(is_copy) {
             self.start_copy(op, cx);
             return;
@@ -247,6 +252,9 @@ impl Pg {
 
     /// The source is here.
     pub(crate) fn on_copied(&mut self, oid: &HObject, seq: u64, c: CopyContent, cx: &mut Cx<'_>) {
+        if self.tier.promotes(oid, seq) {
+            return self.on_promoted(oid, c, cx);
+        }
         if self.copying.get(oid).is_none_or(|op| op.seq != seq) {
             return;
         }
@@ -279,8 +287,15 @@ impl Pg {
         let absent = messages::Push { oid: oid.clone(), absent: true, ..Default::default() };
         let mut state = Self::read_state(cx.store, self.coll, &head).ok()?;
         let mut source = head;
+        let caches = self.pool.cache.is_some();
         match snapset::find(&state, oid.snap) {
             Found::Head => {}
+            // A cache wants to know of the clones, too.
+            Found::Nowhere if oid.snap == SnapId::DIR && state.is_stored() => {}
+            Found::Nowhere if caches && !state.is_stored() => {
+                self.promote_to_copy(&source, cx);
+                return None;
+            }
             Found::Nowhere => return Some(absent),
             Found::Clone(snap) => {
                 source.snap = snap;
@@ -289,6 +304,10 @@ impl Pg {
                     return None;
                 }
                 state = Self::read_state(cx.store, self.coll, &source).ok()?;
+                if caches && !state.is_stored() {
+                    self.promote_to_copy(&source, cx);
+                    return None;
+                }
             }
         }
         let version = state.info.version;
@@ -564,6 +583,9 @@ impl Pg {
             outcome.answer.version = version;
         } else {
             user_version += u64::from(outcome.user_modify);
+            if let Some(flushed) = op.flushed() {
+                user_version = flushed.state.info.user_version; // what users know it by
+            }
             kept = self.make_writeable(
                 &op,
                 &before,
@@ -572,6 +594,7 @@ impl Pg {
                 version,
                 cx,
             );
+            self.note_whiteout(&op, &before, &mut outcome.state, &mut outcome.mutations);
             let stored = outcome.state.is_stored();
             let info = &mut outcome.state.info;
             if stored {
@@ -615,6 +638,7 @@ impl Pg {
             },
             counts: self.counts_after(&before, &outcome, &kept, unchanged),
             also: kept.touched(),
+            answered: op.flushed().map(|c| c.answered.clone()).unwrap_or_default(),
         };
         let events = std::mem::take(&mut outcome.events);
         let who = (op.conn, op.who, op.addr);
@@ -648,6 +672,9 @@ impl Pg {
             c.clones += clones;
             c.bytes += size(&o.state) - size(before) + kept.bytes;
             c.omap_objects += omap(&o.state) - omap(before) + kept.omap_objects;
+            let clean = |s: &ObjectState| i64::from(s.is_stored() && s.info.clean);
+            c.clean += clean(&o.state) - clean(before);
+            c.clean += if kept.clone.is_some() { clean(before) } else { 0 };
             c.writes += 1;
             c.write_bytes += o.bytes_written as i64;
         }
@@ -887,6 +914,7 @@ impl Pg {
             returns: Vec::new(),
             counts: self.counts(),
             also: Vec::new(),
+            answered: Vec::new(),
         };
         let change = ObjectChange { oid: oid.clone(), mutations: vec![Mutation::Touch] };
         self.submit_write(None, change, entry, state, Vec::new(), cx);

@@ -47,6 +47,11 @@ impl Pg {
                 }
                 op::PGNLS_FILTER => parse_filter(&asked.data)
                     .and_then(|(f, at)| self.pgnls(&op, asked.u64(0), at, Some(&f), cx)),
+                op::PG_HITSET_LS => Ok((self.hit_set_list(), false)),
+                op::PG_HITSET_GET => {
+                    let at = types::UTime { sec: asked.u32(0), nsec: asked.u32(4) };
+                    self.hit_set_get(at).map(|out| (out, false))
+                }
                 op::SCRUBLS => self.scrub_ls(&op, &asked.data, cx).map(|out| (out, false)),
                 _ => Err(Errno::OPNOTSUPP),
             };
@@ -81,7 +86,9 @@ impl Pg {
     /// Whether the object exists, or did at that snapshot. A head may be kept for clones
     /// alone; where there are none its record is not looked at.
     fn is_there(&self, head: &HObject, at: SnapId, cx: &Cx<'_>) -> OpResult<bool> {
-        if !self.pool.had_snaps {
+        let now = matches!(at, SnapId::HEAD | SnapId::DIR);
+        // Of a cache all is shown that is in it, whiteouts too.
+        if !self.pool.had_snaps || (now && self.pool.cache.is_some()) {
             return Ok(true);
         }
         let state = Self::read_state(cx.store, self.coll, head)?;

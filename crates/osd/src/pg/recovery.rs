@@ -763,14 +763,14 @@ impl Pg {
         // Reads go on as soon as the primary has the object, writes when all have; who is
         // still too early comes back here. What is behind a copy waits for that.
         if !self.missing.contains_key(oid)
-            && !self.copying.contains_key(oid)
+            && !self.is_held(oid)
             && let Some(ops) = self.blocked.remove(oid)
         {
             self.go_on(ops, cx);
         }
         // What rolls back to a clone waits with its head.
         let head = (!oid.is_head()).then(|| oid.with_snap(SnapId::HEAD));
-        if let Some(head) = head.filter(|head| !self.copying.contains_key(head))
+        if let Some(head) = head.filter(|head| !self.is_held(head))
             && let Some(ops) = self.blocked.remove(&head)
         {
             self.go_on(ops, cx);

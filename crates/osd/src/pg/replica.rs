@@ -234,7 +234,11 @@ impl Pg {
                 self.on_pushed(from, oid, version, off, omap_after, last, cx);
             }
             // The OSD's own affairs.
-            PeerMsg::Remove | PeerMsg::CopyGet { .. } | PeerMsg::CopyPart { .. } => {}
+            PeerMsg::Remove
+            | PeerMsg::CopyGet { .. }
+            | PeerMsg::CopyPart { .. }
+            | PeerMsg::TierAsk { .. }
+            | PeerMsg::TierTold { .. } => {}
             PeerMsg::ShardData { id, result, size, attrs, data } => {
                 let good = result >= 0;
                 let answer = if good { Ok((size, attrs, data)) } else { Err(types::Errno(result)) };

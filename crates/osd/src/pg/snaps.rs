@@ -121,7 +121,7 @@ impl Kept {
 
 impl Pg {
     /// Whether the snapshot is on its way out: no clone is made for it any more.
-    fn is_removed(&self, snap: SnapId, cx: &Cx<'_>) -> bool {
+    pub(crate) fn is_removed(&self, snap: SnapId, cx: &Cx<'_>) -> bool {
         cx.map.removed_snaps_queue.get(&self.id.pg.pool).is_some_and(|q| q.contains(snap.0))
     }
 
@@ -191,7 +191,12 @@ impl Pg {
         }
         if let Some(mut last) = set.clone_overlap.last_entry() {
             let lost = modified.intersection(&last.get().0);
-            kept.bytes += lost.size() as i64;
+            let clone = op.oid.with_snap(*last.key());
+            // A cache need not have it.
+            let is_here = self.pool.cache.is_none()
+                || kept.clone.is_some()
+                || cx.store.attr(self.coll, &clone, INFO_ATTR).is_ok_and(|raw| raw.is_some());
+            kept.bytes += if is_here { lost.size() as i64 } else { 0 };
             last.get_mut().0.subtract(&lost);
         }
         set.seq = set.seq.max(seq);
@@ -244,6 +249,10 @@ impl Pg {
         let Some(set) = state.info.snaps else { return };
         if !set.clones.iter().all(|c| is_here(&oid.with_snap(*c))) {
             return; // the last to come does it
+        }
+        let flags = maps::PoolFlags(self.pool.flags);
+        if self.pool.cache.is_some() || flags.has(maps::PoolFlags::INCOMPLETE_CLONES) {
+            return; // some may be in the base alone, and must not come to be by this
         }
         let mut ops = Vec::with_capacity(set.clones.len());
         for clone in set.clones.iter().rev() {

@@ -137,6 +137,9 @@ impl Pg {
                     Done::Busy => return Ok(()),
                 }
             }
+            if !self.sweep_absent(left, cx)? {
+                return Ok(()); // heads of a cache still name it
+            }
             if !self.trim.in_flight.is_empty() {
                 return Ok(()); // what is reported as gone must be durable
             }
@@ -167,7 +170,7 @@ impl Pg {
         cx: &mut Cx<'_>,
     ) -> Result<Done, StoreError> {
         let head = clone.with_snap(SnapId::HEAD);
-        if self.is_degraded(&head) || self.is_degraded(clone) {
+        if self.is_degraded(&head) || self.is_degraded(clone) || self.tier.flushes_some(&head) {
             return Ok(Done::Busy);
         }
         self.load_obc(&head, cx)?;
@@ -191,9 +194,10 @@ impl Pg {
         let mut counts = self.counts();
         let (kind, mutations);
         if stays.is_empty() {
-            counts.bytes -= snapset::clone_bytes(&set);
+            counts.bytes -= self.clone_bytes(&head, &set, cx)?;
             snapset::remove_clone(&mut set, clone.snap);
-            counts.bytes += snapset::clone_bytes(&set);
+            counts.bytes += self.clone_bytes(&head, &set, cx)?;
+            counts.clean -= i64::from(exists && record.clean);
             counts.objects -= 1;
             counts.clones -= 1;
             counts.omap_objects -= i64::from(exists && record.omap);
@@ -206,8 +210,8 @@ impl Pg {
             mutations = vec![Mutation::SetAttr(attr, record.to_bytes())];
         }
         let mut after = before.clone();
-        // A head that is gone was kept for its clones alone.
-        let whole = set.clones.is_empty() && !before.exists;
+        // A head that is gone was kept for its clones alone, but for one of a cache tier.
+        let whole = set.clones.is_empty() && !before.exists && self.pool.cache.is_none();
         if whole {
             after = ObjectState::default();
             counts.objects -= 1;
@@ -227,6 +231,7 @@ impl Pg {
             returns: Vec::new(),
             counts,
             also: vec![Touched { oid: clone.clone(), kind, prior }],
+            answered: Vec::new(),
         };
         let change = ObjectChange {
             oid: head,
@@ -237,6 +242,12 @@ impl Pg {
         self.trim.in_flight.push_back(version);
         self.trim.trimmed += 1;
         Ok(Done::Submitted)
+    }
+
+    /// A head was changed for trimming; it is done when that is durable.
+    pub(crate) fn note_trim(&mut self) {
+        self.trim.in_flight.push_back(self.log.head());
+        self.trim.trimmed += 1;
     }
 
     /// Writes up to `all` are durable on all copies.

@@ -200,7 +200,34 @@ impl Cluster {
     pub fn set_pool(&mut self, id: PoolId, f: impl FnOnce(&mut PgPool)) {
         let mut inc = self.inc();
         f(inc.pool_mut(&self.map, id).unwrap());
+        self.follow_base(id, &mut inc);
         self.publish(inc);
+    }
+
+    /// What a tier has from its base, as the monitors see to it.
+    pub fn follow_base(&self, id: PoolId, inc: &mut Incremental) {
+        let base = inc.pool_mut(&self.map, id).unwrap().clone();
+        for tier in base.tiers.iter().map(|t| PoolId(*t as i64)) {
+            inc.pool_mut(&self.map, tier).unwrap().follow_base(&base);
+            if let Some(snaps) = inc.new_removed_snaps.get(&id).cloned() {
+                inc.new_removed_snaps.insert(tier, snaps);
+            }
+        }
+    }
+
+    /// A pool as a cache over another, which clients are led to.
+    pub fn make_tier(&mut self, base: PoolId, size: u8, pg_num: u32) -> PoolId {
+        let cache = self.make_pool(size, pg_num);
+        let mut inc = self.inc();
+        let b = inc.pool_mut(&self.map, base).unwrap();
+        b.tiers.insert(cache.0 as u64);
+        (b.read_tier, b.write_tier) = (cache.0, cache.0);
+        let c = inc.pool_mut(&self.map, cache).unwrap();
+        (c.tier_of, c.cache_mode) = (base.0, maps::CacheMode::Writeback as u8);
+        self.follow_base(base, &mut inc);
+        self.publish(inc);
+        self.settle();
+        cache
     }
 
     /// Some more PGs.
@@ -543,6 +570,9 @@ impl Cluster {
         self.tid += 1;
         let oid = Bytes::copy_from_slice(name.as_bytes());
         let hash = HObject::hash_of(b"", &oid);
+        let direct = flags & (req_flag::PGOP | req_flag::IGNORE_OVERLAY) != 0;
+        let overlay = self.map.pool(pool).map(|p| p.read_tier).filter(|t| *t >= 0 && !direct);
+        let pool = overlay.map_or(pool, PoolId);
         let msg = MOsdOp {
             pg: SpgId::default(),
             hash,

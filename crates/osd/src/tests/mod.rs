@@ -13,4 +13,5 @@ mod rules;
 mod scrub;
 mod snaps;
 mod survive;
+mod tier;
 mod unite;

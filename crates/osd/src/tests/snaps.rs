@@ -12,6 +12,7 @@ use types::{HObject, OsdId, PgId, PoolId, SnapId};
 
 use super::cluster::Cluster;
 use super::survive::{check_copies, seeds};
+use super::tier;
 use crate::backing::Coll;
 use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::snapset;
@@ -215,15 +216,25 @@ fn new_snap(c: &mut Cluster) -> u64 {
 fn remove_snap(c: &mut Cluster, snap: u64) {
     let mut inc = c.inc();
     inc.new_removed_snaps.entry(POOL).or_default().insert(snap, 1);
+    c.follow_base(POOL, &mut inc);
     c.publish(inc);
 }
 
 /// What every PG says it has trimmed leaves the queue, as the monitors do it.
 fn purge(c: &mut Cluster) {
-    let Some(queue) = c.map.removed_snaps_queue.get(&POOL) else { return };
-    let mut done: IntervalSet = queue.0.clone();
-    for ps in 0..c.map.pool(POOL).unwrap().pg_num {
-        let id = PgId { pool: POOL, ps };
+    let queues: Vec<PoolId> = c.map.removed_snaps_queue.keys().copied().collect();
+    queues.into_iter().for_each(|pool| purge_pool(c, pool));
+}
+
+fn purge_pool(c: &mut Cluster, pool: PoolId) {
+    let mut done: IntervalSet = c.map.removed_snaps_queue[&pool].0.clone();
+    for tier in &c.map.pool(pool).unwrap().tiers {
+        if let Some(queue) = c.map.removed_snaps_queue.get(&PoolId(*tier as i64)) {
+            done.subtract(queue);
+        }
+    }
+    for ps in 0..c.map.pool(pool).unwrap().pg_num {
+        let id = PgId { pool, ps };
         let osds = c.nodes.iter().filter_map(|n| n.osd.as_ref());
         let mut leads = osds.filter_map(|o| o.pgs.get(&id.into())).filter(|pg| pg.leads);
         match leads.next() {
@@ -233,7 +244,7 @@ fn purge(c: &mut Cluster) {
     }
     if !done.is_empty() {
         let mut inc = c.inc();
-        inc.new_purged_snaps.insert(POOL, SnapIntervals(done));
+        inc.new_purged_snaps.insert(pool, SnapIntervals(done));
         c.publish(inc);
     }
 }
@@ -243,7 +254,7 @@ fn trim_all(c: &mut Cluster) {
     for _ in 0..50 {
         c.settle();
         purge(c);
-        if c.map.removed_snaps_queue.get(&POOL).is_none_or(|q| q.is_empty()) {
+        if c.map.removed_snaps_queue.values().all(|q| q.is_empty()) {
             c.settle();
             return;
         }
@@ -259,8 +270,8 @@ fn check_clones(c: &Cluster, kept: &BTreeSet<u64>) -> usize {
     for (i, n) in c.nodes.iter().enumerate() {
         let store = n.store.lock();
         for (id, pg) in &n.osd.as_ref().expect("all run").pgs {
-            if !pg.info.acting.contains(&OsdId(i as i32)) {
-                continue;
+            if !pg.info.acting.contains(&OsdId(i as i32)) || pg.pool.cache.is_some() {
+                continue; // a cache need not have all clones
             }
             let coll = &store.now[&Coll::Pg(*id)];
             let info = |oid: &HObject| {
@@ -318,15 +329,24 @@ fn check_clones(c: &Cluster, kept: &BTreeSet<u64>) -> usize {
     found
 }
 
+#[derive(Default)]
 struct Faults {
     kill: bool,
     split: bool,
+    /// Over a cache tier, which is flushed and emptied meanwhile; its mode.
+    tier: Option<maps::CacheMode>,
 }
 
 /// A client that manages its snapshots writes, takes, removes and rolls back, with many
 /// requests in flight, while OSDs come and go.
 fn storm(seed: u64, f: &Faults, osds: usize) {
     let mut c = Cluster::ready(osds, 3, 2, seed);
+    let cache = f.tier.map(|mode| {
+        let cache = c.make_tier(POOL, 2, 3);
+        c.set_pool(cache, |p| p.cache_mode = mode as u8);
+        cache
+    });
+    let mut moves = BTreeSet::new();
     let mut model = Model::default();
     let mut changes = BTreeSet::new();
     let mut reads: BTreeMap<u64, (u64, String, Option<Content>)> = BTreeMap::new();
@@ -339,7 +359,9 @@ fn storm(seed: u64, f: &Faults, osds: usize) {
                 let snap = new_snap(&mut c);
                 model.take(snap);
             }
-            2 if !model.snaps.is_empty() => {
+            // Through a cache requests are long on their way: who removes a snapshot must be the
+            // last to name it.
+            2 if !model.snaps.is_empty() && (cache.is_none() || c.asked.is_empty()) => {
                 let nth = c.random(model.snaps.len());
                 let snap = *model.snaps.keys().nth(nth).unwrap();
                 if !model.rolling.values().any(|s| *s == snap) {
@@ -357,6 +379,16 @@ fn storm(seed: u64, f: &Faults, osds: usize) {
             }
             5 => purge(&mut c),
             _ => {}
+        }
+        if let Some(cache) = cache {
+            for _ in 0..c.random(4) {
+                let snap = match c.random(3) {
+                    0 if model.seq > 0 => SnapId(1 + c.random(model.seq as usize) as u64),
+                    _ => SnapId::HEAD,
+                };
+                let name = format!("o{}", c.random(OBJECTS));
+                moves.insert(tier::ask_move(&mut c, cache, &name, snap));
+            }
         }
         c.client_step();
         for _ in 0..c.random(80) {
@@ -393,7 +425,10 @@ fn storm(seed: u64, f: &Faults, osds: usize) {
         }
         for (tid, reply) in std::mem::take(&mut c.answers) {
             model.rolling.remove(&tid);
-            if changes.contains(&tid) {
+            if moves.contains(&tid) {
+                let possible = [0, -2, -16];
+                assert!(possible.contains(&reply.result), "seed {seed}: {reply:?}");
+            } else if changes.contains(&tid) {
                 // Deleting what is not there is the one failure.
                 assert!(matches!(reply.result, 0 | -2), "seed {seed}: {reply:?}");
             } else if let Some((snap, name, expected)) = reads.remove(&tid)
@@ -412,6 +447,16 @@ fn storm(seed: u64, f: &Faults, osds: usize) {
     model.check(&mut c, seed);
     trim_all(&mut c);
     check_copies(&c);
+    if let Some(cache) = cache {
+        tier::check_counts(&c);
+        tier::flush_evict_all(&mut c, cache);
+        model.check(&mut c, seed);
+        tier::flush_evict_all(&mut c, cache);
+        // What the base has by itself is all there is.
+        c.set_pool(POOL, |p| (p.read_tier, p.write_tier) = (-1, -1));
+        c.settle();
+        model.check(&mut c, seed);
+    }
     check_clones(&c, &model.snaps.keys().copied().collect());
     model.check(&mut c, seed);
     for snap in std::mem::take(&mut model.snaps).into_keys() {
@@ -425,21 +470,38 @@ fn storm(seed: u64, f: &Faults, osds: usize) {
 #[test]
 fn snapshots_stay_as_they_were() {
     for seed in seeds(5_000_000, 6) {
-        storm(seed, &Faults { kill: false, split: false }, 3);
+        storm(seed, &Faults::default(), 3);
     }
 }
 
 #[test]
 fn snapshots_survive_osds_that_die() {
     for seed in seeds(6_000_000, 15) {
-        storm(seed, &Faults { kill: true, split: false }, 3);
+        storm(seed, &Faults { kill: true, ..Faults::default() }, 3);
     }
 }
 
 #[test]
 fn snapshots_move_and_split_with_their_pgs() {
     for seed in seeds(7_000_000, 8) {
-        storm(seed, &Faults { kill: true, split: true }, 4);
+        storm(seed, &Faults { kill: true, split: true, tier: None }, 4);
+    }
+}
+
+#[test]
+fn snapshots_go_through_a_cache() {
+    for seed in seeds(7_100_000, 8) {
+        let tier = Some(maps::CacheMode::Writeback);
+        storm(seed, &Faults { tier, ..Faults::default() }, 3);
+    }
+}
+
+#[test]
+fn snapshots_go_through_caches_that_die() {
+    use maps::CacheMode::{Proxy, Readproxy, Writeback};
+    for seed in seeds(7_200_000, 12) {
+        let tier = Some([Writeback, Writeback, Readproxy, Proxy][seed as usize % 4]);
+        storm(seed, &Faults { kill: true, split: seed.is_multiple_of(2), tier }, 4);
     }
 }
 

@@ -1,0 +1,164 @@
+//! What cache tiers ask of their bases: requests of one OSD to the primaries of objects in
+//! another pool, sent again until they are answered.
+//!
+//! A request goes out anew when the base PG is led by another OSD or process, when messages
+//! to it may be lost, and after a while without an answer; the base recognises writes that
+//! it did already by their request ids. Promotions are fetched as copies (`copy`).
+//!
+//! Source: the part of the peer's `Objecter` within its OSD.
+
+use std::collections::BTreeMap;
+
+use env::{ConnId, Now};
+use maps::OsdMap;
+use messages::{MOsdOp, MOsdOpReply, OsdPeer, PeerMsg};
+use types::{
+    EntityAddr, EntityId, EntityKind, Epoch, Features, OsdId, PgId, PoolId, ReqId, ShardId, SpgId,
+};
+
+use crate::core::Osd;
+use crate::outbox::Outbox;
+use crate::session::{ClientOp, Origin};
+use types::Errno;
+
+/// What is not answered is asked again after this long, also when nothing else changed.
+const RETRY_MS: u64 = 5_000;
+/// Stands for the connection of a request that came from a cache tier.
+const NO_CONN: ConnId = ConnId(u64::MAX - 1);
+
+/// A request of a cache PG.
+#[derive(Debug)]
+pub(crate) struct AskWanted {
+    /// Who wants it, and the PG's name for it.
+    pub from: (SpgId, u64),
+    /// The pool that it is about.
+    pub base: PoolId,
+    /// For which client.
+    pub who: EntityId,
+    pub addr: EntityAddr,
+    pub op: MOsdOp,
+}
+
+/// Where a request was sent to: the PG, its primary, and since when that is up.
+type Target = (PgId, OsdId, Epoch);
+
+#[derive(Debug)]
+struct Ask {
+    wanted: AskWanted,
+    sent: Option<Target>,
+    asked_ms: u64,
+}
+
+/// All requests under way.
+#[derive(Debug, Default)]
+pub struct Asks {
+    next: u64,
+    running: BTreeMap<u64, Ask>,
+    pub(crate) wanted: Vec<AskWanted>,
+}
+
+fn target(map: &OsdMap, mapping: &maps::PgMapping, w: &AskWanted) -> Option<Target> {
+    let pg = map.raw_pg_to_pg(PgId { pool: w.base, ps: w.op.hash })?;
+    let osd = mapping.get(pg)?.acting_primary?;
+    Some((pg, osd, map.up_from(osd)))
+}
+
+impl Osd {
+    /// Sends what PGs want.
+    pub(crate) fn pump_asks(&mut self, now: Now, out: &mut Outbox) {
+        while !self.c.asks.wanted.is_empty() {
+            for mut wanted in std::mem::take(&mut self.c.asks.wanted) {
+                let asks = &mut self.c.asks;
+                // Answers to an earlier process must not fit.
+                asks.next = asks.next.max(now.wall_ns) + 1;
+                if wanted.op.reqid.tid == 0 {
+                    let num = i64::from(self.c.id.whoami.0);
+                    let client = EntityId::new(EntityKind::OSD, num);
+                    wanted.op.reqid = ReqId { client, tid: asks.next, inc: 0 };
+                }
+                let id = asks.next;
+                asks.running.insert(id, Ask { wanted, sent: None, asked_ms: 0 });
+                self.ask_base(now, id, out);
+            }
+        }
+    }
+
+    /// Asks again where it is time.
+    pub(crate) fn tick_asks(&mut self, now: Now, out: &mut Outbox) {
+        let ms = now.mono_ms();
+        let (map, mapping) = (&self.c.map, &self.c.mapping);
+        let due = self.c.asks.running.iter().filter(|(_, a)| {
+            ms >= a.asked_ms + RETRY_MS || a.sent != target(map, mapping, &a.wanted)
+        });
+        let due: Vec<u64> = due.map(|(id, _)| *id).collect();
+        for id in due {
+            self.ask_base(now, id, out);
+        }
+        self.pump_asks(now, out);
+    }
+
+    /// What was sent to that OSD may be lost.
+    pub(crate) fn asks_lost(&mut self, osd: OsdId) {
+        for a in self.c.asks.running.values_mut() {
+            if a.sent.is_some_and(|(_, to, _)| to == osd) {
+                a.sent = None;
+            }
+        }
+    }
+
+    fn ask_base(&mut self, now: Now, id: u64, out: &mut Outbox) {
+        let Some(a) = self.c.asks.running.get_mut(&id) else { return };
+        let (from, token) = a.wanted.from;
+        if !self.pgs.get(&from).is_some_and(|pg| pg.tier.awaits(token)) {
+            self.c.asks.running.remove(&id); // it begins anew, or is led elsewhere
+            return;
+        }
+        a.asked_ms = now.mono_ms();
+        if self.c.map.pool(a.wanted.base).is_none() {
+            let reply = MOsdOpReply { result: Errno::NOENT.0, ..MOsdOpReply::default() };
+            self.on_tier_told(now, id, reply, out);
+            return;
+        }
+        a.sent = target(&self.c.map, &self.c.mapping, &a.wanted);
+        let Some((pg, osd, _)) = a.sent else { return };
+        let mut op = a.wanted.op.clone();
+        let (who, addr) = (a.wanted.who, a.wanted.addr);
+        let epoch = self.c.map.epoch;
+        let pg = self.c.spg_of(pg, osd);
+        (op.pg, op.epoch) = (pg, epoch);
+        let body = PeerMsg::TierAsk { id, who, addr, op: Box::new(op) };
+        out.osd(osd, &OsdPeer { pg, from: ShardId::NONE, epoch, interval: Epoch(0), body });
+    }
+
+    /// A cache tier wants something of an object led here.
+    pub(crate) fn on_tier_ask(&mut self, now: Now, from: OsdId, m: OsdPeer, out: &mut Outbox) {
+        let PeerMsg::TierAsk { id, who, addr, op } = m.body else { return };
+        if !self.c.booted || self.c.stopping || self.c.map.pool(op.pg.pg.pool).is_none() {
+            return;
+        }
+        let by = (who, addr, Features::ALL);
+        let mut op = self.c.client_op(now, NO_CONN, by, 0, *op, 0);
+        op.origin = Some(Origin { osd: from, id });
+        self.admit_op(now, op, None, out);
+    }
+
+    /// The base has answered.
+    pub(crate) fn on_tier_told(&mut self, now: Now, id: u64, reply: MOsdOpReply, out: &mut Outbox) {
+        let Some(a) = self.c.asks.running.remove(&id) else { return };
+        let (from, token) = a.wanted.from;
+        self.with_pg(now, from, out, |pg, cx| pg.on_base_answer(token, reply, cx));
+        self.pump_asks(now, out);
+        self.pump_copies(now, out);
+    }
+}
+
+impl ClientOp {
+    /// Answers the cache tier it came from; `false` when it came from a client.
+    pub(crate) fn tell_tier(&self, reply: MOsdOpReply, epoch: Epoch, out: &mut Outbox) -> bool {
+        let Some(o) = self.origin else { return false };
+        let body = PeerMsg::TierTold { id: o.id, reply: Box::new(reply) };
+        let pg = SpgId { pg: self.msg.pg.pg, shard: ShardId::NONE };
+        out.osd(o.osd, &OsdPeer { pg, from: ShardId::NONE, epoch, interval: Epoch(0), body });
+        true
+    }
+}
