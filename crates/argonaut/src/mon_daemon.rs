@@ -239,8 +239,11 @@ struct Daemon {
     messenger: Messenger,
     mgr: Messenger,
     mgr_keys: SharedRotatingKeys,
+    auth_none: bool,
     proposals: tokio::sync::mpsc::UnboundedSender<Output>,
     asked: RefCell<HashMap<u64, tokio::sync::oneshot::Sender<Vec<u8>>>>,
+    /// While this monitor leads.
+    modules: RefCell<Option<mgr::Modules>>,
 }
 
 impl Daemon {
@@ -342,7 +345,7 @@ impl Daemon {
     }
 
     /// Does what the role wants.
-    fn drain(&self) {
+    fn drain(self: &Rc<Self>) {
         loop {
             let wishes = self.monitor.borrow_mut().poll();
             if wishes.is_empty() {
@@ -358,6 +361,7 @@ impl Daemon {
                         let (messenger, conn) = self.of(conn);
                         messenger.close(conn);
                     }
+                    Output::Module { id, args } => self.ask_module(id, args),
                     Output::Peer { node, env } => {
                         self.links.borrow().send(node, env, &mut self.wire.clone())
                     }
@@ -440,7 +444,59 @@ impl Daemon {
         if let Some(secrets) = secrets {
             *self.mgr_keys.write().expect("no panic while held") = RotatingKeys { secrets };
         }
+        self.tick_modules();
         self.drain();
+    }
+
+    /// The manager's modules run where the manager is.
+    fn tick_modules(&self) {
+        let mut modules = self.modules.borrow_mut();
+        let mut monitor = self.monitor.borrow_mut();
+        if modules.is_some() {
+            if !monitor.leads() {
+                *modules = None;
+            }
+            return;
+        }
+        let has_images = |p: &maps::PgPool| p.application_metadata.contains_key("rbd");
+        if !monitor.state().osdmap.pools.values().any(has_images) {
+            return;
+        }
+        let Some((name, key)) = monitor.module_client(rt::now()) else { return };
+        let mons = monitor.state().monmap.mons.values();
+        let method = if self.auth_none { "none" } else { "cephx" };
+        let config = rados::Config {
+            name,
+            key,
+            mons: mons.filter_map(|m| m.addrs.msgr2()).collect(),
+            methods: rados::methods(method),
+            secure: false,
+            connect_timeout: Duration::from_secs(10),
+        };
+        match mgr::Modules::start(config) {
+            Ok(started) => *modules = Some(started),
+            Err(err) => tracing::error!("the manager's modules do not start: {err}"),
+        }
+    }
+
+    fn ask_module(self: &Rc<Self>, id: u64, args: mgr::Args) {
+        let this = self.clone();
+        let modules = self.modules.borrow().clone();
+        tokio::task::spawn_local(async move {
+            let mgr::Answer { r, rs, out } = match modules {
+                Some(modules) => modules.command(args).await,
+                None if args.prefix() == "rbd task list" => {
+                    mgr::Answer { out: Bytes::from_static(b"[]"), ..mgr::Answer::default() }
+                }
+                None => mgr::Answer {
+                    r: -2,
+                    rs: "no pool is for RBD images: 'rbd pool init POOL' makes one so".to_owned(),
+                    out: Bytes::new(),
+                },
+            };
+            this.monitor.borrow_mut().on_module_answer(rt::now(), id, mon::Reply { r, rs, out });
+            this.drain();
+        });
     }
 }
 
@@ -536,6 +592,8 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         mgr_keys,
         proposals,
         asked: RefCell::default(),
+        modules: RefCell::default(),
+        auth_none,
     });
     let writer = quorum.clone();
     tokio::task::spawn_local(async move {

@@ -29,7 +29,7 @@ impl ArgError {
 }
 
 /// A command's prefix and arguments.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args {
     prefix: String,
     map: Map<String, Value>,

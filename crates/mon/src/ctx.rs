@@ -92,6 +92,8 @@ pub enum Outcome {
     },
     /// What is known of recovery's progress is forgotten, and an answer at once.
     ClearProgress(Reply),
+    /// A module of the manager has it.
+    Module,
     /// Messages to OSDs (scrub, repair, ...), and an answer at once.
     Send {
         /// Where to; OSDs without a session are skipped.

@@ -98,7 +98,10 @@ impl Running {
                     self.snapshots += 1;
                     self.quorum.offer_snapshot(index, state).await.unwrap();
                 }
-                Output::Close { .. } | Output::Local { .. } | Output::Peer { .. } => {}
+                Output::Close { .. }
+                | Output::Local { .. }
+                | Output::Module { .. }
+                | Output::Peer { .. } => {}
             }
         }
     }

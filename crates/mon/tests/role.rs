@@ -103,7 +103,10 @@ impl Alone {
                 Output::Send { conn, env } => self.sent.push((conn, env)),
                 Output::Close { conn } => self.closed.push(conn),
                 Output::Propose { token, data } => self.proposed.push((token, data)),
-                Output::Snapshot { .. } | Output::Local { .. } | Output::Peer { .. } => {}
+                Output::Snapshot { .. }
+                | Output::Local { .. }
+                | Output::Module { .. }
+                | Output::Peer { .. } => {}
             }
         }
     }

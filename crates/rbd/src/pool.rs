@@ -164,6 +164,26 @@ pub async fn list(io: &IoCtx) -> Result<Vec<(String, String)>> {
     Ok(found.iter().map(|(name, id)| (calls::string(name), calls::string(id))).collect())
 }
 
+/// The namespaces of a pool, but for the default one.
+///
+/// # Errors
+/// As the cluster says.
+pub async fn namespaces(io: &IoCtx) -> Result<Vec<String>> {
+    const PAGE: u64 = 1024;
+    let mut found: Vec<String> = Vec::new();
+    loop {
+        let after = found.last().map_or("", String::as_str);
+        let params = (calls::text(after), PAGE).to_bytes();
+        let page: Option<Vec<Bytes>> =
+            absent(calls::get(io, b"rbd_namespace", "namespace_list", &params).await)?;
+        let page = page.unwrap_or_default();
+        found.extend(page.iter().map(calls::string));
+        if (page.len() as u64) < PAGE {
+            return Ok(found);
+        }
+    }
+}
+
 /// The name of the image with this id; none for one in the trash.
 ///
 /// # Errors

@@ -512,7 +512,7 @@ impl World {
                         life.wishes.send(output).ok();
                     }
                 }
-                Output::Local { .. } => {}
+                Output::Local { .. } | Output::Module { .. } => {}
             }
         }
         busy

@@ -170,8 +170,7 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         // Clients send it to the daemon it names; in the table for their parser alone.
         "tell" => Err(fail(EINVAL, "unrecognized command")),
         "df" => df::df(ctx),
-        // Images' tasks run where they are asked for: none is ever waiting.
-        "rbd task list" => out("[]\n"),
+        p if p.starts_with("rbd ") => Ok(Outcome::Module),
         p if p.starts_with("osd crush ") => crush::run(ctx, &p["osd crush ".len()..]),
         "osd setcrushmap" => crush::set_map(ctx),
         "osd getcrushmap" => crush::get_map(ctx),

@@ -209,6 +209,7 @@ impl Cluster {
                 self.apply(&mutation);
                 then
             }
+            Outcome::Module => Reply::err(95, "modules are elsewhere"),
         }
     }
 

@@ -216,6 +216,10 @@ impl Monitor {
                 self.answer(answer, reply);
                 true
             }
+            Outcome::Module => {
+                self.ask_module(answer, args);
+                false
+            }
             Outcome::Send { to, then } => {
                 for (osd, env) in to {
                     if let Some(&conn) = self.osd.conns.get(&osd) {
@@ -311,7 +315,7 @@ impl Monitor {
         }
     }
 
-    fn answer(&mut self, answer: &Answer, reply: Reply) {
+    pub(super) fn answer(&mut self, answer: &Answer, reply: Reply) {
         match answer {
             Answer::Mon { conn, tid, cmd } => {
                 let version = u64::from(self.state.osd_history.last.0);

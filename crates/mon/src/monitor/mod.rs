@@ -12,6 +12,7 @@
 mod auth;
 mod command;
 mod forward;
+mod modules;
 mod osd;
 mod others;
 mod pgnum;
@@ -110,6 +111,13 @@ pub enum Output {
         index: u64,
         /// The state.
         state: Bytes,
+    },
+    /// A command for a module of the manager: [`Monitor::on_module_answer`].
+    Module {
+        /// The monitor's number for it.
+        id: u64,
+        /// The command.
+        args: cli::Args,
     },
     /// The answer to [`Monitor::on_admin_command`].
     Local {
@@ -233,6 +241,7 @@ pub struct Monitor {
     health_stale: bool,
     /// What the cluster log was told of last.
     health_told: HealthReport,
+    modules: modules::Asked,
 }
 
 impl Monitor {
@@ -273,6 +282,7 @@ impl Monitor {
             osd: osd::OsdService::default(),
             open: Open::default(),
             in_flight: None,
+            modules: modules::Asked::default(),
             seq: 1,
             done: 0,
             token,

@@ -1,0 +1,573 @@
+//! `rbd task`: long work on images that the cluster does for whoever asked.
+//!
+//! Tasks are kept in the omap of the object `rbd_task` of their pool and namespace, by their
+//! sequence as 16 digits, as json; one is done at a time, oldest first. What failed is tried
+//! again after 30 s, then ever later up to 5 minutes.
+//!
+//! Source: the peer's `pybind/mgr/rbd_support/task.py`: names, sentences, retries.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cli::Args;
+use env::Random;
+use rados::{Cluster, IoCtx, WriteOp};
+use rbd::{Error, Image, Mode};
+use serde_json::{Map, Value, json};
+
+use crate::Answer;
+
+const OBJECT: &[u8] = b"rbd_task";
+const RETRY_SECS: u64 = 30;
+const RETRY_SECS_MAX: u64 = 300;
+/// Finished tasks that a command sent again is still answered with.
+const FINISHED_MAX: usize = 50;
+/// How often the queue is looked at when nobody asks.
+const LOOK: Duration = Duration::from_secs(5);
+
+const EPERM: i32 = 1;
+const ENOENT: i32 = 2;
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
+
+#[derive(Clone, Debug)]
+struct Task {
+    sequence: u64,
+    id: String,
+    message: String,
+    refs: Map<String, Value>,
+    retry_message: Option<String>,
+    retries: u64,
+    /// Not before, monotonic ms.
+    retry_ms: u64,
+    progress: Option<f64>,
+    canceled: bool,
+}
+
+impl Task {
+    /// What is kept, and what is told while nothing has happened yet.
+    fn kept(&self) -> Map<String, Value> {
+        let Value::Object(map) = json!({
+            "sequence": self.sequence, "id": self.id, "message": self.message, "refs": self.refs,
+        }) else {
+            return Map::new();
+        };
+        map
+    }
+
+    fn shown(&self) -> Value {
+        let mut map = self.kept();
+        if let Some(why) = &self.retry_message {
+            map.insert("retry_message".into(), json!(why));
+        }
+        if self.retries > 0 {
+            map.insert("retry_attempts".into(), json!(self.retries));
+        }
+        if let Some(done) = self.progress {
+            map.insert("in_progress".into(), json!(true));
+            map.insert("progress".into(), json!(done));
+        }
+        if self.canceled {
+            map.insert("canceled".into(), json!(true));
+        }
+        Value::Object(map)
+    }
+
+    fn parse(text: &[u8]) -> Option<Self> {
+        let v: Value = serde_json::from_slice(text).ok()?;
+        let text = |name: &str| v.get(name)?.as_str().map(str::to_owned);
+        Some(Self {
+            sequence: v.get("sequence")?.as_u64()?,
+            id: text("id")?,
+            message: text("message")?,
+            refs: v.get("refs")?.as_object()?.clone(),
+            retry_message: None,
+            retries: 0,
+            retry_ms: 0,
+            progress: None,
+            canceled: false,
+        })
+    }
+
+    fn key(&self) -> Bytes {
+        format!("{:016X}", self.sequence).into()
+    }
+
+    fn of(&self, name: &str) -> &str {
+        self.refs.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether it does the same to the same image.
+    fn is_for(&self, refs: &Map<String, Value>) -> bool {
+        let mut mine = self.refs.clone();
+        if !refs.contains_key("image_id") {
+            mine.remove("image_id");
+        }
+        mine == *refs
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    tasks: BTreeMap<u64, Task>,
+    finished: VecDeque<Task>,
+    sequence: u64,
+}
+
+struct Inner {
+    cluster: Cluster,
+    queue: RefCell<Queue>,
+    /// All pools were looked at for tasks of those who led before.
+    loaded: Cell<bool>,
+    more: tokio::sync::Notify,
+}
+
+/// The queue. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Tasks(Rc<Inner>);
+
+/// Pool, namespace, and image or its id: `[POOL/[NAMESPACE/]]NAME`.
+struct Spec {
+    pool: String,
+    nspace: String,
+    name: String,
+}
+
+impl Spec {
+    fn parse(text: &str) -> Result<Self, Answer> {
+        let bad = || Answer::err(EINVAL, format!("Invalid image spec: {text}"));
+        let parts: Vec<&str> = text.split('/').collect();
+        let (pool, nspace, name) = match parts.as_slice() {
+            [name] => ("rbd", "", *name),
+            [pool, name] => (*pool, "", *name),
+            [pool, nspace, name] if !nspace.is_empty() => (*pool, *nspace, *name),
+            _ => return Err(bad()),
+        };
+        if pool.is_empty() || name.is_empty() || name.contains('@') {
+            return Err(bad());
+        }
+        Ok(Self { pool: pool.to_owned(), nspace: nspace.to_owned(), name: name.to_owned() })
+    }
+
+    fn shown(&self) -> String {
+        let nspace = if self.nspace.is_empty() { "" } else { "/" };
+        format!("{}{nspace}{}/{}", self.pool, self.nspace, self.name)
+    }
+
+    fn refs(&self, action: &str) -> Map<String, Value> {
+        Map::from_iter([
+            ("action".to_owned(), json!(action)),
+            ("pool_name".to_owned(), json!(self.pool)),
+            ("pool_namespace".to_owned(), json!(self.nspace)),
+        ])
+    }
+}
+
+fn failed(err: &Error) -> Answer {
+    Answer::err(err.errno(), err.to_string())
+}
+
+/// A new random name in the form of a UUID of version 4.
+fn uuid() -> String {
+    let mut b = [0; 16];
+    rt::OsRandom.fill(&mut b);
+    (b[6], b[8]) = (b[6] & 0x0f | 0x40, b[8] & 0x3f | 0x80);
+    let hex: String = b.iter().map(|b| format!("{b:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+impl Tasks {
+    /// Begins with what is in the pools.
+    pub fn start(cluster: Cluster) -> Self {
+        let this = Self(Rc::new(Inner {
+            cluster,
+            queue: RefCell::default(),
+            loaded: Cell::new(false),
+            more: tokio::sync::Notify::new(),
+        }));
+        let weak = Rc::downgrade(&this.0);
+        tokio::task::spawn_local(async move {
+            while let Some(inner) = weak.upgrade() {
+                let this = Self(inner);
+                this.look().await;
+                tokio::time::timeout(LOOK, this.0.more.notified()).await.ok();
+            }
+        });
+        this
+    }
+
+    async fn io(&self, pool: &str, nspace: &str) -> rados::Result<IoCtx> {
+        Ok(self.0.cluster.pool(pool).await?.namespace(nspace.to_owned()))
+    }
+
+    /// The answer to `rbd task ...`.
+    pub async fn command(&self, args: &Args) -> Answer {
+        if !self.0.loaded.get()
+            && let Err(err) = self.load().await
+        {
+            return failed(&err);
+        }
+        let spec = |name| Spec::parse(args.str_or_empty(name).unwrap_or_default());
+        let done = match args.prefix() {
+            "rbd task list" => Ok(self.list(args.str_or_empty("task_id").unwrap_or_default())),
+            "rbd task cancel" => {
+                Ok(self.cancel(args.str_or_empty("task_id").unwrap_or_default()).await)
+            }
+            "rbd task add flatten" => match spec("image_spec") {
+                Ok(spec) => self.add_flatten(&spec).await,
+                Err(bad) => Ok(bad),
+            },
+            "rbd task add remove" => match spec("image_spec") {
+                Ok(spec) => self.add_remove(&spec).await,
+                Err(bad) => Ok(bad),
+            },
+            "rbd task add trash remove" => match spec("image_id_spec") {
+                Ok(spec) => self.add_trash_remove(&spec).await,
+                Err(bad) => Ok(bad),
+            },
+            other => Ok(Answer::err(
+                EOPNOTSUPP,
+                format!(
+                    "'{other}' is not supported by this cluster; use the rbd tool's own command"
+                ),
+            )),
+        };
+        done.unwrap_or_else(|err| failed(&err))
+    }
+
+    /// Reads the tasks of all pools that have some.
+    async fn load(&self) -> rbd::Result<()> {
+        let map = self.0.cluster.map();
+        let pools = map.pools.iter().filter(|(_, p)| p.application_metadata.contains_key("rbd"));
+        for pool in pools.map(|(id, _)| *id).collect::<Vec<_>>() {
+            let io = self.0.cluster.pool_by_id(pool);
+            let mut all = vec![String::new()];
+            all.extend(rbd::pool::namespaces(&io).await?);
+            for nspace in all {
+                self.load_from(&io.namespace(nspace)).await?;
+            }
+        }
+        let mut queue = self.0.queue.borrow_mut();
+        queue.sequence = queue.tasks.keys().next_back().copied().unwrap_or(0).max(queue.sequence);
+        drop(queue);
+        self.0.loaded.set(true);
+        Ok(())
+    }
+
+    async fn load_from(&self, io: &IoCtx) -> rbd::Result<()> {
+        let mut after = Bytes::new();
+        loop {
+            let (page, more) = match io.get_omap(OBJECT, &after, 128).await {
+                Ok(page) => page,
+                Err(err) if err.code() == Some(ENOENT) => return Ok(()),
+                Err(err) => return Err(err.into()),
+            };
+            for (key, text) in &page {
+                match Task::parse(text) {
+                    Some(task) => drop(self.0.queue.borrow_mut().tasks.insert(task.sequence, task)),
+                    None => tracing::error!(?key, "a task on an image makes no sense"),
+                }
+                after = key.clone();
+            }
+            if !more || page.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn list(&self, id: &str) -> Answer {
+        let queue = self.0.queue.borrow();
+        if id.is_empty() {
+            let all: Vec<Value> = queue.tasks.values().map(Task::shown).collect();
+            return Answer::out(Value::Array(all).to_string());
+        }
+        match queue.tasks.values().find(|t| t.id == id) {
+            Some(task) => Answer::out(task.shown().to_string()),
+            None => Answer::err(ENOENT, format!("No such task {id}")),
+        }
+    }
+
+    /// One that is under way ends at its next step.
+    async fn cancel(&self, id: &str) -> Answer {
+        let found = {
+            let mut queue = self.0.queue.borrow_mut();
+            let task = queue.tasks.values_mut().find(|t| t.id == id);
+            task.map(|task| {
+                task.canceled = true;
+                task.clone()
+            })
+        };
+        let Some(task) = found else {
+            return Answer::err(ENOENT, format!("No such task {id}"));
+        };
+        if task.progress.is_none() {
+            self.forget(&task).await;
+        }
+        Answer::out(task.shown().to_string())
+    }
+
+    /// The task that does this already, or has just done it.
+    fn same(&self, refs: &Map<String, Value>) -> Option<Answer> {
+        let queue = self.0.queue.borrow();
+        let mut all = queue.tasks.values().rev().chain(queue.finished.iter().rev());
+        all.find(|t| t.is_for(refs)).map(|t| Answer::out(t.shown().to_string()))
+    }
+
+    async fn add(
+        &self,
+        io: &IoCtx,
+        message: String,
+        refs: Map<String, Value>,
+    ) -> rbd::Result<Answer> {
+        let task = {
+            let mut queue = self.0.queue.borrow_mut();
+            queue.sequence += 1;
+            Task {
+                sequence: queue.sequence,
+                id: uuid(),
+                message,
+                refs,
+                retry_message: None,
+                retries: 0,
+                retry_ms: 0,
+                progress: None,
+                canceled: false,
+            }
+        };
+        let text = Value::Object(task.kept()).to_string();
+        io.set_omap(OBJECT, BTreeMap::from([(task.key(), Bytes::from(text.clone()))])).await?;
+        self.0.queue.borrow_mut().tasks.insert(task.sequence, task);
+        self.0.more.notify_one();
+        Ok(Answer::out(text))
+    }
+
+    /// The image of a command; none when there is no such image.
+    async fn image(
+        &self,
+        spec: &Spec,
+        refs: &mut Map<String, Value>,
+    ) -> rbd::Result<(IoCtx, Option<Image>)> {
+        refs.insert("image_name".to_owned(), json!(spec.name));
+        let io = self.io(&spec.pool, &spec.nspace).await?;
+        let image = match Image::open(&io, &spec.name, Mode::Read).await {
+            Ok(image) => image,
+            Err(Error::NoImage(_)) => return Ok((io, None)),
+            Err(err) => return Err(err),
+        };
+        refs.insert("image_id".to_owned(), json!(image.id()));
+        Ok((io, Some(image)))
+    }
+
+    async fn add_flatten(&self, spec: &Spec) -> rbd::Result<Answer> {
+        let mut refs = spec.refs("flatten");
+        let (io, image) = self.image(spec, &mut refs).await?;
+        if let Some(same) = self.same(&refs) {
+            return Ok(same);
+        }
+        let shown = spec.shown();
+        match image {
+            None => Ok(Answer::err(ENOENT, format!("Image {shown} does not exist"))),
+            Some(image) if image.header().parent.is_none() => {
+                Ok(Answer::err(ENOENT, format!("Image {shown} does not have a parent")))
+            }
+            Some(_) => self.add(&io, format!("Flattening image {shown}"), refs).await,
+        }
+    }
+
+    async fn add_remove(&self, spec: &Spec) -> rbd::Result<Answer> {
+        let mut refs = spec.refs("remove");
+        let (io, image) = self.image(spec, &mut refs).await?;
+        if let Some(same) = self.same(&refs) {
+            return Ok(same);
+        }
+        let shown = spec.shown();
+        match image {
+            None => Ok(Answer::err(ENOENT, format!("Image {shown} does not exist"))),
+            Some(image) if !image.header().snaps.is_empty() => {
+                Ok(Answer::err(EBUSY, format!("Image {shown} has snapshots")))
+            }
+            Some(_) => self.add(&io, format!("Removing image {shown}"), refs).await,
+        }
+    }
+
+    async fn add_trash_remove(&self, spec: &Spec) -> rbd::Result<Answer> {
+        let mut refs = spec.refs("trash remove");
+        refs.insert("image_id".to_owned(), json!(spec.name));
+        if let Some(same) = self.same(&refs) {
+            return Ok(same);
+        }
+        let io = self.io(&spec.pool, &spec.nspace).await?;
+        let shown = spec.shown();
+        if !rbd::trash::list(&io).await?.iter().any(|t| t.id == spec.name) {
+            return Ok(Answer::err(ENOENT, format!("Image {shown} is not in the trash")));
+        }
+        self.add(&io, format!("Removing image {shown} from trash"), refs).await
+    }
+
+    /// Does what is due.
+    async fn look(&self) {
+        if !self.0.loaded.get()
+            && let Err(err) = self.load().await
+        {
+            tracing::warn!("tasks on images: {err}");
+            return;
+        }
+        loop {
+            let now = rt::now().mono_ms();
+            let next = {
+                let mut queue = self.0.queue.borrow_mut();
+                let due = queue.tasks.values_mut().find(|t| t.retry_ms <= now);
+                due.map(|task| {
+                    task.progress = Some(0.0);
+                    task.clone()
+                })
+            };
+            let Some(task) = next else { return };
+            tracing::info!(task = task.id, "{}", task.message);
+            self.execute(&task).await;
+        }
+    }
+
+    async fn execute(&self, task: &Task) {
+        let done = self.work(task).await;
+        let canceled = self.with(task, |t| t.progress = None).is_none_or(|t| t.canceled);
+        let (pool_gone, errno) = match &done {
+            Err(Error::Rados(err)) => (self.pool_is_gone(task).await, err.code()),
+            Err(err) => (false, Some(err.errno())),
+            Ok(()) => (false, None),
+        };
+        match done {
+            _ if canceled => self.forget(task).await,
+            Ok(()) => {
+                self.forget(task).await;
+                let mut queue = self.0.queue.borrow_mut();
+                queue.finished.push_back(Task { progress: None, ..task.clone() });
+                if queue.finished.len() > FINISHED_MAX {
+                    queue.finished.pop_front();
+                }
+            }
+            // Whoever asked could not have wanted more.
+            Err(err @ (Error::NoImage(_) | Error::Invalid(_))) => {
+                tracing::info!(task = task.id, "{}: {err}", task.message);
+                self.forget(task).await;
+            }
+            Err(_) if pool_gone => drop(self.0.queue.borrow_mut().tasks.remove(&task.sequence)),
+            Err(err) => {
+                tracing::warn!(task = task.id, errno, "{}: {err}", task.message);
+                self.with(task, |t| {
+                    t.retries += 1;
+                    t.retry_message = Some(err.to_string());
+                    let secs = (RETRY_SECS * t.retries).min(RETRY_SECS_MAX);
+                    t.retry_ms = rt::now().mono_ms() + secs * 1_000;
+                });
+            }
+        }
+    }
+
+    async fn pool_is_gone(&self, task: &Task) -> bool {
+        let found = self.0.cluster.pool(task.of("pool_name")).await;
+        found.is_err_and(|err| err.code() == Some(ENOENT))
+    }
+
+    fn with(&self, task: &Task, f: impl FnOnce(&mut Task)) -> Option<Task> {
+        let mut queue = self.0.queue.borrow_mut();
+        let found = queue.tasks.get_mut(&task.sequence)?;
+        f(found);
+        Some(found.clone())
+    }
+
+    async fn work(&self, task: &Task) -> rbd::Result<()> {
+        let io = self.io(task.of("pool_name"), task.of("pool_namespace")).await?;
+        let (name, id) = (task.of("image_name"), task.of("image_id"));
+        let canceled = self.canceled(task);
+        let mut progress = |done: u64, all: u64| {
+            self.with(task, |t| t.progress = Some(done as f64 / all.max(1) as f64));
+        };
+        let work = async {
+            match task.of("action") {
+                "flatten" => {
+                    let image = Image::open(&io, name, Mode::Write).await?;
+                    let done = image.flatten(&mut progress).await;
+                    image.close().await?;
+                    done
+                }
+                "remove" => rbd::pool::remove(&io, name, &mut progress).await,
+                "trash remove" => rbd::trash::remove(&io, id, false, &mut progress).await,
+                other => Err(Error::Invalid(format!("there is no task '{other}'"))),
+            }
+        };
+        tokio::select! {
+            done = work => done,
+            () = canceled => Err(Error::Invalid("canceled".to_owned())),
+        }
+    }
+
+    /// Ends when somebody cancels the task.
+    async fn canceled(&self, task: &Task) {
+        while self.0.queue.borrow().tasks.get(&task.sequence).is_some_and(|t| !t.canceled) {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+
+    async fn forget(&self, task: &Task) {
+        if let Ok(io) = self.io(task.of("pool_name"), task.of("pool_namespace")).await {
+            let mut op = WriteOp::new();
+            op.rm_omap_keys(&BTreeSet::from([task.key()]));
+            match io.write_op(OBJECT, op).await {
+                Ok(_) => {}
+                Err(err) if err.code() == Some(ENOENT) || err.code() == Some(EPERM) => {}
+                Err(err) => {
+                    tracing::warn!(task = task.id, "it stays in the queue: {err}");
+                    return;
+                }
+            }
+        }
+        self.0.queue.borrow_mut().tasks.remove(&task.sequence);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Specs as the peer's tools write them, and what is none.
+    #[test]
+    fn specs() {
+        let shown = |text: &str| Spec::parse(text).map(|s| s.shown()).map_err(|a| a.r);
+        assert_eq!(shown("a"), Ok("rbd/a".to_owned()));
+        assert_eq!(shown("p/a"), Ok("p/a".to_owned()));
+        assert_eq!(shown("p/n/a"), Ok("p/n/a".to_owned()));
+        for bad in ["", "/", "p/", "/a", "p//a", "p/n/a/b", "p/a@s"] {
+            assert_eq!(shown(bad), Err(-EINVAL), "{bad}");
+        }
+    }
+
+    /// What is kept is read again; what makes no sense is not.
+    #[test]
+    fn kept_tasks() {
+        let mut refs = Spec::parse("p/a").unwrap().refs("flatten");
+        refs.insert("image_name".to_owned(), json!("a"));
+        refs.insert("image_id".to_owned(), json!("10ab"));
+        let text = json!({"sequence": 26, "id": "x", "message": "m", "refs": refs}).to_string();
+        let task = Task::parse(text.as_bytes()).unwrap();
+        assert_eq!((task.key(), task.of("image_id")), (Bytes::from("000000000000001A"), "10ab"));
+        assert_eq!(Value::Object(task.kept()).to_string(), text);
+        let mut by_name = refs.clone();
+        by_name.remove("image_id");
+        assert!(task.is_for(&refs) && task.is_for(&by_name));
+        by_name.insert("action".to_owned(), json!("remove"));
+        assert!(!task.is_for(&by_name));
+        assert!(Task::parse(b"{\"sequence\": 1}").is_none() && Task::parse(b"[").is_none());
+    }
+
+    #[test]
+    fn ids_are_uuids() {
+        let id = uuid();
+        assert_eq!((id.len(), id.as_bytes()[14]), (36, b'4'));
+        assert_ne!(id, uuid());
+    }
+}

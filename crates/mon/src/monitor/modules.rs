@@ -1,0 +1,62 @@
+//! Modules of the manager: they run outside this role, and answer commands through it.
+
+use std::collections::BTreeMap;
+
+use ::auth::{CryptoKey, KeyKind};
+use types::{EntityKind, EntityName, UTime};
+
+use super::command::Answer;
+use super::{Monitor, Output};
+use crate::{AuthChange, Mutation, Reply};
+
+/// As whom modules are clients of the cluster.
+const CLIENT: &str = "argonaut-mgr";
+/// What they may do.
+const CAPS: [(&str, &str); 2] = [("mon", "profile rbd"), ("osd", "profile rbd")];
+
+/// What is asked of modules.
+#[derive(Debug, Default)]
+pub(super) struct Asked {
+    last: u64,
+    open: BTreeMap<u64, Answer>,
+    /// A key was asked of the log.
+    key: bool,
+}
+
+impl Monitor {
+    pub(super) fn ask_module(&mut self, answer: &Answer, args: cli::Args) {
+        self.modules.last += 1;
+        let id = self.modules.last;
+        self.modules.open.insert(id, answer.clone());
+        self.out.push(Output::Module { id, args }.into());
+    }
+
+    /// What a module of the manager answers to [`Output::Module`].
+    pub fn on_module_answer(&mut self, now: env::Now, id: u64, reply: Reply) {
+        self.now = now;
+        if let Some(answer) = self.modules.open.remove(&id) {
+            self.answer(&answer, reply);
+        }
+    }
+
+    /// As whom modules of the manager are clients of the cluster: made when there is none yet.
+    /// `None` until it is there, and while this monitor does not lead.
+    pub fn module_client(&mut self, now: env::Now) -> Option<(EntityName, CryptoKey)> {
+        self.now = now;
+        if !self.leads() {
+            self.modules.key = false;
+            return None;
+        }
+        let name = EntityName::new(EntityKind::CLIENT, CLIENT);
+        if let Some(entity) = self.state.auth.get(&name) {
+            return Some((name, entity.key.clone()));
+        }
+        if !std::mem::replace(&mut self.modules.key, true) {
+            let wall = UTime::from_nanos(now.wall_ns);
+            let key = CryptoKey::generate(KeyKind::AES, wall, &mut *self.rng);
+            let caps = CAPS.map(|(service, cap)| (service.to_owned(), cap.to_owned())).into();
+            self.propose(Mutation::Auth(AuthChange::Set { name, key, caps }));
+        }
+        None
+    }
+}
