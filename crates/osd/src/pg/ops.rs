@@ -337,6 +337,9 @@ impl Pg {
         }
         let version = dup.version;
         if version <= self.committed_by_all {
+            if answer.result >= 0 && !self.watch_again(op, cx) {
+                answer.result = Errno::NOTCONN.0;
+            }
             answer.send(op, cx);
         } else if let Some(f) = self.in_flight.iter_mut().find(|f| f.version == version) {
             f.replies.push((Box::new(op.clone()), answer));

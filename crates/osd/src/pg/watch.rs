@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use denc::{Features, Writer};
 use env::{ConnId, Now};
-use messages::{Message, WatchNotify};
+use messages::{Message, OsdOp, WatchNotify, op};
 use types::{EVersion, EntityAddr, EntityId, HObject};
 
 use super::{Cx, Pg};
@@ -219,6 +219,27 @@ impl Pg {
                 n.send(*id, cookie, conn, cx);
             }
         }
+    }
+
+    /// A request to watch that was done before has come again: the watch belongs to this
+    /// connection now. `false` when it has ended since.
+    pub(crate) fn watch_again(&mut self, op: &ClientOp, cx: &mut Cx<'_>) -> bool {
+        let begins = |o: &&OsdOp| o.code == op::WATCH && matches!(o.raw[16], 1 | 3 | 5);
+        for o in op.msg.ops.iter().filter(begins) {
+            if self.load_obc(&op.oid, cx).is_err() {
+                continue; // whoever gives signs of life will hear of it
+            }
+            let cookie = o.u64(0);
+            let all = self.watches.by_object.get_mut(&op.oid).into_iter().flatten();
+            let Some(w) = all.into_iter().find(|w| w.who == op.who && w.cookie == cookie) else {
+                return false;
+            };
+            w.deadline_ms = cx.now.mono_ms() + u64::from(w.timeout_s) * 1000;
+            if w.conn.replace(op.conn) != Some(op.conn) {
+                self.send_waiting(&op.oid.detached(), op.who, cookie, cx);
+            }
+        }
+        true
     }
 
     fn start_notify(

@@ -292,6 +292,33 @@ fn told(c: &mut Cluster, opcode: u8) -> Vec<WatchNotify> {
     all.map(|e| WatchNotify::decode(e).unwrap()).filter(|m| m.opcode == opcode).collect()
 }
 
+/// A request to watch whose answer was lost comes again: the watch is this connection's now, or,
+/// when it has ended since, that is the answer.
+#[test]
+fn watching_is_asked_again() {
+    for ends in [false, true] {
+        let mut c = Cluster::ready(1, 1, 1, 1);
+        c.run(POOL, "w", full(b"x"));
+        let tid = c.ask(POOL, "w", watch_op(3));
+        c.client_step();
+        c.run_unheard();
+        assert!(c.has_answer(0));
+        c.break_client(0);
+        if ends {
+            for secs in [31, 1] {
+                c.now.mono_ns += secs * 1_000_000_000;
+                c.event(0, |osd, now, out| osd.on_tick(now, out));
+                c.run_unheard();
+            }
+        }
+        c.told.clear();
+        let r = c.wait(tid);
+        assert_eq!(r.result, if ends { -107 } else { 0 });
+        notify(&mut c, 5);
+        assert_eq!(told(&mut c, 1).len(), usize::from(!ends), "who watches hears it");
+    }
+}
+
 /// A watch that was not heard of for long ends for notifications when it has ended on all
 /// copies: before, it may come back with its record.
 #[test]
