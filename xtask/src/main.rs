@@ -76,7 +76,7 @@ fn main() -> Result<()> {
         ["lab", "up", name] => lab::peer_up(name, 3, 3).map(|c| println!("{}", c.display())),
         ["lab", "down"] => lab::peer_down("peer"),
         ["lab", "down", name] => lab::peer_down(name),
-        ["interop", suites @ ..] => interop::run(suites)?.end(),
+        ["interop", suites @ ..] => interop::run(suites, false)?.end(),
         ["suites", names @ ..] => suites::run(names)?.end(),
         ["kill9", ..] => kill9::run(number(1, 20)?)?.end(),
         ["thrash-mons", ..] => thrash_mons::run(number(1, 60)?)?.end(),

@@ -109,7 +109,7 @@ pub fn test() -> Result<()> {
     report.check("cargo test", || sh::run(&mut unit));
     report.check("release build", || crate::cluster::binary().map(drop));
     report.add(crate::sim::share());
-    report.add(interop::run(&[])?);
+    report.add(interop::run(&[], true)?);
     report.add(interop::client_library());
     report.add(suites::run(&[])?);
     report.add(kill9::run(3)?);
