@@ -17,6 +17,7 @@ use env::Random;
 use rados::{Cluster, IoCtx, WriteOp};
 use rbd::{Error, Image, Mode};
 use serde_json::{Map, Value, json};
+use types::Uuid;
 
 use crate::Answer;
 
@@ -28,7 +29,6 @@ const FINISHED_MAX: usize = 50;
 /// How often the queue is looked at when nobody asks.
 const LOOK: Duration = Duration::from_secs(5);
 
-const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
@@ -49,6 +49,20 @@ struct Task {
 }
 
 impl Task {
+    fn new(sequence: u64, id: String, message: String, refs: Map<String, Value>) -> Self {
+        Self {
+            sequence,
+            id,
+            message,
+            refs,
+            retry_message: None,
+            retries: 0,
+            retry_ms: 0,
+            progress: None,
+            canceled: false,
+        }
+    }
+
     /// What is kept, and what is told while nothing has happened yet.
     fn kept(&self) -> Map<String, Value> {
         let Value::Object(map) = json!({
@@ -80,17 +94,8 @@ impl Task {
     fn parse(text: &[u8]) -> Option<Self> {
         let v: Value = serde_json::from_slice(text).ok()?;
         let text = |name: &str| v.get(name)?.as_str().map(str::to_owned);
-        Some(Self {
-            sequence: v.get("sequence")?.as_u64()?,
-            id: text("id")?,
-            message: text("message")?,
-            refs: v.get("refs")?.as_object()?.clone(),
-            retry_message: None,
-            retries: 0,
-            retry_ms: 0,
-            progress: None,
-            canceled: false,
-        })
+        let (sequence, refs) = (v.get("sequence")?.as_u64()?, v.get("refs")?.as_object()?);
+        Some(Self::new(sequence, text("id")?, text("message")?, refs.clone()))
     }
 
     fn key(&self) -> Bytes {
@@ -171,13 +176,10 @@ fn failed(err: &Error) -> Answer {
     Answer::err(err.errno(), err.to_string())
 }
 
-/// A new random name in the form of a UUID of version 4.
-fn uuid() -> String {
-    let mut b = [0; 16];
-    rt::OsRandom.fill(&mut b);
-    (b[6], b[8]) = (b[6] & 0x0f | 0x40, b[8] & 0x3f | 0x80);
-    let hex: String = b.iter().map(|b| format!("{b:02x}")).collect();
-    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+fn new_id() -> String {
+    let mut bytes = [0; 16];
+    rt::OsRandom.fill(&mut bytes);
+    Uuid::from_random(bytes).to_string()
 }
 
 impl Tasks {
@@ -291,7 +293,7 @@ impl Tasks {
         }
     }
 
-    /// One that is under way ends at its next step.
+    /// A flattening under way ends at once; removals go on to their end.
     async fn cancel(&self, id: &str) -> Answer {
         let found = {
             let mut queue = self.0.queue.borrow_mut();
@@ -326,17 +328,7 @@ impl Tasks {
         let task = {
             let mut queue = self.0.queue.borrow_mut();
             queue.sequence += 1;
-            Task {
-                sequence: queue.sequence,
-                id: uuid(),
-                message,
-                refs,
-                retry_message: None,
-                retries: 0,
-                retry_ms: 0,
-                progress: None,
-                canceled: false,
-            }
+            Task::new(queue.sequence, new_id(), message, refs)
         };
         let text = Value::Object(task.kept()).to_string();
         io.set_omap(OBJECT, BTreeMap::from([(task.key(), Bytes::from(text.clone()))])).await?;
@@ -345,53 +337,44 @@ impl Tasks {
         Ok(Answer::out(text))
     }
 
-    /// The image of a command; none when there is no such image.
-    async fn image(
+    /// Queues work on an image, unless it is there already; `refuses` says why the image as it
+    /// is cannot be worked on: errno, and what comes behind its name.
+    async fn add_for_image(
         &self,
         spec: &Spec,
-        refs: &mut Map<String, Value>,
-    ) -> rbd::Result<(IoCtx, Option<Image>)> {
+        (action, doing): (&str, &str),
+        refuses: fn(&rbd::Header) -> Option<(i32, &'static str)>,
+    ) -> rbd::Result<Answer> {
+        let mut refs = spec.refs(action);
         refs.insert("image_name".to_owned(), json!(spec.name));
         let io = self.io(&spec.pool, &spec.nspace).await?;
-        let image = match Image::open(&io, &spec.name, Mode::Read).await {
-            Ok(image) => image,
-            Err(Error::NoImage(_)) => return Ok((io, None)),
+        let refused = match Image::open(&io, &spec.name, Mode::Read).await {
+            Ok(image) => {
+                refs.insert("image_id".to_owned(), json!(image.id()));
+                refuses(&image.header())
+            }
+            Err(Error::NoImage(_)) => Some((ENOENT, "does not exist")),
             Err(err) => return Err(err),
         };
-        refs.insert("image_id".to_owned(), json!(image.id()));
-        Ok((io, Some(image)))
+        if let Some(same) = self.same(&refs) {
+            return Ok(same);
+        }
+        let shown = spec.shown();
+        match refused {
+            Some((errno, why)) => Ok(Answer::err(errno, format!("Image {shown} {why}"))),
+            None => self.add(&io, format!("{doing} image {shown}"), refs).await,
+        }
     }
 
     async fn add_flatten(&self, spec: &Spec) -> rbd::Result<Answer> {
-        let mut refs = spec.refs("flatten");
-        let (io, image) = self.image(spec, &mut refs).await?;
-        if let Some(same) = self.same(&refs) {
-            return Ok(same);
-        }
-        let shown = spec.shown();
-        match image {
-            None => Ok(Answer::err(ENOENT, format!("Image {shown} does not exist"))),
-            Some(image) if image.header().parent.is_none() => {
-                Ok(Answer::err(ENOENT, format!("Image {shown} does not have a parent")))
-            }
-            Some(_) => self.add(&io, format!("Flattening image {shown}"), refs).await,
-        }
+        let refuses =
+            |h: &rbd::Header| h.parent.is_none().then_some((ENOENT, "does not have a parent"));
+        self.add_for_image(spec, ("flatten", "Flattening"), refuses).await
     }
 
     async fn add_remove(&self, spec: &Spec) -> rbd::Result<Answer> {
-        let mut refs = spec.refs("remove");
-        let (io, image) = self.image(spec, &mut refs).await?;
-        if let Some(same) = self.same(&refs) {
-            return Ok(same);
-        }
-        let shown = spec.shown();
-        match image {
-            None => Ok(Answer::err(ENOENT, format!("Image {shown} does not exist"))),
-            Some(image) if !image.header().snaps.is_empty() => {
-                Ok(Answer::err(EBUSY, format!("Image {shown} has snapshots")))
-            }
-            Some(_) => self.add(&io, format!("Removing image {shown}"), refs).await,
-        }
+        let refuses = |h: &rbd::Header| (!h.snaps.is_empty()).then_some((EBUSY, "has snapshots"));
+        self.add_for_image(spec, ("remove", "Removing"), refuses).await
     }
 
     async fn add_trash_remove(&self, spec: &Spec) -> rbd::Result<Answer> {
@@ -433,13 +416,9 @@ impl Tasks {
     }
 
     async fn execute(&self, task: &Task) {
-        let done = self.work(task).await;
+        let done = if task.canceled { Ok(()) } else { self.work(task).await };
         let canceled = self.with(task, |t| t.progress = None).is_none_or(|t| t.canceled);
-        let (pool_gone, errno) = match &done {
-            Err(Error::Rados(err)) => (self.pool_is_gone(task).await, err.code()),
-            Err(err) => (false, Some(err.errno())),
-            Ok(()) => (false, None),
-        };
+        let pool_gone = matches!(done, Err(Error::Rados(_))) && self.pool_is_gone(task).await;
         match done {
             _ if canceled => self.forget(task).await,
             Ok(()) => {
@@ -456,16 +435,19 @@ impl Tasks {
                 self.forget(task).await;
             }
             Err(_) if pool_gone => drop(self.0.queue.borrow_mut().tasks.remove(&task.sequence)),
-            Err(err) => {
-                tracing::warn!(task = task.id, errno, "{}: {err}", task.message);
-                self.with(task, |t| {
-                    t.retries += 1;
-                    t.retry_message = Some(err.to_string());
-                    let secs = (RETRY_SECS * t.retries).min(RETRY_SECS_MAX);
-                    t.retry_ms = rt::now().mono_ms() + secs * 1_000;
-                });
-            }
+            Err(err) => self.later(task, &err),
         }
+    }
+
+    /// Tries again, later each time.
+    fn later(&self, task: &Task, err: &Error) {
+        tracing::warn!(task = task.id, "{}: {err}", task.message);
+        self.with(task, |t| {
+            t.retries += 1;
+            t.retry_message = Some(err.to_string());
+            let secs = (RETRY_SECS * t.retries).min(RETRY_SECS_MAX);
+            t.retry_ms = rt::now().mono_ms() + secs * 1_000;
+        });
     }
 
     async fn pool_is_gone(&self, task: &Task) -> bool {
@@ -483,26 +465,23 @@ impl Tasks {
     async fn work(&self, task: &Task) -> rbd::Result<()> {
         let io = self.io(task.of("pool_name"), task.of("pool_namespace")).await?;
         let (name, id) = (task.of("image_name"), task.of("image_id"));
-        let canceled = self.canceled(task);
         let mut progress = |done: u64, all: u64| {
             self.with(task, |t| t.progress = Some(done as f64 / all.max(1) as f64));
         };
-        let work = async {
-            match task.of("action") {
-                "flatten" => {
-                    let image = Image::open(&io, name, Mode::Write).await?;
-                    let done = image.flatten(&mut progress).await;
-                    image.close().await?;
-                    done
-                }
-                "remove" => rbd::pool::remove(&io, name, &mut progress).await,
-                "trash remove" => rbd::trash::remove(&io, id, false, &mut progress).await,
-                other => Err(Error::Invalid(format!("there is no task '{other}'"))),
+        match task.of("action") {
+            "flatten" => {
+                let image = Image::open(&io, name, Mode::Write).await?;
+                let done = tokio::select! {
+                    done = image.flatten(&mut progress) => done,
+                    () = self.canceled(task) => Ok(()),
+                };
+                // It gives back the lock, however it ended.
+                done.and(image.close().await)
             }
-        };
-        tokio::select! {
-            done = work => done,
-            () = canceled => Err(Error::Invalid("canceled".to_owned())),
+            // What is half gone is of no use: it is not broken off.
+            "remove" => rbd::pool::remove(&io, name, &mut progress).await,
+            "trash remove" => rbd::trash::remove(&io, id, false, &mut progress).await,
+            other => Err(Error::Invalid(format!("there is no task '{other}'"))),
         }
     }
 
@@ -513,20 +492,20 @@ impl Tasks {
         }
     }
 
+    /// Takes it out of the queue. One that cannot be taken out of the pool is tried again, so
+    /// that nobody after this does it anew.
     async fn forget(&self, task: &Task) {
-        if let Ok(io) = self.io(task.of("pool_name"), task.of("pool_namespace")).await {
-            let mut op = WriteOp::new();
-            op.rm_omap_keys(&BTreeSet::from([task.key()]));
-            match io.write_op(OBJECT, op).await {
-                Ok(_) => {}
-                Err(err) if err.code() == Some(ENOENT) || err.code() == Some(EPERM) => {}
-                Err(err) => {
-                    tracing::warn!(task = task.id, "it stays in the queue: {err}");
-                    return;
-                }
-            }
+        match self.take_out(task).await {
+            Err(err) if err.code() != Some(ENOENT) => self.later(task, &err.into()),
+            _ => drop(self.0.queue.borrow_mut().tasks.remove(&task.sequence)),
         }
-        self.0.queue.borrow_mut().tasks.remove(&task.sequence);
+    }
+
+    async fn take_out(&self, task: &Task) -> rados::Result<()> {
+        let io = self.io(task.of("pool_name"), task.of("pool_namespace")).await?;
+        let mut op = WriteOp::new();
+        op.rm_omap_keys(&BTreeSet::from([task.key()]));
+        io.write_op(OBJECT, op).await.map(drop)
     }
 }
 
@@ -566,8 +545,8 @@ mod tests {
 
     #[test]
     fn ids_are_uuids() {
-        let id = uuid();
+        let id = new_id();
         assert_eq!((id.len(), id.as_bytes()[14]), (36, b'4'));
-        assert_ne!(id, uuid());
+        assert_ne!(id, new_id());
     }
 }
