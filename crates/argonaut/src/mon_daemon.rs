@@ -458,10 +458,6 @@ impl Daemon {
             }
             return;
         }
-        let has_images = |p: &maps::PgPool| p.application_metadata.contains_key("rbd");
-        if !monitor.state().osdmap.pools.values().any(has_images) {
-            return;
-        }
         let Some((name, key)) = monitor.module_client(rt::now()) else { return };
         let mons = monitor.state().monmap.mons.values();
         let method = if self.auth_none { "none" } else { "cephx" };

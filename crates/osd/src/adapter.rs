@@ -6,7 +6,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use messages::{Mutation, ObjectChange};
 use store::{Compression, Seq, Store, Transaction};
-use types::{HObject, PgId, PoolId, SpgId};
+use types::{HObject, PoolId, SpgId};
 
 use crate::DataCache;
 use crate::backing::{Coll, Fetched, ObjectStore, PoolSpace, Space, StoreError, StoreOp};
@@ -176,8 +176,8 @@ impl ObjectStore for StoreBacking {
         self.cache.read_sent(shard, o, off, len)
     }
 
-    fn forget_sent(&mut self, pg: PgId) {
-        self.cache.forget_sent(pg);
+    fn forget_sent(&mut self, shard: SpgId) {
+        self.cache.forget_sent(shard);
     }
 
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use messages::{Mutation, ObjectChange};
 use store::Compression;
-use types::{HObject, PgId, PoolId, SpgId};
+use types::{HObject, PoolId, SpgId};
 
 /// Where objects and keys live: one collection for each PG, and one for the OSD itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -120,8 +120,8 @@ pub trait ObjectStore: Send {
         None
     }
 
-    /// What was noted of a PG's shards may not come to be.
-    fn forget_sent(&mut self, _pg: PgId) {}
+    /// What was noted of a shard may not come to be.
+    fn forget_sent(&mut self, _shard: SpgId) {}
 
     /// As [`ObjectStore::read`], but what is not in memory comes later, as it is now.
     ///

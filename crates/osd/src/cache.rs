@@ -3,9 +3,9 @@
 //! What is kept are the buffers that came over the wire: large ones are copied neither on
 //! the way in nor out. Only PGs that are read here are kept: those that this OSD leads. Of a
 //! coded object its primary keeps what it sent to the other shards, too, and these nothing:
-//! most of its reads ask nobody. Reads do not let anything in: a scan over more data than fits does
-//! not drive out what is here. What was used since it was last looked at stays for another
-//! round.
+//! most of its reads ask nobody. Reads do not let anything in: a scan over more data than
+//! fits does not drive out what is here. What was used since it was last looked at stays for
+//! another round.
 //!
 //! Invariants: a kept range equals what the store returns for it, or another shard's store
 //! once it has all that this primary sent; the sum of all ranges stays within the budget.
@@ -289,7 +289,7 @@ impl DataCache {
     /// Notes a change to an object, before the store is told of it.
     pub fn on_change(&self, pg: SpgId, o: &HObject, m: &Mutation) {
         let mut inner = self.inner();
-        let keeps = inner.read_here.contains(&pg.pg);
+        let keeps = matches!(m, Mutation::Write { .. }) && inner.read_here.contains(&pg.pg);
         inner.change(Of::Own(pg), o, m, keeps);
     }
 
@@ -305,14 +305,9 @@ impl DataCache {
         self.inner().forget_all(Of::Own(pg));
     }
 
-    /// What was sent to shards of a PG may have been taken back.
-    pub fn forget_sent(&self, pg: PgId) {
-        let mut inner = self.inner();
-        let is_gone = |of: &&Of| matches!(of, Of::Sent(s) if s.pg == pg);
-        let gone: Vec<Of> = inner.entries.keys().filter(is_gone).copied().collect();
-        for of in gone {
-            inner.forget_all(of);
-        }
+    /// What was sent to a shard may have been taken back.
+    pub fn forget_sent(&self, shard: SpgId) {
+        self.inner().forget_all(Of::Sent(shard));
     }
 
     /// The bytes, when all of them are here.

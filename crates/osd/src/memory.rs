@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::backing::{Coll, Fetched, ObjectStore, Space, StoreError, StoreOp};
 use bytes::{Bytes, BytesMut};
 use messages::{Mutation, ObjectChange};
-use types::{HObject, PgId, SpgId};
+use types::{HObject, SpgId};
 
 /// An object as it is stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -291,8 +291,8 @@ impl ObjectStore for MemStore {
         if o.hash & 2 == 0 { self.lock().sent.0.read_sent(shard, o, off, len) } else { None }
     }
 
-    fn forget_sent(&mut self, pg: PgId) {
-        self.lock().sent.0.forget_sent(pg);
+    fn forget_sent(&mut self, shard: SpgId) {
+        self.lock().sent.0.forget_sent(shard);
     }
 
     fn read(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Result<Option<Bytes>, StoreError> {

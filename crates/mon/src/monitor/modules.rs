@@ -40,11 +40,16 @@ impl Monitor {
     }
 
     /// As whom modules of the manager are clients of the cluster: made when there is none yet.
-    /// `None` until it is there, and while this monitor does not lead.
+    /// `None` until it is there, while this monitor does not lead, and while no pool is for
+    /// what a module does.
     pub fn module_client(&mut self, now: env::Now) -> Option<(EntityName, CryptoKey)> {
         self.now = now;
         if !self.leads() {
             self.modules.key = false;
+            return None;
+        }
+        let has_images = |p: &maps::PgPool| p.application_metadata.contains_key("rbd");
+        if !self.state.osdmap.pools.values().any(has_images) {
             return None;
         }
         let name = EntityName::new(EntityKind::CLIENT, CLIENT);

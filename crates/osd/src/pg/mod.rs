@@ -768,7 +768,7 @@ impl Pg {
         }
         self.drop_recovery(cx);
         self.drop_trim(cx);
-        cx.store.forget_sent(self.id.pg);
+        self.forget_sent(cx);
         self.mending = mend::Mending::default();
         (self.temp_tries, self.temp_asked_ms, self.target_full) = (0, 0, false);
         self.slot_wanted = false;

@@ -255,7 +255,9 @@ fn damaged_shards_are_mended_by_reads() {
         let osd = osd.0 as usize;
         c.nodes[osd].store.lock().damaged.insert((Coll::Pg(spg), oid));
         for node in &mut c.nodes {
-            node.store.forget_sent(spg.pg); // it would not be read
+            for shard in (0..4).map(ShardId) {
+                node.store.forget_sent(SpgId { shard, ..spg }); // it would not be read
+            }
         }
         let r = c.run(POOL, "o", vec![read(0, 0)]);
         assert_eq!((r.result, &r.ops[0].data[..]), (0, &body[..]), "seed {seed}");

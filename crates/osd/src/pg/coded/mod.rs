@@ -218,11 +218,11 @@ impl Pg {
         off: u64,
         len: u64,
     ) -> Option<Bytes> {
-        let shard = ShardId(shard as i8);
-        if shard == self.id.shard {
+        let of = self.shard(shard);
+        if of == self.id {
             store.at_hand(self.coll, oid, off, len)
         } else {
-            store.sent_at_hand(SpgId { shard, ..self.id }, oid, off, len)
+            store.sent_at_hand(of, oid, off, len)
         }
     }
 
@@ -246,16 +246,25 @@ impl Pg {
         Some(c.join(&shards, at, off, len))
     }
 
+    fn shard(&self, shard: usize) -> SpgId {
+        SpgId { shard: ShardId(shard as i8), ..self.id }
+    }
+
     /// What shards elsewhere become by a write, for the reads that follow.
     pub(crate) fn note_sent(&self, each: &[Vec<ObjectChange>], cx: &mut Cx<'_>) {
         for (shard, changes) in each.iter().enumerate() {
             let coding = self.pool.coding.as_ref().is_some_and(|c| shard >= c.k);
-            let shard = ShardId(shard as i8);
-            if shard != self.id.shard {
-                let of = SpgId { shard, ..self.id };
+            let of = self.shard(shard);
+            if of != self.id {
                 changes.iter().for_each(|change| cx.store.note_sent(of, change, coding));
             }
         }
+    }
+
+    /// What was sent may be taken back: the interval ends.
+    pub(crate) fn forget_sent(&self, cx: &mut Cx<'_>) {
+        let shards = self.pool.coding.as_ref().map_or(0, |c| c.n());
+        (0..shards).for_each(|shard| cx.store.forget_sent(self.shard(shard)));
     }
 
     /// How a write takes its object apart.
