@@ -82,6 +82,42 @@ pub(crate) fn client(conf: &str, line: &str) -> Command {
     lab::exec("forky", &format!("export CEPH_CONF={conf}; {line}"))
 }
 
+/// What fio says of its one job, `args` naming engine and work.
+///
+/// # Errors
+/// When fio or its job fails.
+pub(crate) fn fio(conf: &str, args: &str) -> Result<Fio> {
+    fio_after(conf, "", args)
+}
+
+/// As [`fio`], with bash that runs before it.
+///
+/// # Errors
+/// As [`fio`].
+pub(crate) fn fio_after(conf: &str, before: &str, args: &str) -> Result<Fio> {
+    let line = format!(
+        "{before} fio --name=bench {args} --output-format=json 2>/dev/null | sed -n '/^{{/,$p'"
+    );
+    let text = sh::output(&mut client(conf, &line))?;
+    let report: serde_json::Value =
+        serde_json::from_str(&text).with_context(|| format!("fio printed:\n{text}"))?;
+    let job = &report["jobs"][0];
+    anyhow::ensure!(job["error"] == 0, "fio failed: {job}");
+    let of = |kind: &str| Fio {
+        iops: job[kind]["iops"].as_f64().unwrap_or_default(),
+        lat_ms: job[kind]["clat_ns"]["mean"].as_f64().unwrap_or_default() / 1e6,
+    };
+    let (read, write) = (of("read"), of("write"));
+    Ok(if read.iops > write.iops { read } else { write })
+}
+
+/// What a job of fio did: operations a second, and how long each took (mean, ms).
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Fio {
+    pub iops: f64,
+    pub lat_ms: f64,
+}
+
 pub(crate) fn figure(text: &str, label: &str) -> Result<f64> {
     let line = text.lines().find(|l| l.starts_with(label));
     let line = line.with_context(|| format!("rados bench printed no '{label}':\n{text}"))?;

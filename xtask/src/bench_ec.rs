@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use crate::bench::{Ours, Side, Theirs, client, figure, head, keep};
+use crate::bench::{self, Ours, Side, Theirs, client, figure, head, keep};
 use crate::cluster::Cluster;
 use crate::{lab, sh};
 
@@ -44,19 +44,12 @@ impl Work {
 
 /// Operations a second of fio's job on a pool's objects.
 fn fio(side: &dyn Side, pool: &str, job: &str) -> Result<f64> {
-    let size = OBJECTS * 4;
-    let conf = side.conf();
-    let line = format!(
-        "fio --name=bench --ioengine=rados --clientname=admin --pool={pool} --conf={conf} --size={size}m \
-         --nrfiles={OBJECTS} {job} --output-format=json 2>/dev/null | sed -n '/^{{/,$p'"
+    let (conf, size) = (side.conf(), OBJECTS * 4);
+    let job = format!(
+        "--ioengine=rados --clientname=admin --pool={pool} --conf={conf} --size={size}m \
+         --nrfiles={OBJECTS} {job}"
     );
-    let text = sh::output(&mut client(&conf, &line))?;
-    let report: serde_json::Value =
-        serde_json::from_str(&text).with_context(|| format!("fio printed:\n{text}"))?;
-    let job = &report["jobs"][0];
-    anyhow::ensure!(job["error"] == 0, "fio failed: {job}");
-    let iops = ["read", "write"].iter().filter_map(|kind| job[kind]["iops"].as_f64());
-    Ok(iops.fold(0.0, f64::max))
+    Ok(bench::fio(&conf, &job)?.iops)
 }
 
 /// Operations a second.

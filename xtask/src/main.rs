@@ -2,6 +2,7 @@
 
 mod bench;
 mod bench_ec;
+mod bench_rbd;
 mod cluster;
 mod failover;
 mod fuzz;
@@ -56,6 +57,7 @@ cargo xtask VERB
                      whole clusters on virtual time under faults, by seed (100)
   bench peer [SECS]  the table beside stock Ceph; kept in bench/results
   bench ec [SECS]    erasure-coded pools beside replicated ones and stock Ceph's; kept in bench/results
+  bench rbd [SECS]   images by fio, `rbd export` and NBD, beside stock Ceph; kept in bench/results
 ";
 
 fn main() -> Result<()> {
@@ -95,6 +97,7 @@ fn main() -> Result<()> {
         ["sim", "cluster", words @ ..] => sim::cluster(words),
         ["bench", "peer", ..] => bench::peer(number(2, 10)?),
         ["bench", "ec", ..] => bench_ec::run(number(2, 5)?),
+        ["bench", "rbd", ..] => bench_rbd::run(number(2, 5)?),
         _ => {
             print!("{USAGE}");
             if args.is_empty() {
