@@ -893,11 +893,16 @@ impl Pg {
                 .all(|(o, p)| !self.acts(o) || (p.activated && p.missing.is_empty()))
     }
 
+    /// Whether as many copies act as it takes to acknowledge something.
+    pub(crate) fn has_enough(&self) -> bool {
+        self.members() >= self.pool.min_size.max(self.pool.readable_by())
+    }
+
     /// Whether enough copies are there to serve.
     pub(crate) fn is_serving(&self) -> bool {
         self.state == State::Active
             && self.leads
-            && self.members() >= self.pool.min_size.max(self.pool.readable_by())
+            && self.has_enough()
             && self.is_coded() == self.pool.coding.is_some()
             && !self.is_merging()
     }

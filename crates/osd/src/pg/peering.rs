@@ -459,10 +459,15 @@ impl Pg {
         self.advance_peering(cx);
     }
 
+    /// Makes all copies what the log says. Too few to serve acknowledge nothing, and no later interval
+    /// asks about theirs: `last_epoch_started` stays what the log's source had.
     fn activate(&mut self, cx: &mut Cx<'_>) {
         self.state = State::Activating;
         self.stats_dirty = true;
-        self.info.last_epoch_started = self.interval();
+        let auth = self.auth.and_then(|o| self.peers.get(&o)?.info.as_ref());
+        let vouched = auth.map_or(Epoch(0), |i| i.last_epoch_started);
+        let started = if self.has_enough() { self.interval() } else { vouched };
+        self.info.last_epoch_started = self.info.last_epoch_started.max(started);
         let mut ops = Vec::new();
         self.save_info(&mut ops);
         self.self_activated = false;
@@ -580,7 +585,7 @@ impl Pg {
         self.stamps.became_peered = cx.now.wall_ns;
         self.committed = self.log.head();
         self.committed_by_all = self.log.head();
-        self.info.history_les = self.interval();
+        self.info.history_les = self.info.history_les.max(self.info.last_epoch_started);
         self.begin_scrub_times(cx);
         self.settle(cx);
         self.send_log_to_strays(None, cx);

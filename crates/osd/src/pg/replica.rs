@@ -300,7 +300,8 @@ impl Pg {
         self.info.counts = info.counts;
         // Writes are acknowledged without those that only follow: they vouch for none.
         if self.acts(&self.me(cx.me)) {
-            self.info.last_epoch_started = interval;
+            self.info.last_epoch_started =
+                self.info.last_epoch_started.max(info.last_epoch_started);
         }
         self.round = round;
         self.state = State::Inactive; // until it is durable

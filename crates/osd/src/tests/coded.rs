@@ -454,6 +454,48 @@ fn another_primary_is_believed() {
     check_shards(&c);
 }
 
+/// Shards too few to serve agree among themselves, and acknowledge nothing: what only they have
+/// binds nobody later, when one of them is gone and enough others are there.
+#[test]
+fn too_few_shards_vouch_for_nothing() {
+    for seed in 0..20 {
+        let mut c = Cluster::ready_coded(4, (2, 2), 1, seed);
+        let pg = PgId { pool: POOL, ps: 0 };
+        assert_eq!(c.run(POOL, "o", vec![write(0, vec![1; 300])]).result, 0);
+        c.settle();
+        let acting: Vec<usize> =
+            c.map.pg_to_up_acting(pg).acting.iter().map(|o| o.0 as usize).collect();
+        c.set_flag(maps::OsdMapFlags::NOUP, true);
+        c.kill(acting[2]);
+        c.kill(acting[3]);
+        let tid = c.ask(POOL, "o", vec![write(10, vec![2; 200])]);
+        let quiet = |c: &mut Cluster| {
+            for _ in 0..20 {
+                c.client_step();
+                while c.step() {}
+                c.tick(200);
+            }
+        };
+        quiet(&mut c);
+        c.mark_down(acting[2]);
+        c.mark_down(acting[3]);
+        quiet(&mut c);
+        c.kill(acting[0]);
+        c.mark_down(acting[0]);
+        c.set_flag(maps::OsdMapFlags::NOUP, false);
+        c.start(acting[2]);
+        c.start(acting[3]);
+        assert_eq!(c.wait(tid).result, 0, "seed {seed}");
+        c.start(acting[0]);
+        c.settle();
+        let mut want = vec![1; 300];
+        want[10..210].fill(2);
+        let r = c.run(POOL, "o", vec![read(0, 0)]);
+        assert_eq!((r.result, &r.ops[0].data[..]), (0, &want[..]), "seed {seed}");
+        check_shards(&c);
+    }
+}
+
 /// Shards on OSDs that CRUSH did not choose: those that it chose are brought up beside them,
 /// with what is written meanwhile, and act in the end.
 #[test]
