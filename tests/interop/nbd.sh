@@ -37,6 +37,11 @@ qemu-io -f raw "$uri" -c 'write -P 7 1000 5000' -c 'write -f -P 8 8388608 65536'
   -c 'discard 16777216 4194304' -c 'write -z 4096 4096' -c 'read -P 7 1000 3096' -c 'read -P 0 4096 4096' \
   -c 'read -P 0 16777216 4194304' > $tmp/io
 fails grep -i 'fail\|error' $tmp/io
+# Zeros that must be fast are holes; zeros that must keep their space are written.
+qemu-io -f raw "$uri" -c 'write -P 5 20971520 8388608' -c 'write -z -u -n 20971520 4194304' -c 'write -z 25165824 4194304' \
+  -c 'read -P 0 20971520 8388608' > $tmp/io
+fails grep -i 'fail\|error' $tmp/io
+nbdinfo --map "$uri" | awk '$1 <= 20971520 && $1 + $2 >= 25165824 && $4 ~ /hole/ {h = 1} $1 <= 25165824 && $1 + $2 >= 29360128 && $3 == 0 {d = 1} END {exit !(h && d)}'
 # A snapshot by upstream's tool: it asks for the lock, the server gives it and goes on.
 rbd snap create --no-progress "$pool/disk@s" 2>/dev/null || rbd snap create "$pool/disk@s"
 qemu-io -f raw "$uri" -c 'write -P 9 0 4096' -c 'read -P 9 0 4096' > $tmp/io
@@ -57,6 +62,32 @@ serve "$pool/disk@s" --listen 127.0.0.1:$port
 nbdinfo "$uri" | grep -q 'is_read_only: true'
 nbdcopy "$uri" - | cmp - <(rbd export --no-progress "$pool/disk@s" -)
 fails nbdcopy $tmp/f "$uri"
+stop
+# TLS: the certificate must be there, right, and the client's own where it is asked for.
+pki=$tmp/pki; mkdir -p $pki/clients $pki/nobody
+sign() { # NAME DIR EXTENSIONS
+  openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj "/CN=$1" -keyout $2-key.pem -out $tmp/csr 2>/dev/null
+  openssl x509 -req -in $tmp/csr -days 2 -CA $pki/ca-cert.pem -CAkey $tmp/ca.key -CAcreateserial -out $2-cert.pem \
+    -extfile <(printf "$3") 2>/dev/null
+}
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=authority \
+  -keyout $tmp/ca.key -out $pki/ca-cert.pem 2>/dev/null
+sign localhost $pki/server 'subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth'
+sign client $pki/clients/client 'extendedKeyUsage=clientAuth'
+cp $pki/ca-cert.pem $pki/clients; cp $pki/ca-cert.pem $pki/nobody
+fails our serve "$pool/disk" --tls-certificates $tmp/none
+serve "$pool/disk" --listen 127.0.0.1:$port --tls-certificates $pki --tls-verify-peer
+secure_uri="nbds://localhost:$port/$pool/disk"
+[ "$uri" = "nbds://127.0.0.1:$port/$pool/disk" ]
+fails nbdinfo "nbd://localhost:$port/$pool/disk"
+fails nbdinfo "$secure_uri?tls-certificates=$pki/nobody"
+nbdinfo "$secure_uri?tls-certificates=$pki/clients" > $tmp/info
+grep -q 'protocol: newstyle-fixed with TLS' $tmp/info; grep -q 'can_fast_zero: true' $tmp/info
+nbdcopy $tmp/f "$secure_uri?tls-certificates=$pki/clients"
+nbdcopy "$secure_uri?tls-certificates=$pki/clients" - | cmp -n 64000000 - $tmp/f
+qemu-img convert --object tls-creds-x509,id=t,endpoint=client,dir=$pki/clients -O raw --image-opts \
+  driver=nbd,server.type=inet,server.host=localhost,server.port=$port,export=$pool/disk,tls-creds=t $tmp/by-qemu
+cmp -n 64000000 $tmp/by-qemu $tmp/f
 stop
 our snap purge "$pool/disk"; our rm "$pool/disk"; our rm "$pool/other"
 ceph osd pool rm "$pool" "$pool" --yes-i-really-really-mean-it >/dev/null 2>&1

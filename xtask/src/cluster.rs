@@ -14,6 +14,8 @@ pub struct Cluster {
     pub dir: PathBuf,
     /// How long `argonaut up` took, in seconds.
     pub up_s: f64,
+    /// The network namespace it runs in, when it is not the host's.
+    netns: Option<String>,
 }
 
 /// The binary under test: the release build, made first if needed, or the one that
@@ -37,11 +39,19 @@ impl Cluster {
     /// # Errors
     /// When it does not reach HEALTH_OK.
     pub fn up(name: &str, args: &[&str]) -> Result<Self> {
+        Self::up_in(None, name, args)
+    }
+
+    /// As [`Self::up`], in a network namespace.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn up_in(netns: Option<&str>, name: &str, args: &[&str]) -> Result<Self> {
         // Where several run at the same time, each has ports and a directory of its own.
         let port = std::env::var("ARGONAUT_TEST_PORT").unwrap_or_default();
         let own = if port.is_empty() { String::new() } else { format!("-{port}") };
         let dir = Path::new(lab::SHARE).join(format!("argonaut-{name}{own}"));
-        let cluster = Self { dir, up_s: 0.0 };
+        let cluster = Self { dir, up_s: 0.0, netns: netns.map(str::to_owned) };
         cluster.argonaut("rm", &[]).ok();
         std::fs::remove_dir_all(&cluster.dir).ok();
         std::fs::create_dir_all(lab::SHARE)?;
@@ -67,7 +77,10 @@ impl Cluster {
     /// # Errors
     /// When it fails.
     pub fn argonaut(&self, verb: &str, args: &[&str]) -> Result<String> {
-        sh::output(Command::new(binary()?).arg(verb).arg("--dir").arg(&self.dir).args(args))
+        let mut command = Command::new(binary()?);
+        command.arg(verb).arg("--dir").arg(&self.dir).args(args);
+        self.within(&mut command);
+        sh::output(&mut command)
     }
 
     /// Its ceph.conf.
@@ -77,7 +90,20 @@ impl Cluster {
 
     /// A bash line in a suite's root with CEPH_CONF set.
     pub fn client(&self, suite: &str, line: &str) -> Command {
-        lab::exec(suite, &format!("export CEPH_CONF={}; {line}", self.conf().display()))
+        let line = format!("export CEPH_CONF={}; {line}", self.conf().display());
+        let mut command = lab::exec(suite, &line);
+        self.within(&mut command);
+        command
+    }
+
+    /// The same command, in the cluster's network.
+    fn within(&self, command: &mut Command) {
+        if let Some(netns) = &self.netns {
+            let mut outer = Command::new("nsenter");
+            outer.arg(format!("--net=/run/netns/{netns}")).arg("--");
+            outer.arg(command.get_program()).args(command.get_args());
+            *command = outer;
+        }
     }
 
     /// Pids of its daemons, by name (`osd.0`).

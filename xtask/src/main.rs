@@ -9,8 +9,10 @@ mod fuzz;
 mod hostile;
 mod interop;
 mod kill9;
+mod krbd;
 mod lab;
 mod memory;
+mod qemu;
 mod recovery;
 mod report;
 mod sh;
@@ -21,6 +23,7 @@ mod suites;
 mod test;
 mod thrash;
 mod thrash_mons;
+mod thrash_rbd;
 
 use anyhow::{Result, bail};
 
@@ -39,12 +42,15 @@ cargo xtask VERB
   thrash [SECS] [mons]
                      kill, stop, reweight and mark out OSDs, grow pools under load, one
                      monitor killed every 20 s too; then while upstream's programs run (60)
+  thrash-rbd [SECS]  fio with checksums on images, by librbd, while OSDs and monitors are killed (60)
   failover           how long clients wait for a killed OSD, a killed leading monitor, and
                      1,000 PGs for OSDs that are started anew
   memory [SECS]      OSDs stay within osd_memory_target under four loads, each so long (45)
   recovery [GIB]     recovery of so much beside clients: how much longer they wait (2)
   shrink             three OSDs, two copies, writing; each OSD fails in turn: capacity
                      shrinks, data stays
+  qemu [SUITE]       a virtual machine boots from an image while OSDs are killed, and from a clone
+  krbd [MODE..]      the kernel's rbd in a virtual machine (crc secure)
   hosts              a cluster over four hosts (network namespaces), cut off and joined
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   fuzz [TARGET] [SECS]
@@ -83,9 +89,14 @@ fn main() -> Result<()> {
         ["kill9", ..] => kill9::run(number(1, 20)?)?.end(),
         ["thrash-mons", ..] => thrash_mons::run(number(1, 60)?)?.end(),
         ["thrash", rest @ ..] => thrash::run(number(1, 60)?, rest.contains(&"mons"), true)?.end(),
+        ["thrash-rbd", ..] => thrash_rbd::run(number(1, 60)?)?.end(),
         ["failover"] => failover::run()?.end(),
         ["memory", ..] => memory::run(number(1, 45)?)?.end(),
         ["shrink"] => shrink::run()?.end(),
+        ["qemu"] => qemu::run("forky")?.end(),
+        ["qemu", suite] => qemu::run(suite)?.end(),
+        ["krbd"] => krbd::run(&["crc", "secure"])?.end(),
+        ["krbd", modes @ ..] => krbd::run(modes)?.end(),
         ["hosts"] => thrash::hosts(false).end(),
         ["recovery", ..] => recovery::run(number(1, 2)?)?.end(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),

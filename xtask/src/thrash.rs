@@ -53,21 +53,27 @@ pub fn run(secs: u64, mons: bool, programs: bool) -> Result<Report> {
         Ok(())
     });
     println!("        {:?}", thrasher.counts);
-    report.check("fsck of every store", || {
-        cluster.argonaut("down", &[])?;
-        for osd in 0..OSDS {
-            let dir = cluster.dir.join(format!("osd.{osd}"));
-            let out = sh::output(
-                std::process::Command::new(binary()?)
-                    .args(["store", "--data-path"])
-                    .arg(dir)
-                    .args(["fsck", "--deep"]),
-            )?;
-            println!("        osd.{osd}: {}", out.trim().lines().last().unwrap_or_default());
-        }
-        Ok(())
-    });
+    report.check("fsck of every store", || fsck(&cluster, OSDS));
     Ok(report)
+}
+
+/// Stops the cluster and checks its stores, data included.
+///
+/// # Errors
+/// When something is wrong with one.
+pub fn fsck(cluster: &Cluster, osds: u64) -> Result<()> {
+    cluster.argonaut("down", &[])?;
+    for osd in 0..osds {
+        let dir = cluster.dir.join(format!("osd.{osd}"));
+        let out = sh::output(
+            std::process::Command::new(binary()?)
+                .args(["store", "--data-path"])
+                .arg(dir)
+                .args(["fsck", "--deep"]),
+        )?;
+        println!("        osd.{osd}: {}", out.trim().lines().last().unwrap_or_default());
+    }
+    Ok(())
 }
 
 /// A cluster over several hosts, each a network namespace: `tests/hosts.sh`.
@@ -131,14 +137,19 @@ fn blocks_of(file: &std::fs::File, mark: &[u8]) -> Result<Vec<u64>> {
 }
 
 /// A client in the background; its output is kept in a file.
-struct Running {
-    name: String,
+pub struct Running {
+    /// For people.
+    pub name: String,
     child: Child,
     log: std::path::PathBuf,
 }
 
 impl Running {
-    fn start(cluster: &Cluster, name: &str, line: &str) -> Result<Self> {
+    /// Starts a bash line in the newest root.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(cluster: &Cluster, name: &str, line: &str) -> Result<Self> {
         let log = cluster.dir.join(format!("log/{name}.out"));
         let out = std::fs::File::create(&log)?;
         let child = cluster
@@ -150,18 +161,28 @@ impl Running {
         Ok(Self { name: name.to_owned(), child, log })
     }
 
-    fn is_done(&mut self) -> Result<bool> {
+    /// Whether it has ended.
+    ///
+    /// # Errors
+    /// When that cannot be told.
+    pub fn is_done(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
     /// What it said last.
-    fn last_line(&self) -> Result<String> {
+    ///
+    /// # Errors
+    /// When its output cannot be read.
+    pub fn last_line(&self) -> Result<String> {
         let text = String::from_utf8_lossy(&std::fs::read(&self.log)?).into_owned();
         Ok(text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default().to_owned())
     }
 
     /// Waits for its end, which must be a good one.
-    fn well(mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it is not: its last words.
+    pub fn well(mut self) -> Result<()> {
         let status = self.child.wait()?;
         if status.success() {
             return Ok(());

@@ -1,6 +1,7 @@
 //! Where a cluster made by `argonaut up` keeps its files, and what its `ceph.conf` says.
 
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -26,6 +27,8 @@ pub struct Wanted {
     pub osd_bytes: u64,
     /// The first monitor's port; the next ones follow.
     pub port: u16,
+    /// What all daemons listen at and are known by.
+    pub addr: Ipv4Addr,
 }
 
 impl Layout {
@@ -118,11 +121,11 @@ impl Layout {
     pub fn conf_text(&self, fsid: &str, wanted: &Wanted) -> String {
         let dir = self.dir.display();
         let mon_host: Vec<String> = (0..wanted.mons)
-            .map(|i| format!("[v2:127.0.0.1:{}]", u32::from(wanted.port) + i))
+            .map(|i| format!("[v2:{}:{}]", wanted.addr, u32::from(wanted.port) + i))
             .collect();
         let members: Vec<String> = (0..wanted.mons).map(mon_id).collect();
         let (mon_host, members) = (mon_host.join(","), members.join(","));
-        let (size, bytes) = (wanted.size, wanted.osd_bytes);
+        let (size, bytes, addr) = (wanted.size, wanted.osd_bytes, wanted.addr);
         format!(
             "\
 # A cluster on one machine, made by `argonaut up`. Any Ceph client reads this file:
@@ -137,8 +140,8 @@ impl Layout {
     keyring = {dir}/keyring
     run dir = {dir}/run
     admin socket = {dir}/run/ceph-$name.asok
-    public addr = 127.0.0.1
-    cluster addr = 127.0.0.1
+    public addr = {addr}
+    cluster addr = {addr}
     # One machine: replicas go to different OSDs instead of different hosts.
     osd crush chooseleaf type = 0
     osd pool default size = {size}

@@ -113,6 +113,9 @@ enum Verb {
         /// The first monitor's port; the next free one is taken where it is in use.
         #[arg(long, default_value_t = 3300)]
         port: u16,
+        /// Address of this machine that all daemons of a new cluster use, for clients on others.
+        #[arg(long, default_value = "127.0.0.1")]
+        addr: std::net::Ipv4Addr,
         /// Stay, and stop the cluster on Ctrl-C.
         #[arg(long)]
         foreground: bool,
@@ -219,8 +222,9 @@ fn main() -> ExitCode {
 
 fn run(verb: Verb) -> Result<ExitCode> {
     match verb {
-        Verb::Up { dir, mons, osds, size, osd_bytes, port, foreground } => {
-            up::up(&dir.dir, &layout::Wanted { mons, osds, size, osd_bytes, port }, foreground)?;
+        Verb::Up { dir, mons, osds, size, osd_bytes, port, addr, foreground } => {
+            let wanted = layout::Wanted { mons, osds, size, osd_bytes, port, addr };
+            up::up(&dir.dir, &wanted, foreground)?;
         }
         Verb::Down(dir) => up::down(&dir.dir)?,
         Verb::Status(dir) => up::status(&dir.dir)?,

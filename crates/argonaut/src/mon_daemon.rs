@@ -66,7 +66,7 @@ pub fn mkfs_cluster(
     let mut mkfs = Mkfs { fsid, now: wall(), chooseleaf_kind: 0, ..Mkfs::default() };
     let members: Vec<(String, EntityAddr)> = (0..wanted.mons)
         .map(|i| {
-            let sock = ([127, 0, 0, 1], wanted.port + i as u16).into();
+            let sock = (wanted.addr, wanted.port + i as u16).into();
             (mon_id(i), EntityAddr::msgr2(sock, 0))
         })
         .collect();

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -133,7 +133,7 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
         let mut raw = [0; 16];
         chance.fill(&mut raw);
         let fsid = Uuid::from_random(raw);
-        let wanted = Wanted { port: free_port(wanted.port, wanted.mons)?, ..*wanted };
+        let wanted = Wanted { port: free_port(wanted.addr, wanted.port, wanted.mons)?, ..*wanted };
         for i in 0..wanted.mons {
             progress.say(&format!("making monitor {} ...", mon_id(i)));
         }
@@ -168,8 +168,9 @@ pub fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The first of a run of ports that nobody listens on, from `wanted` on.
-fn free_port(wanted: u16, count: u32) -> Result<u16> {
-    let free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+fn free_port(addr: Ipv4Addr, wanted: u16, count: u32) -> Result<u16> {
+    TcpListener::bind((addr, 0)).with_context(|| format!("cannot listen at {addr}"))?;
+    let free = |port: u16| TcpListener::bind((addr, port)).is_ok();
     let mut candidates = (wanted..=u16::MAX - count as u16).step_by(100).take(100);
     candidates.find(|first| (0..count as u16).all(|i| free(first + i))).with_context(|| {
         format!("no free port for the monitors from {wanted} on: give one with --port")

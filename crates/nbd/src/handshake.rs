@@ -31,6 +31,7 @@ mod rep {
     pub(super) const ERR_UNSUP: u32 = 0x8000_0001;
     pub(super) const ERR_POLICY: u32 = 0x8000_0002;
     pub(super) const ERR_INVALID: u32 = 0x8000_0003;
+    pub(super) const ERR_TLS_REQD: u32 = 0x8000_0005;
     pub(super) const ERR_UNKNOWN: u32 = 0x8000_0006;
     pub(super) const ERR_TOO_BIG: u32 = 0x8000_0009;
 }
@@ -83,8 +84,23 @@ pub enum Step {
     More,
     /// Requests.
     Go(Chosen),
+    /// TLS begins, after what is to be sent; nothing of it came yet. Then
+    /// [`Handshake::secured`].
+    StartTls,
     /// The client takes its leave.
     Abort,
+}
+
+/// Whether connections are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tls {
+    /// Never.
+    #[default]
+    Off,
+    /// Always: nothing but the start of TLS is answered before.
+    Required,
+    /// It is.
+    Done,
 }
 
 /// The handshake of one connection.
@@ -93,6 +109,7 @@ pub struct Handshake {
     greeted: bool,
     fixed: bool,
     zeroes: bool,
+    tls: Tls,
     structured: bool,
     /// Of which export the contexts were set.
     allocation: Option<usize>,
@@ -116,14 +133,15 @@ fn take_name(data: &mut Bytes) -> Result<Bytes, Refusal> {
 }
 
 impl Handshake {
-    /// Of a server with these exports.
+    /// Of a server with these exports; `tls` is [`Tls::Off`] or [`Tls::Required`].
     #[must_use]
-    pub fn new(exports: Vec<Export>) -> Self {
+    pub fn new(exports: Vec<Export>, tls: Tls) -> Self {
         Self {
             exports,
             greeted: false,
             fixed: false,
             zeroes: true,
+            tls,
             structured: false,
             allocation: None,
             skip: 0,
@@ -135,6 +153,14 @@ impl Handshake {
         out.put_u64(NBD_MAGIC);
         out.put_u64(OPTION_MAGIC);
         out.put_u16(FIXED_NEWSTYLE | NO_ZEROES);
+    }
+
+    /// What follows is encrypted. What was negotiated in the clear is forgotten, as the
+    /// protocol has it: somebody between could have said it.
+    pub fn secured(&mut self) {
+        self.tls = Tls::Done;
+        self.structured = false;
+        self.allocation = None;
     }
 
     /// Takes what it can of `input`, and appends answers to `out`. To be called again while
@@ -184,6 +210,10 @@ impl Handshake {
             input.advance(16);
             let data = input.split_to(len).freeze();
             if let Some(step) = self.on_option(option, data, out)? {
+                if step == Step::StartTls && !input.is_empty() {
+                    // Said before the answer, in the clear, to be taken for encrypted words.
+                    return Err(Error::Protocol("words between the wish for TLS and its start"));
+                }
                 return Ok(step);
             }
         }
@@ -198,12 +228,26 @@ impl Handshake {
         if !self.fixed && option != option::EXPORT_NAME {
             return Err(Error::Protocol("an option that an old client does not have"));
         }
+        let early = self.tls == Tls::Required;
         let result = match option {
+            option::EXPORT_NAME if early => return Err(Error::TlsRequired),
             option::EXPORT_NAME => return self.on_export_name(&data, out).map(Some),
             option::ABORT => {
                 answer(out, option, rep::ACK, &[]);
                 return Ok(Some(Step::Abort));
             }
+            option::STARTTLS => match self.tls {
+                Tls::Off => Err((rep::ERR_POLICY, "this server has no TLS")),
+                Tls::Done => Err((rep::ERR_INVALID, "TLS has begun already")),
+                Tls::Required if !data.is_empty() => {
+                    Err((rep::ERR_INVALID, "the option has no data"))
+                }
+                Tls::Required => {
+                    answer(out, option, rep::ACK, &[]);
+                    return Ok(Some(Step::StartTls));
+                }
+            },
+            _ if early => Err((rep::ERR_TLS_REQD, "this server speaks TLS only")),
             option::LIST => self.on_list(&data, out),
             option::STRUCTURED_REPLY if data.is_empty() => {
                 self.structured = true;
@@ -220,7 +264,6 @@ impl Handshake {
             option::LIST_META_CONTEXT | option::SET_META_CONTEXT => {
                 self.on_contexts(option, data, out)
             }
-            option::STARTTLS => Err((rep::ERR_POLICY, "this server has no TLS")),
             _ => Err((rep::ERR_UNSUP, "the option is not known")),
         };
         if let Err(why) = result {
@@ -380,7 +423,7 @@ mod tests {
     }
 
     fn server() -> Handshake {
-        Handshake::new(vec![export("rbd/a"), export("rbd/b")])
+        Handshake::new(vec![export("rbd/a"), export("rbd/b")], Tls::Off)
     }
 
     fn option(number: u32, data: &[u8]) -> Vec<u8> {
@@ -483,6 +526,41 @@ mod tests {
             ERR_TOO_BIG,
         ];
         assert_eq!(kinds(&out), [&refused[..], &[SERVER, SERVER, ACK, ACK]].concat());
+    }
+
+    /// Before TLS nothing is told, after it all is negotiated anew.
+    #[test]
+    fn tls_comes_first() {
+        use rep::{ACK, ERR_INVALID, ERR_TLS_REQD, SERVER};
+        let fresh = || Handshake::new(vec![export("rbd/a")], Tls::Required);
+        let say = |server: &mut Handshake, words: &[Vec<u8>]| {
+            let (mut input, mut out) = (BytesMut::from(&words.concat()[..]), BytesMut::new());
+            let step = server.on_bytes(&mut input, &mut out);
+            (step, kinds(&out))
+        };
+        let mut server = fresh();
+        let early = [
+            start(3),
+            option(option::LIST, b""),
+            option(option::STRUCTURED_REPLY, b""),
+            option(option::GO, &named("rbd/a", &[0, 0])),
+            option(option::STARTTLS, b"x"),
+            option(option::STARTTLS, b""),
+        ];
+        let told = vec![ERR_TLS_REQD, ERR_TLS_REQD, ERR_TLS_REQD, ERR_INVALID, ACK];
+        assert_eq!(say(&mut server, &early), (Ok(Step::StartTls), told));
+        server.structured = true;
+        server.secured();
+        let (_, told) =
+            say(&mut server, &[option(option::STARTTLS, b""), option(option::LIST, b"")]);
+        assert_eq!(told, [ERR_INVALID, SERVER, ACK]);
+        let (step, _) = say(&mut server, &[option(option::GO, &named("rbd/a", &[0, 0]))]);
+        assert_eq!(step, Ok(Step::Go(Chosen { export: 0, structured: false, allocation: None })));
+        // Words smuggled in behind the wish for TLS, and the old way to choose.
+        let smuggled = [start(3), option(option::STARTTLS, b""), option(option::LIST, b"")];
+        assert!(say(&mut fresh(), &smuggled).0.is_err());
+        let old = [start(0), option(option::EXPORT_NAME, b"rbd/a")];
+        assert_eq!(say(&mut fresh(), &old), (Err(Error::TlsRequired), vec![]));
     }
 
     #[test]

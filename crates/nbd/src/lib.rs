@@ -2,8 +2,10 @@
 //!
 //! ```text
 //!   greeting -> client flags -> options ... -> GO or EXPORT_NAME -> requests and replies
-//!                                  |  ABORT, nonsense
-//!                                  +------> the connection ends
+//!                    ^             |  ABORT, nonsense
+//!                    |             +------> the connection ends
+//!                    |             |  STARTTLS
+//!                    +- TLS begins +
 //! ```
 //!
 //! [`Handshake`] is the first part: it knows the exports and negotiates structured replies and
@@ -18,7 +20,7 @@ mod handshake;
 pub mod reply;
 mod request;
 
-pub use handshake::{Chosen, Export, Handshake, OPTION_MAX, Step};
+pub use handshake::{Chosen, Export, Handshake, OPTION_MAX, Step, Tls};
 pub use request::{Command, REQUEST_LEN, Request, command_flag};
 
 /// Why a connection ends.
@@ -31,6 +33,9 @@ pub enum Error {
     /// It asked for an export that is not there, in the way that has no answer for that.
     #[error("the client asked for the unknown export '{0}'")]
     NoExport(String),
+    /// It chose an export without TLS, in the way that has no answer for that.
+    #[error("the client wants no TLS, and this server speaks nothing else")]
+    TlsRequired,
 }
 
 /// Error numbers of the protocol.
@@ -57,4 +62,5 @@ pub mod export_flag {
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     pub const SEND_DF: u16 = 1 << 7;
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
+    pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }

@@ -5,6 +5,7 @@ mod progress;
 mod serve;
 mod show;
 mod spec;
+mod tls;
 mod transfer;
 
 use std::path::PathBuf;

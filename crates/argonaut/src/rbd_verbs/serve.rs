@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use bytes::{Bytes, BytesMut};
 use clap::Args;
-use nbd::{Chosen, Command, Export, Handshake, Request, Step, command_flag, errno, export_flag};
-use nbd::{REQUEST_LEN, reply};
+use nbd::{Chosen, Command, Export, Handshake, Request, Step, Tls};
+use nbd::{REQUEST_LEN, command_flag, errno, export_flag, reply};
 use rados::Cluster;
 use rbd::{Image, Mode};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -20,7 +20,10 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, mpsc};
 
+use tokio_rustls::TlsAcceptor;
+
 use super::spec::{self, Spec};
+use super::tls;
 
 /// Longest read or write, in bytes; what clients take for granted.
 const DATA_MAX: u32 = 32 << 20;
@@ -28,6 +31,8 @@ const DATA_MAX: u32 = 32 << 20;
 const REQUESTS_MAX: usize = 128;
 /// Connections at once.
 const CONNECTIONS_MAX: usize = 256;
+/// Bytes of zeros written at once, where they must take space.
+const ZEROS_STEP: u64 = 4 << 20;
 /// Longest range that one answer tells the allocation of.
 const STATUS_MAX: u64 = 1 << 30;
 /// Seconds a client may take to agree on an export.
@@ -39,8 +44,8 @@ pub struct Serve {
     /// Images; a snapshot is read-only. Clients name them as they stand here.
     #[arg(required = true)]
     images: Vec<Spec>,
-    /// Address to listen at. There is neither encryption nor a password: others than this
-    /// machine are let in on a trusted network only.
+    /// Address to listen at. Without --tls-verify-peer whoever reaches it reads and writes:
+    /// others than this machine are let in on a trusted network only.
     #[arg(long, default_value = "127.0.0.1:10809", conflicts_with = "unix")]
     listen: String,
     /// A socket in the file system instead.
@@ -49,9 +54,12 @@ pub struct Serve {
     /// Refuse writes, and take no lock.
     #[arg(long)]
     read_only: bool,
-    /// Not built: this server has no TLS.
-    #[arg(long, hide = true)]
-    tls_cert: Option<PathBuf>,
+    /// Speak TLS only, with server-cert.pem and server-key.pem of this directory.
+    #[arg(long, value_name = "DIR")]
+    tls_certificates: Option<PathBuf>,
+    /// Let in only clients with a certificate that ca-cert.pem of that directory vouches for.
+    #[arg(long, requires = "tls_certificates")]
+    tls_verify_peer: bool,
 }
 
 struct Device {
@@ -74,7 +82,8 @@ impl Device {
         let writes = export_flag::SEND_FLUSH
             | export_flag::SEND_FUA
             | export_flag::SEND_TRIM
-            | export_flag::SEND_WRITE_ZEROES;
+            | export_flag::SEND_WRITE_ZEROES
+            | export_flag::SEND_FAST_ZERO;
         let kind = if self.read_only { export_flag::READ_ONLY } else { writes };
         Export {
             name: self.name.clone(),
@@ -106,9 +115,8 @@ fn failure(err: &rbd::Error, write: bool) -> Failure {
 
 /// Serves until it is told to end.
 pub async fn run(cluster: &Cluster, wanted: &Serve) -> Result<()> {
-    if wanted.tls_cert.is_some() {
-        bail!("TLS is not built: put a tunnel before it, or serve a socket (--unix)");
-    }
+    let tls = wanted.tls_certificates.as_deref();
+    let tls = tls.map(|dir| tls::acceptor(dir, wanted.tls_verify_peer)).transpose()?;
     let mut devices = Vec::new();
     for spec in &wanted.images {
         let read_only = wanted.read_only || spec.snap.is_some();
@@ -129,7 +137,7 @@ pub async fn run(cluster: &Cluster, wanted: &Serve) -> Result<()> {
         devices.push(Device { name, image, snap, read_only });
     }
     let devices = Rc::new(devices);
-    let served = accept(wanted, &devices).await;
+    let served = accept(wanted, &devices, tls.as_ref()).await;
     if let Some(path) = &wanted.unix {
         std::fs::remove_file(path).ok();
     }
@@ -141,7 +149,12 @@ pub async fn run(cluster: &Cluster, wanted: &Serve) -> Result<()> {
     served
 }
 
-async fn accept(wanted: &Serve, devices: &Rc<Vec<Device>>) -> Result<()> {
+async fn accept(
+    wanted: &Serve,
+    devices: &Rc<Vec<Device>>,
+    tls: Option<&TlsAcceptor>,
+) -> Result<()> {
+    let scheme = if tls.is_some() { "nbds" } else { "nbd" };
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let serve = async {
@@ -149,11 +162,11 @@ async fn accept(wanted: &Serve, devices: &Rc<Vec<Device>>) -> Result<()> {
             Some(path) => {
                 let listener = UnixListener::bind(path)
                     .with_context(|| format!("cannot listen at {}", path.display()))?;
-                announce(devices, &format!("nbd+unix:///EXPORT?socket={}", path.display()));
+                announce(devices, &format!("{scheme}+unix:///EXPORT?socket={}", path.display()));
                 loop {
                     let place = room.clone().acquire_owned().await?;
                     let (stream, _) = listener.accept().await?;
-                    start(stream, devices, place);
+                    start(stream, devices, tls, place);
                 }
             }
             None => {
@@ -161,15 +174,15 @@ async fn accept(wanted: &Serve, devices: &Rc<Vec<Device>>) -> Result<()> {
                     .await
                     .with_context(|| format!("cannot listen at {}", wanted.listen))?;
                 let at = listener.local_addr()?;
-                if !at.ip().is_loopback() {
+                if !at.ip().is_loopback() && !wanted.tls_verify_peer {
                     eprintln!("argonaut: whoever reaches {at} reads and writes these images");
                 }
-                announce(devices, &format!("nbd://{at}/EXPORT"));
+                announce(devices, &format!("{scheme}://{at}/EXPORT"));
                 loop {
                     let place = room.clone().acquire_owned().await?;
                     let (stream, _) = listener.accept().await?;
                     stream.set_nodelay(true).ok();
-                    start(stream, devices, place);
+                    start(stream, devices, tls, place);
                 }
             }
         }
@@ -187,41 +200,44 @@ fn announce(devices: &[Device], uri: &str) {
     }
 }
 
-fn start<S>(stream: S, devices: &Rc<Vec<Device>>, place: tokio::sync::OwnedSemaphorePermit)
-where
+fn start<S>(
+    stream: S,
+    devices: &Rc<Vec<Device>>,
+    tls: Option<&TlsAcceptor>,
+    place: tokio::sync::OwnedSemaphorePermit,
+) where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let devices = devices.clone();
+    let (devices, tls) = (devices.clone(), tls.cloned());
     tokio::task::spawn_local(async move {
-        if let Err(err) = connection(stream, devices).await {
+        if let Err(err) = connection(stream, devices, tls).await {
             tracing::info!("a client: {err:#}");
         }
         drop(place);
     });
 }
 
-async fn agree<S>(stream: &mut S, devices: &[Device]) -> Result<Option<(Chosen, BytesMut)>>
+/// Negotiates until an export is chosen ([`Step::Go`]), TLS is to begin, or the client goes.
+/// `input` holds what came behind the last option.
+async fn negotiate<S>(
+    stream: &mut S,
+    handshake: &mut Handshake,
+    input: &mut BytesMut,
+) -> Result<Step>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    // Images of others may have changed since; written ones are watched.
-    for device in devices.iter().filter(|d| d.read_only && d.snap.is_none()) {
-        device.image.refresh().await?;
-    }
-    let mut handshake = Handshake::new(devices.iter().map(Device::export).collect());
-    let (mut input, mut out) = (BytesMut::new(), BytesMut::new());
-    handshake.greet(&mut out);
+    let mut out = BytesMut::new();
     loop {
-        let step = handshake.on_bytes(&mut input, &mut out);
+        let step = handshake.on_bytes(input, &mut out);
         stream.write_all_buf(&mut out).await?;
         stream.flush().await?;
         match step? {
-            Step::Go(chosen) => return Ok(Some((chosen, input))),
-            Step::Abort => return Ok(None),
             Step::More => {}
+            step => return Ok(step),
         }
-        if stream.read_buf(&mut input).await? == 0 {
-            return Ok(None);
+        if stream.read_buf(input).await? == 0 {
+            return Ok(Step::Abort);
         }
     }
 }
@@ -229,15 +245,60 @@ where
 /// What is sent: a head, and data behind it.
 type Answer = (Vec<u8>, Bytes);
 
-async fn connection<S>(mut stream: S, devices: Rc<Vec<Device>>) -> Result<()>
+async fn connection<S>(
+    mut stream: S,
+    devices: Rc<Vec<Device>>,
+    tls: Option<TlsAcceptor>,
+) -> Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
+    // Images of others may have changed since; written ones are watched.
+    for device in devices.iter().filter(|d| d.read_only && d.snap.is_none()) {
+        device.image.refresh().await?;
+    }
+    let exports = devices.iter().map(Device::export).collect();
+    let kind = if tls.is_some() { Tls::Required } else { Tls::Off };
+    let mut handshake = Handshake::new(exports, kind);
+    let mut greeting = BytesMut::new();
+    handshake.greet(&mut greeting);
+    let mut input = BytesMut::new();
     let patience = std::time::Duration::from_secs(HANDSHAKE_SECS);
-    let agreed = tokio::time::timeout(patience, agree(&mut stream, &devices)).await;
-    let Some((chosen, early)) = agreed.context("no export was agreed on in time")?? else {
-        return Ok(());
+    let deadline = tokio::time::Instant::now() + patience;
+    const LATE: &str = "no export was agreed on in time";
+    let clear = async {
+        stream.write_all_buf(&mut greeting).await?;
+        negotiate(&mut stream, &mut handshake, &mut input).await
     };
+    match tokio::time::timeout_at(deadline, clear).await.context(LATE)?? {
+        Step::Go(chosen) => requests(stream, devices, chosen, input).await,
+        Step::StartTls => {
+            let acceptor = tls.context("TLS without certificates")?;
+            let secure = async {
+                let mut stream = acceptor.accept(stream).await.context("TLS")?;
+                handshake.secured();
+                let step = negotiate(&mut stream, &mut handshake, &mut input).await?;
+                anyhow::Ok((stream, step))
+            };
+            match tokio::time::timeout_at(deadline, secure).await.context(LATE)?? {
+                (stream, Step::Go(chosen)) => requests(stream, devices, chosen, input).await,
+                _ => Ok(()),
+            }
+        }
+        Step::More | Step::Abort => Ok(()),
+    }
+}
+
+/// Carries out requests until the client goes; `early` came with the handshake's end.
+async fn requests<S>(
+    stream: S,
+    devices: Rc<Vec<Device>>,
+    chosen: Chosen,
+    early: BytesMut,
+) -> Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
     let (mut reader, mut writer) = tokio::io::split(stream);
     let (answers, mut answered) = mpsc::channel::<Answer>(REQUESTS_MAX);
     let sender = tokio::task::spawn_local(async move {
@@ -332,8 +393,11 @@ impl Work {
         let device = self.device();
         let image = &device.image;
         let (off, len) = (request.off, u64::from(request.len));
-        let known =
-            command_flag::FUA | command_flag::NO_HOLE | command_flag::DF | command_flag::REQ_ONE;
+        let known = command_flag::FUA
+            | command_flag::NO_HOLE
+            | command_flag::DF
+            | command_flag::REQ_ONE
+            | command_flag::FAST_ZERO;
         if request.flags & !known != 0 {
             return Err((errno::INVAL, "flags that were not offered".to_owned()));
         }
@@ -347,6 +411,12 @@ impl Work {
             return Err((errno::OVERFLOW, format!("more than {DATA_MAX} bytes at once")));
         }
         let failed = |err: rbd::Error| failure(&err, changes);
+        if off.checked_add(len).is_none() {
+            return Err((
+                if changes { errno::NOSPC } else { errno::INVAL },
+                "no such range".into(),
+            ));
+        }
         match request.command {
             Command::Read => {
                 let data = image.read_at(device.snap, off, len).await.map_err(failed)?;
@@ -365,11 +435,17 @@ impl Work {
                 Ok(self.done(request.cookie))
             }
             Command::WriteZeroes => {
-                if request.has(command_flag::NO_HOLE) && len <= u64::from(DATA_MAX) {
-                    let zeros = Bytes::from(vec![0; len as usize]);
-                    image.write(off, zeros).await.map_err(failed)?;
-                } else {
+                if !request.has(command_flag::NO_HOLE) {
                     image.write_zeroes(off, len).await.map_err(failed)?;
+                } else if request.has(command_flag::FAST_ZERO) {
+                    let why = "zeros that keep their space are written as any data";
+                    return Err((errno::NOTSUP, why.to_owned()));
+                } else {
+                    let zeros = Bytes::from(vec![0; len.min(ZEROS_STEP) as usize]);
+                    for at in (off..off + len).step_by(ZEROS_STEP as usize) {
+                        let some = zeros.slice(..(off + len - at).min(ZEROS_STEP) as usize);
+                        image.write(at, some).await.map_err(failed)?;
+                    }
                 }
                 Ok(self.done(request.cookie))
             }
