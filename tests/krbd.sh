@@ -70,7 +70,7 @@ rbd snap protect rbd/a@s
 snap=$(map rbd/a@s); cmp "$snap" /before
 fails dd if=/dev/zero of="$snap" bs=4k count=1 oflag=direct
 unmap "$snap"
-balanced=$(map -o read_from_replica=balance,read_only rbd/a); cmp "$balanced" "$dev"; unmap "$balanced"
+balanced=$(map --read-only -o read_from_replica=balance rbd/a); cmp "$balanced" "$dev"; unmap "$balanced"
 unmap "$dev"
 for format in 1 2; do
   rbd clone --rbd-default-clone-format $format rbd/a@s rbd/clone
