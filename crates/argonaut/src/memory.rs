@@ -5,7 +5,7 @@
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What jemalloc reads at its start. Memory that was freed goes back after a minute instead of
-/// ten seconds: buffers of large writes are taken and freed all the time.
+/// ten seconds.
 // SAFETY: the name is jemalloc's own and nothing else's; what it finds there is the address of
 // a text with a zero at its end, for as long as the process lives.
 #[allow(unsafe_code)]
@@ -38,8 +38,106 @@ pub fn give_back() {
     }
 }
 
+/// From now on freed memory goes back by [`give_back`] only. For daemons that take and free
+/// buffers of large writes all the time: a page touched anew costs more than all work on it.
+pub fn keep() {
+    // Those to come, then those that are there: each has its own copy of the setting.
+    let arenas: u32 = read(c"arenas.narenas").unwrap_or(0);
+    let names = ["arenas.dirty_decay_ms".to_owned(), "arenas.muzzy_decay_ms".to_owned()];
+    let each = (0..arenas)
+        .flat_map(|i| ["dirty", "muzzy"].map(|kind| format!("arena.{i}.{kind}_decay_ms")));
+    for name in names.into_iter().chain(each) {
+        // Arenas that nobody uses yet do not take it; they get it when they are made.
+        write::<isize>(&std::ffi::CString::new(name).expect("no zero within"), -1).ok();
+    }
+}
+
+/// A control of jemalloc's, whose value is a `T` by its manual page.
+fn read<T: Copy + Default>(name: &std::ffi::CStr) -> Option<T> {
+    let (mut value, mut size) = (T::default(), size_of::<T>());
+    // SAFETY: the name ends with a zero; jemalloc writes at most `size` bytes, and none when the
+    // control's value has another size.
+    #[allow(unsafe_code)]
+    let code = unsafe {
+        tikv_jemalloc_sys::mallctl(
+            name.as_ptr(),
+            (&raw mut value).cast(),
+            &raw mut size,
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    (code == 0).then_some(value)
+}
+
+/// Sets such a control; jemalloc's error number where it does not take the value.
+fn write<T: Copy>(name: &std::ffi::CStr, mut value: T) -> Result<(), i32> {
+    use std::ptr::null_mut;
+    // SAFETY: the name ends with a zero; jemalloc reads a value of just this size or none.
+    #[allow(unsafe_code)]
+    let code = unsafe {
+        let new = (&raw mut value).cast();
+        tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), new, size_of::<T>())
+    };
+    if code == 0 { Ok(()) } else { Err(code) }
+}
+
+/// A process that had nothing to do for so long keeps no freed memory.
+const IDLE_MS: u64 = 60_000;
+
+/// Says when freed memory should go back: near the limit at once, else after a minute without
+/// work, once.
+#[derive(Debug, Default)]
+pub struct Watch {
+    worked_ms: u64,
+    given_back: bool,
+}
+
+impl Watch {
+    /// Something was done that takes memory.
+    pub fn worked(&mut self, now_ms: u64) {
+        *self = Self { worked_ms: now_ms, given_back: false };
+    }
+
+    /// Whether to [`give_back`] now, with so many bytes in memory and so many allowed.
+    pub fn is_due(&mut self, now_ms: u64, resident: u64, target: u64) -> bool {
+        let idle = !self.given_back && now_ms >= self.worked_ms + IDLE_MS;
+        self.given_back |= idle;
+        idle || resident > target / 8 * 7
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use super::{IDLE_MS, Watch};
+
+    /// Every arena there is keeps what is freed, and every one to come.
+    #[test]
+    fn nothing_decays() {
+        super::keep();
+        assert_eq!(super::read::<isize>(c"arenas.dirty_decay_ms"), Some(-1));
+        assert_eq!(super::read::<isize>(c"arenas.muzzy_decay_ms"), Some(-1));
+        assert_eq!(super::read::<isize>(c"arena.0.dirty_decay_ms"), Some(-1));
+        assert_eq!(super::read::<u32>(c"arenas.dirty_decay_ms"), None, "a value of another size");
+    }
+
+    /// Near the limit at each look; without work after a minute and once, until there was work.
+    #[test]
+    fn idle_processes_give_back_once() {
+        let mut w = Watch::default();
+        w.worked(5_000);
+        assert!(!w.is_due(5_000 + IDLE_MS - 1, 10, 80));
+        assert!(w.is_due(6_000, 71, 80), "near the limit");
+        assert!(w.is_due(6_100, 71, 80), "and still");
+        w.worked(9_000);
+        assert!(!w.is_due(5_000 + IDLE_MS, 10, 80));
+        assert!(w.is_due(9_000 + IDLE_MS, 10, 80));
+        assert!(!w.is_due(9_100 + IDLE_MS, 10, 80), "once");
+        w.worked(200_000);
+        assert!(!w.is_due(200_100, 10, 80));
+        assert!(w.is_due(200_000 + IDLE_MS, 10, 80));
+    }
+
     /// What was used and freed is in memory until it is given back.
     #[test]
     fn what_is_freed_goes_back() {

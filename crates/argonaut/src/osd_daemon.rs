@@ -175,6 +175,7 @@ struct Daemon {
     /// Tells the main loop that transactions wait for [`Osd::kick_store`].
     kick: Notify,
     kicking: std::cell::Cell<bool>,
+    memory: RefCell<memory::Watch>,
 }
 
 impl Daemon {
@@ -385,6 +386,9 @@ impl Daemon {
                 self.osd.borrow_mut().on_open(shift(conn), info);
             }
             NetEvent::Message { conn, env, .. } => {
+                if env.kind == messages::MOsdOp::KIND || !env.data.is_empty() {
+                    self.memory.borrow_mut().worked(now.mono_ms());
+                }
                 self.with(|osd, out| osd.on_message(now, shift(conn), env, out));
             }
             NetEvent::Closed { conn, .. } => self.osd.borrow_mut().on_closed(shift(conn)),
@@ -490,13 +494,14 @@ impl Daemon {
         }
         self.with(|osd, out| osd.on_tick(now, out));
         self.on_new_map(); // maps also come from other OSDs
-        self.look_at_memory();
+        self.look_at_memory(now.mono_ms());
     }
 
-    /// Near the limit freed memory is not kept for later.
-    fn look_at_memory(&self) {
+    /// Near the limit, and without work, freed memory is not kept for later.
+    fn look_at_memory(&self, now_ms: u64) {
         let target = self.config.borrow().u64("osd_memory_target");
-        if memory::resident().is_ok_and(|bytes| bytes > target / 8 * 7) {
+        let Ok(resident) = memory::resident() else { return };
+        if self.memory.borrow_mut().is_due(now_ms, resident, target) {
             memory::give_back();
         }
     }
@@ -513,6 +518,7 @@ fn load_per_cpu() -> Option<f64> {
 }
 
 async fn run(mut config: Config, id: i32) -> Result<()> {
+    memory::keep();
     let name = EntityName::new(EntityKind::OSD, id.to_string());
     let data = PathBuf::from(config.get("osd_data"));
     let fsid: Uuid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
@@ -640,6 +646,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         config: RefCell::new(config.clone()),
         cache,
         cached_epoch: std::cell::Cell::new(Epoch(0)),
+        memory: RefCell::default(),
         asked: RefCell::default(),
         out: RefCell::default(),
         kick: Notify::new(),
