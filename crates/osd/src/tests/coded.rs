@@ -496,6 +496,44 @@ fn too_few_shards_vouch_for_nothing() {
     }
 }
 
+/// What shards too few to serve agreed upon can still be taken back by all.
+#[test]
+fn too_few_shards_settle_nothing() {
+    for seed in 0..10 {
+        let mut c = Cluster::ready_coded(3, (2, 1), 1, seed);
+        c.set_pool(POOL, |p| p.min_size = 3);
+        let pg = PgId { pool: POOL, ps: 0 };
+        for name in ["a", "b"] {
+            assert_eq!(c.run(POOL, name, vec![write(0, vec![1; 300])]).result, 0);
+        }
+        c.settle();
+        let third = c.map.pg_to_up_acting(pg).acting[2].0 as usize;
+        c.set_flag(maps::OsdMapFlags::NOUP, true);
+        c.kill(third);
+        for name in ["a", "b"] {
+            c.ask(POOL, name, vec![write(10, vec![2; 200])]);
+        }
+        c.client_step();
+        for round in 0..200 {
+            while c.step() {}
+            c.tick(200);
+            if round == 20 {
+                c.mark_down(third);
+            }
+        }
+        c.set_flag(maps::OsdMapFlags::NOUP, false);
+        c.start(third);
+        c.settle();
+        let mut want = vec![1; 300];
+        want[10..210].fill(2);
+        for name in ["a", "b"] {
+            let r = c.run(POOL, name, vec![read(0, 0)]);
+            assert_eq!((r.result, &r.ops[0].data[..]), (0, &want[..]), "seed {seed} {name}");
+        }
+        check_shards(&c);
+    }
+}
+
 /// Shards on OSDs that CRUSH did not choose: those that it chose are brought up beside them,
 /// with what is written meanwhile, and act in the end.
 #[test]

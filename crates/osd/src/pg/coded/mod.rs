@@ -323,7 +323,8 @@ impl Pg {
         }
         self.ask_shards_again(cx);
         let all = self.committed_by_all;
-        if all > self.coded.told && self.in_flight.is_empty() {
+        // What too few have, enough others may have to take back.
+        if all > self.coded.told && self.in_flight.is_empty() && self.has_enough() {
             self.coded.told = all;
             for copy in self.others(cx.me).collect::<Vec<_>>() {
                 self.say(cx, copy, PeerMsg::Settled(all));
