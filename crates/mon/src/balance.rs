@@ -78,7 +78,7 @@ struct Spread<'a> {
 }
 
 impl<'a> Spread<'a> {
-    fn new(map: &'a OsdMap) -> Self {
+    fn new(map: &'a OsdMap, only: &BTreeSet<types::PoolId>) -> Self {
         let mut s = Self {
             map,
             excess: BTreeMap::new(),
@@ -88,6 +88,9 @@ impl<'a> Spread<'a> {
             place: BTreeMap::new(),
         };
         for (id, pool) in map.pools.iter() {
+            if !only.is_empty() && !only.contains(id) {
+                continue;
+            }
             let Some(domain) = domain(map, pool) else { continue };
             if pool.pg_num_target < pool.pg_num {
                 continue; // PGs that go must stay where their objects will be
@@ -180,8 +183,8 @@ fn with(items: &[(OsdId, OsdId)], from: OsdId, to: OsdId) -> Vec<(OsdId, OsdId)>
 ///
 /// Cost: one CRUSH mapping for each PG, then `O(changes * PGs of an OSD * OSDs)`.
 #[must_use]
-pub fn plan(map: &OsdMap, bounds: &Bounds) -> (Plan, f64, f64) {
-    let mut s = Spread::new(map);
+pub fn plan(map: &OsdMap, bounds: &Bounds, only: &BTreeSet<types::PoolId>) -> (Plan, f64, f64) {
+    let mut s = Spread::new(map, only);
     let before = s.worst();
     let mut plan = Plan::new();
     while plan.len() < bounds.changes && s.worst() > bounds.deviation {
@@ -199,7 +202,9 @@ pub fn plan(map: &OsdMap, bounds: &Bounds) -> (Plan, f64, f64) {
             Arc::make_mut(&mut trial.pg_upmap_items).insert(pg, items.clone());
         }
         s.shift(pg, from, to);
-        if trial.pg_to_raw_upmap(pg) != s.raw[&pg] {
+        // In which order is not asked: who leads may be an exception of its own.
+        let sorted = |raw: &[OsdId]| raw.iter().copied().collect::<BTreeSet<_>>();
+        if sorted(&trial.pg_to_raw_upmap(pg)) != sorted(&s.raw[&pg]) {
             s.shift(pg, to, from);
             s.domains.remove(&pg.pool); // something else decides there
             continue;
@@ -243,13 +248,13 @@ fn best(
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{Mkfs, Mutation};
     use types::{EntityAddr, PoolId, UTime, Uuid};
 
     /// So many hosts of one or more OSDs, unevenly, and a pool of three copies on them.
-    fn hosts(hosts: usize, most: usize, pgs: u32) -> OsdMap {
+    pub(crate) fn hosts(hosts: usize, most: usize, pgs: u32) -> OsdMap {
         let fsid = Uuid::from_random([9; 16]);
         let now = UTime { sec: 1_795_183_789, nsec: 0 };
         let addr = EntityAddr::msgr2(([127, 0, 0, 1], 3300).into(), 0);
@@ -302,10 +307,10 @@ mod tests {
         for seed in 0..6u32 {
             let mut map = hosts(4 + seed as usize, 1 + seed as usize % 3, 64 << (seed % 3));
             let bounds = Bounds { deviation: 1.0, changes: 10 };
-            let first = Spread::new(&map).worst();
+            let first = Spread::new(&map, &BTreeSet::new()).worst();
             let mut last = first;
             for _ in 0..200 {
-                let (plan, before, after) = plan(&map, &bounds);
+                let (plan, before, after) = plan(&map, &bounds, &BTreeSet::new());
                 assert!(after <= before + 1e-9, "seed {seed}");
                 last = after;
                 if plan.is_empty() {

@@ -94,6 +94,13 @@ pub enum Outcome {
     ClearProgress(Reply),
     /// A module of the manager has it.
     Module,
+    /// The balancer notes something, and then comes what else there is.
+    Balancer {
+        /// What.
+        step: Box<BalancerStep>,
+        /// An answer, or a change.
+        then: Box<Outcome>,
+    },
     /// Messages to OSDs (scrub, repair, ...), and an answer at once.
     Send {
         /// Where to; OSDs without a session are skipped.
@@ -101,6 +108,22 @@ pub enum Outcome {
         /// The answer.
         then: Reply,
     },
+}
+
+/// What the balancer notes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BalancerStep {
+    /// It tried to make a plan.
+    Keep {
+        /// The plan.
+        plan: Option<crate::balancer::Plan>,
+        /// One sentence.
+        result: String,
+        /// Nothing was left to do.
+        even: bool,
+    },
+    /// A plan is not needed any more; none: all of them.
+    Forget(Option<String>),
 }
 
 /// What an answer may wait for.

@@ -44,11 +44,13 @@
 
 pub mod autoscale;
 pub mod balance;
+pub mod balancer;
 mod classes;
 mod commands;
 mod config;
 mod crushops;
 mod ctx;
+pub mod eval;
 mod health;
 pub mod links;
 mod mkfs;
@@ -58,6 +60,7 @@ mod osdinc;
 pub mod peer;
 mod pgmap;
 pub mod poolops;
+pub mod primaries;
 mod progress;
 pub mod quorum;
 pub mod services;
@@ -67,7 +70,7 @@ mod volatile;
 
 pub use classes::{ClassModule, Classes};
 pub use config::{ConfigDb, ConfigMask, ConfigPlace, ConfigSection, normalize, parse_who};
-pub use ctx::{CommandCtx, Outcome, Reply, Wait};
+pub use ctx::{BalancerStep, CommandCtx, Outcome, Reply, Wait};
 pub use mkfs::{Mkfs, REQUIRE_OSD_RELEASE};
 pub use monitor::{Elections, MonConfig, MonError, Monitor, Output, PeerInfo};
 pub use mutation::{AuthChange, Mutation};

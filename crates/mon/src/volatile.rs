@@ -87,6 +87,22 @@ pub struct Balancer {
     pub result: String,
     /// Nothing was left to do.
     pub even: bool,
+    /// Plans made by hand, by their names.
+    pub plans: BTreeMap<String, crate::balancer::Plan>,
+}
+
+impl Balancer {
+    /// Notes what a command did.
+    pub(crate) fn take(&mut self, step: crate::BalancerStep, wall: types::UTime) {
+        match step {
+            crate::BalancerStep::Keep { plan, result, even } => {
+                (self.began, self.result, self.even) = (wall, result, even);
+                self.plans.extend(plan.map(|plan| (plan.name.clone(), plan)));
+            }
+            crate::BalancerStep::Forget(Some(name)) => drop(self.plans.remove(&name)),
+            crate::BalancerStep::Forget(None) => self.plans.clear(),
+        }
+    }
 }
 
 /// Which monitors agree.

@@ -94,26 +94,6 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
 /// Commands of modules, by their first word.
 fn module(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
     match prefix {
-        "balancer status" => balancer_status(ctx),
-        "balancer ls" => out("[]\n"),
-        "balancer on" => balancer_set("active", "true"),
-        "balancer off" => balancer_set("active", "false"),
-        "balancer mode" => match ctx.cmd.str_or_empty("mode")? {
-            "upmap" if ctx.osdmap().require_min_compat_client < 12 => Err(fail(
-                EPERM,
-                "min_compat_client is below luminous, which is required for pg-upmap. Try \
-                 \"ceph osd set-require-min-compat-client luminous\" before enabling this mode",
-            )),
-            mode @ ("none" | "upmap") => balancer_set("mode", mode),
-            mode => Err(fail(
-                EOPNOTSUPP,
-                format!("the balancer has no mode '{mode}' here; it has upmap and none"),
-            )),
-        },
-        p if p.starts_with("balancer ") => Err(fail(
-            EOPNOTSUPP,
-            "the balancer works by itself here ('ceph balancer on') and keeps no plans",
-        )),
         "crash ls" | "crash ls-new" => match ctx.cmd.format() {
             "json" | "json-pretty" => out("[]\n"),
             _ => ok(""),
@@ -186,7 +166,7 @@ fn progress_json(ctx: &CommandCtx<'_>) -> Run {
 }
 
 /// Json as the peer's modules write it.
-fn as_python(value: &serde_json::Value) -> String {
+pub(super) fn as_python(value: &serde_json::Value) -> String {
     use serde::Serialize;
     let mut text = Vec::new();
     let form = serde_json::ser::PrettyFormatter::with_indent(b"    ");
@@ -212,31 +192,6 @@ const TELEMETRY_STATUS: &str = "{
     \"proxy\": null
 }
 ";
-
-fn balancer_set(name: &str, value: &str) -> Run {
-    let (who, name) = ("mgr".to_owned(), format!("mgr/balancer/{name}"));
-    Ok(Outcome::propose(Mutation::Config { who, name, value: Some(value.to_owned()) }, ""))
-}
-
-/// In the peer's form, which is the same in every format.
-fn balancer_status(ctx: &CommandCtx<'_>) -> Run {
-    let mgr = types::EntityName::new(types::EntityKind::MGR, "x");
-    let option = |name: &str| ctx.state.config.get(&mgr, &format!("mgr/balancer/{name}"));
-    let active = option("active").is_some_and(|v| matches!(v.as_str(), "true" | "1" | "yes"));
-    let mode = option("mode");
-    let mode = mode.as_deref().unwrap_or(if active { "upmap" } else { "none" });
-    let b = &ctx.volatile.balancer;
-    let began = if b.began.is_zero() { String::new() } else { b.began.to_string() };
-    out(as_python(&serde_json::json!({
-        "active": active,
-        "last_optimize_duration": "",
-        "last_optimize_started": began,
-        "mode": mode,
-        "no_optimization_needed": b.even,
-        "optimize_result": b.result,
-        "plans": [],
-    })))
-}
 
 /// What the active manager says of itself: it is the monitor of that name.
 fn mgr_own<'a>(ctx: &CommandCtx<'a>) -> Option<&'a BTreeMap<String, String>> {

@@ -7,6 +7,7 @@
 //! `mgr/DaemonServer.cc`; captures in `vectors/commands/`.
 
 mod auth;
+mod balancer;
 mod cls;
 mod config;
 mod crush;
@@ -171,6 +172,7 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         "tell" => Err(fail(EINVAL, "unrecognized command")),
         "df" => df::df(ctx),
         p if p.starts_with("rbd ") => Ok(Outcome::Module),
+        p if p.starts_with("balancer ") => balancer::run(ctx, &p["balancer ".len()..]),
         p if p.starts_with("osd crush ") => crush::run(ctx, &p["osd crush ".len()..]),
         "osd setcrushmap" => crush::set_map(ctx),
         "osd getcrushmap" => crush::get_map(ctx),

@@ -200,7 +200,14 @@ impl Cluster {
             rng: &mut self.rng,
             options: &self.options,
         };
-        match super::run(&mut ctx) {
+        let outcome = match super::run(&mut ctx) {
+            Outcome::Balancer { step, then } => {
+                self.volatile.balancer.take(*step, UTime::ZERO);
+                *then
+            }
+            other => other,
+        };
+        match outcome {
             Outcome::Reply(reply)
             | Outcome::ClearProgress(reply)
             | Outcome::WaitFor { then: reply, .. }
@@ -210,6 +217,7 @@ impl Cluster {
                 then
             }
             Outcome::Module => Reply::err(95, "modules are elsewhere"),
+            Outcome::Balancer { .. } => unreachable!("one step only"),
         }
     }
 
@@ -667,4 +675,40 @@ fn slow_operations_are_told() {
     cluster.volatile.pgmap.slow.insert(OsdId(2), (1, 60_000));
     let two = "4 slow ops, oldest one blocked for 60 sec, daemons [osd.1,osd.2] have slow ops.";
     assert_eq!(told(&cluster).as_deref(), Some(two));
+}
+
+/// Plans made by hand: shown as what would do the same, judged, executed once, forgotten; and
+/// none are made while the balancer works by itself.
+#[test]
+fn plans_by_hand() {
+    let mut c = Cluster::new();
+    let ask = |c: &mut Cluster, json: &str| c.run(json, &Bytes::new());
+    let optimize = r#"{"prefix":"balancer optimize","plan":"x","pools":["cephfs_data"]}"#;
+    assert_eq!(ask(&mut c, optimize).r, -8, "no mode");
+    assert_eq!(ask(&mut c, r#"{"prefix":"balancer mode","mode":"read"}"#).r, -1, "old clients");
+    c.quiet(r#"{"prefix":"osd set-require-min-compat-client","version":"reef"}"#);
+    c.quiet(r#"{"prefix":"balancer mode","mode":"read"}"#);
+    let unknown = ask(&mut c, r#"{"prefix":"balancer optimize","plan":"x","pools":["q"]}"#);
+    assert_eq!((unknown.r, unknown.rs.as_str()), (-22, "pools ['q'] not found"));
+    c.quiet(optimize);
+    let shown = ask(&mut c, r#"{"prefix":"balancer show","plan":"x"}"#).out;
+    let shown = String::from_utf8(shown.to_vec()).unwrap();
+    assert!(shown.contains("# mode read\nceph osd pg-upmap-primary "), "{shown}");
+    let dump = ask(&mut c, r#"{"prefix":"balancer dump","plan":"x"}"#).out;
+    let dump: serde_json::Value = serde_json::from_slice(&dump).unwrap();
+    let planned = dump["new_pg_upmap_primaries"].as_array().unwrap().len();
+    let eval = ask(&mut c, r#"{"prefix":"balancer eval","option":"x"}"#).out;
+    assert!(eval.starts_with(b"plan \"x\" score 0."), "{eval:?}");
+    c.quiet(r#"{"prefix":"balancer execute","plan":"x"}"#);
+    assert_eq!(c.state.osdmap.pg_upmap_primaries.len(), planned);
+    assert_eq!(ask(&mut c, r#"{"prefix":"balancer execute","plan":"x"}"#).r, -2);
+    let again = ask(&mut c, optimize);
+    assert_eq!((again.r, again.rs.as_str()), (-114, crate::balancer::EVEN));
+    assert!(c.volatile.balancer.even && c.volatile.balancer.plans.is_empty());
+    c.quiet(r#"{"prefix":"balancer pool add","pools":["cephfs_meta","cephfs_data"]}"#);
+    c.quiet(r#"{"prefix":"balancer pool rm","pools":["cephfs_meta"]}"#);
+    let pools = ask(&mut c, r#"{"prefix":"balancer pool ls"}"#).out;
+    assert_eq!(pools, "[\n    \"cephfs_data\"\n]\n");
+    c.quiet(r#"{"prefix":"balancer on"}"#);
+    assert_eq!(ask(&mut c, optimize).rs, "Balancer enabled, disable to optimize manually");
 }

@@ -191,6 +191,14 @@ impl Monitor {
             options: &self.config.options,
         };
         let outcome = if tell { commands::tell(&mut ctx) } else { commands::run(&mut ctx) };
+        let outcome = match outcome {
+            Outcome::Balancer { step, then } => {
+                let wall = self.wall();
+                self.volatile.balancer.take(*step, wall);
+                *then
+            }
+            other => other,
+        };
         let finished = match outcome {
             Outcome::Reply(reply) => {
                 self.answer(answer, reply);
@@ -220,6 +228,7 @@ impl Monitor {
                 self.ask_module(answer, args);
                 false
             }
+            Outcome::Balancer { .. } => unreachable!("one step, and then something else"),
             Outcome::Send { to, then } => {
                 for (osd, env) in to {
                     if let Some(&conn) = self.osd.conns.get(&osd) {

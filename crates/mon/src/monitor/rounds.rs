@@ -8,8 +8,9 @@ use messages::LogPriority;
 use types::{OsdId, PgId, PoolId};
 
 use super::Monitor;
+use crate::balancer::{self, Mode, Options};
 use crate::health::{self, HealthOptions, ScrubAges};
-use crate::{Mutation, balance, crushops};
+use crate::{Mutation, crushops};
 
 /// Whether PGs may be placed differently by two maps.
 fn placement_changed(a: &OsdMap, b: &OsdMap) -> bool {
@@ -72,64 +73,30 @@ impl Monitor {
         if self.is_young() || ms < self.volatile.balancer.at_ms + EVERY_MS {
             return;
         }
-        let mgr = types::EntityName::new(types::EntityKind::MGR, "x");
-        let option = |name: &str| self.state.config.get(&mgr, &format!("mgr/balancer/{name}"));
-        let on = option("active").is_some_and(|v| matches!(v.as_str(), "true" | "1" | "yes"));
-        if !on || option("mode").is_some_and(|m| m != "upmap") {
+        let options = Options::read(&self.state.config);
+        if !options.active || options.mode == Mode::None {
             return;
         }
-        let number = |name: &str, default: f64| -> f64 {
-            option(name).and_then(|v| v.parse().ok()).unwrap_or(default)
-        };
-        let bounds = balance::Bounds {
-            deviation: number("upmap_max_deviation", 5.0).max(1.0),
-            changes: number("upmap_max_optimizations", 10.0).clamp(1.0, 1_000.0) as usize,
-        };
-        let most = number("target_max_misplaced_ratio", self.misplaced_max());
-        let mut sum = maps::ObjectStatSum::default();
-        for pool in self.volatile.pgmap.pools.values() {
-            sum.add(&pool.stats.sum);
+        let (map, pgmap) = (&self.state.osdmap, &self.volatile.pgmap);
+        let mut pools = options.pools.clone();
+        pools.retain(|id| map.pools.contains_key(id));
+        if pools.is_empty() && !options.pools.is_empty() {
+            return; // all that were to be balanced are gone
         }
-        let part = |n: i64| n as f64 / sum.num_object_copies.max(1) as f64;
-        let pgs = &self.volatile.pgmap.pgs;
-        let unknown = pgs.values().filter(|s| s.state.0 == 0).count();
-        let inactive = pgs.values().filter(|s| !s.state.has(maps::PgState::ACTIVE)).count();
-        let result = if unknown > 0 {
-            Err(format!("Some PGs ({unknown}) are unknown; try again later"))
-        } else if inactive > 0 {
-            Err(format!("Some PGs ({inactive}) are inactive; try again later"))
-        } else if sum.num_objects_degraded > 0 {
-            let n = sum.num_objects_degraded;
-            Err(format!("Some objects ({:.6}) are degraded; try again later", part(n)))
-        } else if part(sum.num_objects_misplaced) > most {
-            let part = part(sum.num_objects_misplaced);
-            Err(format!("Too many objects ({part:.6} > {most:.6}) are misplaced; try again later"))
-        } else if self.state.osdmap.require_min_compat_client < 12 {
-            Err("min_compat_client is below luminous, which upmap needs".to_owned())
-        } else {
-            Ok(balance::plan(&self.state.osdmap, &bounds).0)
-        };
+        let most = self.misplaced_max();
+        let result = balancer::optimize("auto", map, pgmap, &options, &pools, most);
         let began = self.wall();
         let b = &mut self.volatile.balancer;
         (b.at_ms, b.began, b.even) = (ms, began, false);
         match result {
-            Err(why) => b.result = why,
-            Ok(plan) if plan.is_empty() => {
-                b.even = true;
-                b.result = "Unable to find further optimization, or pool(s) pg_num is decreasing, \
-                            or distribution is already perfect"
-                    .to_owned();
+            Err((_, why)) => {
+                b.even = why == balancer::EVEN;
+                b.result = why;
             }
             Ok(plan) => {
-                b.result = "Optimization plan created successfully".to_owned();
+                b.result = balancer::MADE.to_owned();
                 let mut inc = self.state.osd_change();
-                for (pg, items) in plan {
-                    if items.is_empty() {
-                        inc.old_pg_upmap_items.insert(pg);
-                    } else {
-                        inc.new_pg_upmap_items.insert(pg, items);
-                    }
-                }
+                plan.put(&self.state.osdmap, &mut inc);
                 self.propose(Mutation::Osd(Box::new(inc)));
             }
         }
