@@ -243,7 +243,7 @@ struct Daemon {
     proposals: tokio::sync::mpsc::UnboundedSender<Output>,
     asked: RefCell<HashMap<u64, tokio::sync::oneshot::Sender<Vec<u8>>>>,
     /// While this monitor leads.
-    modules: RefCell<Option<mgr::Modules>>,
+    modules: RefCell<Option<(mgr::Modules, auth::CryptoKey)>>,
 }
 
 impl Daemon {
@@ -452,13 +452,17 @@ impl Daemon {
     fn tick_modules(&self) {
         let mut modules = self.modules.borrow_mut();
         let mut monitor = self.monitor.borrow_mut();
-        if modules.is_some() {
+        let Some((name, key)) = monitor.module_client(rt::now()) else {
             if !monitor.leads() {
                 *modules = None;
             }
             return;
+        };
+        // Modules with a key that is no longer theirs would never connect again.
+        if modules.as_ref().is_some_and(|(m, with)| m.is_running() && *with == key) {
+            return;
         }
-        let Some((name, key)) = monitor.module_client(rt::now()) else { return };
+        let with = key.clone();
         let mons = monitor.state().monmap.mons.values();
         let method = if self.auth_none { "none" } else { "cephx" };
         let config = rados::Config {
@@ -470,25 +474,18 @@ impl Daemon {
             connect_timeout: Duration::from_secs(10),
         };
         match mgr::Modules::start(config) {
-            Ok(started) => *modules = Some(started),
+            Ok(started) => *modules = Some((started, with)),
             Err(err) => tracing::error!("the manager's modules do not start: {err}"),
         }
     }
 
     fn ask_module(self: &Rc<Self>, id: u64, args: mgr::Args) {
         let this = self.clone();
-        let modules = self.modules.borrow().clone();
+        let modules = self.modules.borrow().as_ref().map(|(modules, _)| modules.clone());
         tokio::task::spawn_local(async move {
             let mgr::Answer { r, rs, out } = match modules {
                 Some(modules) => modules.command(args).await,
-                None if args.prefix() == "rbd task list" => {
-                    mgr::Answer { out: Bytes::from_static(b"[]"), ..mgr::Answer::default() }
-                }
-                None => mgr::Answer {
-                    r: -2,
-                    rs: "no pool is for RBD images: 'rbd pool init POOL' makes one so".to_owned(),
-                    out: Bytes::new(),
-                },
+                None => mgr::Modules::nothing(&args),
             };
             this.monitor.borrow_mut().on_module_answer(rt::now(), id, mon::Reply { r, rs, out });
             this.drain();

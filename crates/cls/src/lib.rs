@@ -46,7 +46,8 @@ pub mod client {
         UnlockOp,
     };
     pub use crate::rbd::{
-        ChildSpec, ObjectMap, ParentSpec, SnapInfo, SnapKind, TrashSpec, feature, op_feature, state,
+        ChildSpec, MirrorImage, MirrorPeer, MirrorSnap, ObjectMap, ParentSpec, SnapInfo, SnapKind,
+        TrashSpec, feature, op_feature, state,
     };
 }
 

@@ -3,11 +3,23 @@
 //!
 //! A module answers commands and keeps what it must remember in the cluster's own objects.
 
+mod perf;
+mod schedule;
+mod scheduler;
 mod tasks;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 pub use cli::Args;
+use rados::{Cluster, IoCtx};
+use scheduler::{Kind, Scheduler};
 use tokio::sync::{mpsc, oneshot};
+use types::PoolId;
+
+pub(crate) const ENOENT: i32 = 2;
+pub(crate) const EINVAL: i32 = 22;
 
 /// What a command is answered with: an errno, negative, or 0; a line for people; output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,18 +49,30 @@ type Ask = (Args, oneshot::Sender<Answer>);
 pub struct Modules(mpsc::UnboundedSender<Ask>);
 
 impl Modules {
-    /// Begins, as a client with this configuration.
+    /// Begins, as a client with this configuration. A client that is shut out (blocklisted) is
+    /// followed by another: as a new instance, with what is kept in the pools.
     ///
     /// # Errors
     /// When there can be no further thread.
     pub fn start(config: rados::Config) -> std::io::Result<Self> {
-        let (ask, asked) = mpsc::unbounded_channel();
+        let (ask, mut asked) = mpsc::unbounded_channel();
         std::thread::Builder::new().name("mgr-modules".into()).spawn(move || {
-            if let Err(err) = rt::run_local(run(config, asked)) {
-                tracing::error!("the manager's modules: {err}");
+            loop {
+                // All tasks of an instance end with its runtime, whatever they wait for.
+                match rt::run_local(run(config.clone(), &mut asked)) {
+                    Ok(true) => tracing::warn!("the manager's modules were shut out: once more"),
+                    Ok(false) => return,
+                    Err(err) => return tracing::error!("the manager's modules: {err}"),
+                }
             }
         })?;
         Ok(Self(ask))
+    }
+
+    /// Whether there is still somebody to ask.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        !self.0.is_closed()
     }
 
     /// The answer to a command that a module has.
@@ -60,27 +84,113 @@ impl Modules {
         }
         answered.await.unwrap_or_else(|_| gone())
     }
+
+    /// The answer where no pool is for images: there is nothing to list, and nothing to do.
+    #[must_use]
+    pub fn nothing(args: &Args) -> Answer {
+        let out = |text: &str| Answer::out(text.to_owned());
+        match args.prefix() {
+            "rbd task list" => out("[]"),
+            "rbd trash purge schedule list" | "rbd mirror snapshot schedule list" => out("{}"),
+            "rbd trash purge schedule status" => out("{\"scheduled\": []}"),
+            "rbd mirror snapshot schedule status" => out("{\"scheduled_images\": []}"),
+            _ => {
+                Answer::err(ENOENT, "no pool is for RBD images: 'rbd pool init POOL' makes one so")
+            }
+        }
+    }
 }
 
-/// A cluster that just came up may need a while: this long between two tries, in seconds.
-const RETRY_SECS: u64 = 3;
+/// A cluster that just came up may need a while: this long between two tries.
+const RETRY: Duration = Duration::from_secs(3);
+/// How often it is looked whether this client is shut out.
+const LOOK: Duration = Duration::from_secs(1);
 
-async fn run(config: rados::Config, mut asked: mpsc::UnboundedReceiver<Ask>) {
+/// Whether to begin anew, as another instance.
+async fn run(config: rados::Config, asked: &mut mpsc::UnboundedReceiver<Ask>) -> bool {
     let cluster = loop {
-        match rados::Cluster::connect(config.clone()).await {
+        match Cluster::connect(config.clone()).await {
             Ok(cluster) => break cluster,
             Err(err) => tracing::warn!("the manager's modules cannot connect: {err}"),
         }
         if asked.is_closed() {
-            return;
+            return false;
         }
-        tokio::time::sleep(std::time::Duration::from_secs(RETRY_SECS)).await;
+        tokio::time::sleep(RETRY).await;
     };
-    let tasks = tasks::Tasks::start(cluster);
-    while let Some((args, answer)) = asked.recv().await {
-        let tasks = tasks.clone();
+    let tasks = tasks::Tasks::start(cluster.clone());
+    let purges = Scheduler::start(cluster.clone(), Kind::TrashPurge);
+    let snaps = Scheduler::start(cluster.clone(), Kind::MirrorSnapshot);
+    let perf = perf::Perf::new(cluster.clone());
+    loop {
+        let next = tokio::time::timeout(LOOK, asked.recv()).await;
+        if cluster.is_blocklisted() {
+            // Who asked hears that it is to try again.
+            return true;
+        }
+        let (args, answer) = match next {
+            Ok(Some(ask)) => ask,
+            Ok(None) => return false,
+            Err(_) => continue,
+        };
+        let (tasks, perf) = (tasks.clone(), perf.clone());
+        let (purges, snaps) = (purges.clone(), snaps.clone());
         tokio::task::spawn_local(async move {
-            answer.send(tasks.command(&args).await).ok();
+            let words: Vec<&str> = args.prefix().split(' ').collect();
+            let done = match words.as_slice() {
+                ["rbd", "trash", "purge", "schedule", ..] => purges.command(&args).await,
+                ["rbd", "mirror", "snapshot", "schedule", ..] => snaps.command(&args).await,
+                ["rbd", "perf", ..] => perf.command(&args).await,
+                _ => tasks.command(&args).await,
+            };
+            answer.send(done).ok();
         });
     }
+}
+
+pub(crate) fn failed(err: &rbd::Error) -> Answer {
+    Answer::err(err.errno(), err.to_string())
+}
+
+/// Pools that are for images, with their names.
+pub(crate) fn image_pools(cluster: &Cluster) -> BTreeMap<PoolId, String> {
+    let map = cluster.map();
+    let pools = map.pools.iter().filter(|(_, p)| p.application_metadata.contains_key("rbd"));
+    let name = |id: &PoolId| map.pool_names.get(id).cloned().unwrap_or_default();
+    pools.map(|(id, _)| (*id, name(id))).collect()
+}
+
+/// The namespaces of a pool, its default one first.
+pub(crate) async fn namespaces(io: &IoCtx) -> rbd::Result<Vec<String>> {
+    let mut all = vec![String::new()];
+    all.extend(rbd::pool::namespaces(io).await?);
+    Ok(all)
+}
+
+/// All keys and values of an object; none where it is not there.
+pub(crate) async fn all_omap(io: &IoCtx, object: &[u8]) -> rados::Result<Vec<(Bytes, Bytes)>> {
+    let mut all: Vec<(Bytes, Bytes)> = Vec::new();
+    loop {
+        let after = all.last().map_or_else(Bytes::new, |(key, _)| key.clone());
+        let (page, more) = match io.get_omap(object, &after, 128).await {
+            Ok(page) => page,
+            Err(err) if err.code() == Some(ENOENT) => return Ok(all),
+            Err(err) => return Err(err),
+        };
+        let is_last = !more || page.is_empty();
+        all.extend(page);
+        if is_last {
+            return Ok(all);
+        }
+    }
+}
+
+/// Json as the peer's modules write it.
+pub(crate) fn python(value: &serde_json::Value) -> String {
+    use serde::Serialize;
+    let mut text = Vec::new();
+    let form = serde_json::ser::PrettyFormatter::with_indent(b"    ");
+    let mut to = serde_json::Serializer::with_formatter(&mut text, form);
+    value.serialize(&mut to).expect("numbers and text into memory");
+    String::from_utf8(text).expect("json is text")
 }

@@ -19,7 +19,7 @@ use rbd::{Error, Image, Mode};
 use serde_json::{Map, Value, json};
 use types::Uuid;
 
-use crate::Answer;
+use crate::{Answer, EINVAL, ENOENT, failed};
 
 const OBJECT: &[u8] = b"rbd_task";
 const RETRY_SECS: u64 = 30;
@@ -29,9 +29,7 @@ const FINISHED_MAX: usize = 50;
 /// How often the queue is looked at when nobody asks.
 const LOOK: Duration = Duration::from_secs(5);
 
-const ENOENT: i32 = 2;
 const EBUSY: i32 = 16;
-const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 
 #[derive(Clone, Debug)]
@@ -172,10 +170,6 @@ impl Spec {
     }
 }
 
-fn failed(err: &Error) -> Answer {
-    Answer::err(err.errno(), err.to_string())
-}
-
 fn new_id() -> String {
     let mut bytes = [0; 16];
     rt::OsRandom.fill(&mut bytes);
@@ -243,13 +237,9 @@ impl Tasks {
 
     /// Reads the tasks of all pools that have some.
     async fn load(&self) -> rbd::Result<()> {
-        let map = self.0.cluster.map();
-        let pools = map.pools.iter().filter(|(_, p)| p.application_metadata.contains_key("rbd"));
-        for pool in pools.map(|(id, _)| *id).collect::<Vec<_>>() {
+        for pool in crate::image_pools(&self.0.cluster).into_keys() {
             let io = self.0.cluster.pool_by_id(pool);
-            let mut all = vec![String::new()];
-            all.extend(rbd::pool::namespaces(&io).await?);
-            for nspace in all {
+            for nspace in crate::namespaces(&io).await? {
                 self.load_from(&io.namespace(nspace)).await?;
             }
         }
@@ -261,24 +251,13 @@ impl Tasks {
     }
 
     async fn load_from(&self, io: &IoCtx) -> rbd::Result<()> {
-        let mut after = Bytes::new();
-        loop {
-            let (page, more) = match io.get_omap(OBJECT, &after, 128).await {
-                Ok(page) => page,
-                Err(err) if err.code() == Some(ENOENT) => return Ok(()),
-                Err(err) => return Err(err.into()),
-            };
-            for (key, text) in &page {
-                match Task::parse(text) {
-                    Some(task) => drop(self.0.queue.borrow_mut().tasks.insert(task.sequence, task)),
-                    None => tracing::error!(?key, "a task on an image makes no sense"),
-                }
-                after = key.clone();
-            }
-            if !more || page.is_empty() {
-                return Ok(());
+        for (key, text) in crate::all_omap(io, OBJECT).await? {
+            match Task::parse(&text) {
+                Some(task) => drop(self.0.queue.borrow_mut().tasks.insert(task.sequence, task)),
+                None => tracing::error!(?key, "a task on an image makes no sense"),
             }
         }
+        Ok(())
     }
 
     fn list(&self, id: &str) -> Answer {

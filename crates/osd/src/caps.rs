@@ -28,6 +28,21 @@ impl Caps {
         self.0.is_allow_all()
     }
 
+    /// Whether all images in all pools may be read.
+    #[must_use]
+    pub fn reads_images(&self, addr: &types::EntityAddr) -> bool {
+        self.0.is_capable(&OsdAccess {
+            pool: "",
+            nspace: b"",
+            apps: &auth::caps::PoolApps::new(),
+            object: b"rbd_data.",
+            read: true,
+            write: false,
+            calls: &[],
+            addr,
+        })
+    }
+
     /// Whether the request is allowed in this pool.
     #[must_use]
     pub fn allows(&self, request: &ClientOp, pool: &str, apps: &auth::caps::PoolApps) -> bool {

@@ -12,9 +12,8 @@ use types::{EntityId, Features, HObject, PgId, PoolId, SnapId, UTime};
 use crate::backing::{Coll, StoreOp};
 use crate::core::Osd;
 use crate::outbox::{Effect, Outbox};
-use crate::pg::Target;
 use crate::pg::scrub::Order;
-use crate::pg::{Pg, State, Ticket};
+use crate::pg::{Pg, Ticket};
 use crate::session::ClientOp;
 use types::Errno;
 
@@ -108,6 +107,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
         "r",
     ),
     ("query", "pgid:CephPgid?", "show details of a specific pg", "r"),
+    ("rbd perf image", "", "what clients do with each image; counted for a minute", "r"),
     ("repair", "pgid:CephPgid?", "repair pg", "rw"),
     ("scrub", "pgid:CephPgid?", "scrub pg", "rw"),
     ("status", "", "high-level status of OSD", "r"),
@@ -123,15 +123,17 @@ fn descriptions() -> Value {
             let (arg_name, kind) = arg.split_once(':').unwrap_or((arg, "CephString"));
             let mut entry = Map::new();
             entry.insert("name".into(), json!(arg_name));
+            let (optional, many) = (kind.ends_with('?'), kind.ends_with('*'));
+            let kind = kind.trim_end_matches(['?', '*']);
             let (kind, strings) = kind.split_once('=').map_or((kind, None), |(k, s)| (k, Some(s)));
-            entry.insert("type".into(), json!(kind.trim_end_matches(['?', '*'])));
+            entry.insert("type".into(), json!(kind));
             if let Some(strings) = strings {
                 entry.insert("strings".into(), json!(strings));
             }
-            if kind.ends_with('?') {
+            if optional {
                 entry.insert("req".into(), json!("false"));
             }
-            if kind.ends_with('*') {
+            if many {
                 entry.insert("n".into(), json!("N"));
             }
             sig.push(Value::Object(entry));
@@ -160,6 +162,14 @@ struct Bench {
     block: Bytes,
     started_ns: u64,
     pretty: bool,
+}
+
+/// The one command that needs no more than the right to read images.
+const IMAGE_IO: &str = "rbd perf image";
+
+fn is_image_io(command: &str) -> bool {
+    let parsed: Option<Map<String, Value>> = serde_json::from_str(command).ok();
+    parsed.is_some_and(|args| text(&args, "prefix") == Some(IMAGE_IO))
 }
 
 /// Writes of a benchmark on their way at once.
@@ -219,13 +229,15 @@ impl Osd {
     ) {
         let caller = Caller::Conn(conn, tid);
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
-        if !session.caps.is_allow_all() {
+        let command = m.cmd.iter().map(|b| String::from_utf8_lossy(b)).collect::<String>();
+        let known = session.caps.is_allow_all()
+            || session.caps.reads_images(&session.addr) && is_image_io(&command);
+        if !known {
             self.c.perf.caps_denied += 1;
             tracing::warn!(entity = %session.name, addr = %session.addr, "denied: a command");
             answer(caller, Errno::ACCES.0, "access denied".into(), Bytes::new(), out);
             return;
         }
-        let command = m.cmd.iter().map(|b| String::from_utf8_lossy(b)).collect::<String>();
         self.run_command(now, caller, &command, &m.input, out);
     }
 
@@ -298,6 +310,7 @@ impl Osd {
                 let var = text(args, "var").unwrap_or("all");
                 ok(json!({ "success": format!("perf reset {var}") }))
             }
+            IMAGE_IO => ok(self.c.perf.images.ask(now)),
             "cls ls" => ok(self.c.classes.json()),
             "config show" => {
                 let all = self.c.options.all();
@@ -590,8 +603,8 @@ impl Osd {
             return Err((Errno::NOENT, format!("i don't have pgid {id}")));
         };
         let v = match what {
-            "query" => query(pg, me, &map, now),
-            "list_unfound" => list_unfound(pg, &map),
+            "query" => crate::query::query(pg, me, &map, now),
+            "list_unfound" => crate::query::list_unfound(pg, &map),
             "log" => log_json(pg),
             _ => return Err((Errno::OPNOTSUPP, format!("pg {what} is not supported"))),
         };
@@ -764,145 +777,6 @@ fn op_json(op: &ClientOp, age_ns: u64, point: &str) -> Value {
             },
         },
     })
-}
-
-fn osds(all: &[types::OsdId]) -> Value {
-    Value::Array(all.iter().map(|o| json!(o.0)).collect())
-}
-
-fn query(pg: &mut Pg, me: types::OsdId, map: &maps::OsdMap, now: Now) -> Value {
-    let epoch = map.epoch;
-    pg.refresh_info();
-    let stat = pg.stat(me, epoch, now);
-    let i = &pg.info;
-    let history = json!({
-        "epoch_created": i.created.0,
-        "last_epoch_started": i.history_les.0,
-        "last_epoch_clean": i.last_epoch_clean.0,
-        "same_up_since": i.same_up_since.0,
-        "same_interval_since": i.same_interval_since.0,
-        "same_primary_since": i.same_primary_since.0,
-    });
-    let peers: Vec<Value> = pg
-        .peers
-        .iter()
-        .map(|(o, p)| {
-            json!({
-                "peer": o.to_string(),
-                "activated": p.activated,
-                "missing": p.missing.len(),
-                "last_complete_ondisk": p.committed.to_string(),
-                "last_update": p.info.as_ref().map(|i| i.last_update.to_string()),
-            })
-        })
-        .collect();
-    let past: Vec<Value> = i
-        .past
-        .iter()
-        .map(|p| {
-            json!({ "first": p.first.0, "last": p.last.0, "up": osds(&p.up),
-                    "acting": osds(&p.acting), "primary": p.primary.0,
-                    "maybe_went_rw": p.maybe_went_rw })
-        })
-        .collect();
-    let targets: Vec<Value> = pg
-        .peers
-        .iter()
-        .filter(|(_, p)| p.target != Target::No)
-        .map(|(o, p)| {
-            let state = format!("{:?}", p.target).to_lowercase();
-            json!({ "osd": o.to_string(), "state": state, "missing": p.missing.len() })
-        })
-        .collect();
-    let following = pg.followers().map(|o| o.to_string());
-    let acting = i.acting.iter().map(|o| o.to_string());
-    json!({
-        "snap_trimq": "[]",
-        "snap_trimq_len": 0,
-        "state": stat.state.to_string(),
-        "epoch": epoch.0,
-        "up": osds(&i.up),
-        "acting": osds(&i.acting),
-        "acting_recovery_backfill": acting.chain(following).collect::<Vec<_>>(),
-        "info": {
-            "pgid": pg.id.to_string(),
-            "last_update": i.last_update.to_string(),
-            "last_complete": if pg.missing.is_empty() { i.last_update } else { i.log_tail }
-                .to_string(),
-            "log_tail": i.log_tail.to_string(),
-            "last_user_version": pg.last_user_version(),
-            "last_backfill": "MAX",
-            "purged_snaps": [],
-            "history": history,
-            "stats": {
-                "version": stat.version.to_string(),
-                "reported_seq": stat.reported_seq,
-                "reported_epoch": stat.reported_epoch.0,
-                "state": stat.state.to_string(),
-                "log_size": stat.log_size,
-                "stat_sum": Value::Object(
-                    stat.stats.sum.fields().into_iter().map(|(k, v)| (k.to_owned(), json!(v))).collect()
-                ),
-                "up": osds(&i.up),
-                "acting": osds(&i.acting),
-                "blocked_by": osds(&pg.blocked_by),
-                "up_primary": pg.up_primary.0,
-                "acting_primary": i.primary.0,
-            },
-            "empty": i64::from(i.last_update.version == 0),
-            "dne": 0,
-            "incomplete": 0,
-            "last_epoch_started": i.last_epoch_started.0,
-        },
-        "peer_info": peers,
-        "recovery_state": [{
-            "name": match pg.state {
-                State::Inactive => "Stray",
-                State::GetInfo => "Started/Primary/Peering/GetInfo",
-                State::GetLog => "Started/Primary/Peering/GetLog",
-                State::Scan => "Started/Primary/Peering/GetMissing",
-                State::WaitActing => "Started/Primary/WaitActingChange",
-                State::WaitUpThru => "Started/Primary/Peering/WaitUpThru",
-                State::Activating => "Started/Primary/Active/Activating",
-                State::Active if pg.leads => "Started/Primary/Active",
-                State::Active => "Started/ReplicaActive",
-            },
-            "past_intervals": past,
-            "might_have_unfound": might_have_unfound(pg, map),
-            "backfill_targets": targets,
-            "blocked_by": osds(&pg.blocked_by),
-        }],
-        "agent_state": {},
-    })
-}
-
-/// Unfound objects listed at once.
-const UNFOUND_LISTED: usize = 1_024;
-
-fn might_have_unfound(pg: &Pg, map: &maps::OsdMap) -> Value {
-    let all = pg.might_have_unfound(map).into_iter();
-    Value::Array(all.map(|(o, why)| json!({ "osd": o.to_string(), "status": why })).collect())
-}
-
-fn list_unfound(pg: &Pg, map: &maps::OsdMap) -> Value {
-    let one = |(o, v): (&HObject, &types::EVersion)| {
-        json!({
-            "oid": { "oid": String::from_utf8_lossy(&o.name),
-                     "key": String::from_utf8_lossy(&o.key), "snapid": o.snap.0 as i64,
-                     "hash": o.hash, "max": 0, "pool": o.pool.0,
-                     "namespace": String::from_utf8_lossy(&o.nspace) },
-            "need": v.to_string(),
-            "have": "0'0",
-            "flags": "none",
-            "locations": [],
-        })
-    };
-    let unfound = pg.unfound();
-    let objects: Vec<Value> = pg.unfound_objects().take(UNFOUND_LISTED).map(one).collect();
-    json!({ "num_missing": pg.missing.len(), "num_unfound": unfound, "objects": objects,
-            "state": pg.reported_state().to_string(), "available_might_have_unfound": true,
-            "might_have_unfound": might_have_unfound(pg, map),
-            "more": unfound > UNFOUND_LISTED })
 }
 
 fn log_json(pg: &Pg) -> Value {

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use env::Now;
 use serde_json::{Value, json};
 
+use crate::image_io::ImageIo;
 use crate::session::ClientOp;
 
 /// Sum and number of durations.
@@ -75,6 +76,7 @@ pub struct Perf {
     pub slowest: VecDeque<Past>,
     /// How many of them are kept.
     pub history_size: usize,
+    pub images: ImageIo,
 }
 
 impl Perf {
@@ -105,6 +107,7 @@ impl Perf {
                 self.op_r_latency.add(took);
             }
         }
+        self.images.on_answer(op, in_bytes, out_bytes, now);
         self.remember(op, took);
     }
 

@@ -142,6 +142,12 @@ impl MonLink {
         self.conn == Some(conn)
     }
 
+    /// Where the monitor sees this process, while a session is open.
+    #[must_use]
+    pub fn seen_as(&self) -> Option<std::net::SocketAddr> {
+        self.messenger.seen_as(self.conn?)
+    }
+
     /// An event of a connection that this link [`MonLink::owns`].
     pub fn on_event(&mut self, now: Now, event: NetEvent) -> Vec<Event> {
         let mut out = Vec::new();

@@ -21,6 +21,7 @@
 //! | `io` | reading and writing; copy-up of clones |
 //! | `lock`, `notify` | the exclusive lock, and what clients tell one another |
 //! | `snap`, `clone`, `resize` | snapshots, clones, sizes |
+//! | `mirror` | mirror snapshots of primary images |
 //! | `diff` | what changed between snapshots |
 //! | `stream`, `export` | images and differences as streams: the format; out and in |
 //!
@@ -39,6 +40,7 @@ mod image;
 mod io;
 mod layout;
 mod lock;
+pub mod mirror;
 mod names;
 pub mod notify;
 pub mod pool;

@@ -8,6 +8,8 @@ pub(crate) const DIRECTORY: &[u8] = b"rbd_directory";
 pub(crate) const CHILDREN: &[u8] = b"rbd_children";
 /// Images that wait to be removed.
 pub(crate) const TRASH: &[u8] = b"rbd_trash";
+/// What is mirrored, and for whom.
+pub(crate) const MIRRORING: &[u8] = b"rbd_mirroring";
 /// The exclusive lock, on the header.
 pub(crate) const LOCK: &str = "rbd_lock";
 /// The tag of locks that clients take by themselves, as opposed to `rbd lock add`.
@@ -64,6 +66,11 @@ pub(crate) fn id_object(name: &str) -> Vec<u8> {
 
 pub(crate) fn header(id: &str) -> Vec<u8> {
     format!("rbd_header.{id}").into_bytes()
+}
+
+/// What the image was besides its data in a mirror snapshot: one of several objects.
+pub(crate) fn mirror_state(id: &str, snap: u64, number: usize) -> Vec<u8> {
+    format!("rbd_mirror_snapshot.{id}.{snap}.{number}").into_bytes()
 }
 
 /// Of the image, or of one of its snapshots.

@@ -27,13 +27,18 @@ impl Image {
     /// [`Error::Exists`].
     pub async fn create_snap(&self, name: &str) -> Result<u64> {
         check_name("a snapshot", name)?;
+        self.create_snap_of(name, SnapKind::User).await
+    }
+
+    /// Makes a snapshot for what it is for.
+    pub(crate) async fn create_snap_of(&self, name: &str, kind: SnapKind) -> Result<u64> {
         let owned = self.enter_alone().await?;
         if self.header().snap(name).is_ok() {
             return Err(Error::Exists(name.to_owned()));
         }
         let id = loop {
             let id = self.data_io().create_own_snap().await?;
-            match self.add_snap(name, id.0).await {
+            match self.add_snap(name, id.0, kind.clone()).await {
                 Ok(()) => break id,
                 Err(err) => {
                     self.data_io().remove_own_snap(id).await?;
@@ -55,15 +60,15 @@ impl Image {
         Ok(id.0)
     }
 
-    async fn add_snap(&self, name: &str, id: u64) -> Result<()> {
-        let params = ((calls::text(name), id), SnapKind::User);
+    async fn add_snap(&self, name: &str, id: u64, kind: SnapKind) -> Result<()> {
+        let params = ((calls::text(name), id), kind);
         let head = self.header_object();
         let Err(err) = calls::set(self.io(), &head, "snapshot_add", params).await else {
             return Ok(());
         };
         // It may be there by a request whose answer was lost.
         self.refresh().await?;
-        if self.header().snap(name).is_ok_and(|s| s.id == id) { Ok(()) } else { Err(err.into()) }
+        if self.header().snaps.iter().any(|s| s.id == id) { Ok(()) } else { Err(err.into()) }
     }
 
     /// The snapshot's object map is the image's as it is now; in that one, what is there is

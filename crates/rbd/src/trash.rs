@@ -23,11 +23,15 @@ pub struct Trashed {
     pub deferred: UTime,
     /// How it came here: 0 by its user, others by daemons.
     pub source: u8,
+    state: u8,
 }
 
+/// Thrown away by its user, or with the last thing that needed it. `TRASH_IMAGE_SOURCE_*`.
+const USERS: [u8; 2] = [0, 4];
 /// States of an image in the trash. `TRASH_IMAGE_STATE_*`.
 const NORMAL: u8 = 0;
 const MOVING: u8 = 1;
+const REMOVING: u8 = 2;
 const RESTORING: u8 = 3;
 
 fn now() -> UTime {
@@ -76,6 +80,7 @@ pub async fn list(io: &IoCtx) -> Result<Vec<Trashed>> {
         deleted: spec.deleted,
         deferred: spec.deferred,
         source: spec.source,
+        state: spec.state,
     };
     Ok(found.iter().map(trashed).collect())
 }
@@ -133,4 +138,40 @@ pub async fn remove(
     pool::remove_image(io, id, id, progress).await?;
     absent(calls::set(io, names::TRASH, "trash_remove", calls::text(id)).await)?;
     Ok(())
+}
+
+/// Removes all images whose time is over, as far as nothing needs them; how many went, and
+/// what kept the first that did not.
+///
+/// # Errors
+/// As the cluster says.
+pub async fn purge(io: &IoCtx) -> Result<(usize, Option<Error>)> {
+    let now = now().nanos();
+    let due = |t: &Trashed| {
+        USERS.contains(&t.source)
+            && matches!(t.state, NORMAL | REMOVING)
+            && t.deferred.nanos() <= now
+    };
+    let mut waiting: Vec<String> = list(io).await?.into_iter().filter(due).map(|t| t.id).collect();
+    let mut gone = 0;
+    // A clone that goes may let its parent go.
+    loop {
+        let (mut left, mut why) = (Vec::new(), None);
+        let before = waiting.len();
+        for id in waiting {
+            match remove(io, &id, false, &mut |_, _| {}).await {
+                Ok(()) => gone += 1,
+                Err(Error::NoImage(_)) => {}
+                Err(err @ (Error::Busy(_) | Error::Unsupported(_))) => {
+                    why.get_or_insert(err);
+                    left.push(id);
+                }
+                Err(err) => return Err(err),
+            }
+        }
+        if left.is_empty() || left.len() == before {
+            return Ok((gone, why));
+        }
+        waiting = left;
+    }
 }

@@ -163,6 +163,13 @@ pub struct MirrorSnap {
     pub snap_seqs: BTreeMap<u64, u64>,
 }
 
+impl MirrorSnap {
+    /// Of a primary image, for nobody yet: nothing was copied into it.
+    pub fn of_primary() -> Self {
+        Self { primary_snap: HEAD, ..Self::default() }
+    }
+}
+
 impl SnapKind {
     /// Its number.
     pub fn kind(&self) -> u32 {

@@ -11,8 +11,17 @@ use crate::{AuthChange, Mutation, Reply};
 
 /// As whom modules are clients of the cluster.
 const CLIENT: &str = "argonaut-mgr";
-/// What they may do.
-const CAPS: [(&str, &str); 2] = [("mon", "profile rbd"), ("osd", "profile rbd")];
+/// What they may do: what they must remember of the whole cluster is among the settings.
+const CAPS: [(&str, &str); 2] = [
+    (
+        "mon",
+        "profile rbd, \
+         allow command \"config get\" with who=mgr, \
+         allow command \"config set\" with name prefix mgr/rbd_support/, \
+         allow command \"config rm\" with name prefix mgr/rbd_support/",
+    ),
+    ("osd", "profile rbd"),
+];
 
 /// What is asked of modules.
 #[derive(Debug, Default)]
@@ -53,15 +62,48 @@ impl Monitor {
             return None;
         }
         let name = EntityName::new(EntityKind::CLIENT, CLIENT);
-        if let Some(entity) = self.state.auth.get(&name) {
-            return Some((name, entity.key.clone()));
+        let caps = CAPS.map(|(service, cap)| (service.to_owned(), cap.to_owned())).into();
+        let known = self.state.auth.get(&name).map(|e| (e.key.clone(), e.caps == caps));
+        if let Some((key, true)) = known {
+            self.modules.key = false;
+            return Some((name, key));
         }
         if !std::mem::replace(&mut self.modules.key, true) {
             let wall = UTime::from_nanos(now.wall_ns);
-            let key = CryptoKey::generate(KeyKind::AES, wall, &mut *self.rng);
-            let caps = CAPS.map(|(service, cap)| (service.to_owned(), cap.to_owned())).into();
+            let new = || CryptoKey::generate(KeyKind::AES, wall, &mut *self.rng);
+            let key = known.map_or_else(new, |(key, _)| key);
             self.propose(Mutation::Auth(AuthChange::Set { name, key, caps }));
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CAPS;
+    use std::collections::BTreeMap;
+
+    /// Settings of its own may be changed by a module, and no others.
+    #[test]
+    fn caps_say_what_is_meant() {
+        let caps = auth::MonCap::parse(CAPS[0].1).unwrap();
+        let may = |command: &str, args: &[(&str, &str)], wants| {
+            let args = args.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
+            caps.is_capable(&auth::MonAccess {
+                name: &"client.argonaut-mgr".parse().unwrap(),
+                addr: &types::EntityAddr::default(),
+                service: "config",
+                command,
+                args: &args.collect::<BTreeMap<_, _>>(),
+                wants,
+            })
+        };
+        let (r, rw) = (auth::Rights::R, auth::Rights::R.with(auth::Rights::W));
+        assert!(may("config get", &[("who", "mgr"), ("key", "mgr/rbd_support/x")], r));
+        assert!(!may("config get", &[("who", "client.admin")], r));
+        for command in ["config set", "config rm"] {
+            assert!(may(command, &[("who", "mgr"), ("name", "mgr/rbd_support/x")], rw));
+            assert!(!may(command, &[("who", "mgr"), ("name", "auth_cluster_required")], rw));
+        }
     }
 }

@@ -90,6 +90,12 @@ impl Recovery {
         self.not_at.values_mut()
     }
 
+    /// Objects that are being recovered, here or at other copies.
+    pub fn objects(&self) -> std::collections::BTreeSet<&HObject> {
+        let pushed = self.pushes.keys().map(|(_, o)| o);
+        self.pulls.keys().chain(pushed).chain(self.rebuilds.keys()).collect()
+    }
+
     pub(super) fn active(&self) -> usize {
         self.pulls.len() + self.pushes.len() + self.rebuilds.len()
     }

@@ -379,6 +379,24 @@ fn commands() {
     assert_eq!(tell(get).1, r#"{"osd_max_write_size":"8"}"#);
     let pg = r#"{"prefix":"pg","cmd":"query","pgid":"1.0"}"#;
     assert!(tell(pg).1.contains("active+clean"));
+    let all = tell(r#"{"prefix":"get_command_descriptions","format":"json"}"#).1;
+    let all: serde_json::Value = serde_json::from_str(&all).unwrap();
+    let sig = all.as_object().unwrap().values().find(|c| c["sig"][0] == "pg").unwrap();
+    let action = &sig["sig"][3];
+    assert_eq!((&action["strings"], &action["req"]), (&"revert|delete".into(), &"false".into()));
+    let query: serde_json::Value = serde_json::from_str(&tell(pg).1).unwrap();
+    for path in [
+        "/info/history/last_interval_started",
+        "/info/stats/stat_sum/num_read_kb",
+        "/info/last_user_version",
+        "/recovery_state/0/enter_time",
+        "/recovery_state/0/recovery_progress/backfill_targets",
+        "/snap_trimq_len",
+    ] {
+        assert!(query.pointer(path).is_some(), "{path}: {query}");
+    }
+    assert_eq!(query["recovery_state"][0]["name"], "Started/Primary/Active");
+    assert_eq!(query["recovery_state"][1]["name"], "Started");
     assert_eq!(tell(r#"{"prefix":"query","pgid":"9.0"}"#).0, -2);
     assert_eq!(tell(r#"{"prefix":"query","pgid":"x"}"#).0, -22);
     for known in [
