@@ -690,6 +690,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
             }
             _ = tick.tick() => {
                 daemon.tick();
+                daemon.on_store()?; // a store that has refused wakes nobody
                 let gone = || !daemon.osd.borrow().map().is_up(OsdId(id));
                 if stopping.is_some_and(|until| gone() || tokio::time::Instant::now() > until) {
                     tracing::info!("osd.{id} ends");

@@ -17,6 +17,8 @@ pub struct StoreBacking {
     store: Store,
     cache: DataCache,
     open: VecDeque<(Seq, u64)>,
+    /// Why it takes no more transactions: the OSD has to stop.
+    refused: Option<StoreError>,
     compress: BTreeMap<PoolId, Compression>,
 }
 
@@ -48,7 +50,7 @@ impl StoreBacking {
     /// Takes over an open store, whose data `cache` keeps in memory.
     #[must_use]
     pub fn new(store: Store, cache: DataCache) -> Self {
-        Self { store, cache, open: VecDeque::new(), compress: BTreeMap::new() }
+        Self { store, cache, open: VecDeque::new(), refused: None, compress: BTreeMap::new() }
     }
 
     /// The store.
@@ -137,6 +139,9 @@ fn mutate(txn: &mut Transaction, c: store::Coll, o: &HObject, m: Mutation) {
 
 impl ObjectStore for StoreBacking {
     fn poll(&mut self) -> Result<Option<u64>, StoreError> {
+        if let Some(e) = &self.refused {
+            return Err(e.clone());
+        }
         let durable = self.store.complete().map_err(|e| StoreError(e.to_string()))?;
         let mut newest = None;
         while self.open.front().is_some_and(|(seq, _)| *seq <= durable) {
@@ -145,16 +150,28 @@ impl ObjectStore for StoreBacking {
         Ok(newest)
     }
 
+    /// A transaction for which the store has no room, or which it can no longer write, is the
+    /// last: no later one is taken, none comes back durable, and [`ObjectStore::poll`] tells the
+    /// OSD to stop. So nothing is acknowledged that is not there.
+    ///
     /// # Panics
-    /// When the store refuses: whoever asked cannot go on without it, and a stopped OSD
-    /// loses less than one that believes in writes that are nowhere.
+    /// When the transaction is wrong: a stopped OSD loses less than one that believes in
+    /// writes that are nowhere.
     fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64) {
+        if self.refused.is_some() {
+            return;
+        }
         let mut txn = Transaction::new();
         for op in ops {
             self.apply(&mut txn, op);
         }
         match self.store.submit(txn) {
             Ok(seq) => self.open.push_back((seq, ticket)),
+            Err(
+                e @ (store::StoreError::NoSpace { .. }
+                | store::StoreError::Io { .. }
+                | store::StoreError::Stopped(_)),
+            ) => self.refused = Some(StoreError(format!("no more writes: {e}"))),
             Err(e) => panic!("the store refused a transaction: {e}"),
         }
     }

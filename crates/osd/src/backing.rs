@@ -93,7 +93,8 @@ pub trait ObjectStore: Send {
     /// [`StoreError`] when nothing more will ever become durable; the OSD has to stop.
     fn poll(&mut self) -> Result<Option<u64>, StoreError>;
 
-    /// Takes a transaction.
+    /// Takes a transaction. One that it has no room for is dropped, and all later ones; the
+    /// next [`ObjectStore::poll`] says why.
     fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64);
 
     /// Begins to make durable what was submitted; it may have begun before.

@@ -54,6 +54,12 @@ pub struct Inner {
     fetches: u64,
     /// Bytes it has left, of 1 TiB; all of it unless told.
     pub available: Option<u64>,
+    /// Bytes of the device, instead of 1 TiB; what objects take of them counts.
+    pub capacity: Option<u64>,
+    /// It was given more than there was room for.
+    refused: Option<String>,
+    /// Says that this is durable all the same.
+    pub deaf: bool,
     /// Objects whose data cannot be read, until they are written anew.
     pub damaged: Damaged,
     /// Those among what is flushed.
@@ -211,7 +217,56 @@ fn follow_damage(damaged: &mut Damaged, state: &State, ops: &[StoreOp]) {
     }
 }
 
+/// What an object takes beside its data, bytes.
+const OBJECT_COSTS: u64 = 32;
+
+/// What a transaction may take, at most; 0 when it only removes, or is about small keys, for
+/// which there is always room.
+fn takes(state: &State, ops: &[StoreOp]) -> u64 {
+    let mut bytes = 0;
+    let removed = |o: &HObject| {
+        let removes = |m: &Mutation| matches!(m, Mutation::Remove);
+        ops.iter()
+            .any(|op| matches!(op, StoreOp::Object(_, r, all) if r == o && all.iter().any(removes)))
+    };
+    for op in ops {
+        let StoreOp::Object(c, _, all) = op else { continue };
+        let size = |o: &HObject| state.get(c).and_then(|c| c.objects.get(o)).map(Object::bytes);
+        bytes += all
+            .iter()
+            .map(|m| match m {
+                Mutation::Write { data, .. } => OBJECT_COSTS + data.len() as u64,
+                Mutation::OmapSet(all) => all.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum(),
+                Mutation::CloneRange { len, .. } => *len,
+                Mutation::CloneFrom(from) if !removed(from) => size(from).unwrap_or(0),
+                _ => 0,
+            })
+            .sum::<u64>();
+    }
+    bytes
+}
+
+impl Object {
+    fn bytes(&self) -> u64 {
+        let omap: usize = self.omap.iter().map(|(k, v)| k.len() + v.len()).sum();
+        OBJECT_COSTS + (self.data.len() + omap) as u64
+    }
+}
+
 impl Inner {
+    /// Bytes of the device, and those that transactions may still use.
+    pub fn room(&self) -> (u64, u64) {
+        match self.capacity {
+            Some(total) => (total, total.saturating_sub(self.taken())),
+            None => (1 << 40, self.available.unwrap_or(1 << 40)),
+        }
+    }
+
+    /// Bytes that objects take.
+    pub fn taken(&self) -> u64 {
+        self.now.values().flat_map(|c| c.objects.values()).map(Object::bytes).sum()
+    }
+
     /// The data of an object cannot be read any more, until it is written anew.
     pub fn spoil(&mut self, coll: Coll, oid: HObject) {
         self.damaged.insert((coll, oid.clone()));
@@ -241,7 +296,7 @@ impl Inner {
         self.sent = Sent::default();
         self.now = self.disk.clone();
         self.damaged = self.damaged_disk.clone();
-        (self.durable, self.polled) = (0, 0);
+        (self.durable, self.polled, self.refused) = (0, 0, None);
     }
 }
 
@@ -262,6 +317,9 @@ impl MemStore {
 impl ObjectStore for MemStore {
     fn poll(&mut self) -> Result<Option<u64>, StoreError> {
         let mut i = self.lock();
+        if let Some(why) = &i.refused {
+            return Err(StoreError(format!("no more writes: {why}")));
+        }
         let durable = if i.lies { i.queue.back().map_or(i.durable, |q| q.0) } else { i.durable };
         let fresh = (durable > i.polled).then_some(durable);
         i.polled = durable.max(i.polled);
@@ -270,6 +328,23 @@ impl ObjectStore for MemStore {
 
     fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64) {
         let mut i = self.lock();
+        if i.refused.is_none() && i.capacity.is_some() {
+            let (takes, available) = (takes(&i.now, &ops), i.room().1);
+            if takes > 0 && takes > available {
+                let objects = ops.iter().filter(|op| matches!(op, StoreOp::Object(..)));
+                let objects: Vec<_> = objects.collect();
+                let why = format!("{takes} bytes do not fit into {available}: {objects:?}");
+                i.refused = Some(why);
+            }
+        }
+        if i.refused.is_some() && i.deaf {
+            i.refused = None;
+            i.queue.push_back((ticket, Vec::new()));
+            return;
+        }
+        if i.refused.is_some() {
+            return;
+        }
         let Inner { damaged, now, .. } = &mut *i;
         follow_damage(damaged, now, &ops);
         apply(&mut i.now, &ops);
@@ -399,7 +474,7 @@ impl ObjectStore for MemStore {
     }
 
     fn space(&self) -> Space {
-        let available = self.lock().available.unwrap_or(1 << 40);
-        Space { total: 1 << 40, available, ..Space::default() }
+        let (total, available) = self.lock().room();
+        Space { total, available, ..Space::default() }
     }
 }

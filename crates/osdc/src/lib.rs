@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use denc::Features;
-use maps::{OsdMap, PgSets};
+use maps::{OsdMap, OsdMapFlags, PgSets, PoolFlags};
 use messages::{Backoff, Envelope, MOsdOp, MOsdOpReply, Message, OsdOp, req_flag};
 use types::{
     AddrVec, Epoch, HObject, ObjectLocator, OsdId, PgId, PoolId, ReqId, ShardId, SnapId, SpgId,
@@ -33,6 +33,27 @@ pub struct Request {
     pub mtime: UTime,
     /// Newest snapshot and snapshots, newest first.
     pub snaps: (SnapId, Vec<SnapId>),
+}
+
+impl Request {
+    /// Whether it waits while its pool, or the whole cluster, is full.
+    fn respects_full(&self) -> bool {
+        self.flags & (req_flag::WRITE | req_flag::RWORDERED) != 0
+            && self.flags & (req_flag::FULL_TRY | req_flag::FULL_FORCE) == 0
+    }
+
+    /// Whether it is not sent by this map. Source: the peer's `target_should_be_paused`.
+    fn is_paused(&self, map: &OsdMap) -> bool {
+        let full = || self.respects_full() && is_full(map, self.object.pool);
+        let reads = self.flags & req_flag::READ != 0;
+        let writes = self.flags & req_flag::WRITE != 0;
+        reads && map.has_flag(OsdMapFlags::PAUSERD)
+            || writes && (map.has_flag(OsdMapFlags::PAUSEWR) || full())
+    }
+}
+
+fn is_full(map: &OsdMap, pool: PoolId) -> bool {
+    map.has_flag(OsdMapFlags::FULL) || map.pool(pool).is_some_and(|p| p.has_flag(PoolFlags::FULL))
 }
 
 /// What the objecter wants done.
@@ -165,6 +186,14 @@ impl Objecter {
             self.ops.values_mut().for_each(|op| op.sent = false);
             self.gaps += 1;
         }
+        // An OSD drops writes from before its pool was full.
+        let was = self.map.clone();
+        for op in self.ops.values_mut().filter(|op| op.request.respects_full()) {
+            let pool = op.request.object.pool;
+            if is_full(&map, pool) || was.as_ref().is_some_and(|was| is_full(was, pool)) {
+                op.sent = false;
+            }
+        }
         let gone: Vec<OsdId> = self
             .sessions
             .iter()
@@ -243,6 +272,10 @@ impl Objecter {
         let Some(op) = self.ops.get_mut(&tid) else { return };
         let Some((pg, osd)) = op.target else { return };
         if op.sent || self.sessions.get(&osd).is_some_and(|s| s.holds(pg, &op.request.object)) {
+            return;
+        }
+        if self.map.as_ref().is_some_and(|map| op.request.is_paused(map)) {
+            out.push(Out::WantMap(Epoch(epoch.0 + 1)));
             return;
         }
         op.sent = true;
@@ -375,3 +408,6 @@ impl Objecter {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -163,6 +163,8 @@ pub struct Client {
     pub mon: Option<usize>,
     /// Operations at a time.
     pub depth: usize,
+    /// It wants to be told when there is no room, instead of waiting.
+    pub tries: bool,
 }
 
 impl Client {
@@ -178,6 +180,7 @@ impl Client {
             sessions: 0,
             mon: None,
             depth,
+            tries: gid.is_multiple_of(4),
         }
     }
 

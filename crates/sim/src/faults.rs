@@ -63,6 +63,8 @@ impl World {
             }
             Mend::Disk(i) => self.osds[i].slow = 1,
             Mend::MonDisk(m) => self.mons[m].slow = 1,
+            Mend::Room(i) if self.trouble => self.set_capacity(i, None),
+            Mend::Room(_) => {}
         }
     }
 
@@ -235,6 +237,11 @@ impl World {
         }
         if self.is_mending() {
             return;
+        }
+        if self.has_small_disks() && self.chance.one_in(3) {
+            self.count("full disk");
+            let i = self.some_osd();
+            return self.fill_disk(i);
         }
         match self.chance.below(24) {
             0..=2 => {
@@ -442,6 +449,7 @@ impl World {
         self.paused.clear();
         for p in &mut self.osds {
             p.slow = 1;
+            p.store.lock().capacity = None;
         }
         self.operators_forget();
         for m in 0..self.mons.len() {

@@ -115,6 +115,8 @@ pub enum Told {
 }
 
 const NOENT: i32 = -2;
+/// There was no room, and nothing was changed.
+const NOSPC: i32 = -28;
 const EXIST: i32 = -17;
 
 impl State {
@@ -293,6 +295,9 @@ impl Check<'_> {
 
     fn apply(&self, state: &State, id: usize) -> Vec<(Told, State)> {
         let record = &self.history.records[id];
+        if record.told == Some(Told::Code(NOSPC)) && !record.ask.is_read() {
+            return vec![(Told::Code(NOSPC), state.clone())];
+        }
         let mut all = state.apply(record, self.copies.get(&id), &self.gone);
         all.retain(|(told, _)| record.told.as_ref().is_none_or(|t| t == told));
         all

@@ -33,6 +33,7 @@ mod operators;
 mod osds;
 mod plant;
 pub mod remap;
+mod room;
 mod run;
 mod show;
 mod snaps;

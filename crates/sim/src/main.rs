@@ -15,7 +15,7 @@ sim [--seeds N] [--seed S] [--verbose] [--plant NAME] [--threads N] [--keep-goin
   --ec          with erasure-coded pools only; --no-ec with none; else in every fourth seed
   --plant NAME  with a bug planted: lying-disks, empty-writes, forgotten-requests,
                 false-pings, short-logs, forgotten-votes, unleased-reads,
-                forgotten-snaps, half-copies, forgotten-watchers; succeeds when a seed finds it
+                forgotten-snaps, half-copies, forgotten-watchers, deaf-to-room; succeeds when a seed finds it
 ";
 
 struct Args {

@@ -163,6 +163,18 @@ impl World {
         self.operator_asks(0, Words::RemoveSnap(snap), None);
     }
 
+    /// Every snapshot that nobody asks for just now is removed.
+    pub(crate) fn remove_all_snaps(&mut self) {
+        let now = self.now;
+        for snap in self.snaps.live.iter().copied().collect::<Vec<_>>() {
+            if self.snaps.is_idle(snap) {
+                self.snaps.remove(snap);
+                self.histories.values_mut().for_each(|h| h.forget(snap, now));
+                self.operator_asks(0, Words::RemoveSnap(snap), None);
+            }
+        }
+    }
+
     fn on_pool_op(&mut self, words: &Words, m: &PoolOpReply) {
         self.tell(|| format!("a snapshot's answer: {} {:?}", m.r, m.data));
         if m.r != 0 {

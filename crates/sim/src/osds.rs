@@ -46,6 +46,8 @@ pub struct OsdProc {
     flushing: bool,
     /// Its disk takes so many times as long.
     pub(crate) slow: u64,
+    /// How often it stopped for want of space, since its disk last had more.
+    pub(crate) stops: u64,
     epoch: Epoch,
 }
 
@@ -79,6 +81,7 @@ impl OsdProc {
             mon: None,
             flushing: false,
             slow: 1,
+            stops: 0,
             epoch: Epoch(0),
         }
     }
@@ -92,6 +95,7 @@ impl World {
         self.osds.push(OsdProc::new(Uuid::from_random(raw)));
         let i = self.osds.len() - 1;
         self.osds[i].store.lock().lies = self.plant == Some(Plant::LyingDisks);
+        self.osds[i].store.lock().deaf = self.plant == Some(Plant::DeafToRoom);
         let ns = self.chance.within(0, 300 * MS);
         self.after(ns, Event::Start(Node::Osd(i)));
         i
@@ -219,8 +223,13 @@ impl World {
 
     /// The store has something to say.
     pub(crate) fn fetched(&mut self, i: usize, life: u64) {
-        if self.osds[i].life == life {
-            self.osd_do(i, |osd, now, out| osd.poll_store(now, out).expect("no disk fails here"));
+        if self.osds[i].life != life {
+            return;
+        }
+        let mut why = None;
+        self.osd_do(i, |osd, now, out| why = osd.poll_store(now, out).err());
+        if let Some(e) = why {
+            self.osd_stops(i, &e.to_string());
         }
     }
 
@@ -431,6 +440,9 @@ impl World {
             self.osd_do(i, |role, now, out| role.on_osd_reset(now, osd, out));
         }
         self.osd_do(i, |osd, now, out| osd.on_tick(now, out));
+        if self.has_small_disks() {
+            self.fetched(i, life); // a store that has refused wakes nobody
+        }
         let ns = self.chance.within(150 * MS, 350 * MS);
         self.after(ns, Event::Tick(Node::Osd(i), life));
     }

@@ -25,11 +25,13 @@ pub enum Plant {
     HalfCopies,
     /// Now and then the end of a notification leaves out a watcher.
     ForgottenWatchers,
+    /// OSDs say that they could do what they had no room for.
+    DeafToRoom,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::LyingDisks,
         Self::EmptyWrites,
         Self::ForgottenRequests,
@@ -40,6 +42,7 @@ impl Plant {
         Self::ForgottenSnaps,
         Self::HalfCopies,
         Self::ForgottenWatchers,
+        Self::DeafToRoom,
     ];
 
     /// Its name on a command line.
@@ -56,6 +59,7 @@ impl Plant {
             Self::ForgottenSnaps => "forgotten-snaps",
             Self::HalfCopies => "half-copies",
             Self::ForgottenWatchers => "forgotten-watchers",
+            Self::DeafToRoom => "deaf-to-room",
         }
     }
 }

@@ -116,6 +116,10 @@ impl World {
             self.add_client(depth);
         }
         self.add_watchers();
+        if self.has_small_disks() {
+            self.remover = self.add_client(0);
+            self.clients[self.remover].tries = true;
+        }
         self.after(SEC, Event::Fault);
         let trouble = self.settings.trouble / SEC;
         self.run_until(trouble, |_| false);
@@ -125,6 +129,12 @@ impl World {
         self.working = false;
         self.heal();
         let began = self.now;
+        if self.has_small_disks() {
+            // What copies lack needs room before all can be removed.
+            if self.run_until(HEAL_SECS, |w| w.is_clean()) {
+                self.drain();
+            }
+        }
         let well = |w: &mut Self| {
             w.clients.iter().all(|c| c.open.is_empty()) && w.operators_idle() && w.is_clean()
         };
@@ -253,7 +263,7 @@ impl World {
         None
     }
 
-    fn why_not_clean(&self) -> String {
+    pub(crate) fn why_not_clean(&self) -> String {
         let open: Vec<String> = self
             .clients
             .iter()

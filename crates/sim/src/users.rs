@@ -237,7 +237,10 @@ impl World {
         self.asked += 1;
         self.snaps.on_ask(&ask, &snaps);
         let wall = self.clock(Node::Client(i)).wall_ns;
-        let request = Client::request(self.pool, &name, &ask, &snaps, wall);
+        let mut request = Client::request(self.pool, &name, &ask, &snaps, wall);
+        if self.has_small_disks() && self.clients[i].tries {
+            request.flags |= messages::req_flag::FULL_TRY;
+        }
         // The answer may only come later: the objecter never answers at once.
         let tid = self.client_do(i, |o, out| o.submit(request, out));
         self.tell(|| format!("client {i} asks {name} {ask:?} tid {tid}"));

@@ -80,6 +80,8 @@ pub enum Mend {
     Disk(usize),
     /// A monitor's disk is.
     MonDisk(usize),
+    /// A disk has room again.
+    Room(usize),
 }
 
 struct Due {
@@ -209,6 +211,8 @@ pub struct Settings {
     pub latency: (u64, u64),
     /// Latency of disks, ns, from and to.
     pub disk: (u64, u64),
+    /// Disks fill up.
+    pub small_disks: bool,
 }
 
 impl Settings {
@@ -241,6 +245,7 @@ impl Settings {
             log_entries: chance.of(&[16, 24, 60, 2_000]),
             latency: chance.of(&[(50_000, MS), (100_000, 5 * MS), (MS, 60 * MS)]),
             disk: chance.of(&[(50_000, MS), (200_000, 8 * MS), (MS, 40 * MS)]),
+            small_disks: false,
         }
     }
 
@@ -291,6 +296,8 @@ pub struct World {
     pub(crate) osds: Vec<OsdProc>,
     pub(crate) clients: Vec<Client>,
     pub(crate) next_gid: u64,
+    /// Who removes what there is, whether disks are full or not.
+    pub(crate) remover: usize,
     /// The objects' histories.
     pub histories: BTreeMap<String, History>,
     /// The snapshots that clients know.
@@ -329,6 +336,7 @@ impl World {
         if coded.unwrap_or(plant.is_none() && seed % 4 == 3) {
             settings = settings.coded(&mut Chance(Seeded(!seed)));
         }
+        settings.small_disks = plant.is_none() && seed % 5 == 2 || plant == Some(Plant::DeafToRoom);
         let mut raw = [0; 16];
         chance.0.fill(&mut raw);
         let fsid = Uuid::from_random(raw);
@@ -356,6 +364,7 @@ impl World {
             osds: Vec::new(),
             clients: Vec::new(),
             next_gid: 5_000,
+            remover: 0,
             histories: BTreeMap::new(),
             snaps: crate::snaps::Known::default(),
             watching: crate::watch::Watching::default(),

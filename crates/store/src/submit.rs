@@ -156,8 +156,11 @@ impl Store {
                 }
                 Op::Clone(s, _) => {
                     needs.clones = true;
+                    // What is moved aside shares its blocks until it is removed: none more.
+                    let moved = txn.ops.iter().any(|op| matches!(op, Op::Remove(t) if t == s));
                     let (c, o) = &txn.targets[*s as usize];
-                    if let Ok(id) = self.state.coll(*c)
+                    if !moved
+                        && let Ok(id) = self.state.coll(*c)
                         && let Some(o) = self.state.onode(&keys::onode(id, o))?
                     {
                         needs.grows |= !o.pieces.is_empty();

@@ -175,7 +175,12 @@ fn full_is_refused_and_never_fatal() {
             let data = Bytes::from(vec![step as u8; len as usize]);
             if full > 0 && dice.below(3) == 0 {
                 if let Some(n) = held.keys().nth(dice.below(held.len() as u64) as usize).copied() {
-                    held.remove(&n);
+                    let data = held.remove(&n).expect("just found");
+                    if dice.below(3) == 0 {
+                        // Moved aside, as what may have to be taken back.
+                        txn.clone_object(c, &object(n), &object(n + 10_000));
+                        held.insert(n + 10_000, data);
+                    }
                     txn.remove(c, &object(n)).coll_set(c, "log", Bytes::from_static(b"removed"));
                     store.submit(txn).unwrap_or_else(|e| panic!("seed {seed}: remove: {e}"));
                     removed += 1;

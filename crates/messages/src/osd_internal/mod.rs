@@ -181,6 +181,7 @@ mod tests {
             PeerMsg::RecoveryAsk,
             PeerMsg::RecoverySlot,
             PeerMsg::RecoveryEnd,
+            PeerMsg::Room { full: true, bare: false },
             PeerMsg::Scrub(ScrubMsg::Slot(true)),
             PeerMsg::Scrub(ScrubMsg::Ask {
                 id: 3,

@@ -204,6 +204,13 @@ pub enum PeerMsg {
     RecoverySlot,
     /// Nothing is brought any more.
     RecoveryEnd,
+    /// A copy's store takes no more data, or does again.
+    Room {
+        /// It takes none.
+        full: bool,
+        /// Not even clones fit, which the removal of what has snapshots needs.
+        bare: bool,
+    },
 }
 
 /// A client's message within one of ours: its front as a blob; its data is ours.
@@ -380,6 +387,11 @@ impl Message for OsdPeer {
             PeerMsg::RecoveryAsk => w.u8(25),
             PeerMsg::RecoverySlot => w.u8(26),
             PeerMsg::RecoveryEnd => w.u8(27),
+            PeerMsg::Room { full, bare } => {
+                w.u8(31);
+                w.bool(*full);
+                w.bool(*bare);
+            }
         }
         self.pg.shard.encode(w);
         self.from.encode(w);
@@ -490,8 +502,9 @@ impl Message for OsdPeer {
             25 => PeerMsg::RecoveryAsk,
             26 => PeerMsg::RecoverySlot,
             27 => PeerMsg::RecoveryEnd,
+            31 => PeerMsg::Room { full: r.bool()?, bare: r.bool()? },
             _ => {
-                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 27" });
+                return Err(DecodeError::Invalid { what: "OsdPeer", rule: "a kind from 1 to 31" });
             }
         };
         let (shard, from) = if v >= 2 {

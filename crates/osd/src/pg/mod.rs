@@ -32,6 +32,7 @@ mod peering;
 mod pgls;
 mod recovery;
 mod replica;
+mod room;
 pub(crate) mod scrub;
 pub(crate) mod shards;
 mod snaps;
@@ -418,6 +419,7 @@ pub struct Pg {
     pub(crate) coded: coded::Coded,
     pub(crate) trim: trim::Trim,
     pub(crate) mending: mend::Mending,
+    pub(crate) room: room::Room,
     /// How often another acting set was asked for in this interval.
     pub(crate) temp_tries: u32,
     /// When the end of `pg_temp` was asked for, monotonic ms.
@@ -511,6 +513,7 @@ impl Pg {
             coded: coded::Coded::default(),
             trim: trim::Trim::default(),
             mending: mend::Mending::default(),
+            room: room::Room::default(),
             temp_tries: 0,
             temp_asked_ms: 0,
             slot_wanted: false,
@@ -677,6 +680,10 @@ impl Pg {
             self.info.primary = place.primary;
         }
         self.up_primary = place.up_primary;
+        let full = |p: &PoolView| maps::PoolFlags(p.flags).has(maps::PoolFlags::FULL);
+        if full(&pool) && !full(&self.pool) {
+            self.room.on_marked_full(map.epoch);
+        }
         self.pool = pool;
         self.info.epoch = map.epoch;
         changed
@@ -739,6 +746,7 @@ impl Pg {
         }
         rest.extend(std::mem::take(&mut self.copying).into_values());
         rest.extend(self.tier.take_ops());
+        rest.extend(self.room.end_interval());
         rest.extend(std::mem::take(&mut self.fetching).into_values().map(|(op, _)| op));
         rest.extend(self.drop_gathers());
         rest.extend(std::mem::take(&mut self.waiting_whole));
@@ -819,6 +827,7 @@ impl Pg {
             self.advance_peering(cx);
         }
         self.kick_trim(cx);
+        self.tick_room(cx);
         if self.leads && self.state == State::Active && !cx.map.blocklist.is_empty() {
             self.tick_watches(cx);
         }
@@ -827,6 +836,7 @@ impl Pg {
     /// Once a second or so: what was asked for and not answered is asked for again.
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_>) {
         self.tick_scrub(cx);
+        self.tick_room(cx);
         if self.leads {
             if cx.now.mono_ms() >= self.retry_at_ms {
                 self.retry_peering(cx);

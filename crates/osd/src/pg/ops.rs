@@ -13,6 +13,7 @@ use messages::{
 };
 use types::{EVersion, HObject, ReqId, SnapId, UTime};
 
+use super::room::takes_space;
 use super::snaps::{Kept, index_change};
 use super::{Cx, InFlight, Obc, Pg, State, Ticket, log_key};
 use crate::backing::StoreOp;
@@ -175,7 +176,8 @@ impl Pg {
         }
         let writes = op.may_write();
         // An answer, even a repeated one, is given when all acting copies have the object.
-        if self.missing.contains_key(&op.oid) || (writes && self.is_degraded(&op.oid)) {
+        let waits = writes && self.is_degraded(&op.oid) && !self.removes_what_copies_lack(&op, cx);
+        if waits || self.missing.contains_key(&op.oid) {
             let oid = op.oid.detached();
             op.waited = true;
             enqueue(self.blocked.entry(oid.clone()).or_default(), op);
@@ -554,7 +556,7 @@ impl Pg {
     }
 
     /// Orders a write, or the failure of one.
-    fn write(&mut self, mut op: Box<ClientOp>, mut outcome: Outcome, cx: &mut Cx<'_>) {
+    fn write(&mut self, op: Box<ClientOp>, mut outcome: Outcome, cx: &mut Cx<'_>) {
         if outcome.answer.result >= 0 && op.msg.flags & req_flag::RETURNVEC != 0 {
             outcome.answer.bound();
         }
@@ -562,13 +564,9 @@ impl Pg {
         let unchanged = failed || outcome.mutations.is_empty();
         let oid = self.obcs.get_key_value(&op.oid).expect("its context is held").0.clone();
         let before = self.obcs[&oid].state.clone();
-        if !unchanged && let Some(e) = self.no_room(&op, &before, &outcome.state, cx) {
-            // Without an error the client waits for a map without the flag, and sends again.
-            if let Some(e) = e {
-                Answer::error(&op, e).send(&op, cx);
-            }
-            return;
-        }
+        let data = !unchanged && outcome.mutations.iter().any(takes_space);
+        let after = if unchanged { &before } else { &outcome.state };
+        let Some(mut op) = self.find_room(op, &before, (after, data), cx) else { return };
         let version = self.next_version(cx);
         let mut kept = Kept::default();
         // What changes nothing for users leaves them the object's version; so is its resend told.
@@ -682,39 +680,6 @@ impl Pg {
             c.write_bytes += o.bytes_written as i64;
         }
         c
-    }
-
-    /// `Some` when the write may not go on: with the error, or without one when it is
-    /// dropped silently.
-    #[allow(clippy::option_option)]
-    fn no_room(
-        &self,
-        op: &ClientOp,
-        before: &ObjectState,
-        after: &ObjectState,
-        cx: &Cx<'_>,
-    ) -> Option<Option<Errno>> {
-        let shrinks = !after.exists || (before.exists && after.info.size < before.info.size);
-        if shrinks || op.is_full_forced() {
-            return None;
-        }
-        // Overwrites take space, too, before they free any.
-        if cx.conf.is_store_full(cx.store.room()) {
-            return Some(Some(Errno::NOSPC));
-        }
-        if before.exists && after.info.size == before.info.size {
-            return None;
-        }
-        let full = maps::PoolFlags(self.pool.flags).has(maps::PoolFlags::FULL)
-            || cx.map.flags.has(maps::OsdMapFlags::FULL);
-        if !full {
-            return None;
-        }
-        if op.msg.flags & req_flag::FULL_TRY == 0 {
-            return Some(None);
-        }
-        let quota = maps::PoolFlags(self.pool.flags).has(maps::PoolFlags::FULL_QUOTA);
-        Some(Some(if quota { Errno::DQUOT } else { Errno::NOSPC }))
     }
 
     /// The log entry of a deletion that no client asked for.

@@ -570,6 +570,7 @@ impl Pg {
         } else {
             let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
             self.state = State::Active;
+            self.tell_room(cx); // before the first write comes
             self.say(cx, self.primary(), PeerMsg::Activated { round: self.round, missing });
         }
     }

@@ -175,8 +175,8 @@ impl Pg {
         }
         for oid in std::mem::take(&mut self.recovery.urgent) {
             if self.is_degraded(&oid) {
+                self.recovery.urgent.push(oid.clone());
                 self.recover_one(&oid, cx);
-                self.recovery.urgent.push(oid);
             }
         }
         self.go_on_held(cx);
@@ -228,6 +228,7 @@ impl Pg {
                 true => p.activated && turn && (p.lends == Lends::Yes || self.forced),
                 false => p.activated && copies,
             })
+            .filter(|(o, _)| !self.is_full_at(o, cx))
             .flat_map(|(o, p)| p.missing.keys().map(move |oid| (*o, oid)))
             .filter(|(o, oid)| {
                 !self.missing.contains_key(*oid)
@@ -439,7 +440,8 @@ impl Pg {
             .collect();
         for (osd, version) in to {
             let key = (osd, oid.clone());
-            if self.recovery.pushes.contains_key(&key) {
+            let full = self.is_full_at(&osd, cx) && !self.recovery.urgent.contains(oid);
+            if full || self.recovery.pushes.contains_key(&key) {
                 continue;
             }
             let state = PushState {
@@ -593,6 +595,10 @@ impl Pg {
         if push.off != pull.off || omap_moved {
             return; // it came twice
         }
+        if self.is_too_much(&push, cx) {
+            return; // asked for again after a while
+        }
+        let pull = self.recovery.pulls.get_mut(&push.oid).expect("just seen");
         if push.last && !push.attrs.iter().any(|(name, _)| name == INFO_ATTR) {
             tracing::error!(pg = %self.id, oid = %push.oid, "a recovered object has no record");
             return;
@@ -638,6 +644,9 @@ impl Pg {
         }
         if push.absent {
             return;
+        }
+        if self.is_too_much(&push, cx) {
+            return; // it comes again after a while
         }
         let oid = push.oid.detached();
         cx.pace.feel(push.data.len() as u64, cx.now);

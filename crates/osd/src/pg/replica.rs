@@ -10,6 +10,7 @@ use super::backfill::{Step, follow};
 use super::coded::Want;
 use super::merge::decode_entries;
 use super::peering::list_page;
+use super::room::Left;
 use super::snaps::index_change;
 use super::{Cx, Pg, State, Ticket, log_key, log_range, missing_key};
 use crate::backing::StoreOp;
@@ -81,6 +82,7 @@ impl Pg {
         cx.perf.subop_w += 1;
         cx.perf.subop_in_bytes += bytes;
         cx.submit(ops, Ticket::Log(self.id, self.interval(), version));
+        self.tell_room(cx);
     }
 
     /// Forgets log entries up to `to`, and on disk what is too old to recognise resends.
@@ -233,6 +235,7 @@ impl Pg {
             PeerMsg::Pushed { oid, version, off, omap_after, last } => {
                 self.on_pushed(from, oid, version, off, omap_after, last, cx);
             }
+            PeerMsg::Room { full, bare } => self.on_room(from, Left { full, bare }, cx),
             // The OSD's own affairs.
             PeerMsg::Remove
             | PeerMsg::CopyGet { .. }

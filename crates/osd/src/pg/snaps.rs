@@ -144,6 +144,12 @@ impl Pg {
         newer.filter(|s| !self.is_removed(*s, cx)).collect()
     }
 
+    /// Whether a change of the object leaves a clone of what it was.
+    pub(crate) fn leaves_clone(&self, op: &ClientOp, before: &ObjectState, cx: &Cx<'_>) -> bool {
+        let seq = before.info.snaps.as_deref().map_or(SnapId(0), |s| s.seq);
+        before.exists && self.write_seq(op).0 > 0 && !self.snaps_since(op, seq, cx).is_empty()
+    }
+
     /// Keeps the object as it was `before` a write for the snapshots taken since, and notes
     /// in `after` what the write left in common with it.
     ///

@@ -24,7 +24,7 @@ impl Pg {
             self.end_turn(cx);
             return false;
         }
-        let full = cx.conf.is_store_full(cx.store.room()) && !self.missing.is_empty();
+        let full = self.recovery_lacks_room(cx);
         let turn = !full && cx.slots.recoveries.take(self.id, cx.conf.backfills_max);
         if (self.recovery.too_full, self.recovery.turn_wanted) != (full, !turn) {
             (self.recovery.too_full, self.recovery.turn_wanted) = (full, !turn);

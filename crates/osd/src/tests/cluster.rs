@@ -70,6 +70,8 @@ pub struct Cluster {
     pub caps: String,
     /// `osd_max_backfills` of OSDs started from now on.
     pub backfills: usize,
+    /// OSDs whose stores told them to stop.
+    pub stopped: Vec<usize>,
 }
 
 /// Gives a pool so many PGs at once; no fewer than it has.
@@ -120,6 +122,7 @@ impl Cluster {
             effects_seen: Vec::new(),
             caps: "allow *".into(),
             backfills: 1 + 7 * (seed % 2) as usize,
+            stopped: Vec::new(),
         };
         for i in 0..osds {
             let node = Node { osd: None, store: MemStore::default(), nonce: 0, life: 0 };
@@ -346,6 +349,16 @@ impl Cluster {
         self.to_client[i].clear();
         self.from_client[i].clear();
         self.client_reset(i);
+    }
+
+    /// The store says what is durable, or that the OSD has to stop.
+    fn poll(&mut self, i: usize) {
+        let mut good = true;
+        self.event(i, |osd, now, out| good = osd.poll_store(now, out).is_ok());
+        if !good {
+            self.stopped.push(i);
+            self.kill(i);
+        }
     }
 
     fn conn(&self, at: usize, peer: usize) -> ConnId {
@@ -729,7 +742,7 @@ impl Cluster {
             (1, i, _) => {
                 let n = 1 + self.random(4);
                 self.nodes[i].store.lock().flush(n);
-                self.event(i, |osd, now, out| osd.poll_store(now, out).unwrap());
+                self.poll(i);
             }
             (2, i, _) => self.send_maps(i),
             (3, i, _) => {
@@ -751,6 +764,9 @@ impl Cluster {
         self.now.wall_ns += ms * 1_000_000;
         for i in 0..self.nodes.len() {
             self.event(i, |osd, now, out| osd.on_tick(now, out));
+            if self.nodes[i].osd.is_some() {
+                self.poll(i);
+            }
         }
         self.client_step();
     }

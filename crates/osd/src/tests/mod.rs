@@ -9,6 +9,7 @@ mod conform;
 mod copies;
 mod golden;
 mod ops;
+mod room;
 mod rules;
 mod scrub;
 mod snaps;

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use maps::PoolFlags;
-use messages::{Message, OsdMapMsg, OsdOp, WatchNotify, op, req_flag};
+use messages::{Message, OsdMapMsg, OsdOp, WatchNotify, op};
 use types::{Denc, PoolId, UTime};
 
 use super::cluster::{Cluster, client_addr};
@@ -48,42 +48,6 @@ fn capabilities_are_enforced() {
         assert_eq!(r.result, read_result, "{caps}");
         assert!(read_result == 0 || r.ops[0].data.is_empty(), "{caps}: nothing leaks");
     }
-}
-
-/// A store at its failsafe ratio takes no data, not even over other data; what frees goes
-/// through.
-#[test]
-fn full_stores() {
-    let mut c = Cluster::ready(1, 1, 1, 1);
-    assert_eq!(c.run(POOL, "old", full(b"0123456789")).result, 0);
-    c.nodes[0].store.lock().available = Some(1 << 30);
-    assert_eq!(c.run(POOL, "new", full(b"x")).result, -28);
-    assert_eq!(c.run(POOL, "old", full(b"9876543210")).result, -28);
-    assert_eq!(c.run(POOL, "old", read()).ops[0].data.as_ref(), b"0123456789");
-    assert_eq!(c.run(POOL, "old", full(b"less")).result, 0);
-    assert_eq!(c.run(POOL, "old", vec![OsdOp::new(op::DELETE, Bytes::new())]).result, 0);
-    c.nodes[0].store.lock().available = None;
-    assert_eq!(c.run(POOL, "new", full(b"x")).result, 0);
-}
-
-/// A full pool takes no more data, but deletions, and who forces it.
-#[test]
-fn full_pools() {
-    let mut c = Cluster::ready(1, 1, 1, 1);
-    c.run(POOL, "old", full(b"0123456789"));
-    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, true));
-    settle_maps(&mut c);
-    assert_eq!(c.run_with(POOL, "new", full(b"x"), req_flag::FULL_TRY).result, -28);
-    assert_eq!(c.run_with(POOL, "new", full(b"x"), req_flag::FULL_FORCE).result, 0);
-    assert_eq!(c.run_with(POOL, "old", full(b"less"), req_flag::FULL_TRY).result, 0);
-    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL_QUOTA, true));
-    settle_maps(&mut c);
-    assert_eq!(c.run_with(POOL, "more", full(b"x"), req_flag::FULL_TRY).result, -122);
-    assert_eq!(c.run(POOL, "old", vec![OsdOp::new(op::DELETE, Bytes::new())]).result, 0);
-    // Who does not ask to be told waits for a map in which there is room.
-    let tid = c.ask(POOL, "waits", full(b"x"));
-    settle_maps(&mut c);
-    assert!(!c.answers.contains_key(&tid));
 }
 
 #[test]

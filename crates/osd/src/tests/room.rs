@@ -1,0 +1,172 @@
+//! Stores and pools that are full.
+
+use bytes::Bytes;
+use maps::PoolFlags;
+use messages::{OsdOp, op, req_flag};
+use types::{Epoch, PoolId};
+
+use super::cluster::Cluster;
+
+const POOL: PoolId = PoolId(1);
+
+fn full(data: &'static [u8]) -> Vec<OsdOp> {
+    vec![OsdOp::extent(op::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data))]
+}
+
+fn append(data: Vec<u8>) -> Vec<OsdOp> {
+    vec![OsdOp::extent(op::APPEND, 0, data.len() as u64, data.into())]
+}
+
+fn read() -> Vec<OsdOp> {
+    vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())]
+}
+
+fn delete() -> Vec<OsdOp> {
+    vec![OsdOp::new(op::DELETE, Bytes::new())]
+}
+
+/// Some seconds pass.
+fn wait(c: &mut Cluster, secs: u64) {
+    for _ in 0..secs {
+        c.client_step();
+        while c.step() {}
+        c.tick(1_000);
+    }
+    c.client_step();
+    while c.step() {}
+}
+
+fn result(c: &Cluster, tid: u64) -> Option<i32> {
+    c.answers.get(&tid).map(|a| a.result)
+}
+
+/// A store at its failsafe ratio takes no data, not even over other data; what frees goes
+/// through. Who asks to try is told; others wait until there is room, or for so long that
+/// nobody will mark the pool full.
+#[test]
+fn full_stores() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    assert_eq!(c.run(POOL, "old", full(b"0123456789")).result, 0);
+    c.nodes[0].store.lock().available = Some(1 << 30);
+    for name in ["new", "old"] {
+        let r = c.run_with(POOL, name, full(b"9876543210"), req_flag::FULL_TRY);
+        assert_eq!(r.result, -28, "{name}");
+        let r = c.run_with(POOL, name, full(b"9876543210"), req_flag::FULL_FORCE);
+        assert_eq!(r.result, -28, "{name}");
+    }
+    let waits = c.ask(POOL, "new", full(b"x"));
+    wait(&mut c, 2);
+    assert_eq!(result(&c, waits), None);
+    assert_eq!(c.run(POOL, "old", read()).ops[0].data.as_ref(), b"0123456789");
+    assert_eq!(c.run(POOL, "old", full(b"less")).result, 0);
+    assert_eq!(c.run(POOL, "old", delete()).result, 0);
+    c.nodes[0].store.lock().available = None;
+    wait(&mut c, 2);
+    assert_eq!(result(&c, waits), Some(0));
+    c.nodes[0].store.lock().available = Some(1 << 30);
+    let waits = c.ask(POOL, "more", full(b"x"));
+    wait(&mut c, 25);
+    assert_eq!(result(&c, waits), None);
+    wait(&mut c, 8);
+    assert_eq!(result(&c, waits), Some(-28));
+}
+
+/// What one client asks of an object keeps its order, though what frees need not wait.
+#[test]
+fn what_waits_for_room_keeps_its_order() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.run(POOL, "x", full(b"old"));
+    c.nodes[0].store.lock().available = Some(1 << 30);
+    let (grows, frees) = (c.ask(POOL, "x", full(b"grows")), c.ask(POOL, "x", delete()));
+    let other = c.ask(POOL, "y", delete());
+    wait(&mut c, 2);
+    assert_eq!((result(&c, grows), result(&c, frees)), (None, None));
+    assert_eq!(result(&c, other), Some(-2));
+    c.nodes[0].store.lock().available = None;
+    wait(&mut c, 2);
+    assert_eq!((result(&c, grows), result(&c, frees)), (Some(0), Some(0)));
+    assert_eq!(c.run(POOL, "x", read()).result, -2);
+}
+
+/// A copy without room is as good as none here: writes wait, and go on once it has some.
+#[test]
+fn full_copies() {
+    let mut c = Cluster::ready(3, 3, 1, 1);
+    c.run(POOL, "x", full(b"old"));
+    let primary = c.map.pg_to_up_acting(types::PgId { pool: POOL, ps: 0 }).acting_primary.unwrap();
+    let copy = (primary.0 as usize + 1) % 3;
+    c.nodes[copy].store.lock().available = Some(1 << 30);
+    wait(&mut c, 2);
+    let waits = c.ask(POOL, "x", full(b"newer"));
+    wait(&mut c, 15);
+    assert_eq!(result(&c, waits), None);
+    assert_eq!(c.run_with(POOL, "y", full(b"y"), req_flag::FULL_TRY).result, -28);
+    assert_eq!(c.run(POOL, "y", delete()).result, -2);
+    c.nodes[copy].store.lock().available = None;
+    wait(&mut c, 2);
+    assert_eq!(result(&c, waits), Some(0));
+}
+
+/// A copy that cannot take what it is sent neither takes nor acknowledges it, nor anything
+/// later; its OSD is told to stop. Without it the PG goes on, and it comes back as it was.
+#[test]
+fn a_copy_that_is_sent_too_much_stops() {
+    let mut c = Cluster::ready(3, 3, 1, 1);
+    c.run(POOL, "x", full(b"old"));
+    let primary = c.map.pg_to_up_acting(types::PgId { pool: POOL, ps: 0 }).acting_primary.unwrap();
+    let copy = (primary.0 as usize + 1) % 3;
+    c.nodes[copy].store.lock().capacity = Some(4_096);
+    let big = c.ask(POOL, "x", append(vec![7; 8_192]));
+    wait(&mut c, 1);
+    assert_eq!(c.stopped, [copy]);
+    assert_eq!(result(&c, big), None);
+    c.mark_down(copy);
+    wait(&mut c, 15);
+    assert_eq!(result(&c, big), Some(0));
+    // It comes back, and is not brought what does not fit.
+    c.start(copy);
+    wait(&mut c, 60);
+    assert_eq!(c.stopped, [copy]);
+    let data = c.run(POOL, "x", read()).ops[0].data.clone();
+    assert_eq!((data.len(), &data[..3]), (3 + 8_192, &b"old"[..]));
+    c.nodes[copy].store.lock().capacity = None;
+    c.settle(); // whole again
+}
+
+/// A full pool takes no more data, but deletions, and who forces it.
+#[test]
+fn full_pools() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.run(POOL, "old", full(b"0123456789"));
+    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, true));
+    wait(&mut c, 1);
+    assert_eq!(c.run_with(POOL, "new", full(b"x"), req_flag::FULL_TRY).result, -28);
+    assert_eq!(c.run_with(POOL, "new", full(b"x"), req_flag::FULL_FORCE).result, 0);
+    assert_eq!(c.run_with(POOL, "old", full(b"less"), req_flag::FULL_TRY).result, 0);
+    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL_QUOTA, true));
+    wait(&mut c, 1);
+    assert_eq!(c.run_with(POOL, "more", full(b"x"), req_flag::FULL_TRY).result, -122);
+    assert_eq!(c.run(POOL, "old", delete()).result, 0);
+    // Who does not ask to be told waits for a map in which there is room.
+    let tid = c.ask(POOL, "waits", full(b"x"));
+    wait(&mut c, 40);
+    assert!(!c.answers.contains_key(&tid));
+}
+
+/// Writes from before a pool was full are sent again once it is not: until then all of them
+/// are dropped, what shrinks as well, so that they keep their order.
+#[test]
+fn writes_from_before_a_pool_was_full_are_dropped() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.run(POOL, "x", full(b"0123456789"));
+    let before: Epoch = c.map.epoch;
+    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, true));
+    wait(&mut c, 1);
+    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, false));
+    wait(&mut c, 1);
+    let late = c.ask(POOL, "x", delete());
+    c.send_with_old_map(before);
+    wait(&mut c, 2);
+    assert_eq!(result(&c, late), None);
+    assert_eq!(c.run(POOL, "x", delete()).result, 0);
+}

@@ -1,0 +1,118 @@
+//! What a map does to operations under way.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use denc::Features;
+use maps::{CrushPart, Incremental, OsdMap, OsdMapFlags, PgPool, PoolFlags, PoolKind};
+use messages::{MOsdOp, Message, OsdOp, op, req_flag};
+use types::{AddrVec, EntityAddr, Epoch, HObject, OsdId, PoolId, UTime, Uuid};
+
+use super::{Objecter, Out, Request};
+
+const POOL: PoolId = PoolId(1);
+
+/// A map of one OSD, which is up, and one pool.
+fn first() -> OsdMap {
+    let mut map = OsdMap::new(Uuid::default(), Epoch(1), UTime::ZERO, 20);
+    map.crush =
+        CrushPart::new(crush::CrushMap::build_simple("host", &[(0, 0x1_0000)], true).unwrap());
+    map.set_max_osd(1);
+    next(&map, |inc| {
+        let pool = PgPool::new(PoolKind::REPLICATED, 1, 1, 0, 8);
+        inc.new_pools.insert(POOL, pool);
+        inc.new_pool_names.insert(POOL, "p".into());
+        inc.new_pool_max = Some(POOL.0);
+        let addr = EntityAddr::msgr2(([127, 0, 0, 1], 6_800).into(), 1);
+        inc.new_state.insert(OsdId(0), 1);
+        inc.new_weight.insert(OsdId(0), 0x1_0000);
+        for up in [&mut inc.new_up_client, &mut inc.new_up_cluster] {
+            up.insert(OsdId(0), AddrVec(vec![addr]));
+        }
+    })
+}
+
+fn next(map: &OsdMap, f: impl FnOnce(&mut Incremental)) -> OsdMap {
+    let mut inc = Incremental::new(map.fsid, Epoch(map.epoch.0 + 1));
+    f(&mut inc);
+    inc.seal(map, Features::TENTACLE_WORD).unwrap().map
+}
+
+fn pool_full(map: &OsdMap, full: bool) -> OsdMap {
+    next(map, |inc| {
+        let mut pool = map.pool(POOL).unwrap().clone();
+        pool.flags.set(PoolFlags::FULL, full);
+        inc.new_pools.insert(POOL, pool);
+    })
+}
+
+fn request(flags: u32) -> Request {
+    let name = Bytes::from_static(b"x");
+    let code = if flags & req_flag::WRITE != 0 { op::DELETE } else { op::STAT };
+    Request {
+        object: HObject { pool: POOL, hash: HObject::hash_of(b"", &name), name, ..HObject::min() },
+        pg: None,
+        ops: vec![OsdOp::new(code, Bytes::new())],
+        flags,
+        mtime: UTime::ZERO,
+        snaps: Default::default(),
+    }
+}
+
+/// What is sent, as flags and attempt.
+fn sent(out: &mut Vec<Out>) -> Vec<(u32, i32)> {
+    let all = std::mem::take(out).into_iter();
+    all.filter_map(|o| match o {
+        Out::Send(_, e) => MOsdOp::decode(&e).ok(),
+        _ => None,
+    })
+    .map(|m| (m.flags & (req_flag::READ | req_flag::WRITE | req_flag::FULL_TRY), m.retry_attempt))
+    .collect()
+}
+
+fn ready() -> (Objecter, OsdMap, Vec<Out>) {
+    let (mut o, map, mut out) = (Objecter::new(), first(), Vec::new());
+    o.on_map(Arc::new(map.clone()), &mut out);
+    o.submit(request(req_flag::READ), &mut out);
+    o.on_opened(OsdId(0), Features::TENTACLE_WORD, &mut out);
+    assert_eq!(sent(&mut out), [(req_flag::READ, 0)]);
+    (o, map, out)
+}
+
+/// A full pool takes no writes but those that ask to try; what was sent before is sent again
+/// with what waited, in order, by the map that says that there is room.
+#[test]
+fn writes_wait_for_a_full_pool() {
+    use req_flag::{FULL_TRY, READ, WRITE};
+    let (mut o, map, mut out) = ready();
+    o.submit(request(WRITE), &mut out);
+    assert_eq!(sent(&mut out), [(WRITE, 0)]);
+    let map = pool_full(&map, true);
+    o.on_map(Arc::new(map.clone()), &mut out);
+    assert_eq!(sent(&mut out), []);
+    o.submit(request(READ | WRITE), &mut out);
+    assert!(out.contains(&Out::WantMap(Epoch(map.epoch.0 + 1))));
+    assert_eq!(sent(&mut out), []);
+    o.submit(request(WRITE | FULL_TRY), &mut out);
+    o.submit(request(READ), &mut out);
+    assert_eq!(sent(&mut out), [(WRITE | FULL_TRY, 0), (READ, 0)]);
+    let map = pool_full(&map, false);
+    o.on_map(Arc::new(map), &mut out);
+    assert_eq!(sent(&mut out), [(WRITE, 1), (READ | WRITE, 0)]);
+}
+
+/// `pauserd` and `pausewr` hold what is not sent yet.
+#[test]
+fn a_paused_cluster_gets_nothing() {
+    use req_flag::{READ, WRITE};
+    let (mut o, map, mut out) = ready();
+    let pause = OsdMapFlags::PAUSERD.0 | OsdMapFlags::PAUSEWR.0;
+    let map = next(&map, |inc| inc.new_flags = Some(OsdMapFlags(map.flags.0 | pause)));
+    o.on_map(Arc::new(map.clone()), &mut out);
+    o.submit(request(WRITE), &mut out);
+    o.submit(request(READ), &mut out);
+    assert_eq!(sent(&mut out), []);
+    let map = next(&map, |inc| inc.new_flags = Some(OsdMapFlags(map.flags.0 & !pause)));
+    o.on_map(Arc::new(map), &mut out);
+    assert_eq!(sent(&mut out), [(WRITE, 0), (READ, 0)]);
+}

@@ -1,0 +1,118 @@
+//! Disks that fill up: somebody else takes space on them, or an operator grows them. In a
+//! share of the seeds, so that what the others draw stays as it was.
+//!
+//! Checked: OSDs that are given more than they can hold stop, and do not go on stopping;
+//! writes refused for want of space have changed nothing; with all disks full, removing
+//! everything makes room, and what waited goes on by itself.
+
+use maps::{OsdState, PoolFlags};
+
+use crate::history::Ask;
+use crate::world::{Event, Mend, Node, SEC, World};
+
+/// Beyond so many stops for want of space in a row, an OSD has not learnt from the first.
+const STOPS_MAX: u64 = 12;
+/// Virtual seconds in which removals make room, and writes go on.
+const DRAIN_SECS: u64 = 200;
+/// What a disk has beyond what is on it, bytes: as little as a value or two.
+const SPARE: u64 = 1_500;
+/// The smallest disk when all are full, bytes: it holds two values.
+const LEAST: u64 = 1_200;
+
+impl World {
+    /// Whether disks fill up in this run.
+    pub(crate) fn has_small_disks(&self) -> bool {
+        self.settings.small_disks
+    }
+
+    /// What objects take on an OSD's disk, bytes.
+    fn taken(&self, i: usize) -> u64 {
+        self.osds[i].store.lock().taken()
+    }
+
+    /// Somebody takes space on a disk, for a while.
+    pub(crate) fn fill_disk(&mut self, i: usize) {
+        let taken = self.taken(i);
+        let capacity = taken + self.chance.within(0, taken / 3 + SPARE);
+        self.tell(|| format!("osd.{i} has {taken} of {capacity} bytes taken"));
+        self.set_capacity(i, Some(capacity));
+        let ns = self.chance.within(2 * SEC, 60 * SEC);
+        self.after(ns, Event::Mend(Mend::Room(i)));
+    }
+
+    pub(crate) fn set_capacity(&mut self, i: usize, capacity: Option<u64>) {
+        self.osds[i].store.lock().capacity = capacity;
+        self.osds[i].stops = 0;
+    }
+
+    /// The store told an OSD to stop. It is started again, as by an init system.
+    pub(crate) fn osd_stops(&mut self, i: usize, why: &str) {
+        self.tell(|| format!("osd.{i} stops: {why}"));
+        self.kill_osd(i);
+        *self.faults.entry("stopped for want of space").or_default() += 1;
+        self.osds[i].stops += 1;
+        if self.osds[i].stops > STOPS_MAX {
+            self.complain(format!("osd.{i} stops over and over: {why}"));
+        }
+        let ns = self.chance.within(SEC, 20 * SEC);
+        self.after(ns, Event::Start(Node::Osd(i)));
+    }
+
+    /// Trouble has ended, but all disks are full: what is removed makes room.
+    pub(crate) fn drain(&mut self) {
+        let taken: Vec<u64> = (0..self.osds.len()).map(|i| self.taken(i)).collect();
+        if taken.iter().all(|t| *t < LEAST) {
+            return; // nothing is full enough
+        }
+        for (i, taken) in taken.into_iter().enumerate() {
+            let spare = self.chance.within(0, taken / 40);
+            self.set_capacity(i, Some((taken + spare).max(LEAST)));
+        }
+        let marked = |w: &mut Self| {
+            let Some(map) = w.newest() else { return false };
+            map.pool(w.pool).is_some_and(|p| p.has_flag(PoolFlags::FULL))
+        };
+        if !self.run_until(60, marked) {
+            let map = self.newest();
+            let full =
+                map.map_or(0, |m| m.osds().filter(|o| m.state(*o).has(OsdState::FULL)).count());
+            self.complain(format!("the pool is not marked full, {full} OSDs are"));
+            return;
+        }
+        // A write now waits, and must go on by itself.
+        let late = (0..self.clients.len()).find(|i| !self.clients[*i].tries);
+        if let Some(i) = late {
+            self.value += 1;
+            let ask = Ask::Append(self.value);
+            self.ask(i, "late".into(), ask);
+        }
+        self.remove_all_snaps();
+        let names: Vec<String> = self.histories.keys().cloned().collect();
+        let by = self.remover;
+        for name in names {
+            if !name.starts_with(crate::operators::KEY_PREFIX) && name != "late" {
+                self.ask(by, name, Ask::Delete);
+            }
+        }
+        let answered = |w: &mut Self| w.clients.iter().all(|c| c.open.is_empty());
+        if !self.run_until(DRAIN_SECS, answered) {
+            let open: Vec<String> = self
+                .clients
+                .iter()
+                .enumerate()
+                .flat_map(|(i, c)| c.open.values().map(move |o| (i, o)))
+                .take(4)
+                .map(|(i, o)| format!("client {i} {} {:?}", o.name, o.ask))
+                .collect();
+            let left: Vec<u64> = (0..self.osds.len()).map(|i| self.taken(i)).collect();
+            self.complain(format!(
+                "with full disks, removals do not make room: {open:?} wait, {left:?} bytes \
+                 are taken; {}",
+                self.why_not_clean()
+            ));
+        }
+        for i in 0..self.osds.len() {
+            self.set_capacity(i, None);
+        }
+    }
+}
