@@ -43,7 +43,7 @@ rbd create rbd/striped -s 32M --object-size 1M --stripe-unit 64K --stripe-count 
 file_system rbd/striped
 say "in a namespace"
 rbd namespace create rbd/ns; rbd create rbd/ns/a -s 32M
-file_system rbd/ns/a; rbd rm --no-progress rbd/ns/a
+file_system rbd/ns/a; rbd rm --no-progress rbd/ns/a; rbd namespace rm rbd/ns
 
 for image in a coded; do
   say "an OSD dies and comes back: $image"
