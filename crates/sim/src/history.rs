@@ -199,7 +199,12 @@ impl State {
             Ask::Create => {}
             Ask::Delete if self.head.exists => next = Model::default(),
             Ask::Delete => return refused(NOENT),
-            Ask::Rollback(snap) => next = self.at(*snap).cloned().unwrap_or_default(),
+            Ask::Rollback(snap) => {
+                next = self.at(*snap).cloned().unwrap_or_default();
+                if !next.exists && !self.head.exists {
+                    return refused(0); // nothing is written, and the snapshots it knew leave no trace
+                }
+            }
             Ask::CopyFrom(_) => {
                 let mut all = Vec::new();
                 for content in copied.into_iter().flatten() {
@@ -634,6 +639,20 @@ mod tests {
         h.forget(5, 0);
         h.forget(6, 0);
         assert!(reads(&h, Ask::ReadAt(4), object(&[1])));
+    }
+
+    /// Rolling back what is not there to when it was not writes nothing: snapshots that only
+    /// this request knew are not known to the object.
+    #[test]
+    fn rolling_back_nothing_leaves_no_trace() {
+        let mut h = History::default();
+        done(&mut h, Ask::WriteFull(1), &[4]);
+        done(&mut h, Ask::Delete, &[5, 4]);
+        done(&mut h, Ask::Rollback(6), &[9, 6, 5, 4]);
+        done(&mut h, Ask::WriteFull(2), &[5, 4]);
+        assert!(reads(&h, Ask::ReadAt(9), object(&[2])));
+        assert!(!reads(&h, Ask::ReadAt(9), Told::Code(NOENT)));
+        assert!(reads(&h, Ask::ReadAt(5), object(&[1])));
     }
 
     /// A copy is of one state that its source had while it was asked.

@@ -73,6 +73,14 @@ impl World {
             map.pool(w.pool).is_some_and(|p| p.has_flag(PoolFlags::FULL))
         };
         if !self.run_until(60, marked) {
+            // What was removed before may have made room meanwhile.
+            let is_full = |i: usize| {
+                let capacity = self.osds[i].store.lock().capacity.unwrap_or(u64::MAX);
+                self.taken(i) >= capacity / 100 * 96
+            };
+            if !(0..self.osds.len()).any(is_full) {
+                return (0..self.osds.len()).for_each(|i| self.set_capacity(i, None));
+            }
             let map = self.newest();
             let full =
                 map.map_or(0, |m| m.osds().filter(|o| m.state(*o).has(OsdState::FULL)).count());

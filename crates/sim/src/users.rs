@@ -28,7 +28,9 @@ impl World {
         self.next_gid += 1;
         self.watcher_dies(i);
         self.answered += self.clients[i].open.len() as u64;
+        let removes = i == self.remover && self.clients[i].tries;
         self.clients[i] = Client::new(self.next_gid, depth);
+        self.clients[i].tries |= removes;
         self.after(0, Event::MonDial(Node::Client(i), self.next_gid));
     }
 
