@@ -40,6 +40,12 @@ impl World {
         self.after(ns, Event::Mend(Mend::Room(i)));
     }
 
+    /// Whether a disk is about as full as makes its pools full.
+    fn is_disk_full(&self, i: usize) -> bool {
+        let capacity = self.osds[i].store.lock().capacity.unwrap_or(u64::MAX);
+        self.taken(i) >= capacity / 100 * 94
+    }
+
     pub(crate) fn set_capacity(&mut self, i: usize, capacity: Option<u64>) {
         self.osds[i].store.lock().capacity = capacity;
         self.osds[i].stops = 0;
@@ -74,11 +80,7 @@ impl World {
         };
         if !self.run_until(60, marked) {
             // What was removed before may have made room meanwhile.
-            let is_full = |i: usize| {
-                let capacity = self.osds[i].store.lock().capacity.unwrap_or(u64::MAX);
-                self.taken(i) >= capacity / 100 * 96
-            };
-            if !(0..self.osds.len()).any(is_full) {
+            if !(0..self.osds.len()).any(|i| self.is_disk_full(i)) {
                 return (0..self.osds.len()).for_each(|i| self.set_capacity(i, None));
             }
             let map = self.newest();
@@ -102,8 +104,12 @@ impl World {
                 self.ask(by, name, Ask::Delete);
             }
         }
+        let removed = |w: &mut Self| w.clients[w.remover].open.is_empty();
+        let drained = self.run_until(DRAIN_SECS, removed);
+        // What nobody removes (operators' keys, other pools) may keep a disk full.
+        let full = (0..self.osds.len()).any(|i| self.is_disk_full(i));
         let answered = |w: &mut Self| w.clients.iter().all(|c| c.open.is_empty());
-        if !self.run_until(DRAIN_SECS, answered) {
+        if !drained || !full && !self.run_until(DRAIN_SECS, answered) {
             let open: Vec<String> = self
                 .clients
                 .iter()

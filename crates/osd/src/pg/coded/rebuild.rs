@@ -143,14 +143,18 @@ impl Pg {
                 data: data.slice(..len as usize),
                 ..Push::default()
             };
-            self.recovered.1 += len;
             if target == me {
                 mine = Some(push);
             } else {
+                self.recovered.1 += len;
                 self.say(cx, target, PeerMsg::Push(push));
             }
         }
         let Some(push) = mine else { return };
+        if self.is_too_much(&push, cx) {
+            return; // as for a shard elsewhere that has no room: asked for again after a while
+        }
+        self.recovered.1 += len;
         let mut ops: Vec<StoreOp> = Vec::new();
         self.apply_part(&push, &mut ops, cx);
         if last {
