@@ -150,6 +150,10 @@ impl ObjectStore for StoreBacking {
         Ok(newest)
     }
 
+    fn is_stopped(&self) -> bool {
+        self.refused.is_some()
+    }
+
     /// A transaction for which the store has no room, or which it can no longer write, is the
     /// last: no later one is taken, none comes back durable, and [`ObjectStore::poll`] tells the
     /// OSD to stop. So nothing is acknowledged that is not there.

@@ -93,6 +93,10 @@ pub trait ObjectStore: Send {
     /// [`StoreError`] when nothing more will ever become durable; the OSD has to stop.
     fn poll(&mut self) -> Result<Option<u64>, StoreError>;
 
+    /// Whether it takes nothing more, as [`ObjectStore::poll`] will say: what was submitted is
+    /// not to be seen.
+    fn is_stopped(&self) -> bool;
+
     /// Takes a transaction. One that it has no room for is dropped, and all later ones; the
     /// next [`ObjectStore::poll`] says why.
     fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64);

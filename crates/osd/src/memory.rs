@@ -326,6 +326,10 @@ impl ObjectStore for MemStore {
         Ok(fresh)
     }
 
+    fn is_stopped(&self) -> bool {
+        self.lock().refused.is_some()
+    }
+
     fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64) {
         let mut i = self.lock();
         if i.refused.is_none() && i.capacity.is_some() {

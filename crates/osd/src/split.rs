@@ -47,6 +47,8 @@ impl Osd {
                 }
                 match self.split_one(parent, child) {
                     Ok(()) => children.push(child),
+                    // What it would be made of was not taken; the OSD is about to end.
+                    Err(_) if self.c.store.is_stopped() => return children,
                     Err(e) => panic!("pg {parent} cannot be divided: {e}"),
                 }
             }
