@@ -104,6 +104,11 @@ fn op_fits(op: &ClientOp, cx: &Cx<'_>) -> bool {
     available >= bytes as u64 + BARE.min(total / 16)
 }
 
+/// Whether it has waited for room long enough.
+fn has_waited(op: &ClientOp, cx: &Cx<'_>) -> bool {
+    cx.now.mono_ns >= op.came_ns + HOLD_MS * 1_000_000
+}
+
 fn minds_full(op: &ClientOp) -> bool {
     op.msg.flags & (req_flag::FULL_TRY | req_flag::FULL_FORCE) == 0 && op.origin.is_none()
 }
@@ -144,7 +149,11 @@ impl Pg {
         if !fits {
             if !minds_full(&op) {
                 Answer::error(&op, Errno::NOSPC).send(&op, cx);
-            } else if !self.is_marked_full(cx) {
+            } else if self.is_marked_full(cx) {
+                // Dropped.
+            } else if has_waited(&op, cx) {
+                Answer::error(&op, Errno::NOSPC).send(&op, cx); // a copy is held each time it is made
+            } else {
                 enqueue(&mut self.room.held, op.afresh());
             }
             return None;
@@ -210,8 +219,8 @@ impl Pg {
                 self.on_op(op, cx);
             }
         }
-        let over = |op: &ClientOp| cx.now.mono_ns >= op.came_ns + HOLD_MS * 1_000_000;
-        let (late, held) = std::mem::take(&mut self.room.held).into_iter().partition(|op| over(op));
+        let held = std::mem::take(&mut self.room.held).into_iter();
+        let (late, held) = held.partition(|op| has_waited(op, cx));
         self.room.held = held;
         let late: VecDeque<_> = late;
         for op in late {

@@ -25,7 +25,7 @@ fn read() -> Vec<OsdOp> {
 }
 
 /// A copy of an object at a version.
-fn copy(from: &str, version: u64) -> Vec<OsdOp> {
+pub(super) fn copy(from: &str, version: u64) -> Vec<OsdOp> {
     let mut w = Writer::new(types::Features::ALL);
     w.str(from);
     ObjectLocator { pool: POOL, ..ObjectLocator::default() }.encode(&mut w);

@@ -170,3 +170,20 @@ fn writes_from_before_a_pool_was_full_are_dropped() {
     assert_eq!(result(&c, late), None);
     assert_eq!(c.run(POOL, "x", delete()).result, 0);
 }
+
+/// A copy that does not fit is made again while there may be room, and given up in time as any
+/// write.
+#[test]
+fn copies_do_not_wait_for_ever() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    assert_eq!(c.run(POOL, "source", append(vec![1; 10_000])).result, 0);
+    assert_eq!(c.run(POOL, "rest", append(vec![2; 178_000])).result, 0);
+    // Not full by any ratio, and too little.
+    let taken = c.nodes[0].store.lock().taken();
+    c.nodes[0].store.lock().capacity = Some(taken + 12_000);
+    let copy = c.ask(POOL, "copy", super::copies::copy("source", 0));
+    wait(&mut c, 20);
+    assert_eq!(result(&c, copy), None);
+    wait(&mut c, 20);
+    assert_eq!(result(&c, copy), Some(-28));
+}
