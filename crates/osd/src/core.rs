@@ -351,6 +351,9 @@ impl Osd {
 
     /// A monitor's message. Unknown kinds are ignored.
     pub fn on_mon_message(&mut self, now: Now, e: &Envelope, out: &mut Outbox) {
+        if self.c.store.is_stopped() {
+            return;
+        }
         match e.kind {
             OsdMapMsg::KIND => match OsdMapMsg::decode(e) {
                 Ok(m) => {
@@ -416,6 +419,9 @@ impl Osd {
 
     /// A message of a client or another OSD.
     pub fn on_message(&mut self, now: Now, conn: ConnId, e: Envelope, out: &mut Outbox) {
+        if self.c.store.is_stopped() {
+            return; // what is in memory is not what is stored: nothing may follow from it
+        }
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
         let osd = (session.who.kind == EntityKind::OSD).then_some(OsdId(session.who.num as i32));
         self.on_message_of(now, conn, osd, e, out);
@@ -841,6 +847,9 @@ impl Osd {
 
     /// Some time has passed.
     pub fn on_tick(&mut self, now: Now, out: &mut Outbox) {
+        if self.c.store.is_stopped() {
+            return;
+        }
         if self.c.booted {
             for pg in self.pgs.values_mut() {
                 pg.on_tick(&mut self.c.cx(now, out));

@@ -42,6 +42,8 @@ const BARE: u64 = 16 << 20;
 pub(crate) struct Room {
     /// Writes that wait for room, and those of their clients behind them.
     held: VecDeque<Box<ClientOp>>,
+    /// Some were tried again in this interval.
+    retried: bool,
     /// The first map of the last run of maps in which the pool is full.
     marked_full: Epoch,
     /// What the primary was told last, and when, monotonic ms.
@@ -64,7 +66,7 @@ pub(crate) struct Left {
 impl Room {
     /// Takes what waits; what is known of copies is void.
     pub fn end_interval(&mut self) -> VecDeque<Box<ClientOp>> {
-        (self.told, self.refused_ms) = (None, None);
+        (self.told, self.refused_ms, self.retried) = (None, None, false);
         self.full.clear();
         std::mem::take(&mut self.held)
     }
@@ -127,7 +129,10 @@ impl Pg {
             return None; // its client sends it again, in order
         }
         let earlier = |o: &ClientOp| o.who == op.who && o.oid == op.oid && o.seq < op.seq;
-        if self.room.held.iter().any(|o| earlier(o)) {
+        // One that is tried again may come behind what its client asked later.
+        let behind =
+            || self.obcs.get(&op.oid).is_some_and(|o| o.waiting.iter().any(|o| earlier(o)));
+        if self.room.held.iter().any(|o| earlier(o)) || self.room.retried && behind() {
             enqueue(&mut self.room.held, op.afresh());
             return None;
         }
@@ -215,6 +220,7 @@ impl Pg {
             return;
         }
         if !self.left(cx).full || self.is_marked_full(cx) {
+            self.room.retried = true;
             for op in std::mem::take(&mut self.room.held) {
                 self.on_op(op, cx);
             }
