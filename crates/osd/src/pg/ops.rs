@@ -191,6 +191,10 @@ impl Pg {
         }
         // Reads that are ordered among writes wait with them.
         let ordered = writes || op.msg.flags & req_flag::RWORDERED != 0;
+        if ordered && self.room.is_behind(&op) {
+            self.room.hold(op);
+            return;
+        }
         if ordered && self.scrub.blocks(&op.oid) {
             self.scrub.wait(op);
             return;

@@ -71,6 +71,16 @@ impl Room {
         std::mem::take(&mut self.held)
     }
 
+    /// Whether its client asked something of the object before that waits for room.
+    pub fn is_behind(&self, op: &ClientOp) -> bool {
+        self.held.iter().any(|o| came_before(o, op))
+    }
+
+    /// It waits for room.
+    pub fn hold(&mut self, op: Box<ClientOp>) {
+        enqueue(&mut self.held, op.afresh());
+    }
+
     /// The pool is full as of this map, and was not before it.
     pub fn on_marked_full(&mut self, epoch: Epoch) {
         self.marked_full = epoch;
@@ -106,6 +116,11 @@ fn op_fits(op: &ClientOp, cx: &Cx<'_>) -> bool {
     available >= bytes as u64 + BARE.min(total / 16)
 }
 
+/// Whether one client asked both of one object, `a` first.
+fn came_before(a: &ClientOp, b: &ClientOp) -> bool {
+    a.who == b.who && a.oid == b.oid && a.seq < b.seq
+}
+
 /// Whether it has waited for room long enough.
 fn has_waited(op: &ClientOp, cx: &Cx<'_>) -> bool {
     cx.now.mono_ns >= op.came_ns + HOLD_MS * 1_000_000
@@ -128,12 +143,10 @@ impl Pg {
         if minds_full(&op) && op.msg.epoch < self.room.marked_full {
             return None; // its client sends it again, in order
         }
-        let earlier = |o: &ClientOp| o.who == op.who && o.oid == op.oid && o.seq < op.seq;
         // One that is tried again may come behind what its client asked later.
-        let behind =
-            || self.obcs.get(&op.oid).is_some_and(|o| o.waiting.iter().any(|o| earlier(o)));
-        if self.room.held.iter().any(|o| earlier(o)) || self.room.retried && behind() {
-            enqueue(&mut self.room.held, op.afresh());
+        let waiting = || self.obcs.get(&op.oid).into_iter().flat_map(|o| &o.waiting);
+        if self.room.is_behind(&op) || self.room.retried && waiting().any(|o| came_before(o, &op)) {
+            self.room.hold(op);
             return None;
         }
         if std::ptr::eq(before, after) {
@@ -159,7 +172,7 @@ impl Pg {
             } else if has_waited(&op, cx) {
                 Answer::error(&op, Errno::NOSPC).send(&op, cx); // a copy is held each time it is made
             } else {
-                enqueue(&mut self.room.held, op.afresh());
+                self.room.hold(op);
             }
             return None;
         }
