@@ -481,8 +481,17 @@ impl Daemon {
 
     fn ask_module(self: &Rc<Self>, id: u64, args: mgr::Args) {
         let this = self.clone();
-        let modules = self.modules.borrow().as_ref().map(|(modules, _)| modules.clone());
         tokio::task::spawn_local(async move {
+            // With the first pool for images they start, a moment after it is made.
+            let running = || this.modules.borrow().as_ref().map(|(modules, _)| modules.clone());
+            let mut modules = running();
+            for _ in 0..MODULES_TRIES {
+                if modules.is_some() || !this.monitor.borrow().wants_modules() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                modules = running();
+            }
             let mgr::Answer { r, rs, out } = match modules {
                 Some(modules) => modules.command(args).await,
                 None => mgr::Modules::nothing(&args),
@@ -492,6 +501,9 @@ impl Daemon {
         });
     }
 }
+
+/// So often, 100 ms apart, a command looks whether the modules have started.
+const MODULES_TRIES: u32 = 50;
 
 /// Kind and number as a ticket proves them: a daemon that has a number in its name by
 /// that, all others by the global id. What a peer says of itself counts for nothing.

@@ -48,6 +48,14 @@ impl Monitor {
         }
     }
 
+    /// Whether modules run beside this monitor, or are about to: it leads, and some pool is for
+    /// what one does.
+    #[must_use]
+    pub fn wants_modules(&self) -> bool {
+        let has_images = |p: &maps::PgPool| p.application_metadata.contains_key("rbd");
+        self.leads() && self.state.osdmap.pools.values().any(has_images)
+    }
+
     /// As whom modules of the manager are clients of the cluster: made when there is none yet.
     /// `None` until it is there, while this monitor does not lead, and while no pool is for
     /// what a module does.
@@ -57,8 +65,7 @@ impl Monitor {
             self.modules.key = false;
             return None;
         }
-        let has_images = |p: &maps::PgPool| p.application_metadata.contains_key("rbd");
-        if !self.state.osdmap.pools.values().any(has_images) {
+        if !self.wants_modules() {
             return None;
         }
         let name = EntityName::new(EntityKind::CLIENT, CLIENT);
