@@ -187,6 +187,24 @@ pub fn peer(secs: u64) -> Result<()> {
     keep(&text, "peer")
 }
 
+/// Makes a table beside a stock cluster: both with so many OSDs, ours and theirs in this order.
+///
+/// # Errors
+/// When a cluster does not start or the table cannot be made.
+pub(crate) fn beside(
+    name: &str,
+    osds: u32,
+    table: impl FnOnce(&[&dyn Side; 2]) -> Result<String>,
+) -> Result<String> {
+    lab::root("forky")?;
+    lab::peer_down(name).ok();
+    let theirs = Theirs(lab::peer_up(name, osds, 3)?.display().to_string());
+    let ours = Ours(Cluster::up("bench", &["--osds", &osds.to_string()])?);
+    let rows = table(&[&ours, &theirs]);
+    lab::peer_down(name).ok();
+    rows
+}
+
 /// The first lines of a page of results: what was run where.
 pub(crate) fn head(command: &str, how: &str) -> Result<String> {
     let date = sh::output(Command::new("date").args(["-u", "+%Y-%m-%d-%H%M"]))?;

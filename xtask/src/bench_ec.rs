@@ -5,9 +5,8 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 
-use crate::bench::{self, Ours, Side, Theirs, client, figure, head, keep};
-use crate::cluster::Cluster;
-use crate::{lab, sh};
+use crate::bench::{self, Side, client, figure, head, keep};
+use crate::sh;
 
 const OSDS: u32 = 6;
 /// Objects of 4 MiB that small reads and writes go to.
@@ -72,12 +71,7 @@ fn measure(side: &dyn Side, pool: &str, (work, flight): (Work, u32), secs: u64) 
 /// # Errors
 /// When a cluster does not start or a client fails.
 pub fn run(secs: u64) -> Result<()> {
-    lab::root("forky")?;
-    lab::peer_down("bench-ec").ok();
-    let theirs = Theirs(lab::peer_up("bench-ec", OSDS, 3)?.display().to_string());
-    let ours = Ours(Cluster::up("bench", &["--osds", &OSDS.to_string()])?);
-    let rows = table(&[&ours, &theirs], secs);
-    lab::peer_down("bench-ec").ok();
+    let rows = bench::beside("bench-ec", OSDS, |sides| table(sides, secs))?;
     let mut text = head(
         &format!("bench ec {secs}"),
         &format!(
@@ -90,7 +84,7 @@ pub fn run(secs: u64) -> Result<()> {
         text,
         "| work | in flight | ours 4+2 /s | ours 3 copies /s | ratio | theirs 4+2 /s | ours / theirs |\n|---|---|---|---|---|---|---|"
     );
-    text.push_str(&rows?);
+    text.push_str(&rows);
     keep(&text, "ec")
 }
 

@@ -5,8 +5,8 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::{self, Ours, Side, Theirs, client, head, keep};
-use crate::cluster::{self, Cluster};
+use crate::bench::{self, Side, client, head, keep};
+use crate::cluster;
 use crate::{lab, sh};
 
 const OSDS: u32 = 3;
@@ -120,12 +120,7 @@ fn export(side: &dyn Side) -> Result<f64> {
 /// # Errors
 /// When a cluster does not start or a client fails.
 pub fn run(secs: u64) -> Result<()> {
-    lab::root("forky")?;
-    lab::peer_down("bench-rbd").ok();
-    let theirs = Theirs(lab::peer_up("bench-rbd", OSDS, 3)?.display().to_string());
-    let ours = Ours(Cluster::up("bench", &["--osds", &OSDS.to_string()])?);
-    let rows = table(&[&ours, &theirs], secs);
-    lab::peer_down("bench-rbd").ok();
+    let rows = bench::beside("bench-rbd", OSDS, |sides| table(sides, secs))?;
     let mut text = head(
         &format!("bench rbd {secs}"),
         &format!(
@@ -140,7 +135,7 @@ pub fn run(secs: u64) -> Result<()> {
         text,
         "| work | in flight | ours | theirs | ratio | latency ours / theirs (ms) | ratio |\n|---|---|---|---|---|---|---|"
     );
-    text.push_str(&rows?);
+    text.push_str(&rows);
     keep(&text, "rbd")
 }
 

@@ -33,6 +33,12 @@ pub fn binary() -> Result<PathBuf> {
     Ok(target.join("release/argonaut"))
 }
 
+/// Makes a pool for images, `rbd`, and an erasure-coded one for their data, `ec`.
+pub const IMAGE_POOLS: &str = "ceph osd pool create rbd 16 && rbd pool init rbd && \
+    ceph osd erasure-code-profile set p k=2 m=1 crush-failure-domain=osd && \
+    ceph osd pool create ec 16 16 erasure p && ceph osd pool set ec allow_ec_overwrites true && \
+    ceph osd pool application enable ec rbd";
+
 impl Cluster {
     /// Starts a cluster named `name` with further arguments to `argonaut up`.
     ///

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, IMAGE_POOLS};
 use crate::report::Report;
 use crate::{qemu, sh};
 
@@ -39,14 +39,7 @@ fn cases(report: &mut Report, addr: &str, modes: &[&str]) -> Result<()> {
     let cluster = Cluster::up_in(Some(NETNS), "krbd", &args)?;
     println!("argonaut up: {:.2} s", cluster.up_s);
     let client = |line: &str| sh::output(&mut cluster.client(SUITE, line));
-    for line in [
-        "ceph osd pool create rbd 16 && rbd pool init rbd",
-        "ceph osd erasure-code-profile set p k=2 m=1 crush-failure-domain=osd",
-        "ceph osd pool create ec 16 16 erasure p && ceph osd pool set ec allow_ec_overwrites true",
-        "ceph osd pool application enable ec rbd",
-    ] {
-        client(line)?;
-    }
+    client(IMAGE_POOLS)?;
     let key = client("ceph auth get-key client.admin")?;
     let conf = std::fs::read_to_string(cluster.conf())?;
     let mons = conf.lines().find_map(|l| l.trim().strip_prefix("mon host = "));

@@ -241,11 +241,21 @@ fn clients(thrasher: &mut Thrasher<'_>, secs: u64, programs: bool) -> Result<()>
         Ok(done || sh::now() > end)
     })?;
     let mut wrong = Vec::new();
-    for mut one in all {
+    for one in &mut all {
         if !one.is_done()? {
             one.child.kill()?;
             wrong.push(format!("{} does not come to an end", one.name));
         }
+    }
+    all_well(all, wrong)
+}
+
+/// Waits for all of them and says how each ended.
+///
+/// # Errors
+/// When one of them, or something of `wrong`, has gone wrong: all that has.
+pub fn all_well(all: Vec<Running>, mut wrong: Vec<String>) -> Result<()> {
+    for one in all {
         println!("        {}: {}", one.name, one.last_line()?);
         if let Err(e) = one.well() {
             wrong.push(format!("{e:#}"));

@@ -6,9 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use env::{Random, Seeded};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, IMAGE_POOLS};
 use crate::report::Report;
-use crate::thrash::{Running, fsck, is_clean};
+use crate::thrash::{Running, all_well, fsck, is_clean};
 use crate::{lab, qemu, sh};
 
 const SUITE: &str = "forky";
@@ -33,10 +33,7 @@ pub fn run(secs: u64) -> Result<Report> {
     let images = ["plain", "coded", "clone", "snapped"];
     let client = |line: &str| sh::output(&mut cluster.client(SUITE, line));
     for line in [
-        "ceph osd pool create rbd 16 && rbd pool init rbd",
-        "ceph osd erasure-code-profile set p k=2 m=1 crush-failure-domain=osd",
-        "ceph osd pool create ec 16 16 erasure p && ceph osd pool set ec allow_ec_overwrites true",
-        "ceph osd pool application enable ec rbd",
+        IMAGE_POOLS,
         &format!("for i in plain snapped base; do rbd create rbd/$i -s {SIZE}M || exit 1; done"),
         &format!("rbd create rbd/coded -s {SIZE}M --data-pool ec"),
         "rbd bench --io-type write --io-size 1M --io-total 32M rbd/base >/dev/null",
@@ -58,17 +55,7 @@ pub fn run(secs: u64) -> Result<Report> {
         );
         all.push(Running::start(&cluster, "snapshots", &snaps)?);
         kill(&cluster, &mut all, secs, seed)?;
-        let mut wrong = Vec::new();
-        for one in all {
-            println!("        {}: {}", one.name, one.last_line()?);
-            if let Err(err) = one.well() {
-                wrong.push(format!("{err:#}"));
-            }
-        }
-        if !wrong.is_empty() {
-            bail!("{}", wrong.join("\n"));
-        }
-        Ok(())
+        all_well(all, Vec::new())
     });
     report.check("clean when trouble ends", || {
         let began = sh::now();

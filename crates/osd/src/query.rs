@@ -72,18 +72,7 @@ fn stats(s: &PgStat) -> Value {
     put("reported_seq", json!(s.reported_seq));
     put("reported_epoch", json!(s.reported_epoch.0));
     put("state", json!(s.state.to_string()));
-    for (name, at) in [
-        ("last_fresh", s.last_fresh),
-        ("last_change", s.last_change),
-        ("last_active", s.last_active),
-        ("last_peered", s.last_peered),
-        ("last_clean", s.last_clean),
-        ("last_became_active", s.last_became_active),
-        ("last_became_peered", s.last_became_peered),
-        ("last_unstale", s.last_unstale),
-        ("last_undegraded", s.last_undegraded),
-        ("last_fullsized", s.last_fullsized),
-    ] {
+    for (name, at) in s.stamps() {
         put(name, json!(at.to_string()));
     }
     put("mapping_epoch", json!(s.mapping_epoch.0));

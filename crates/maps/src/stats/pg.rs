@@ -325,6 +325,25 @@ pub struct PgStat {
     pub log_dups_size: i64,
 }
 
+impl PgStat {
+    /// When it was in which state last, by the names and in the order in which the peer shows them.
+    #[must_use]
+    pub fn stamps(&self) -> [(&'static str, UTime); 10] {
+        [
+            ("last_fresh", self.last_fresh),
+            ("last_change", self.last_change),
+            ("last_active", self.last_active),
+            ("last_peered", self.last_peered),
+            ("last_clean", self.last_clean),
+            ("last_became_active", self.last_became_active),
+            ("last_became_peered", self.last_became_peered),
+            ("last_unstale", self.last_unstale),
+            ("last_undegraded", self.last_undegraded),
+            ("last_fullsized", self.last_fullsized),
+        ]
+    }
+}
+
 impl Denc for PgStat {
     fn encode(&self, w: &mut Writer) {
         let v = match release(w.features()) {

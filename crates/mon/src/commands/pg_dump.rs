@@ -82,18 +82,7 @@ pub(super) fn pg(f: &mut Formatter, id: PgId, s: &PgStat, brief: bool) {
     f.int("reported_seq", s.reported_seq);
     f.int("reported_epoch", s.reported_epoch.0);
     f.display("state", s.state);
-    for (name, stamp) in [
-        ("last_fresh", s.last_fresh),
-        ("last_change", s.last_change),
-        ("last_active", s.last_active),
-        ("last_peered", s.last_peered),
-        ("last_clean", s.last_clean),
-        ("last_became_active", s.last_became_active),
-        ("last_became_peered", s.last_became_peered),
-        ("last_unstale", s.last_unstale),
-        ("last_undegraded", s.last_undegraded),
-        ("last_fullsized", s.last_fullsized),
-    ] {
+    for (name, stamp) in s.stamps() {
         f.display(name, stamp);
     }
     f.int("mapping_epoch", s.mapping_epoch.0);

@@ -312,6 +312,11 @@ impl PoolView {
         self.coding.as_ref().map_or(1, |c| c.k)
     }
 
+    /// Whether the map marks it full.
+    pub(crate) fn is_full(&self) -> bool {
+        maps::PoolFlags(self.flags).has(maps::PoolFlags::FULL)
+    }
+
     /// Whether a pool that becomes `next` lets the PG's interval go on.
     pub(crate) fn same_interval(&self, next: &Self, pg: PgId) -> bool {
         (self.size, self.min_size) == (next.size, next.min_size)
@@ -680,8 +685,7 @@ impl Pg {
             self.info.primary = place.primary;
         }
         self.up_primary = place.up_primary;
-        let full = |p: &PoolView| maps::PoolFlags(p.flags).has(maps::PoolFlags::FULL);
-        if full(&pool) && !full(&self.pool) {
+        if pool.is_full() && !self.pool.is_full() {
             self.room.on_marked_full(map.epoch);
         }
         self.pool = pool;

@@ -87,15 +87,18 @@ impl Room {
     }
 }
 
-fn left_here(cx: &Cx<'_>) -> Left {
-    let (total, available) = cx.store.room();
-    let full = cx.conf.is_store_full((total, available));
-    Left { full, bare: full && available < BARE.min(total / 16) }
+/// Whether so many bytes leave a store, of this size and with so much left, more than bare.
+fn fits((total, available): (u64, u64), bytes: u64) -> bool {
+    available >= bytes + BARE.min(total / 16)
 }
 
-/// Whether this OSD's store takes no more data.
-fn is_full_here(cx: &Cx<'_>) -> bool {
-    left_here(cx).full
+fn left_of(room: (u64, u64), cx: &Cx<'_>) -> Left {
+    let full = cx.conf.is_store_full(room);
+    Left { full, bare: full && !fits(room, 0) }
+}
+
+fn left_here(cx: &Cx<'_>) -> Left {
+    left_of(cx.store.room(), cx)
 }
 
 /// Whether a step may take space that removals cannot count on.
@@ -109,11 +112,9 @@ pub(crate) fn takes_space(m: &Mutation) -> bool {
     )
 }
 
-/// Whether what a request brings fits here.
-fn op_fits(op: &ClientOp, cx: &Cx<'_>) -> bool {
-    let bytes: usize = op.msg.ops.iter().map(|o| o.data.len()).sum();
-    let (total, available) = cx.store.room();
-    available >= bytes as u64 + BARE.min(total / 16)
+/// Bytes that a request brings.
+fn brought(op: &ClientOp) -> u64 {
+    op.msg.ops.iter().map(|o| o.data.len() as u64).sum()
 }
 
 /// Whether one client asked both of one object, `a` first.
@@ -154,32 +155,29 @@ impl Pg {
         }
         let same = before.exists == after.exists && before.info.size == after.info.size;
         let shrinks = !after.exists || (before.exists && after.info.size < before.info.size);
-        let left = self.left(cx);
-        let fits = match left {
+        let room = cx.store.room();
+        let has_room = match self.least(left_of(room, cx), cx) {
             // What is moved aside and removed at once takes nothing.
             Left { bare: true, .. } => {
                 let kept = self.is_coded() || self.leaves_clone(&op, before, cx);
                 !data && (!after.exists || !kept)
             }
             Left { full: true, .. } => !data || shrinks,
-            Left { .. } => !data || op_fits(&op, cx),
+            Left { .. } => !data || fits(room, brought(&op)),
         };
-        if !fits {
-            if !minds_full(&op) {
+        if !has_room {
+            if minds_full(&op) && self.is_marked_full(cx) {
+                return None; // dropped
+            }
+            // A copy is held each time it is made.
+            if !minds_full(&op) || has_waited(&op, cx) {
                 Answer::error(&op, Errno::NOSPC).send(&op, cx);
-            } else if self.is_marked_full(cx) {
-                // Dropped.
-            } else if has_waited(&op, cx) {
-                Answer::error(&op, Errno::NOSPC).send(&op, cx); // a copy is held each time it is made
             } else {
                 self.room.hold(op);
             }
             return None;
         }
-        if shrinks {
-            return Some(op);
-        }
-        if same || op.is_full_forced() || !self.is_marked_full(cx) {
+        if shrinks || same || op.is_full_forced() || !self.is_marked_full(cx) {
             return Some(op);
         }
         if !minds_full(&op) {
@@ -203,13 +201,11 @@ impl Pg {
     }
 
     fn is_marked_full(&self, cx: &Cx<'_>) -> bool {
-        maps::PoolFlags(self.pool.flags).has(maps::PoolFlags::FULL)
-            || cx.map.flags.has(maps::OsdMapFlags::FULL)
+        self.pool.is_full() || cx.map.flags.has(maps::OsdMapFlags::FULL)
     }
 
-    /// What is left here or with a copy, where it is least.
-    fn left(&self, cx: &Cx<'_>) -> Left {
-        let mut least = left_here(cx);
+    /// What is left here, where there is so much, or with a copy: where it is least.
+    fn least(&self, mut least: Left, cx: &Cx<'_>) -> Left {
         for (o, (left, until)) in &self.room.full {
             let counts = self.acts(o) || self.peers.get(o).is_some_and(|p| p.target.follows());
             if counts && cx.now.mono_ms() < *until {
@@ -232,16 +228,15 @@ impl Pg {
         if self.room.held.is_empty() || !self.leads || self.state != State::Active {
             return;
         }
-        if !self.left(cx).full || self.is_marked_full(cx) {
+        if !self.least(left_here(cx), cx).full || self.is_marked_full(cx) {
             self.room.retried = true;
             for op in std::mem::take(&mut self.room.held) {
                 self.on_op(op, cx);
             }
         }
         let held = std::mem::take(&mut self.room.held).into_iter();
-        let (late, held) = held.partition(|op| has_waited(op, cx));
+        let (late, held): (VecDeque<_>, _) = held.partition(|op| has_waited(op, cx));
         self.room.held = held;
-        let late: VecDeque<_> = late;
         for op in late {
             Answer::error(&op, Errno::NOSPC).send(&op, cx);
         }
@@ -306,9 +301,8 @@ impl Pg {
     /// failsafe ratio; what a request waits for goes on until the store is full indeed.
     pub(crate) fn is_too_much(&mut self, push: &Push, cx: &mut Cx<'_>) -> bool {
         let omap: usize = push.omap.iter().map(|(k, v)| k.len() + v.len()).sum();
-        let (total, available) = cx.store.room();
         let bytes = (push.data.len() + 2 * omap) as u64;
-        let refused = bytes > 0 && available < bytes + BARE.min(total / 16);
+        let refused = bytes > 0 && !fits(cx.store.room(), bytes);
         if refused {
             self.room.refused_ms = Some(cx.now.mono_ms());
             self.tell_room(cx);
@@ -319,7 +313,7 @@ impl Pg {
     /// Whether what acting copies lack cannot be brought there, as no store has room for it.
     pub(super) fn recovery_lacks_room(&self, cx: &Cx<'_>) -> bool {
         if !self.missing.is_empty() {
-            return is_full_here(cx);
+            return left_here(cx).full;
         }
         let mut lacking = self
             .peers
