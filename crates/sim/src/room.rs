@@ -44,7 +44,7 @@ impl World {
     fn some_disk_has(&self, percent: u64) -> bool {
         (0..self.osds.len()).any(|i| {
             let capacity = self.osds[i].store.lock().capacity.unwrap_or(u64::MAX);
-            self.taken(i) >= capacity / 100 * percent
+            u128::from(self.taken(i)) * 100 >= u128::from(capacity) * u128::from(percent)
         })
     }
 
@@ -88,7 +88,12 @@ impl World {
             let map = self.newest();
             let full =
                 map.map_or(0, |m| m.osds().filter(|o| m.state(*o).has(OsdState::FULL)).count());
-            self.complain(format!("the pool is not marked full, {full} OSDs are"));
+            let disks: Vec<_> = (0..self.osds.len())
+                .map(|i| (self.taken(i), self.osds[i].store.lock().capacity))
+                .collect();
+            self.complain(format!(
+                "the pool is not marked full, {full} OSDs are, with {disks:?} taken"
+            ));
             return;
         }
         // A write now waits, and must go on by itself.
@@ -111,11 +116,12 @@ impl World {
         // What nobody removes (operators' keys, other pools) may keep a disk full.
         let full = self.some_disk_has(90);
         let answered = |w: &mut Self| w.clients.iter().all(|c| c.open.is_empty());
-        if !drained && !self.is_clean() {
-            // A removal waits for copies that lack its object, and these for room: somebody
-            // has to make it.
+        let goes_on = drained && (full || self.run_until(DRAIN_SECS, answered));
+        if !goes_on && !self.is_clean() && self.some_disk_has(75) {
+            // A request waits for copies that lack its object, and these for room for the
+            // whole of it: somebody has to make it.
             *self.faults.entry("full disks with copies that lack objects").or_default() += 1;
-        } else if !drained || !full && !self.run_until(DRAIN_SECS, answered) {
+        } else if !goes_on {
             let open: Vec<String> = self
                 .clients
                 .iter()

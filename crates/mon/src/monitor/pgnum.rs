@@ -13,7 +13,7 @@
 
 use maps::{Incremental, ObjectStatSum, OsdMapFlags, PgMergeMeta, PgPool, PgState, PoolFlags};
 use messages::{LogPriority, PgReadyToMerge};
-use types::{PgId, PoolId};
+use types::{OsdId, PgId, PoolId};
 
 use super::Monitor;
 use crate::{Mutation, autoscale, poolops};
@@ -54,7 +54,8 @@ impl Monitor {
         }
         let stay = inc.old_pg_upmap.is_empty()
             && inc.old_pg_upmap_items.is_empty()
-            && inc.old_pg_upmap_primary.is_empty();
+            && inc.old_pg_upmap_primary.is_empty()
+            && inc.new_primary_temp.is_empty();
         if !inc.new_pools.is_empty() || !stay {
             self.propose(Mutation::Osd(Box::new(inc)));
         }
@@ -198,6 +199,9 @@ impl Monitor {
             }
             if map.pg_upmap_primaries.contains_key(&pg) {
                 apart |= inc.old_pg_upmap_primary.insert(pg);
+            }
+            if map.primary_temp.contains_key(&pg) {
+                apart |= inc.new_primary_temp.insert(pg, OsdId(-1)).is_none();
             }
         }
         let sets = |pg: PgId| self.volatile.mapping.get(pg);
