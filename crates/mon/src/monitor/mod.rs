@@ -182,6 +182,8 @@ struct Open {
     gates: bool,
     /// Whether keys change.
     auth: bool,
+    /// Whether the monitors change.
+    monmap: bool,
 }
 
 /// The batch being committed.
@@ -189,6 +191,8 @@ struct InFlight {
     seq: u64,
     token: u64,
     gates: bool,
+    /// Whether the monitors change.
+    monmap: bool,
     /// The state right after it.
     snapshot: Option<Bytes>,
 }
@@ -648,9 +652,15 @@ impl Monitor {
             self.refresh_auth_settings();
         }
         if effects.monmap {
+            self.open.monmap = true;
             self.refresh_rank();
         }
         self.push_effects(effects);
+    }
+
+    /// Whether the monitor map is as it was committed.
+    fn is_monmap_settled(&self) -> bool {
+        !self.open.monmap && !self.in_flight.as_ref().is_some_and(|f| f.monmap)
     }
 
     /// Adds to the OSD map epoch being filled; what does not apply is dropped and logged.
@@ -697,8 +707,13 @@ impl Monitor {
         let data = entry.to_bytes();
         self.token = self.token.wrapping_add(1);
         let snapshot = self.snapshot_is_due().then(|| self.state.to_bytes());
-        self.in_flight =
-            Some(InFlight { seq: self.seq, token: self.token, gates: open.gates, snapshot });
+        self.in_flight = Some(InFlight {
+            seq: self.seq,
+            token: self.token,
+            gates: open.gates,
+            monmap: open.monmap,
+            snapshot,
+        });
         self.seq += 1;
         self.out.push(Output::Propose { token: self.token, data }.into());
         if had_osd {

@@ -263,11 +263,12 @@ impl Monitor {
     }
 
     /// As the leader: who should count in the quorum next, where that is not who does. At
-    /// most one monitor more or less than now.
+    /// most one monitor more or less than now, and only by a map that is committed: a change
+    /// of who counts can overtake one of the map, and outlive it.
     #[must_use]
     pub fn wanted_members(&self) -> Option<BTreeMap<u64, String>> {
         let o = &self.others;
-        if !o.leads() || o.members.is_empty() {
+        if !o.leads() || o.members.is_empty() || !self.is_monmap_settled() {
             return None;
         }
         let named = |id: &u64, name: &String| match name.as_str() {

@@ -564,13 +564,17 @@ impl Pg {
         if outcome.answer.result >= 0 && op.msg.flags & req_flag::RETURNVEC != 0 {
             outcome.answer.bound();
         }
-        let failed = outcome.answer.result < 0;
-        let unchanged = failed || outcome.mutations.is_empty();
+        let mut failed = outcome.answer.result < 0;
+        let mut unchanged = failed || outcome.mutations.is_empty();
         let oid = self.obcs.get_key_value(&op.oid).expect("its context is held").0.clone();
         let before = self.obcs[&oid].state.clone();
         let data = !unchanged && outcome.mutations.iter().any(takes_space);
         let after = if unchanged { &before } else { &outcome.state };
-        let Some(mut op) = self.find_room(op, &before, (after, data), cx) else { return };
+        let Some((mut op, room)) = self.find_room(op, &before, (after, data), cx) else { return };
+        if let Err(e) = room {
+            outcome.answer = Answer::error(&op, e);
+            (failed, unchanged) = (true, true);
+        }
         let version = self.next_version(cx);
         let mut kept = Kept::default();
         // What changes nothing for users leaves them the object's version; so is its resend told.

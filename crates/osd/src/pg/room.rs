@@ -21,7 +21,6 @@ use messages::{Mutation, PeerMsg, Push, req_flag};
 use types::{Epoch, Errno, HObject};
 
 use super::backfill::Target;
-use super::ops::Answer;
 use super::{Cx, Pg, State};
 use crate::object::ObjectState;
 use crate::session::{ClientOp, enqueue};
@@ -133,14 +132,16 @@ fn minds_full(op: &ClientOp) -> bool {
 
 impl Pg {
     /// Gives a write back if there is room for what it makes of its object; `data` is whether
-    /// it writes data or omap. Overwrites take space, too, before they free any.
+    /// it writes data or omap. Overwrites take space, too, before they free any. What it is
+    /// refused with stands in the log, as any answer: a resend that found room would come
+    /// behind what its client asked later.
     pub(crate) fn find_room(
         &mut self,
         op: Box<ClientOp>,
         before: &ObjectState,
         (after, data): (&ObjectState, bool),
         cx: &mut Cx<'_>,
-    ) -> Option<Box<ClientOp>> {
+    ) -> Option<(Box<ClientOp>, Result<(), Errno>)> {
         if minds_full(&op) && op.msg.epoch < self.room.marked_full {
             return None; // its client sends it again, in order
         }
@@ -151,7 +152,7 @@ impl Pg {
             return None;
         }
         if std::ptr::eq(before, after) {
-            return Some(op); // it changes nothing
+            return Some((op, Ok(()))); // it changes nothing
         }
         let same = before.exists == after.exists && before.info.size == after.info.size;
         let shrinks = !after.exists || (before.exists && after.info.size < before.info.size);
@@ -171,20 +172,19 @@ impl Pg {
             }
             // A copy is held each time it is made.
             if !minds_full(&op) || has_waited(&op, cx) {
-                Answer::error(&op, Errno::NOSPC).send(&op, cx);
-            } else {
-                self.room.hold(op);
+                return Some((op, Err(Errno::NOSPC)));
             }
+            self.room.hold(op);
             return None;
         }
         if shrinks || same || op.is_full_forced() || !self.is_marked_full(cx) {
-            return Some(op);
+            return Some((op, Ok(())));
         }
-        if !minds_full(&op) {
-            let quota = maps::PoolFlags(self.pool.flags).has(maps::PoolFlags::FULL_QUOTA);
-            Answer::error(&op, if quota { Errno::DQUOT } else { Errno::NOSPC }).send(&op, cx);
+        if minds_full(&op) {
+            return None; // dropped
         }
-        None
+        let quota = maps::PoolFlags(self.pool.flags).has(maps::PoolFlags::FULL_QUOTA);
+        Some((op, Err(if quota { Errno::DQUOT } else { Errno::NOSPC })))
     }
 
     /// Whether an operation only removes its object, which is here, while the copies that lack
@@ -228,17 +228,12 @@ impl Pg {
         if self.room.held.is_empty() || !self.leads || self.state != State::Active {
             return;
         }
-        if !self.least(left_here(cx), cx).full || self.is_marked_full(cx) {
+        let late = self.room.held.iter().any(|op| has_waited(op, cx));
+        if late || !self.least(left_here(cx), cx).full || self.is_marked_full(cx) {
             self.room.retried = true;
             for op in std::mem::take(&mut self.room.held) {
                 self.on_op(op, cx);
             }
-        }
-        let held = std::mem::take(&mut self.room.held).into_iter();
-        let (late, held): (VecDeque<_>, _) = held.partition(|op| has_waited(op, cx));
-        self.room.held = held;
-        for op in late {
-            Answer::error(&op, Errno::NOSPC).send(&op, cx);
         }
     }
 

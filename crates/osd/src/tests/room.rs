@@ -88,6 +88,28 @@ fn what_waits_for_room_keeps_its_order() {
     assert_eq!(c.run(POOL, "x", read()).result, -2);
 }
 
+/// A write that was refused stays refused: its answer was lost, and when it comes again there
+/// is room, but its client has asked more of the object since.
+#[test]
+fn what_is_refused_for_want_of_room_stays_so() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.run(POOL, "x", full(b"old"));
+    c.nodes[0].store.lock().available = Some(1 << 30);
+    let (grows, frees) = (c.ask(POOL, "x", full(b"grows")), c.ask(POOL, "x", delete()));
+    c.client_step();
+    for _ in 0..40 {
+        c.run_unheard();
+        c.tick(1_000);
+    }
+    c.run_unheard();
+    assert!(c.has_answer(0));
+    c.nodes[0].store.lock().available = None;
+    c.break_client(0);
+    wait(&mut c, 2);
+    assert_eq!((result(&c, grows), result(&c, frees)), (Some(-28), Some(0)));
+    assert_eq!(c.run(POOL, "x", read()).result, -2);
+}
+
 /// A copy without room is as good as none here: writes wait, and go on once it has some.
 #[test]
 fn full_copies() {
