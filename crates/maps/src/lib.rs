@@ -12,6 +12,7 @@
 
 mod features;
 mod health;
+mod hitset;
 mod log;
 mod mds;
 mod mgr;
@@ -27,6 +28,7 @@ mod wire;
 
 pub use features::{CompatSet, FeatureBits, FeatureSet};
 pub use health::{HealthCheck, HealthChecks, HealthMute, HealthStatus};
+pub use hitset::{Bloom, HitSet, Used};
 pub use log::{LogEntry, LogEntryKey, LogPrio, LogSummary};
 pub use mds::{
     Filesystem, FsInfo, FsMap, FsMapUser, MdsInfo, MdsMap, MdsState, MirrorCluster, MirrorInfo,
@@ -87,6 +89,7 @@ pub mod fuzz {
             one::<crate::SnapSet>,
             one::<crate::ObjectInfo>,
             one::<crate::HealthChecks>,
+            one::<crate::HitSet>,
         ];
         if let Some((kind, rest)) = bytes.split_first() {
             KINDS[usize::from(*kind) % KINDS.len()](rest);

@@ -112,6 +112,7 @@ fn rows() -> Vec<Row> {
         "pg_info_t": PgInfo;
         "pg_shard_t": PgShard;
         "pg_hit_set_info_t": HitSetInfo;
+        "compressible_bloom_filter": Bloom;
         "pg_hit_set_history_t": HitSetHistory;
         "osd_stat_t": OsdStat;
         "objectstore_perf_stat_t": StorePerf;
@@ -133,6 +134,7 @@ fn rows() -> Vec<Row> {
         "health_check_map_t": HealthChecks;
     };
     rows.push(Row { name: "PGMapDigest", recode: recode_unordered, not_exact: &[] });
+    rows.push(Row { name: "HitSet", recode: recode_hits, not_exact: &[] });
     rows.push(Row {
         name: "OSDMap",
         recode: recode_osdmap,
@@ -171,6 +173,14 @@ fn recode_unordered(bytes: &[u8], features: Features) -> Result<Bytes, DecodeErr
     let digest = PgMapDigest::from_bytes(bytes)?;
     let again = digest.to_bytes_for(features);
     let same = again.len() == bytes.len() && PgMapDigest::from_bytes(&again)? == digest;
+    Ok(if same { Bytes::copy_from_slice(bytes) } else { again })
+}
+
+/// The peer writes explicit hit sets in the order of its hash tables.
+fn recode_hits(bytes: &[u8], features: Features) -> Result<Bytes, DecodeError> {
+    let hits = HitSet::from_bytes(bytes)?;
+    let again = hits.to_bytes_for(features);
+    let same = again.len() == bytes.len() && HitSet::from_bytes(&again)? == hits;
     Ok(if same { Bytes::copy_from_slice(bytes) } else { again })
 }
 

@@ -288,6 +288,7 @@ impl Pg {
         let peers_missing: i64 = acting.map(|(_, p)| p.missing.len() as i64).sum();
         let absent = copies - self.members().min(self.pool.size) as i64;
         let scrub = self.info.scrub;
+        let (archives, archive_bytes) = self.tier.hits.archived();
         let sum = ObjectStatSum {
             num_bytes: c.bytes,
             num_objects: c.objects,
@@ -306,6 +307,8 @@ impl Pg {
             num_bytes_recovered: self.recovered.1 as i64,
             num_objects_dirty: c.objects - c.clean,
             num_objects_omap: c.omap_objects,
+            num_objects_hit_set_archive: archives,
+            num_bytes_hit_set_archive: archive_bytes,
             num_scrub_errors: i64::from(scrub.errors()),
             num_shallow_scrub_errors: i64::from(scrub.shallow_errors),
             num_deep_scrub_errors: i64::from(scrub.deep_errors),

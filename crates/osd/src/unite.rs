@@ -24,7 +24,7 @@ use bytes::Bytes;
 use denc::Denc;
 use env::Now;
 use maps::{PgMergeMeta, PgSets};
-use messages::{PgCounts, PgInfo, PgLogEntry, PgReadyToMerge, ScrubHistory};
+use messages::{Mutation, PgCounts, PgInfo, PgLogEntry, PgReadyToMerge, ScrubHistory};
 use types::{EVersion, Epoch, OsdId, PgId, PoolId, SpgId};
 
 use crate::backing::{Coll, ObjectStore, StoreOp};
@@ -228,6 +228,9 @@ impl Osd {
         });
         t.refresh_info();
         t.dropped.extend(dropped);
+        // Hit sets end with their PG: nobody would look for them in another.
+        let archives = s.archives(&*self.c.store).unwrap_or_else(|e| panic!("pg {source}: {e}"));
+        s.missing.retain(|oid, _| !archives.contains(oid));
         for (oid, v) in std::mem::take(&mut s.missing) {
             ops.push(StoreOp::Put(to, missing_key(&oid), v.to_bytes()));
             t.missing.insert(oid, v);
@@ -240,6 +243,8 @@ impl Osd {
         if let Err(e) = walked {
             panic!("pg {source} cannot be merged: {e}");
         }
+        let remove = |oid| StoreOp::Object(from, oid, vec![Mutation::Remove]);
+        ops.extend(archives.into_iter().map(remove));
         ops.push(StoreOp::Merge(from, to));
         ops.push(StoreOp::Drop(from));
         t.info.counts = sum(t.info.counts, s.info.counts);

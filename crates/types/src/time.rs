@@ -47,6 +47,42 @@ impl UTime {
     pub const fn is_zero(self) -> bool {
         self.sec == 0 && self.nsec == 0
     }
+
+    /// As the peer printed times before release 15, and still does in names of objects:
+    /// `2026-11-20 13:49:00.123456Z`.
+    #[must_use]
+    pub fn legacy(self) -> String {
+        self.to_string().replace('T', " ").replace("+0000", "Z")
+    }
+
+    /// What such a text says; `None` where it is none. Times print and read alike, to the
+    /// microsecond.
+    #[must_use]
+    pub fn from_legacy(text: &str) -> Option<Self> {
+        let digits = |s: &str, most: u64| {
+            let all = !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+            s.parse().ok().filter(|n: &u64| all && *n <= most)
+        };
+        let (whole, micros) = text.strip_suffix('Z').unwrap_or(text).split_once('.')?;
+        let sec = match whole.split_once(' ') {
+            None => digits(whole, u64::from(u32::MAX))?,
+            Some((date, time)) => {
+                let mut date = date.splitn(3, '-').map(|s| digits(s, 9_999));
+                let (y, m, d) = (date.next()??, date.next()??, date.next()??);
+                let mut time = time.splitn(3, ':').map(|s| digits(s, 60));
+                let (h, min, s) = (time.next()??, time.next()??, time.next()??);
+                // Days since 1970 of a civil date, the year counted from March.
+                let y = y.checked_sub(u64::from(m <= 2))?;
+                let doy = (153 * ((m + 9) % 12) + 2) / 5 + d.checked_sub(1)?;
+                let days = (y * 365 + y / 4 - y / 100 + y / 400 + doy).checked_sub(719_468)?;
+                days * 86_400 + h * 3_600 + min * 60 + s
+            }
+        };
+        let nsec = digits(micros, 999_999)? as u32 * 1_000;
+        let at = Self { sec: u32::try_from(sec).ok()?, nsec };
+        // Dates that are none, and forms that nobody writes.
+        (at.legacy() == text).then_some(at)
+    }
 }
 
 /// `2026-11-20T13:49:00.123456+0000`, as the peer prints times; always UTC. Zero and
@@ -105,5 +141,21 @@ mod tests {
             "2000-02-29T00:00:00.000000+0000"
         );
         assert_eq!(UTime::ZERO.to_string(), "0.000000");
+    }
+
+    /// What the older form prints it reads, leap days and small times too; and nothing else.
+    #[test]
+    fn legacy_times_are_read_back() {
+        assert_eq!(
+            UTime { sec: 1_700_000_000, nsec: 5_000_000 }.legacy(),
+            "2023-11-14 22:13:20.005000Z"
+        );
+        for sec in (0..u32::MAX).step_by(86_399 * 7) {
+            let t = UTime { sec, nsec: sec % 1_000_000 * 1_000 };
+            assert_eq!(UTime::from_legacy(&t.legacy()), Some(t));
+        }
+        for text in ["", "x", "2023-02-30 00:00:00.000000Z", "2023-1-2 0:0:0.0Z", "9999999999.0"] {
+            assert_eq!(UTime::from_legacy(text), None, "{text}");
+        }
     }
 }

@@ -7,6 +7,7 @@ use messages::op;
 use types::{HObject, SnapId};
 
 use super::ops::Answer;
+use super::tier::hits::INTERNAL_NAMESPACE;
 use super::{Cx, Pg};
 use crate::session::ClientOp;
 use crate::snapset::{self, Found};
@@ -16,8 +17,6 @@ use types::{Errno, OpResult};
 const ENTRIES_MAX: u64 = 1_024;
 /// The namespace that stands for all.
 const ALL_NAMESPACES: &[u8] = b"\x01";
-/// What is the peer's own and never listed.
-const INTERNAL_NAMESPACE: &[u8] = b".ceph-internal";
 
 /// The filter of a listing and the place to go on from.
 fn parse_filter(input: &Bytes) -> OpResult<(Filter, HObject)> {
@@ -38,27 +37,29 @@ impl Pg {
         }
         let mut answer = Answer::error(&op, Errno(0));
         answer.user_version = self.last_user_version();
+        let ends = |(out, end): (Bytes, bool)| (out, i32::from(end));
         for (i, asked) in op.msg.ops.iter().enumerate() {
             let done = match asked.code {
                 op::PGNLS => {
                     let cursor = HObject::decode(&mut Reader::new(&asked.data));
                     let cursor = cursor.map_err(|_| Errno::INVAL);
-                    cursor.and_then(|at| self.pgnls(&op, asked.u64(0), at, None, cx))
+                    cursor.and_then(|at| self.pgnls(&op, asked.u64(0), at, None, cx)).map(ends)
                 }
                 op::PGNLS_FILTER => parse_filter(&asked.data)
-                    .and_then(|(f, at)| self.pgnls(&op, asked.u64(0), at, Some(&f), cx)),
-                op::PG_HITSET_LS => Ok((self.hit_set_list(), false)),
+                    .and_then(|(f, at)| self.pgnls(&op, asked.u64(0), at, Some(&f), cx))
+                    .map(ends),
+                op::PG_HITSET_LS => Ok((self.hit_set_list(cx), 0)),
                 op::PG_HITSET_GET => {
                     let at = types::UTime { sec: asked.u32(0), nsec: asked.u32(4) };
-                    self.hit_set_get(at).map(|out| (out, false))
+                    self.hit_set_get(at, cx).map(|out| (out.clone(), out.len() as i32))
                 }
-                op::SCRUBLS => self.scrub_ls(&op, &asked.data, cx).map(|out| (out, false)),
+                op::SCRUBLS => self.scrub_ls(&op, &asked.data, cx).map(|out| (out, 0)),
                 _ => Err(Errno::OPNOTSUPP),
             };
             match done {
-                Ok((out, end)) => {
+                Ok((out, result)) => {
                     answer.ops[i].data = out;
-                    answer.result = i32::from(end);
+                    answer.result = result;
                 }
                 Err(e) => {
                     answer.result = e.0;

@@ -200,6 +200,11 @@ impl Pg {
             })
     }
 
+    /// Whether the map or a store of the PG's is full.
+    pub(crate) fn is_full_somewhere(&self, cx: &Cx<'_>) -> bool {
+        self.is_marked_full(cx) || self.least(left_here(cx), cx).full
+    }
+
     fn is_marked_full(&self, cx: &Cx<'_>) -> bool {
         self.pool.is_full() || cx.map.flags.has(maps::OsdMapFlags::FULL)
     }

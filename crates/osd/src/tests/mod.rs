@@ -8,6 +8,7 @@ mod coded;
 mod conform;
 mod copies;
 mod golden;
+mod hits;
 mod ops;
 mod room;
 mod rules;

@@ -14,6 +14,7 @@ use maps::OsdMapFlags;
 use types::HObject;
 
 use super::CacheView;
+use super::hits::INTERNAL_NAMESPACE;
 use crate::pg::{Cx, Pg, State, own_from};
 
 /// Objects looked at in one go.
@@ -63,14 +64,17 @@ impl Pg {
     fn agent_mode(&self, view: &CacheView) -> Mode {
         let c = self.counts();
         let positive = |n: i64| u64::try_from(n).unwrap_or(0);
-        let (objects, bytes) = (positive(c.objects), positive(c.bytes));
+        // Archives of hit sets are not users' objects; they are clean.
+        let (archives, archive_bytes) = self.tier.hits.archived();
+        let (objects, clean) = (positive(c.objects - archives), c.clean - archives);
+        let bytes = positive(c.bytes - archive_bytes);
         let dirty = positive(c.objects - c.clean).saturating_sub(self.tier.agent.running as u64);
         let dirty_bytes = bytes.checked_div(objects).unwrap_or(0) * dirty;
         let (is_dirty, has) = (part(view, dirty, dirty_bytes), part(view, objects, bytes));
         let evict = has > view.full_micro && view.full_micro > 0;
         Mode {
             // Nothing but flushing helps where all is dirty.
-            flush: is_dirty > view.dirty_micro || (evict && dirty > 0 && c.clean <= 0),
+            flush: is_dirty > view.dirty_micro || (evict && dirty > 0 && clean <= 0),
             hurry: is_dirty > view.dirty_high_micro.max(view.dirty_micro),
             evict,
             full: has > 1_000_000,
@@ -136,6 +140,7 @@ impl Pg {
         let head = oid.with_snap(types::SnapId::HEAD).detached();
         let quiet = self.obcs.get(&head).is_none_or(|o| o.in_flight == 0 && o.waiting.is_empty());
         if !quiet
+            || oid.nspace == INTERNAL_NAMESPACE
             || self.blocked.contains_key(&head)
             || self.tier.flushes.contains_key(oid)
             || self.is_degraded(&head)

@@ -23,7 +23,7 @@
 
 mod agent;
 mod flush;
-mod hits;
+pub(crate) mod hits;
 mod promote;
 mod sweep;
 
@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use denc::Denc;
-use maps::{CacheMode, PgPool};
+use maps::{BloomParams, CacheMode, PgPool};
 use messages::{
     Answered, LogKind, MOsdOpReply, Mutation, ObjectChange, PgLogEntry, Touched, op, op_flag,
     req_flag,
@@ -55,6 +55,8 @@ pub(crate) struct CacheView {
     pub base_erasure: bool,
     /// Kind of hit sets, see [`maps::HitSetParams`]; 0 for none.
     pub hit_kind: u8,
+    /// How filters of hit sets are wanted; the error is for all sets together.
+    pub hit_bloom: BloomParams,
     pub hit_period_s: u32,
     pub hit_count: u32,
     pub read_recency: u32,
@@ -81,7 +83,12 @@ impl CacheView {
             base,
             mode: pool.mode(),
             base_erasure: map.pool(base).is_some_and(PgPool::is_erasure),
-            hit_kind: pool.hit_set_params.kind,
+            hit_kind: if pool.hit_set_period == 0 || pool.hit_set_count == 0 {
+                0
+            } else {
+                pool.hit_set_params.kind
+            },
+            hit_bloom: pool.hit_set_params.bloom().unwrap_or_default(),
             hit_period_s: pool.hit_set_period,
             hit_count: pool.hit_set_count,
             read_recency: pool.min_read_recency_for_promote,
@@ -126,7 +133,7 @@ pub(crate) struct Tier {
     asked: BTreeMap<u64, Asked>,
     /// By head or clone.
     flushes: BTreeMap<HObject, flush::Flush>,
-    hits: hits::Hits,
+    pub(crate) hits: hits::Hits,
     agent: agent::Agent,
     sweep: sweep::Sweep,
     /// Requests that wait until something was evicted.
@@ -236,10 +243,13 @@ impl Pg {
         if op.msg.flags & req_flag::IGNORE_CACHE != 0 {
             return Some(op);
         }
-        let known = self.tier.hits.has(&op.oid);
-        if !op.hit && view.hit_kind != 0 {
-            op.hit = true;
-            self.tier.hits.insert(&op.oid, &view, cx.now);
+        let first = !std::mem::replace(&mut op.hit, true);
+        let known = view.hit_kind != 0 && self.note_hit(&op.oid, first, cx);
+        // An archive may have taken its place in memory.
+        if let Err(e) = self.load_obc(&op.oid, cx) {
+            tracing::error!(pg = %self.id, "{e}");
+            Answer::error(&op, Errno::IO).send(&op, cx);
+            return None;
         }
         let ordered = writes || op.msg.flags & req_flag::RWORDERED != 0;
         match self.lacks_for(&op, cx) {
@@ -519,12 +529,12 @@ impl Pg {
 
     /// Once in a while.
     pub(crate) fn tick_tier(&mut self, cx: &mut Cx<'_>) {
-        let Some(view) = self.pool.cache.clone() else {
+        self.follow_hits(cx);
+        if self.pool.cache.is_none() {
             let ops = std::mem::take(&mut self.tier.full);
             self.go_on(ops, cx);
             return;
-        };
-        self.tier.hits.roll(&view, cx.now);
+        }
         self.kick_agent(cx);
     }
 }
