@@ -411,7 +411,7 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     opt("osd_max_object_size", Size, "128M", true, "Largest object."),
     opt("osd_max_omap_entries_per_request", Uint, "1024", true, "Most omap entries of one answer."),
-    opt("osd_max_pg_log_entries", Uint, "10000", true, "Longest log of a PG."),
+    opt("osd_max_pg_log_entries", Uint, "2000", true, "Longest log of a PG."),
     opt(
         "osd_max_scrubs",
         Uint,
@@ -639,6 +639,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "0",
         true,
         "Seconds between two clones that a PG trims; 0 for no pause.",
+    ),
+    opt(
+        "osd_target_pg_log_bytes_per_osd",
+        Size,
+        "256M",
+        true,
+        "Bytes of the logs of all PGs of an OSD together.",
     ),
     opt(
         "osd_target_pg_log_entries_per_osd",

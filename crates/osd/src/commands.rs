@@ -55,6 +55,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("dump_blocklist", "", "dump blocklisted clients and times", "r"),
     ("dump_historic_ops", "", "show recent ops", "r"),
     ("dump_historic_slow_ops", "", "show slowest recent ops", "r"),
+    ("dump_mempools", "", "get mempool stats", "r"),
     ("dump_ops_in_flight", "", "show the ops currently in flight", "r"),
     ("dump_pg_recovery_stats", "", "dump pg recovery statistics", "r"),
     ("dump_recovery_reservations", "", "show recovery reservations", "r"),
@@ -360,6 +361,7 @@ impl Osd {
                 ))
             }
             "dump_watchers" => ok(self.dump_watchers()),
+            "dump_mempools" => ok(self.dump_mempools()),
             "dump_scrub_reservations" => ok(json!({
                 "scrubs_local": self.c.slots.scrubs.taken(),
                 "scrubs_remote": self.c.slots.scrubs_lent.taken(),
@@ -548,6 +550,15 @@ impl Osd {
                 "slowdown_max": c.conf.pace.target,
             },
         })
+    }
+
+    /// Of the peer's pools the one that is counted here: logs, with requests remembered beyond
+    /// them.
+    fn dump_mempools(&self) -> Value {
+        let all = self.pgs.values().map(|pg| pg.log.in_memory());
+        let (items, bytes) = all.fold((0, 0), |a, l| (a.0 + l.0, a.1 + l.1));
+        let log = json!({ "items": items, "bytes": bytes });
+        json!({ "mempool": { "by_pool": { "osd_pglog": log }, "total": log } })
     }
 
     fn dump_watchers(&self) -> Value {
@@ -793,5 +804,6 @@ fn log_json(pg: &Pg) -> Value {
         })
         .collect();
     json!({ "head": pg.log.head().to_string(), "tail": pg.log.tail.to_string(), "log": entries,
-            "dups": pg.log.dup_count() })
+            "dups": pg.log.dup_count(), "log_bytes": pg.log.bytes().0,
+            "dups_bytes": pg.log.bytes().1 })
 }

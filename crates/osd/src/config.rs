@@ -2,6 +2,7 @@
 
 use crate::exec::{ClassList, Limits};
 use crate::pace::PaceConf;
+use crate::pg::Bound;
 use crate::pg::scrub::ScrubConf;
 
 /// The option's default, the peer's.
@@ -25,6 +26,8 @@ pub struct Config {
     pub log_entries_max: usize,
     /// `osd_pg_log_dups_tracked`.
     pub dups_max: usize,
+    /// `osd_target_pg_log_bytes_per_osd`, and at most a sixteenth of `osd_memory_target`.
+    pub log_bytes_per_osd: u64,
     /// `osd_recovery_max_active`.
     pub recoveries_max: usize,
     /// `osd_max_trimming_pgs`.
@@ -73,6 +76,7 @@ impl Default for Config {
             log_entries_min: 250,
             log_entries_max: 2_000,
             dups_max: 3_000,
+            log_bytes_per_osd: 256 << 20,
             recoveries_max: 16,
             trimming_pgs_max: 2,
             agent_ops_max: 4,
@@ -132,6 +136,7 @@ impl Config {
         int("osd_min_pg_log_entries", &mut c.log_entries_min);
         int("osd_max_pg_log_entries", &mut c.log_entries_max);
         int("osd_pg_log_dups_tracked", &mut c.dups_max);
+        c.log_bytes_per_osd = conf.u64("osd_target_pg_log_bytes_per_osd").min(memory / 16);
         int("osd_max_trimming_pgs", &mut c.trimming_pgs_max);
         int("osd_agent_max_ops", &mut c.agent_ops_max);
         int("osd_pg_max_concurrent_snap_trims", &mut c.snap_trims_max);
@@ -189,17 +194,21 @@ impl Config {
         self.heartbeat_grace_ms / 10 * 8
     }
 
-    /// Log entries kept by each of `pgs` PGs.
+    /// What the log of each of `pgs` PGs may take. The peer's `get_target_pg_log_entries`, and
+    /// a share of the bytes: half of it for the log, half for requests remembered beyond it;
+    /// together they fit into one message.
     #[must_use]
-    pub fn log_per_pg(&self, pgs: usize) -> usize {
+    pub fn log_bound(&self, pgs: usize) -> Bound {
+        const BYTES: (u64, u64) = (8 << 10, 4 << 20);
+        let pgs = pgs.max(1);
         let min = self.log_entries_min.max(16);
-        (self.log_entries_per_osd / 4 / pgs.max(1)).clamp(min, self.log_entries_max.max(min))
-    }
-
-    /// Answered requests that each of `pgs` PGs remembers beyond its log.
-    #[must_use]
-    pub fn dups_per_pg(&self, pgs: usize) -> usize {
-        (self.log_entries_per_osd / pgs.max(1)).clamp(256, self.dups_max.max(256))
+        let share = self.log_entries_per_osd / pgs;
+        let bytes = (self.log_bytes_per_osd / 2 / pgs as u64).clamp(BYTES.0, BYTES.1);
+        Bound {
+            entries: share.clamp(min, self.log_entries_max.max(min)),
+            dups: share.max(256).min(self.dups_max),
+            bytes: bytes as usize,
+        }
     }
 
     /// Whether a store of `total` bytes, with so many `available`, takes no more data,
@@ -208,5 +217,44 @@ impl Config {
     pub fn is_store_full(&self, (total, available): (u64, u64)) -> bool {
         let used = total.saturating_sub(available) as f64;
         total > 0 && used >= total as f64 * self.failsafe_full_ratio
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The options say what a PG keeps: a share of the OSD's entries between least and most, a
+    /// share of its bytes.
+    #[test]
+    fn logs_are_bounded_as_options_say() {
+        let mut conf = conf::Config::new(&conf::ConfFile::default(), "osd", "0", "host", 1);
+        let shown = Config::read(&conf, false);
+        let same = (shown.log_entries_per_osd, shown.log_entries_min, shown.log_entries_max);
+        let d = Config::default();
+        assert_eq!(same, (d.log_entries_per_osd, d.log_entries_min, d.log_entries_max));
+        let shown = |name: &str| conf.u64(name) as usize;
+        assert_eq!(same.0, shown("osd_target_pg_log_entries_per_osd"));
+        assert_eq!(same.1, shown("osd_min_pg_log_entries"));
+        assert_eq!(same.2, shown("osd_max_pg_log_entries"));
+        assert_eq!(d.dups_max, shown("osd_pg_log_dups_tracked"));
+
+        for (name, value) in [
+            ("osd_target_pg_log_entries_per_osd", "100000"),
+            ("osd_min_pg_log_entries", "300"),
+            ("osd_max_pg_log_entries", "5000"),
+            ("osd_pg_log_dups_tracked", "4000"),
+            ("osd_target_pg_log_bytes_per_osd", "64M"),
+        ] {
+            conf.set(conf::Source::Override, name, value).unwrap();
+        }
+        let c = Config::read(&conf, false);
+        assert_eq!(c.log_bound(10), Bound { entries: 5_000, dups: 4_000, bytes: 3_355_443 });
+        assert_eq!(c.log_bound(100), Bound { entries: 1_000, dups: 1_000, bytes: 335_544 });
+        assert_eq!(c.log_bound(1_000), Bound { entries: 300, dups: 256, bytes: 33_554 });
+        conf.set(conf::Source::Override, "osd_pg_log_dups_tracked", "0").unwrap();
+        conf.set(conf::Source::Override, "osd_memory_target", "512M").unwrap();
+        let c = Config::read(&conf, false);
+        assert_eq!(c.log_bound(10), Bound { entries: 5_000, dups: 0, bytes: 1_677_721 });
     }
 }

@@ -115,10 +115,12 @@ impl World {
         let s = &self.settings;
         let text = format!(
             "[global]\nosd_heartbeat_interval = {}\nosd_heartbeat_grace = {}\n\
-             osd_min_pg_log_entries = 16\nosd_max_pg_log_entries = {}\n",
+             osd_min_pg_log_entries = 16\nosd_max_pg_log_entries = {}\n\
+             osd_target_pg_log_bytes_per_osd = {}\n",
             s.heartbeat_ms as f64 / 1000.0,
             s.grace_ms as f64 / 1000.0,
-            s.log_entries
+            s.log_entries,
+            s.log_bytes
         );
         let file = ConfFile::parse(&text).expect("well formed");
         let options = conf::Config::new(&file, "osd", &i.to_string(), "host", 1);

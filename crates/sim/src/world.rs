@@ -207,6 +207,8 @@ pub struct Settings {
     pub grace_ms: u64,
     /// `osd_max_pg_log_entries`.
     pub log_entries: u64,
+    /// `osd_target_pg_log_bytes_per_osd`.
+    pub log_bytes: u64,
     /// Latency of the network, ns, from and to.
     pub latency: (u64, u64),
     /// Latency of disks, ns, from and to.
@@ -228,6 +230,9 @@ impl Settings {
             _ => size / 2 + 1,
         };
         let grace_ms = chance.within(3_000, 20_000);
+        const LARGE: u64 = 256 << 20;
+        let logs = [(16, LARGE), (24, LARGE), (60, LARGE), (2_000, LARGE), (2_000, 0)];
+        let (log_entries, log_bytes) = chance.of(&logs);
         Self {
             coded: None,
             mons: chance.of(&[1, 3, 3, 3, 3, 5]),
@@ -242,7 +247,8 @@ impl Settings {
             fault_every: chance.within(1, 12) * SEC,
             heartbeat_ms: chance.within(grace_ms / 8, grace_ms / 3),
             grace_ms,
-            log_entries: chance.of(&[16, 24, 60, 2_000]),
+            log_entries,
+            log_bytes,
             latency: chance.of(&[(50_000, MS), (100_000, 5 * MS), (MS, 60 * MS)]),
             disk: chance.of(&[(50_000, MS), (200_000, 8 * MS), (MS, 40 * MS)]),
             small_disks: false,

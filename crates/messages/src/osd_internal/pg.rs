@@ -148,6 +148,18 @@ impl PgLogEntry {
             .chain(self.also.iter().map(|t| (&t.oid, t.kind, t.prior)))
     }
 
+    /// Bytes it takes in memory; encoded it takes no more. Follows from its content alone, but
+    /// not from the counters.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let names = |o: &HObject| o.name.len() + o.key.len() + o.nspace.len();
+        let also = self.also.iter().map(|t| size_of::<Touched>() + names(&t.oid));
+        let returns = self.returns.iter().map(|(_, out)| size_of::<(i32, Bytes)>() + out.len());
+        let answered = self.answered.len() * size_of::<Answered>();
+        let parts = also.chain(returns).sum::<usize>();
+        size_of::<Self>() + names(&self.oid) + parts + answered
+    }
+
     /// A copy whose names share no memory with the message it came from.
     #[must_use]
     pub fn detached(mut self) -> Self {
@@ -363,5 +375,34 @@ impl Denc for PgInfo {
             }
             Ok(info)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an entry is counted for grows with all its parts, and is never less than what it takes
+    /// encoded.
+    #[test]
+    fn entries_are_counted_for_what_they_take() {
+        let name = |n: usize| Bytes::from(vec![b'n'; n]);
+        let oid = HObject { name: name(1_900), key: name(300), ..HObject::min() };
+        let mut e = PgLogEntry::default();
+        let mut last = 0;
+        let mut grew = |e: &PgLogEntry, by: usize| {
+            assert!(e.bytes() >= e.to_bytes().len() && e.bytes() >= last + by, "{}", e.bytes());
+            last = e.bytes();
+        };
+        grew(&e, 0);
+        e.oid = oid.clone();
+        grew(&e, 2_200);
+        e.returns = vec![(0, name(64)); 3];
+        grew(&e, 3 * 64);
+        e.also = vec![Touched { oid, ..Touched::default() }; 10];
+        grew(&e, 22_000);
+        e.answered = vec![Answered::default(); 100];
+        e.counts.clean = 1;
+        grew(&e, 2_000);
     }
 }

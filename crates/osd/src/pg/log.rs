@@ -4,6 +4,9 @@
 //! below the tail stay there for a while: they recognise resends (`dups`) and cost nothing
 //! to keep, for they are removed many at a time.
 //!
+//! Both are bounded by number and by bytes. What [`PgLog::plan_trim`] gives is never above what
+//! is durable on all acting copies.
+//!
 //! Source: the peer's `PGLog`, `pg_log_dup_t`; the form on disk is ours.
 
 use std::collections::{HashMap, VecDeque};
@@ -15,6 +18,26 @@ use types::{EVersion, ReqId};
 
 /// Prefix of log keys.
 const LOG: u8 = b'l';
+/// So many entries are kept, whatever they take.
+const ENTRIES_MIN: usize = 16;
+/// So many requests are remembered beyond the log, whatever they take, where so many are wanted.
+const DUPS_MIN: usize = 256;
+
+/// What a log may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Entries.
+    pub entries: usize,
+    /// Requests remembered from below the tail.
+    pub dups: usize,
+    /// Bytes of the entries; and as many of what requests are remembered by.
+    pub bytes: usize,
+}
+
+/// Whether it is time to trim: many at a time, so that not every write has to.
+fn is_beyond(is: usize, bound: usize) -> bool {
+    is > bound.saturating_add(bound / 8)
+}
 
 /// The key of an entry; sorts as versions do.
 #[must_use]
@@ -61,8 +84,12 @@ pub struct PgLog {
     pub tail: EVersion,
     /// By request: of all entries and of older ones.
     dups: HashMap<ReqId, Dup>,
-    /// Which `dups` are older than the tail, oldest first.
-    old: VecDeque<(EVersion, ReqId)>,
+    /// Bytes of `entries`.
+    bytes: usize,
+    /// Which `dups` are older than the tail, oldest first, and bytes of what is on disk for them.
+    old: VecDeque<(EVersion, ReqId, usize)>,
+    /// Bytes on disk for `old`.
+    old_bytes: usize,
     /// The highest version for users in any entry seen.
     last_user: u64,
 }
@@ -94,6 +121,7 @@ impl PgLog {
         assert!(entry.version > self.head(), "log versions rise");
         self.last_user = self.last_user.max(entry.user_version);
         self.remember(&entry);
+        self.bytes += entry.bytes();
         self.entries.push_back(entry);
     }
 
@@ -140,14 +168,38 @@ impl PgLog {
         {
             let e = self.entries.pop_front().expect("looked at");
             self.tail = e.version;
+            self.bytes -= e.bytes();
             self.outlive(&e);
         }
     }
 
+    /// Up to where to trim for `bound`, when it is time; else the tail. Nothing above `upto`
+    /// goes, and the newest entries stay even if they are larger than the bound.
+    #[must_use]
+    pub fn plan_trim(&self, bound: Bound, upto: EVersion) -> EVersion {
+        let len = self.entries.len();
+        let many = len >= bound.entries + bound.entries / 8 + ENTRIES_MIN;
+        let large = len > ENTRIES_MIN && is_beyond(self.bytes, bound.bytes);
+        if !many && !large {
+            return self.tail;
+        }
+        let (mut to, mut bytes) = (self.tail, self.bytes);
+        for (n, e) in self.entries.iter().enumerate().take(len - ENTRIES_MIN.min(len)) {
+            let fits = len - n <= bound.entries && bytes <= bound.bytes;
+            if fits || e.version > upto {
+                break;
+            }
+            (to, bytes) = (e.version, bytes - e.bytes());
+        }
+        to
+    }
+
     /// The entry's requests are still recognised for a while.
     fn outlive(&mut self, e: &PgLogEntry) {
-        self.old.push_back((e.version, e.reqid));
-        self.old.extend(e.answered.iter().map(|a| (e.version, a.reqid)));
+        let bytes = e.bytes();
+        self.old_bytes += bytes;
+        self.old.extend(e.answered.iter().map(|a| (e.version, a.reqid, 0)));
+        self.old.push_back((e.version, e.reqid, bytes));
     }
 
     /// Requests that changed the object lately, and what they were told; the newest `max`.
@@ -161,18 +213,44 @@ impl PgLog {
         all.filter(|a| a.reqid.client.num != 0 || a.reqid.tid != 0).take(max).collect()
     }
 
-    /// Forgets the oldest requests beyond `max`; returns the version below which nothing
-    /// is needed on disk any more, when something was forgotten.
-    pub fn trim_dups(&mut self, max: usize) -> Option<EVersion> {
+    /// Forgets the oldest requests beyond `bound`, when it is time; returns the version up to
+    /// which nothing is needed on disk any more, when something was forgotten.
+    pub fn trim_dups(&mut self, bound: Bound) -> Option<EVersion> {
+        let least = bound.dups.min(DUPS_MIN);
+        let many = self.old.len() > bound.dups + bound.dups / 8 + ENTRIES_MIN;
+        let large = self.old.len() > least + ENTRIES_MIN && is_beyond(self.old_bytes, bound.bytes);
+        if !many && !large {
+            return None;
+        }
         let mut up_to = None;
-        while self.old.len() > max {
-            let (version, reqid) = self.old.pop_front().expect("counted");
+        while let Some(&(version, reqid, bytes)) = self.old.front() {
+            let fits = self.old.len() <= bound.dups && self.old_bytes <= bound.bytes;
+            // An entry goes with all its requests.
+            if (fits || self.old.len() <= least) && up_to != Some(version) {
+                break;
+            }
+            self.old.pop_front();
+            self.old_bytes -= bytes;
             if self.dups.get(&reqid).is_some_and(|d| d.version == version) {
                 self.dups.remove(&reqid);
             }
             up_to = Some(version);
         }
         up_to
+    }
+
+    /// Bytes of the entries, and of what is on disk of requests from below the tail.
+    #[must_use]
+    pub fn bytes(&self) -> (usize, usize) {
+        (self.bytes, self.old_bytes)
+    }
+
+    /// What it holds in memory: how many entries and requests, and their bytes.
+    #[must_use]
+    pub fn in_memory(&self) -> (usize, usize) {
+        let dups = self.dups.len() * size_of::<(ReqId, Dup)>();
+        let old = self.old.len() * size_of::<(EVersion, ReqId, usize)>();
+        (self.entries.len() + self.dups.len(), self.bytes + dups + old)
     }
 
     /// Number of requests remembered from below the tail.
@@ -188,6 +266,7 @@ impl PgLog {
             && e.version > to
         {
             let e = self.entries.pop_back().expect("looked at");
+            self.bytes -= e.bytes();
             for reqid in e.answered.iter().map(|a| &a.reqid).chain([&e.reqid]) {
                 if self.dups.get(reqid).is_some_and(|d| d.version == e.version) {
                     self.dups.remove(reqid);
@@ -251,14 +330,86 @@ mod tests {
         log.trim(EVersion::new(3, 6));
         assert_eq!((log.entries.len(), log.tail), (4, EVersion::new(3, 6)));
         assert_eq!(log.dup(&entry(2).reqid).unwrap().user_version, 2);
-        assert_eq!(log.trim_dups(3), Some(EVersion::new(3, 3)));
-        assert!(log.dup(&entry(3).reqid).is_none() && log.dup(&entry(4).reqid).is_some());
+        assert_eq!(log.trim_dups(Bound { dups: 0, ..LARGE }), None, "too few to be worth it");
         assert_eq!(log.floor(EVersion::new(3, 8)), Some(EVersion::new(3, 8)));
         assert_eq!(log.floor(EVersion::new(9, 1)), Some(EVersion::new(3, 10)));
         assert_eq!(log.floor(EVersion::new(3, 5)), None);
         let gone = log.rewind(EVersion::new(3, 8));
         assert_eq!(gone.iter().map(|e| e.version.version).collect::<Vec<_>>(), [10, 9]);
         assert!(log.dup(&entry(9).reqid).is_none());
+    }
+
+    const LARGE: Bound = Bound { entries: 1 << 20, dups: 1 << 20, bytes: 1 << 30 };
+
+    fn log(entries: u64) -> PgLog {
+        let mut log = PgLog::default();
+        (1..=entries).for_each(|v| log.push(entry(v)));
+        log
+    }
+
+    /// Entries and requests beyond the bound by number go, many at a time.
+    #[test]
+    fn bounded_by_number() {
+        let bound = Bound { entries: 40, dups: 20, ..LARGE };
+        let mut log = log(60);
+        assert_eq!(log.plan_trim(bound, EVersion::new(3, 60)), log.tail, "not yet");
+        log.push(entry(61));
+        let to = log.plan_trim(bound, EVersion::new(3, 61));
+        assert_eq!(to, EVersion::new(3, 21));
+        assert_eq!(log.plan_trim(bound, EVersion::new(3, 7)), EVersion::new(3, 7));
+        log.trim(to);
+        assert_eq!(log.trim_dups(bound), None);
+        log.trim(EVersion::new(3, 40));
+        assert_eq!((log.trim_dups(bound), log.old_len()), (Some(EVersion::new(3, 20)), 20));
+        assert!(log.dup(&entry(20).reqid).is_none() && log.dup(&entry(21).reqid).is_some());
+    }
+
+    /// As much as fits is kept, and always some; what is not everywhere stays.
+    #[test]
+    fn bounded_by_bytes() {
+        let each = entry(1).bytes();
+        let bound = Bound { bytes: 100 * each, ..LARGE };
+        let mut log = log(112);
+        assert_eq!(log.bytes(), (112 * each, 0));
+        let all = EVersion::new(9, 0);
+        assert_eq!(log.plan_trim(bound, all), log.tail, "not yet");
+        log.push(entry(113));
+        assert_eq!(log.plan_trim(bound, EVersion::new(3, 4)), EVersion::new(3, 4));
+        assert_eq!(log.plan_trim(bound, EVersion::ZERO), log.tail);
+        log.trim(log.plan_trim(bound, all));
+        assert_eq!((log.tail, log.bytes()), (EVersion::new(3, 13), (100 * each, 13 * each)));
+
+        let mut big = entry(114);
+        big.oid.name = vec![b'n'; 200 * each].into();
+        log.push(big);
+        log.trim(log.plan_trim(bound, all));
+        assert_eq!(log.entries.len(), ENTRIES_MIN, "larger than the bound, and kept");
+
+        (115..1_000).for_each(|v| log.push(entry(v)));
+        log.trim(EVersion::new(3, 990));
+        assert_eq!(log.bytes().0, 9 * each);
+        let gone = log.trim_dups(bound).unwrap();
+        assert_eq!((gone, log.old_len()), (EVersion::new(3, 990 - DUPS_MIN as u64), DUPS_MIN));
+        let bound = Bound { bytes: 400 * each, ..LARGE };
+        (1_000..1_500).for_each(|v| log.push(entry(v)));
+        log.trim(EVersion::new(3, 1_499));
+        log.trim_dups(bound).unwrap();
+        assert_eq!((log.old_len(), log.bytes()), (400, (0, 400 * each)));
+    }
+
+    /// What goes takes its bytes along, whichever way it goes.
+    #[test]
+    fn bytes_are_those_of_what_is_there() {
+        let mut log = log(20);
+        log.trim(EVersion::new(3, 5));
+        log.rewind(EVersion::new(3, 12));
+        let sum = |l: &PgLog| l.entries.iter().map(PgLogEntry::bytes).sum::<usize>();
+        assert_eq!(log.bytes(), (sum(&log), 5 * entry(1).bytes()));
+        let mut loaded = PgLog { tail: EVersion::new(3, 8), ..PgLog::default() };
+        (1..=10).for_each(|v| loaded.load(entry(v)));
+        assert_eq!(loaded.bytes(), (sum(&loaded), 8 * entry(1).bytes()));
+        log.reset(EVersion::ZERO);
+        assert_eq!((log.bytes(), log.in_memory()), ((0, 0), (0, 0)));
     }
 
     /// Keys sort as versions do.

@@ -62,7 +62,7 @@ use crate::session::ClientOp;
 
 pub(crate) use backfill::{Target, lend_slot};
 pub(crate) use coded::{Undo, undo_range};
-pub use log::{PgLog, log_key, log_range, version_of_key};
+pub use log::{Bound, PgLog, log_key, log_range, version_of_key};
 pub use ops::Answer;
 pub(crate) use peering::own_from;
 pub(crate) use snaps::{clone_of_key, index_all};

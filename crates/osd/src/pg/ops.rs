@@ -741,7 +741,7 @@ impl Pg {
         }
         let raw = entry.to_bytes();
         let prev = self.log.head();
-        let trim_to = self.plan_trim(cx);
+        let trim_to = self.log.plan_trim(cx.conf.log_bound(cx.pg_count), self.committed_by_all);
         let mut rep = RepOp {
             pg: self.id,
             from: self.id.shard,
@@ -804,16 +804,6 @@ impl Pg {
         self.in_flight.push_back(InFlight { version, oid, sent, replies });
         self.stats_dirty = true;
         cx.submit(ops, Ticket::Log(self.id, self.interval(), version));
-    }
-
-    fn plan_trim(&self, cx: &Cx<'_>) -> EVersion {
-        let max = cx.conf.log_per_pg(cx.pg_count);
-        let len = self.log.entries.len();
-        // Some at once, so that the tail is not saved with every write.
-        if len < max + max / 8 + 16 {
-            return self.log.tail;
-        }
-        self.log.entries[len - max].version.min(self.committed_by_all)
     }
 
     /// The reply of a copy.

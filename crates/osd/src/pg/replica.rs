@@ -91,11 +91,8 @@ impl Pg {
             self.log.trim(to);
             self.save_info(ops);
         }
-        // Many at a time: one range for all of them.
-        let max = cx.conf.dups_per_pg(cx.pg_count);
-        if self.log.old_len() > max + max / 8 + 16
-            && let Some(gone) = self.log.trim_dups(max)
-        {
+        // One range for all of them.
+        if let Some(gone) = self.log.trim_dups(cx.conf.log_bound(cx.pg_count)) {
             let (first, _) = log_range();
             let behind = EVersion { epoch: gone.epoch, version: gone.version + 1 };
             ops.push(StoreOp::RmRange(self.coll, first, log_key(behind)));

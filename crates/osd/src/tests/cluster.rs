@@ -70,8 +70,12 @@ pub struct Cluster {
     pub caps: String,
     /// `osd_max_backfills` of OSDs started from now on.
     pub backfills: usize,
+    /// Further options of OSDs started from now on.
+    pub options: Vec<(&'static str, &'static str)>,
     /// OSDs whose stores told them to stop.
     pub stopped: Vec<usize>,
+    /// Bytes of the largest front of a message between OSDs.
+    pub largest: usize,
 }
 
 /// Gives a pool so many PGs at once; no fewer than it has.
@@ -122,7 +126,9 @@ impl Cluster {
             effects_seen: Vec::new(),
             caps: "allow *".into(),
             backfills: 1 + 7 * (seed % 2) as usize,
+            options: Vec::new(),
             stopped: Vec::new(),
+            largest: 0,
         };
         for i in 0..osds {
             let node = Node { osd: None, store: MemStore::default(), nonce: 0, life: 0 };
@@ -313,9 +319,9 @@ impl Cluster {
         };
         let mut options = conf::Config::new(&conf::ConfFile::default(), "osd", "0", "host", 1);
         let backfills = self.backfills.to_string();
-        for (name, value) in
-            [("osd_max_backfills", &*backfills), ("osd_mclock_override_recovery_settings", "true")]
-        {
+        let own =
+            [("osd_max_backfills", &*backfills), ("osd_mclock_override_recovery_settings", "true")];
+        for (name, value) in own.into_iter().chain(self.options.iter().copied()) {
             options.set(conf::Source::Override, name, value).unwrap();
         }
         let store = Box::new(self.nodes[i].store.clone());
@@ -455,6 +461,7 @@ impl Cluster {
     fn effect(&mut self, i: usize, effect: Effect) {
         match effect {
             Effect::Osd(to, e) | Effect::Heartbeat { osd: to, envelope: e, .. } => {
+                self.largest = self.largest.max(e.front.len());
                 if let Some(w) = self.wires.get_mut(&(i, to.0 as usize)) {
                     w.queue.push_back(e);
                 }

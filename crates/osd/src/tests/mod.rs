@@ -9,6 +9,7 @@ mod conform;
 mod copies;
 mod golden;
 mod hits;
+mod logs;
 mod ops;
 mod room;
 mod rules;

@@ -1,0 +1,81 @@
+//! What a log takes, in memory and on its way to a copy, is bounded in bytes.
+
+use bytes::Bytes;
+use messages::{OsdOp, op};
+use types::PoolId;
+
+use super::cluster::Cluster;
+use super::survive::{Faults, check_copies, seeds, storm_on};
+
+const POOL: PoolId = PoolId(1);
+
+/// All OSDs anew, with this share of bytes for logs.
+fn bounded(mut c: Cluster, bytes: &'static str) -> Cluster {
+    c.options = vec![("osd_target_pg_log_bytes_per_osd", bytes)];
+    for i in 0..c.nodes.len() {
+        c.kill(i);
+        c.start(i);
+    }
+    c.settle();
+    c
+}
+
+fn write(c: &mut Cluster, rounds: u32, name: &str) {
+    for i in 0..rounds {
+        let data = Bytes::copy_from_slice(&i.to_le_bytes());
+        c.ask(POOL, name, vec![OsdOp::extent(op::WRITEFULL, 0, 4, data)]);
+        if i % 40 == 39 {
+            c.settle();
+        }
+    }
+    c.settle();
+    assert!(c.answers.values().all(|a| a.result == 0));
+    c.answers.clear();
+}
+
+/// Objects with names of 2,000 bytes: neither memory nor what a new copy is sent grows with the
+/// number of writes, and a copy that was away for less than the log is brought up by it.
+#[test]
+fn long_names_do_not_add_up() {
+    let mut c = bounded(Cluster::ready(3, 3, 1, 5), "1M");
+    let name = "n".repeat(2_000);
+    write(&mut c, 1_200, &name);
+    for i in 0..3 {
+        let (r, out) = c.admin(i, r#"{"prefix":"dump_mempools"}"#);
+        let out: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let log = &out["mempool"]["by_pool"]["osd_pglog"];
+        let (items, bytes) = (log["items"].as_u64().unwrap(), log["bytes"].as_u64().unwrap());
+        assert!(r == 0 && items > 300 && bytes > 300 << 10 && bytes < 700 << 10, "osd.{i}: {log}");
+    }
+    c.kill(2);
+    c.mark_down(2);
+    write(&mut c, 80, &name);
+    c.start(2);
+    c.settle();
+    check_copies(&c);
+    // A new disk: it is sent everything.
+    c.kill(2);
+    c.mark_down(2);
+    c.nodes[2].store = crate::memory::MemStore::default();
+    c.largest = 0;
+    c.start(2);
+    c.settle();
+    check_copies(&c);
+    assert!(c.largest > 512 << 10, "the log was not sent: {}", c.largest);
+    assert!(c.largest < 1_500_000, "{} bytes in one message", c.largest);
+}
+
+/// As [`super::survive`] has it, with logs that are as short as bytes can make them: what is
+/// not on all copies stays in them, and resends are recognised.
+#[test]
+fn short_of_bytes_in_a_storm() {
+    for seed in seeds(700, 12) {
+        let osds = 3 + (seed % 2) as usize;
+        let c = bounded(Cluster::ready(osds, 3, 4, seed), "0");
+        storm_on(c, seed, &Faults { kill: true, kill_all: seed % 3 == 0, wires: true });
+    }
+    for seed in seeds(720, 8) {
+        let c = bounded(Cluster::ready_coded(5, (2, 2), 2, seed), "0");
+        storm_on(c, seed, &Faults { kill: true, kill_all: seed % 3 == 0, wires: true });
+    }
+}
