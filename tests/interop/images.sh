@@ -96,4 +96,7 @@ P
   rbd mirror snapshot schedule rm -p "$pool" --image m 1m
 fi
 rbd mirror snapshot schedule rm -p "$pool" --image m
+
+# Migrations: all of it beside librbd, by the newest client.
+[ "$SUITE" != forky ] || python3 migrate.py "$pool"
 ceph osd pool rm "$pool" "$pool" --yes-i-really-really-mean-it >/dev/null 2>&1

@@ -46,8 +46,9 @@ pub mod client {
         UnlockOp,
     };
     pub use crate::rbd::{
-        ChildSpec, MirrorImage, MirrorPeer, MirrorSnap, ObjectMap, ParentSpec, SnapInfo, SnapKind,
-        TrashSpec, feature, op_feature, state,
+        ChildSpec, GroupImage, GroupImageStatus, GroupSpec, Migration, MirrorImage, MirrorPeer,
+        MirrorSnap, ObjectMap, ParentSpec, SnapInfo, SnapKind, TrashSpec, feature, op_feature,
+        state,
     };
 }
 

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use cli::Args;
 use env::Random;
 use rados::{Cluster, IoCtx, WriteOp};
+use rbd::migration::{self, State};
 use rbd::{Error, Image, Mode};
 use serde_json::{Map, Value, json};
 use types::Uuid;
@@ -133,6 +134,35 @@ struct Inner {
 #[derive(Clone)]
 pub(crate) struct Tasks(Rc<Inner>);
 
+/// What is done next to an image that migrates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Execute,
+    Commit,
+    Abort,
+}
+
+impl Step {
+    fn action(self) -> &'static str {
+        match self {
+            Self::Execute => "migrate execute",
+            Self::Commit => "migrate commit",
+            Self::Abort => "migrate abort",
+        }
+    }
+
+    /// What comes behind the image's name where it cannot be done.
+    fn refuses(self, state: State) -> Option<&'static str> {
+        match (self, state) {
+            (Self::Execute, State::Prepared | State::Executing)
+            | (Self::Commit, State::Executed)
+            | (Self::Abort, _) => None,
+            (Self::Execute, _) => Some("is not in ready state"),
+            (Self::Commit, _) => Some("has not completed migration"),
+        }
+    }
+}
+
 /// Pool, namespace, and image or its id: `[POOL/[NAMESPACE/]]NAME`.
 struct Spec {
     pool: String,
@@ -207,30 +237,18 @@ impl Tasks {
         {
             return failed(&err);
         }
-        let spec = |name| Spec::parse(args.str_or_empty(name).unwrap_or_default());
+        let text = |name| args.str_or_empty(name).unwrap_or_default();
         let done = match args.prefix() {
-            "rbd task list" => Ok(self.list(args.str_or_empty("task_id").unwrap_or_default())),
-            "rbd task cancel" => {
-                Ok(self.cancel(args.str_or_empty("task_id").unwrap_or_default()).await)
-            }
-            "rbd task add flatten" => match spec("image_spec") {
-                Ok(spec) => self.add_flatten(&spec).await,
-                Err(bad) => Ok(bad),
-            },
-            "rbd task add remove" => match spec("image_spec") {
-                Ok(spec) => self.add_remove(&spec).await,
-                Err(bad) => Ok(bad),
-            },
-            "rbd task add trash remove" => match spec("image_id_spec") {
+            "rbd task list" => Ok(self.list(text("task_id"))),
+            "rbd task cancel" => Ok(self.cancel(text("task_id")).await),
+            "rbd task add trash remove" => match Spec::parse(text("image_id_spec")) {
                 Ok(spec) => self.add_trash_remove(&spec).await,
                 Err(bad) => Ok(bad),
             },
-            other => Ok(Answer::err(
-                EOPNOTSUPP,
-                format!(
-                    "'{other}' is not supported by this cluster; use the rbd tool's own command"
-                ),
-            )),
+            prefix => match Spec::parse(text("image_spec")) {
+                Ok(spec) => self.add_by_name(prefix, &spec).await,
+                Err(bad) => Ok(bad),
+            },
         };
         done.unwrap_or_else(|err| failed(&err))
     }
@@ -272,7 +290,7 @@ impl Tasks {
         }
     }
 
-    /// A flattening under way ends at once; removals go on to their end.
+    /// A flattening or a migration's copying under way ends at once; all else goes on to its end.
     async fn cancel(&self, id: &str) -> Answer {
         let found = {
             let mut queue = self.0.queue.borrow_mut();
@@ -345,6 +363,17 @@ impl Tasks {
         }
     }
 
+    async fn add_by_name(&self, prefix: &str, spec: &Spec) -> rbd::Result<Answer> {
+        match prefix {
+            "rbd task add flatten" => self.add_flatten(spec).await,
+            "rbd task add remove" => self.add_remove(spec).await,
+            "rbd task add migration execute" => self.add_migration(spec, Step::Execute).await,
+            "rbd task add migration commit" => self.add_migration(spec, Step::Commit).await,
+            "rbd task add migration abort" => self.add_migration(spec, Step::Abort).await,
+            other => Ok(Answer::err(EOPNOTSUPP, format!("there is no command '{other}'"))),
+        }
+    }
+
     async fn add_flatten(&self, spec: &Spec) -> rbd::Result<Answer> {
         let refuses =
             |h: &rbd::Header| h.parent.is_none().then_some((ENOENT, "does not have a parent"));
@@ -354,6 +383,52 @@ impl Tasks {
     async fn add_remove(&self, spec: &Spec) -> rbd::Result<Answer> {
         let refuses = |h: &rbd::Header| (!h.snaps.is_empty()).then_some((EBUSY, "has snapshots"));
         self.add_for_image(spec, ("remove", "Removing"), refuses).await
+    }
+
+    async fn add_migration(&self, spec: &Spec, step: Step) -> rbd::Result<Answer> {
+        let mut refs = spec.refs(step.action());
+        refs.insert("image_name".to_owned(), json!(spec.name));
+        let io = self.io(&spec.pool, &spec.nspace).await?;
+        let found = match migration::find(&io, &spec.name).await {
+            Ok(found) => Some(found),
+            Err(Error::NoImage(_) | Error::Invalid(_)) => None,
+            Err(err) => return Err(err),
+        };
+        if let Some(found) = &found {
+            refs.insert("image_id".to_owned(), json!(found.dest.id));
+        }
+        if let Some(same) = self.same(&refs) {
+            return Ok(same);
+        }
+        let shown = spec.shown();
+        let refused = match &found {
+            None => Some("is not migrating"),
+            Some(found) => step.refuses(found.state),
+        };
+        match (refused, found) {
+            (None, Some(found)) => {
+                let message = match step {
+                    Step::Execute => {
+                        let (from, to) = (self.side(&found.source), self.side(&found.dest));
+                        format!("Migrating image {from} to {to}")
+                    }
+                    Step::Commit => format!("Committing image migration for {shown}"),
+                    Step::Abort => format!("Aborting image migration for {shown}"),
+                };
+                self.add(&io, message, refs).await
+            }
+            (why, _) => {
+                let why = why.unwrap_or("is not migrating");
+                Ok(Answer::err(EINVAL, format!("Image {shown} {why}")))
+            }
+        }
+    }
+
+    fn side(&self, side: &migration::Side) -> String {
+        let map = self.0.cluster.map();
+        let pool = map.pool_name(side.io.pool_id()).unwrap_or("<unknown>").to_owned();
+        let nspace = String::from_utf8_lossy(side.io.nspace()).into_owned();
+        Spec { pool, nspace, name: side.name.clone() }.shown()
     }
 
     async fn add_trash_remove(&self, spec: &Spec) -> rbd::Result<Answer> {
@@ -457,6 +532,16 @@ impl Tasks {
                 // It gives back the lock, however it ended.
                 done.and(image.close().await)
             }
+            "migrate execute" => {
+                let work = migration::open(&io, name).await?;
+                let done = tokio::select! {
+                    done = work.run(&mut progress) => done,
+                    () = self.canceled(task) => Ok(()),
+                };
+                done.and(work.close().await)
+            }
+            "migrate commit" => migration::commit(&io, name, &mut progress).await,
+            "migrate abort" => migration::abort(&io, name, &mut progress).await,
             // What is half gone is of no use: it is not broken off.
             "remove" => rbd::pool::remove(&io, name, &mut progress).await,
             "trash remove" => rbd::trash::remove(&io, id, false, &mut progress).await,
@@ -520,6 +605,25 @@ mod tests {
         by_name.insert("action".to_owned(), json!("remove"));
         assert!(!task.is_for(&by_name));
         assert!(Task::parse(b"{\"sequence\": 1}").is_none() && Task::parse(b"[").is_none());
+    }
+
+    /// As the peer's module refuses.
+    #[test]
+    fn steps_of_migrations() {
+        let ready = Some("is not in ready state");
+        let done = Some("has not completed migration");
+        for (state, execute, commit) in [
+            (State::Error, ready, done),
+            (State::Preparing, ready, done),
+            (State::Prepared, None, done),
+            (State::Executing, None, done),
+            (State::Executed, ready, None),
+            (State::Aborting, ready, done),
+        ] {
+            assert_eq!(Step::Execute.refuses(state), execute, "{state:?}");
+            assert_eq!(Step::Commit.refuses(state), commit, "{state:?}");
+            assert_eq!(Step::Abort.refuses(state), None, "{state:?}");
+        }
     }
 
     #[test]

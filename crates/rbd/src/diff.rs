@@ -31,20 +31,23 @@ enum Object {
     Removed,
 }
 
+/// Which of an object's versions a snapshot shows, or [`SnapId::HEAD`]; none where it was not
+/// there.
+pub(crate) fn shown(snaps: &ObjectSnaps, snap: u64) -> Option<usize> {
+    // Clones list the snapshots that show them; one taken after the last write shows what is
+    // now, if anything is.
+    snaps.clones.iter().position(|c| match c.id {
+        SnapId::HEAD => snap > snaps.seq.0,
+        _ => c.snaps.contains(&SnapId(snap)),
+    })
+}
+
 /// Ranges of one object that differ between two snapshots, by its versions. `from` 0 is
 /// before all. In order; they do not overlap.
 #[must_use]
 pub fn object_changes(snaps: &ObjectSnaps, from: u64, to: u64) -> Vec<Changed> {
-    // Clones list the snapshots that show them; one taken after the last write shows what is
-    // now, if anything is.
-    let shown = |snap: u64| {
-        snaps.clones.iter().position(|c| match c.id {
-            SnapId::HEAD => snap > snaps.seq.0,
-            _ => c.snaps.contains(&SnapId(snap)),
-        })
-    };
-    let start = if from == 0 { None } else { shown(from) };
-    let end = shown(to);
+    let start = if from == 0 { None } else { shown(snaps, from) };
+    let end = shown(snaps, to);
     let size = |at: Option<usize>| at.map_or(0, |at| snaps.clones[at].size);
     let (old_size, new_size) = (size(start), size(end));
     let mut changed: Vec<(u64, u64)> = Vec::new();
@@ -96,9 +99,9 @@ pub fn object_changes(snaps: &ObjectSnaps, from: u64, to: u64) -> Vec<Changed> {
 }
 
 /// Which snapshot, by number; the image as it is now without.
-type At = Option<u64>;
+pub(crate) type At = Option<u64>;
 
-fn number(at: At) -> u64 {
+pub(crate) fn number(at: At) -> u64 {
     at.unwrap_or(SnapId::HEAD.0)
 }
 
@@ -157,6 +160,16 @@ impl Image {
         Ok(())
     }
 
+    /// All versions of a data object; none where it never was.
+    pub(crate) async fn versions(&self, object: u64) -> Result<Option<ObjectSnaps>> {
+        let mut op = ReadOp::new();
+        let slot = op.list_snaps();
+        let io = self.data_io().at_snap(SnapId::DIR);
+        let _slot = self.slot().await;
+        let reply = absent(io.read_op(&self.object(object), op).await)?;
+        Ok(reply.map(|reply| reply.get(slot)).transpose()?)
+    }
+
     /// Ranges of the image that an object holds and that differ.
     async fn object_diff(
         &self,
@@ -172,24 +185,17 @@ impl Image {
             Some(Object::Same) => Vec::new(),
             Some(Object::Written) if whole => vec![Changed { off: 0, len: size, exists: true }],
             Some(Object::Removed) if whole => vec![Changed { off: 0, len: size, exists: false }],
-            _ => {
-                let mut op = ReadOp::new();
-                let slot = op.list_snaps();
-                let io = self.data_io().at_snap(SnapId::DIR);
-                let _slot = self.0.slots.acquire().await.expect("never closed");
-                match absent(io.read_op(&self.object(object), op).await)? {
-                    None => Vec::new(),
-                    Some(reply) => {
-                        let snaps = reply.get(slot)?;
-                        let mut found = object_changes(&snaps, from.unwrap_or(0), number(to));
-                        if whole && !found.is_empty() {
-                            let exists = found.iter().any(|c| c.exists);
-                            found = vec![Changed { off: 0, len: size, exists }];
-                        }
-                        found
+            _ => match self.versions(object).await? {
+                None => Vec::new(),
+                Some(snaps) => {
+                    let mut found = object_changes(&snaps, from.unwrap_or(0), number(to));
+                    if whole && !found.is_empty() {
+                        let exists = found.iter().any(|c| c.exists);
+                        found = vec![Changed { off: 0, len: size, exists }];
                     }
+                    found
                 }
-            }
+            },
         };
         if changes.is_empty() && from.is_none() {
             // Not written here: what shows is the parent's.

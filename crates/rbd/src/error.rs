@@ -78,6 +78,7 @@ pub(crate) fn is(result: &rados::Error, errno: i32) -> bool {
 pub(crate) const ENOENT: i32 = 2;
 pub(crate) const EBUSY: i32 = 16;
 pub(crate) const EEXIST: i32 = 17;
+pub(crate) const EINVAL: i32 = 22;
 pub(crate) const EOPNOTSUPP: i32 = 95;
 pub(crate) const ESTALE: i32 = 116;
 

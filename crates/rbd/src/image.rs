@@ -1,6 +1,7 @@
 //! An open image: what its header says, and where its parts are.
 
 use std::cell::{Ref, RefCell};
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use types::{PoolId, SnapId, UTime};
 use crate::calls::{self, HEAD, answer, ask, ask_plain};
 use crate::error::{Error, Result, absent};
 use crate::lock::Lock;
-use crate::{Layout, names};
+use crate::{Layout, migration, names};
 
 /// Operations on objects that an image has in flight at once.
 const IN_FLIGHT_MAX: usize = 64;
@@ -113,6 +114,35 @@ impl Header {
         found.ok_or_else(|| Error::NoSnap(name.to_owned()))
     }
 
+    /// One with snapshots: number, size and overlap.
+    #[cfg(test)]
+    pub(crate) fn for_test(size: u64, snaps: &[(u64, u64, Option<u64>)]) -> Self {
+        let snap = |(id, size, overlap): &(u64, u64, Option<u64>)| Snapshot {
+            id: *id,
+            name: format!("s{id}"),
+            kind: SnapKind::User,
+            size: *size,
+            time: UTime::ZERO,
+            children: 0,
+            protection: 0,
+            flags: 0,
+            overlap: *overlap,
+        };
+        Self {
+            size,
+            features: 0,
+            flags: 0,
+            op_features: 0,
+            snap_seq: snaps.last().map_or(0, |s| s.0),
+            snaps: snaps.iter().map(snap).collect(),
+            parent: None,
+            overlap: None,
+            created: UTime::ZERO,
+            accessed: UTime::ZERO,
+            modified: UTime::ZERO,
+        }
+    }
+
     pub(crate) fn snap_context(&self) -> SnapContext {
         SnapContext {
             seq: SnapId(self.snap_seq),
@@ -121,11 +151,31 @@ impl Header {
     }
 }
 
-/// The image's parent at the snapshot that was cloned.
+/// What shows where an image has no object of its own.
 #[derive(Clone)]
 pub(crate) struct ParentView {
     pub(crate) image: Image,
-    pub(crate) snap: u64,
+    below: Below,
+}
+
+/// Which state of another image that is.
+#[derive(Clone, PartialEq, Eq)]
+enum Below {
+    /// The snapshot that was cloned, whatever state is looked at.
+    Cloned(u64),
+    /// That of the image from which this one migrates: its snapshots' numbers by ours. What
+    /// was snapshotted here since shows the source as it is.
+    Source(BTreeMap<u64, u64>),
+}
+
+impl ParentView {
+    /// Which snapshot of the parent shows in a snapshot of the child, or in the child itself.
+    pub(crate) fn at(&self, snap: Option<u64>) -> Option<u64> {
+        match &self.below {
+            Below::Cloned(snap) => Some(*snap),
+            Below::Source(seqs) => seqs.get(&snap?).copied(),
+        }
+    }
 }
 
 pub(crate) struct Inner {
@@ -138,6 +188,8 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) prefix: String,
     pub(crate) read_only: bool,
+    /// Opened to end or to do a migration: the source does not show.
+    raw: bool,
     pub(crate) header: RefCell<Header>,
     pub(crate) parent: RefCell<Option<ParentView>>,
     pub(crate) lock: Lock,
@@ -199,6 +251,15 @@ impl Image {
     /// # Errors
     /// As [`Image::open`].
     pub async fn open_id(io: &IoCtx, name: &str, id: &str, mode: Mode) -> Result<Self> {
+        Self::open_as(io, name, id, mode, false).await
+    }
+
+    /// Opens either side of a migration to be written, as if it did not migrate.
+    pub(crate) async fn open_raw(io: &IoCtx, name: &str, id: &str) -> Result<Self> {
+        Self::open_as(io, name, id, Mode::Write, true).await
+    }
+
+    async fn open_as(io: &IoCtx, name: &str, id: &str, mode: Mode, raw: bool) -> Result<Self> {
         let head = names::header(id);
         let mut op = ReadOp::new();
         let features = ask(&mut op, "get_features", (HEAD, mode == Mode::Read));
@@ -213,8 +274,8 @@ impl Image {
         };
         let (features, incompatible): (u64, u64) = answer(&reply, features)?;
         let unknown = incompatible & !feature::ALL;
-        let unwritable =
-            features & (feature::JOURNALING | feature::MIGRATING | feature::DIRTY_CACHE);
+        let migrating = if raw { 0 } else { feature::MIGRATING };
+        let unwritable = features & (feature::JOURNALING | migrating | feature::DIRTY_CACHE);
         if unknown != 0 {
             let names = names::feature_names(unknown).join(", ");
             return Err(Error::Unsupported(format!("'{name}' has the features {names}")));
@@ -243,12 +304,13 @@ impl Image {
             layout,
             prefix,
             read_only: mode == Mode::Read,
-            header: RefCell::new(header),
+            raw,
+            header: RefCell::new(header.clone()),
             parent: RefCell::default(),
             lock: Lock::default(),
             slots: tokio::sync::Semaphore::new(IN_FLIGHT_MAX),
         }));
-        image.follow_parent().await?;
+        image.take_header(header).await?;
         if mode == Mode::Write {
             image.start_watch().await?;
         }
@@ -259,25 +321,36 @@ impl Image {
         WeakImage(Rc::downgrade(&self.0))
     }
 
+    /// From now on the header is this one. Of an image that migrates what is not here shows the
+    /// source.
+    async fn take_header(&self, mut header: Header) -> Result<()> {
+        let seqs = match header.has(feature::MIGRATING) && !self.0.raw {
+            true => migration::show_source(&self.0.io, &self.header_object(), &mut header).await?,
+            false => None,
+        };
+        *self.0.header.borrow_mut() = header;
+        self.follow_parent(seqs).await
+    }
+
     /// Opens the parent that the header names, where it is not open yet.
-    async fn follow_parent(&self) -> Result<()> {
-        let spec = self.header().parent.clone();
-        let known = self.0.parent.borrow().as_ref().map(|p| (p.image.0.id.clone(), p.snap));
-        match spec {
-            None => {
-                self.0.parent.borrow_mut().take();
-            }
-            Some(spec) if known != Some((calls::string(&spec.image), spec.snap)) => {
-                let pool = self.0.io.cluster().pool_by_id(PoolId(spec.pool));
-                let io = pool.namespace(spec.nspace.clone());
-                let id = calls::string(&spec.image);
-                let image = Box::pin(Self::open_id(&io, &id, &id, Mode::Read)).await?;
-                image.header().extent(Some(spec.snap))?;
-                let view = ParentView { image, snap: spec.snap };
-                *self.0.parent.borrow_mut() = Some(view);
-            }
-            Some(_) => {}
+    async fn follow_parent(&self, seqs: Option<BTreeMap<u64, u64>>) -> Result<()> {
+        let Some(spec) = self.header().parent.clone() else {
+            self.0.parent.borrow_mut().take();
+            return Ok(());
+        };
+        let below = seqs.map_or(Below::Cloned(spec.snap), Below::Source);
+        let known =
+            self.0.parent.borrow().as_ref().map(|p| (p.image.0.id.clone(), p.below.clone()));
+        let id = calls::string(&spec.image);
+        if known == Some((id.clone(), below.clone())) {
+            return Ok(());
         }
+        let io = self.0.io.cluster().pool_by_id(PoolId(spec.pool)).namespace(spec.nspace);
+        let image = Box::pin(Self::open_id(&io, &id, &id, Mode::Read)).await?;
+        if let Below::Cloned(snap) = below {
+            image.header().extent(Some(snap))?;
+        }
+        *self.0.parent.borrow_mut() = Some(ParentView { image, below });
         Ok(())
     }
 
@@ -287,8 +360,7 @@ impl Image {
     /// [`Error::NoImage`] when it was removed.
     pub async fn refresh(&self) -> Result<()> {
         let header = read_header(&self.0.io, &self.header_object()).await?;
-        *self.0.header.borrow_mut() = header;
-        self.follow_parent().await
+        self.take_header(header).await
     }
 
     /// What the header said when it was last read.
@@ -355,12 +427,14 @@ impl Image {
         if self.0.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// The parent's pool, namespace, image name or id, snapshot name and overlap, for people.
+    /// The parent's pool, namespace, image name or id, snapshot name and overlap, for people;
+    /// the source of a migration is none.
     #[must_use]
     pub fn parent_info(&self) -> Option<ParentInfo> {
         let view = self.parent()?;
+        let Below::Cloned(snap) = view.below else { return None };
         let header = view.image.header();
-        let snap = header.snaps.iter().find(|s| s.id == view.snap)?.name.clone();
+        let snap = header.snaps.iter().find(|s| s.id == snap)?.name.clone();
         let io = view.image.io();
         Some(ParentInfo {
             pool: io.pool_id(),

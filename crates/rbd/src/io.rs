@@ -16,7 +16,6 @@ use cls::client::{feature, state};
 use rados::{IoCtx, SnapContext, WriteOp};
 use types::SnapId;
 
-use crate::calls;
 use crate::diff::Changed;
 use crate::error::{ENOENT, Error, Result, is};
 use crate::image::Image;
@@ -135,7 +134,7 @@ impl Image {
                 for (off, len) in extents {
                     let below = len.min(overlap.saturating_sub(off));
                     if below > 0 {
-                        parts.push((at, self.read_parent(off, below).await?));
+                        parts.push((at, self.read_parent(snap, off, below).await?));
                     }
                     at += len;
                 }
@@ -145,16 +144,23 @@ impl Image {
         }
     }
 
-    /// Reads the parent, below the overlap. Boxed: a parent may have one itself.
-    fn read_parent(&self, off: u64, len: u64) -> Pin<Box<dyn Future<Output = Result<Bytes>>>> {
+    /// Reads what the parent shows in a snapshot, below the overlap. Boxed: a parent may have
+    /// one itself.
+    fn read_parent(
+        &self,
+        snap: Option<u64>,
+        off: u64,
+        len: u64,
+    ) -> Pin<Box<dyn Future<Output = Result<Bytes>>>> {
         let parent = self.parent();
         Box::pin(async move {
             let Some(parent) = parent else {
                 return Ok(Bytes::from(vec![0; len as usize]));
             };
-            let (size, _) = parent.image.header().extent(Some(parent.snap))?;
+            let at = parent.at(snap);
+            let (size, _) = parent.image.header().extent(at)?;
             let there = len.min(size.saturating_sub(off));
-            let data = parent.image.read_at(Some(parent.snap), off, there).await?;
+            let data = parent.image.read_at(at, off, there).await?;
             if there == len {
                 return Ok(data);
             }
@@ -210,7 +216,7 @@ impl Image {
         Ok(if shows { self.layout().object_size() } else { 0 })
     }
 
-    async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
+    pub(crate) async fn slot(&self) -> tokio::sync::SemaphorePermit<'_> {
         self.0.slots.acquire().await.expect("never closed")
     }
 
@@ -392,7 +398,7 @@ impl Image {
         let name = self.object(object);
         let mut data = BytesMut::new();
         for (off, len) in below {
-            data.extend_from_slice(&self.read_parent(*off, *len).await?);
+            data.extend_from_slice(&self.read_parent(None, *off, *len).await?);
         }
         let data = if is_zero(&data) { Bytes::new() } else { data.freeze() };
         let deep = !context.snaps.is_empty() && !data.is_empty();
@@ -436,7 +442,7 @@ impl Image {
         }
         let mut zero = true;
         for (off, len) in &below {
-            zero &= is_zero(&self.read_parent(*off, *len).await?);
+            zero &= is_zero(&self.read_parent(None, *off, *len).await?);
         }
         if zero {
             return Ok(());
@@ -476,12 +482,7 @@ impl Maps {
             // The oldest sees it come, the later ones see no change.
             let to = if first || !self.fast_diff { state::EXISTS } else { state::EXISTS_CLEAN };
             first = false;
-            let params = ((object, object + 1), (to, None::<u8>));
-            let map = names::object_map(image.id(), Some(*snap));
-            if let Err(err) = calls::set(image.io(), &map, "object_map_update", params).await {
-                tracing::warn!("image {}: object map of snapshot {snap}: {err}", image.id());
-                image.invalidate_map(Some(*snap)).await?;
-            }
+            image.mark_snap(*snap, object, to).await?;
         }
         Ok(())
     }

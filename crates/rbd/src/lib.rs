@@ -21,6 +21,7 @@
 //! | `io` | reading and writing; copy-up of clones |
 //! | `lock`, `notify` | the exclusive lock, and what clients tell one another |
 //! | `snap`, `clone`, `resize` | snapshots, clones, sizes |
+//! | `migration`, `deep_copy` | images that move to another pool, name or layout |
 //! | `mirror` | mirror snapshots of primary images |
 //! | `diff` | what changed between snapshots |
 //! | `stream`, `export` | images and differences as streams: the format; out and in |
@@ -33,6 +34,7 @@
 
 mod calls;
 mod clone;
+mod deep_copy;
 mod diff;
 mod error;
 pub mod export;
@@ -40,6 +42,7 @@ mod image;
 mod io;
 mod layout;
 mod lock;
+pub mod migration;
 pub mod mirror;
 mod names;
 pub mod notify;

@@ -495,13 +495,30 @@ impl Image {
         self.refresh().await
     }
 
+    /// Marks an object in the map of a snapshot.
+    pub(crate) async fn mark_snap(&self, snap: u64, object: u64, to: u8) -> Result<()> {
+        let params = ((object, object + 1), (to, None::<u8>));
+        let map = names::object_map(self.id(), Some(snap));
+        if let Err(err) = calls::set(self.io(), &map, "object_map_update", params).await {
+            tracing::warn!("image {}: object map of snapshot {snap}: {err}", self.id());
+            self.invalidate_map(Some(snap)).await?;
+        }
+        Ok(())
+    }
+
     /// Marks objects from `first` to before `end` in the map, before they change (to
-    /// [`state::EXISTS`], [`state::PENDING`]) or after (to [`state::NONEXISTENT`], from
-    /// pending only).
+    /// [`state::EXISTS`], [`state::PENDING`]; to [`state::EXISTS_CLEAN`] what is not there yet
+    /// and comes as older snapshots show it) or after (to [`state::NONEXISTENT`], from pending
+    /// only).
     pub(crate) async fn mark(&self, owned: &Owned, first: u64, end: u64, to: u8) -> Result<()> {
-        let from = if to == state::NONEXISTENT { Some(state::PENDING) } else { None };
+        let from = match to {
+            state::NONEXISTENT => Some(state::PENDING),
+            state::EXISTS_CLEAN => Some(state::NONEXISTENT),
+            _ => None,
+        };
         let matters = |s: u8| match to {
             state::NONEXISTENT => s == state::PENDING,
+            state::EXISTS_CLEAN => s == state::NONEXISTENT,
             state::PENDING => s != state::NONEXISTENT && s != state::PENDING,
             _ => s != to,
         };

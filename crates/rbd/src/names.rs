@@ -68,6 +68,10 @@ pub(crate) fn header(id: &str) -> Vec<u8> {
     format!("rbd_header.{id}").into_bytes()
 }
 
+pub(crate) fn group_header(id: &str) -> Vec<u8> {
+    format!("rbd_group_header.{id}").into_bytes()
+}
+
 /// What the image was besides its data in a mirror snapshot: one of several objects.
 pub(crate) fn mirror_state(id: &str, snap: u64, number: usize) -> Vec<u8> {
     format!("rbd_mirror_snapshot.{id}.{snap}.{number}").into_bytes()

@@ -18,7 +18,7 @@ use crate::notify::Notice;
 use crate::{Layout, names};
 
 /// How long other clients of an image may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a new image is like.
 #[derive(Clone, Debug)]
@@ -244,8 +244,13 @@ pub async fn remove(io: &IoCtx, name: &str, progress: &mut dyn FnMut(u64, u64)) 
         Err(err) => return Err(err),
     };
     remove_image(io, name, &id, progress).await?;
+    remove_name(io, name, &id).await
+}
+
+/// The last of an image that goes.
+pub(crate) async fn remove_name(io: &IoCtx, name: &str, id: &str) -> Result<()> {
     absent(io.remove(&names::id_object(name)).await)?;
-    let params = (calls::text(name), calls::text(&id));
+    let params = (calls::text(name), calls::text(id));
     absent(calls::set(io, names::DIRECTORY, "dir_remove_image", params).await)?;
     Ok(())
 }
@@ -268,7 +273,7 @@ pub(crate) async fn remove_image(
     result.and(closed)
 }
 
-async fn remove_open(image: &Image, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+pub(crate) async fn remove_open(image: &Image, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
     let has_snaps = || {
         let count = image.header().snaps.len();
         if count == 0 { Ok(()) } else { Err(Error::Busy(format!("it has {count} snapshots"))) }

@@ -28,6 +28,8 @@ pub struct Trashed {
 
 /// Thrown away by its user, or with the last thing that needed it. `TRASH_IMAGE_SOURCE_*`.
 const USERS: [u8; 2] = [0, 4];
+/// The source of a migration. `TRASH_IMAGE_SOURCE_MIGRATION`.
+pub(crate) const MIGRATION: u8 = 2;
 /// States of an image in the trash. `TRASH_IMAGE_STATE_*`.
 const NORMAL: u8 = 0;
 const MOVING: u8 = 1;
