@@ -4,6 +4,7 @@ import rados, rbd
 
 M = 1 << 20
 SIZE = 20 * M
+UNIT = 64 << 10
 FROM, TO = (f'{sys.argv[1]}-{way}' for way in ('from', 'to'))
 cluster = rados.Rados(conffile='')
 cluster.conf_read_file()
@@ -18,8 +19,8 @@ def sh(line, fails=False):
 
 def play(image, rng, count):
     for _ in range(count):
-        off, kind = rng.randrange(SIZE - 1), rng.random()
-        length = min(SIZE - off, rng.choice([512, 4096, 10000, 65536, M]))
+        off, kind = rng.randrange(image.size() - 1), rng.random()
+        length = min(image.size() - off, rng.choice([512, 4096, 10000, 65536, M]))
         if kind < .6:
             image.write(rng.randbytes(length), off)
         elif kind < .7:
@@ -47,21 +48,18 @@ def shape(io, name):
         found = [image.size(), image.features(), image.op_features(), image.flags(), image.stripe_unit(),
                  image.stripe_count(), image.stat()['order'], image.data_pool_id(), snaps, parent,
                  sorted(image.metadata_list()), len(list(image.list_children2()))]
-    ends = [None] + [s[0] for s in snaps] + [None]
-    for old, new in zip(ends, ends[1:]):
-        with rbd.Image(io, name, snapshot=new, read_only=True) as image:
-            image.diff_iterate(0, image.size(), old, lambda *c: changed(io, name, old, new, c, found), whole_object=True)
-    return found
-
-
-def changed(io, name, old, new, change, found):
-    """A change that changes bytes: zeros over zeros are copied by the one and not by the other."""
-    data = []
-    for snap in (old, new):
+    data, last = b'', None
+    for snap in [s[0] for s in snaps] + [None]:
+        changes, before = [], data
         with rbd.Image(io, name, snapshot=snap, read_only=True) as image:
-            data.append(image.read(*change[:2]).rstrip(b'\0'))
-    if (b'' if old is None else data[0]) != data[1]:
-        found.append((old, new, change))
+            image.diff_iterate(0, image.size(), last, lambda *c: changes.append(c), whole_object=True)
+            data = image.read(0, image.size())
+        # In units of the finest layout: objects of zeros only are copied by the one and not by the other.
+        units = sorted({u for off, length, _ in changes for u in range(off // UNIT, -(-(off + length) // UNIT))})
+        parts = ((u, slice(u * UNIT, (u + 1) * UNIT)) for u in units)
+        found += [(snap, u) for u, at in parts if before[at].rstrip(b'\0') != data[at].rstrip(b'\0')]
+        last = snap
+    return found
 
 
 def task(step, spec):
@@ -133,6 +131,7 @@ rbd.RBD().create(io, 'parent', SIZE - M, features=61)
 with rbd.Image(io, 'parent') as image:
     play(image, random.Random(1), 8)
     image.create_snap('p')
+    image.protect_snap('p')
 for kind, how in {
     'plain': {},
     'layout': dict(options='--object-size 1M --stripe-unit 64K --stripe-count 3'),
@@ -146,7 +145,8 @@ for kind, how in {
     # Of an image that was used meanwhile librbd's own maps are not exact.
     assert tasks == librbd or how.get('writes'), f'{kind}:\n{tasks}\n{librbd}'
 left = {o.key for pool in (FROM, TO) for o in cluster.open_ioctx(pool).list_objects()}
-prefix = rbd.Image(io, 'parent', read_only=True).block_name_prefix()
+with rbd.Image(io, 'parent', read_only=True) as image:
+    prefix = image.block_name_prefix()
 assert not [o for o in left if o.startswith('rbd_data') and not o.startswith(prefix)], left
 # Refused: what does not migrate, what is too early, what comes from elsewhere.
 assert 'is not migrating' in sh(f'ceph rbd task add migration execute {FROM}/parent', True)
