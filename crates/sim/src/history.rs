@@ -138,17 +138,18 @@ impl State {
         let one = |seq: u64| {
             let fresh = snaps.kept.iter().copied().filter(|s| *s > seq && !gone.contains(s));
             let fresh: Vec<u64> = fresh.collect();
-            let (mut seq, mut kept) = (seq.max(snaps.seq), self.kept.clone());
+            let (seq, mut kept) = (seq.max(snaps.seq), self.kept.clone());
             if self.head.exists && !fresh.is_empty() {
                 let content = self.head.clone();
                 Arc::make_mut(&mut kept).push(Kept { id: snaps.seq, snaps: fresh, content });
             }
-            if !next.exists && kept.is_empty() {
-                seq = 0;
-            }
-            Self { head: next.clone(), seq, kept }
+            // Nothing of it is left, or a clone that is not trimmed yet keeps what it knew.
+            let vanishes = !next.exists && kept.is_empty();
+            let knows = Self { head: next.clone(), seq, kept };
+            let forgot = vanishes.then(|| Self { seq: 0, ..knows.clone() });
+            forgot.into_iter().chain((!vanishes || !gone.is_empty()).then_some(knows))
         };
-        seqs.into_iter().map(one).collect()
+        seqs.into_iter().flat_map(one).collect()
     }
 
     /// A snapshot is not asked for any more.

@@ -25,6 +25,7 @@
 
 mod client;
 mod faults;
+mod flips;
 pub mod history;
 mod menu;
 mod mons;

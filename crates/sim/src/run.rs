@@ -158,6 +158,8 @@ impl World {
         if !self.repair_all() {
             self.complain(format!("{} copies stay as they cannot be read", self.spoiled()));
         }
+        let flipped = self.flip_some();
+        self.mend_flipped(&flipped);
         // What shards keep for taking writes back goes a while after the last one.
         self.run_until(30, |w| w.is_clean() && w.shards_wrong().is_none());
         if self.wrong.is_empty() {

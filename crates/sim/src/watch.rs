@@ -318,6 +318,7 @@ impl World {
         let r = reply.result;
         self.tell(|| format!("watcher {k} {what:?} -> {r}"));
         let now = self.watch_place(k);
+        let no_room = r == types::Errno::NOSPC.0 && self.has_small_disks();
         if r == types::Errno::BLOCKLISTED.0 {
             // It is fenced: another process takes its place.
             self.replace_client(i);
@@ -335,6 +336,9 @@ impl World {
                 }
             }
             What::Watch(_) | What::Ping if r == NOTCONN => self.watch_ended(k),
+            // There was no room, and for long; it is asked again, or times out.
+            What::Watch(_) if no_room => self.watch_ended(k),
+            What::Create | What::Unwatch if no_room => {}
             What::Ping | What::Unwatch | What::Ack if r == 0 => {}
             What::Notify(_) if r == 0 => {}
             what => self.complain(format!("watcher {k} {what:?} is answered by {r}")),

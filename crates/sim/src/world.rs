@@ -215,6 +215,8 @@ pub struct Settings {
     pub disk: (u64, u64),
     /// Disks fill up.
     pub small_disks: bool,
+    /// `osd_scrub_auto_repair`.
+    pub auto_repair: bool,
 }
 
 impl Settings {
@@ -252,6 +254,7 @@ impl Settings {
             latency: chance.of(&[(50_000, MS), (100_000, 5 * MS), (MS, 60 * MS)]),
             disk: chance.of(&[(50_000, MS), (200_000, 8 * MS), (MS, 40 * MS)]),
             small_disks: false,
+            auto_repair: false,
         }
     }
 
@@ -342,6 +345,7 @@ impl World {
         if coded.unwrap_or(plant.is_none() && seed % 4 == 3) {
             settings = settings.coded(&mut Chance(Seeded(!seed)));
         }
+        settings.auto_repair = seed.is_multiple_of(2);
         settings.small_disks = plant.is_none() && seed % 5 == 2 || plant == Some(Plant::DeafToRoom);
         let mut raw = [0; 16];
         chance.0.fill(&mut raw);
