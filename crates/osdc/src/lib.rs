@@ -42,13 +42,14 @@ impl Request {
             && self.flags & (req_flag::FULL_TRY | req_flag::FULL_FORCE) == 0
     }
 
-    /// Whether it is not sent by this map. Source: the peer's `target_should_be_paused`.
+    /// Whether it is not sent by this map. Source: the peer's `target_should_be_paused`, which
+    /// lets reads pass that are ordered among the writes it holds back.
     fn is_paused(&self, map: &OsdMap) -> bool {
-        let full = || self.respects_full() && is_full(map, self.object.pool);
         let reads = self.flags & req_flag::READ != 0;
         let writes = self.flags & req_flag::WRITE != 0;
         reads && map.has_flag(OsdMapFlags::PAUSERD)
-            || writes && (map.has_flag(OsdMapFlags::PAUSEWR) || full())
+            || writes && map.has_flag(OsdMapFlags::PAUSEWR)
+            || self.respects_full() && is_full(map, self.object.pool)
     }
 }
 

@@ -92,13 +92,14 @@ fn writes_wait_for_a_full_pool() {
     assert_eq!(sent(&mut out), []);
     o.submit(request(READ | WRITE), &mut out);
     assert!(out.contains(&Out::WantMap(Epoch(map.epoch.0 + 1))));
+    o.submit(request(READ | req_flag::RWORDERED), &mut out);
     assert_eq!(sent(&mut out), []);
     o.submit(request(WRITE | FULL_TRY), &mut out);
     o.submit(request(READ), &mut out);
     assert_eq!(sent(&mut out), [(WRITE | FULL_TRY, 0), (READ, 0)]);
     let map = pool_full(&map, false);
     o.on_map(Arc::new(map), &mut out);
-    assert_eq!(sent(&mut out), [(WRITE, 1), (READ | WRITE, 0)]);
+    assert_eq!(sent(&mut out), [(WRITE, 1), (READ | WRITE, 0), (READ, 0)]);
 }
 
 /// `pauserd` and `pausewr` hold what is not sent yet.

@@ -191,6 +191,9 @@ impl Pg {
         }
         // Reads that are ordered among writes wait with them.
         let ordered = writes || op.msg.flags & req_flag::RWORDERED != 0;
+        if ordered && !writes && self.comes_again(&op, cx) {
+            return;
+        }
         if ordered && self.room.is_behind(&op) {
             self.room.hold(op);
             return;

@@ -5,6 +5,9 @@
 //! | the pool, or all | the map's flag | dropped: its client sends it again once the flag is gone | ENOSPC; EDQUOT for a quota |
 //! | the store here, or a copy's | `osd_failsafe_full_ratio`; a copy says so | held until there is room or the map says full, for [`HOLD_MS`] at most, then ENOSPC | ENOSPC |
 //!
+//! Reads that are ordered among writes are dropped with the map's flag, too: clients hold writes
+//! back by it and send such reads on, ahead of them; once it is gone they send all again.
+//!
 //! What shrinks always goes through, but never before what its client asked of the object
 //! earlier: with the map's flag, all of a client's writes from before are dropped alike.
 //! Copies accept all that the primary ordered. One whose store cannot take it stops, without
@@ -203,6 +206,12 @@ impl Pg {
     /// Whether the map or a store of the PG's is full.
     pub(crate) fn is_full_somewhere(&self, cx: &Cx<'_>) -> bool {
         self.is_marked_full(cx) || self.least(left_here(cx), cx).full
+    }
+
+    /// Whether a read that is ordered among writes is sent again by its client, behind the writes
+    /// that wait there for room (the peer's `Objecter::_scan_requests`).
+    pub(crate) fn comes_again(&self, op: &ClientOp, cx: &Cx<'_>) -> bool {
+        minds_full(op) && (op.msg.epoch < self.room.marked_full || self.is_marked_full(cx))
     }
 
     fn is_marked_full(&self, cx: &Cx<'_>) -> bool {

@@ -193,6 +193,30 @@ fn writes_from_before_a_pool_was_full_are_dropped() {
     assert_eq!(c.run(POOL, "x", delete()).result, 0);
 }
 
+/// A read that is ordered among writes does not pass those that its client holds back because the
+/// pool is full; others do.
+#[test]
+fn ordered_reads_do_not_pass_writes_of_a_full_pool() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.run(POOL, "x", full(b"old"));
+    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, true));
+    wait(&mut c, 1);
+    let grows = c.ask(POOL, "x", full(b"longer"));
+    let ordered = c.ask_with(POOL, "x", read(), req_flag::RWORDERED);
+    assert_eq!(c.run(POOL, "x", read()).ops[0].data.as_ref(), b"old");
+    let tries = c.run_with(POOL, "x", read(), req_flag::RWORDERED | req_flag::FULL_TRY);
+    assert_eq!(tries.result, 0);
+    wait(&mut c, 2);
+    assert_eq!((result(&c, grows), result(&c, ordered)), (None, None));
+    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, false));
+    wait(&mut c, 1);
+    // Its client sends all again.
+    c.break_client(0);
+    wait(&mut c, 2);
+    assert_eq!((result(&c, grows), result(&c, ordered)), (Some(0), Some(0)));
+    assert_eq!(c.answers[&ordered].ops[0].data.as_ref(), b"longer");
+}
+
 /// A copy that does not fit is made again while there may be room, and given up in time as any
 /// write.
 #[test]
