@@ -1,18 +1,37 @@
 #!/bin/bash
-# A cluster over four hosts that share a ceph.conf and keyrings: network namespaces with a
-# switch between them. Hosts are cut off and come back. As root: hosts.sh BINARY DIRECTORY [short]
-# Short: only the first host is cut off. Ends with 77 where namespaces cannot be made.
+# A cluster over several hosts that share a ceph.conf and keyrings: network namespaces with a
+# switch between them. As root: hosts.sh BINARY DIRECTORY [short | keep]
+#   (nothing)  four hosts, of which some are cut off and come back; then a host more
+#   short      only the first host is cut off
+#   keep       osd.0 to osd.3 on hosts 1 to 4, mon.a to mon.c on hosts 5 to 7, nothing on host 8:
+#              says READY and the names' beginning, starts again what ends (pids in DIRECTORY/run)
+#              and stops all when its standard input ends. OSD_BYTES: size of a store
+# Ends with 77 where namespaces cannot be made.
 set -eu
-BIN=$1 D=$2
-AWAY="3 1"; [ "${3:-}" = short ] && AWAY=1
+BIN=$1 D=$2 MODE=${3:-}
+AWAY="3 1"; [ "$MODE" = short ] && AWAY=1
+HOSTS="1 2 3 4" MON_HOSTS=(1 2 3)
+[ "$MODE" = keep ] && HOSTS="1 2 3 4 5 6 7 8" MON_HOSTS=(5 6 7)
+NET=10.231.$(($$ % 250))
 N=argh$$
 PIDS=()
 rm -rf "$D"; mkdir -p "$D/run" "$D/log"
 
 cleanup() {
     for pid in "${PIDS[@]}"; do kill -9 "$pid" 2>/dev/null || true; done
+    if [ "$MODE" = keep ]; then stop KILL; fi
     wait 2>/dev/null || true
-    for host in sw h1 h2 h3 h4; do ip netns del "$N-$host" 2>/dev/null || true; done
+    for host in sw $(printf 'h%s ' $HOSTS); do ip netns del "$N-$host" 2>/dev/null || true; done
+}
+# stop SIGNAL: to all that is kept, and waits for its end
+stop() {
+    for file in "$D"/run/*.pid; do
+        [ -e "$file" ] || continue
+        pid=$(cat "$file")
+        kill "-$1" "$pid" 2>/dev/null || continue
+        kill -CONT "$pid" 2>/dev/null || true
+        for _ in $(seq 600); do [ -e "/proc/$pid" ] || break; sleep 0.1; done
+    done
 }
 trap cleanup EXIT
 fail() { echo "FAILED: $*"; on 1 ceph status || true; tail -n 5 "$D"/log/*.log; exit 1; }
@@ -27,6 +46,22 @@ run() {
     ip netns exec "$N-h$h" unshare --uts sh -c "hostname h$h; exec \"\$@\"" sh "$BIN" "$@" \
         >>"$D/log/$name.log" 2>&1 &
     PIDS+=($!)
+}
+# keep HOST NAME WORDS..: as run, and again whenever it ends
+keep() {
+    local h=$1 name=$2; shift 2
+    (
+        set +e
+        while :; do
+            ip netns exec "$N-h$h" unshare --uts sh -c "hostname h$h; exec \"\$@\"" sh "$BIN" "$@" \
+                >>"$D/log/$name.log" 2>&1 &
+            echo $! >"$D/run/$name.pid"
+            wait $!
+            sleep 0.5
+        done
+    ) 2>/dev/null & # who was killed is not worth a word
+    PIDS+=($!)
+    disown
 }
 # until SECONDS TEXT WORDS..: a command shows a text
 until_shown() {
@@ -45,12 +80,12 @@ if ! ip netns add "$N-sw" || ! ip -n "$N-sw" link add br0 type bridge ||
     exit 77
 fi
 ip -n "$N-sw" link set br0 up
-for h in 1 2 3 4; do
+for h in $HOSTS; do
     ip netns add "$N-h$h"
     ip -n "$N-h$h" link set lo up
     ip -n "$N-sw" link add "p$h" type veth peer name eth0 netns "$N-h$h"
     ip -n "$N-sw" link set "p$h" master br0 up
-    ip -n "$N-h$h" addr add "10.231.0.$h/24" dev eth0
+    ip -n "$N-h$h" addr add "$NET.$h/24" dev eth0
     ip -n "$N-h$h" link set eth0 up
 done
 
@@ -58,8 +93,8 @@ cat >"$D/ceph.conf" <<CONF
 [global]
     fsid = 5a3e91c4-7c0b-4d0e-9b53-0d2a5c1f7e11
     mon initial members = a,b,c
-    mon host = [v2:10.231.0.1:3300],[v2:10.231.0.2:3300],[v2:10.231.0.3:3300]
-    public network = 10.231.0.0/24
+    mon host = [v2:$NET.${MON_HOSTS[0]}:3300],[v2:$NET.${MON_HOSTS[1]}:3300],[v2:$NET.${MON_HOSTS[2]}:3300]
+    public network = $NET.0/24
     run dir = $D/run
     admin socket = $D/run/ceph-\$name.asok
     keyring = $D/keyring
@@ -67,13 +102,15 @@ cat >"$D/ceph.conf" <<CONF
     osd heartbeat grace = 4
     mon osd down out interval = 600
     osd pool default pg autoscale mode = off
+    mon allow pool delete = true
+    mon max pg per osd = 2000
 [mon]
     mon data = $D/mon.\$id
     keyring = $D/mon.\$id/keyring
 [osd]
     osd data = $D/osd.\$id
     keyring = $D/osd.\$id/keyring
-    osd device bytes = 1G
+    osd device bytes = ${OSD_BYTES:-1G}
     osd journal size = 64M
 [client]
     admin socket =
@@ -83,12 +120,26 @@ key() { python3 -c 'import base64,os,struct,time; print(base64.b64encode(struct.
 printf '[mon.]\n\tkey = %s\n[client.admin]\n\tkey = %s\n' "$(key)" "$(key)" >"$D/first.keyring"
 sed -n '/client.admin/,$p' "$D/first.keyring" >"$D/keyring"
 
-h=1
-for mon in a b c; do
+start=run; [ "$MODE" = keep ] && start=keep
+for at in 0 1 2; do
+    mon=$(printf '%b' "\\x6$((at + 1))") h=${MON_HOSTS[$at]}
     on $h mon --mkfs -i $mon --keyring "$D/first.keyring"
-    run $h mon.$mon mon -i $mon
-    h=$((h + 1))
+    $start $h mon.$mon mon -i $mon
 done
+if [ "$MODE" = keep ]; then
+    until_shown 40 'quorum a,b,c' on 8 ceph status
+    for h in 1 2 3 4; do
+        id=$(on $h osd new)
+        keep $h "osd.$id" osd -i "$id"
+        until_shown 40 "$h up" on 8 ceph osd stat
+    done
+    echo "READY $N $NET"
+    cat >/dev/null
+    for pid in "${PIDS[@]}"; do kill -9 "$pid"; done
+    PIDS=()
+    stop TERM
+    exit 0
+fi
 until_shown 20 'quorum a,b,c' on 1 ceph status
 truncate -s 1G "$D/device"
 for h in 1 2 3; do
@@ -121,7 +172,7 @@ done
 
 # A host more: monitor and OSD.
 sed -n '/mon\.\]/,/key/p' "$D/first.keyring" >"$D/mon.keyring"
-on 4 mon join -i d --keyring "$D/mon.keyring" --addr v2:10.231.0.4:3300 >/dev/null
+on 4 mon join -i d --keyring "$D/mon.keyring" --addr v2:$NET.4:3300 >/dev/null
 run 4 mon.d mon -i d
 until_shown 20 'quorum a,b,c,d' on 1 ceph status
 id=$(on 4 osd new)

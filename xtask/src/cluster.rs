@@ -5,6 +5,7 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use crate::hosts::{Host, Hosts};
 use crate::lab;
 use crate::sh;
 
@@ -16,6 +17,8 @@ pub struct Cluster {
     pub up_s: f64,
     /// The network namespace it runs in, when it is not the host's.
     netns: Option<String>,
+    /// The hosts that it runs on, when `argonaut up` did not start it.
+    pub hosts: Option<Hosts>,
 }
 
 /// The binary under test: the release build, made first if needed, or the one that
@@ -53,17 +56,45 @@ impl Cluster {
     /// # Errors
     /// As there.
     pub fn up_in(netns: Option<&str>, name: &str, args: &[&str]) -> Result<Self> {
-        // Where several run at the same time, each has ports and a directory of its own.
-        let port = std::env::var("ARGONAUT_TEST_PORT").unwrap_or_default();
-        let own = if port.is_empty() { String::new() } else { format!("-{port}") };
-        let dir = Path::new(lab::SHARE).join(format!("argonaut-{name}{own}"));
-        let cluster = Self { dir, up_s: 0.0, netns: netns.map(str::to_owned) };
+        let (dir, port) = Self::place(name);
+        let cluster = Self { dir, up_s: 0.0, netns: netns.map(str::to_owned), hosts: None };
         cluster.argonaut("rm", &[]).ok();
         std::fs::remove_dir_all(&cluster.dir).ok();
         std::fs::create_dir_all(lab::SHARE)?;
         let port = ["--port", &port];
         let port = if port[1].is_empty() { &[][..] } else { &port[..] };
         cluster.start(&[args, port].concat())
+    }
+
+    /// Where several run at the same time, each has a directory and ports of its own.
+    fn place(name: &str) -> (PathBuf, String) {
+        let port = std::env::var("ARGONAUT_TEST_PORT").unwrap_or_default();
+        let own = if port.is_empty() { String::new() } else { format!("-{port}") };
+        (Path::new(lab::SHARE).join(format!("argonaut-{name}{own}")), port)
+    }
+
+    /// Starts [`Hosts`] with stores of that size; clients are on a host of their own.
+    ///
+    /// # Errors
+    /// As [`Hosts::up`].
+    pub fn up_on_hosts(name: &str, osd_bytes: &str) -> Result<Self> {
+        std::fs::create_dir_all(lab::SHARE)?;
+        let dir = Self::place(name).0;
+        let start = sh::now();
+        let hosts = Hosts::up(&dir, osd_bytes)?;
+        let netns = Some(hosts.netns(Host::CLIENTS));
+        Ok(Self { dir, up_s: start.elapsed().as_secs_f64(), netns, hosts: Some(hosts) })
+    }
+
+    /// Stops its daemons in good order.
+    ///
+    /// # Errors
+    /// When one does not stop.
+    pub fn down(&mut self) -> Result<()> {
+        match &mut self.hosts {
+            Some(hosts) => hosts.down(),
+            None => self.argonaut("down", &[]).map(drop),
+        }
     }
 
     /// `argonaut up` on its directory again.
@@ -177,6 +208,11 @@ pub fn usage(pids: &[u32]) -> Result<(f64, f64)> {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.argonaut("rm", &[]).ok();
+        if let Some(mut hosts) = self.hosts.take() {
+            hosts.down().ok();
+            std::fs::remove_dir_all(&self.dir).ok();
+        } else {
+            self.argonaut("rm", &[]).ok();
+        }
     }
 }

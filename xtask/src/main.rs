@@ -7,6 +7,7 @@ mod cluster;
 mod failover;
 mod fuzz;
 mod hostile;
+mod hosts;
 mod interop;
 mod kill9;
 mod krbd;
@@ -39,9 +40,11 @@ cargo xtask VERB
   suites [NAME..]    upstream's own test programs against `argonaut up`
   kill9 [ROUNDS]     kill every daemon under load, check what was acknowledged (20)
   thrash-mons [SECS] kill monitors one after the other under load: no client notices (60)
-  thrash [SECS] [mons]
+  thrash [SECS] [mons] [partitions]
                      kill, stop, reweight and mark out OSDs, grow pools under load, one
-                     monitor killed every 20 s too; then while upstream's programs run (60)
+                     monitor killed every 20 s too, while upstream's programs run (60);
+                     partitions: on hosts of their own (network namespaces), cut off from
+                     others, also one way, and disks filled now and then, without the programs
   thrash-rbd [SECS]  fio with checksums on images, by librbd, while OSDs and monitors are killed (60)
   failover           how long clients wait for a killed OSD, a killed leading monitor, and
                      1,000 PGs for OSDs that are started anew
@@ -88,7 +91,11 @@ fn main() -> Result<()> {
         ["suites", names @ ..] => suites::run(names)?.end(),
         ["kill9", ..] => kill9::run(number(1, 20)?)?.end(),
         ["thrash-mons", ..] => thrash_mons::run(number(1, 60)?)?.end(),
-        ["thrash", rest @ ..] => thrash::run(number(1, 60)?, rest.contains(&"mons"), true)?.end(),
+        ["thrash", rest @ ..] => {
+            let (mons, partitions) = (rest.contains(&"mons"), rest.contains(&"partitions"));
+            let mode = thrash::Mode { mons, partitions, programs: !partitions };
+            thrash::run(number(1, 60)?, mode)?.end()
+        }
         ["thrash-rbd", ..] => thrash_rbd::run(number(1, 60)?)?.end(),
         ["failover"] => failover::run()?.end(),
         ["memory", ..] => memory::run(number(1, 45)?)?.end(),
@@ -97,7 +104,7 @@ fn main() -> Result<()> {
         ["qemu", suite] => qemu::run(suite)?.end(),
         ["krbd"] => krbd::run(&["crc", "secure"])?.end(),
         ["krbd", modes @ ..] => krbd::run(modes)?.end(),
-        ["hosts"] => thrash::hosts(false).end(),
+        ["hosts"] => hosts::hosts(false).end(),
         ["recovery", ..] => recovery::run(number(1, 2)?)?.end(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),

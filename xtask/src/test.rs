@@ -114,8 +114,8 @@ pub fn test() -> Result<()> {
     report.add(suites::run(&[])?);
     report.add(kill9::run(3)?);
     report.add(thrash_mons::run(25)?);
-    report.add(thrash::run(30, true, false)?);
-    report.add(thrash::hosts(true));
+    report.add(thrash::run(30, thrash::Mode { mons: true, ..Default::default() })?);
+    report.add(crate::hosts::hosts(true));
     report.add(hostile::run(5_000)?);
     report.end()
 }

@@ -1,6 +1,9 @@
 //! OSDs and monitors are killed, stopped, marked out, reweighted and given more PGs while
 //! upstream's clients and a verifying one work: no client sees an error, nothing
-//! acknowledged is lost, and in the end all is clean, down to the stores.
+//! acknowledged is lost, and in the end all is clean, down to the stores. On hosts of their own
+//! they are cut off from one another too, and disks are filled.
+
+mod parts;
 
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
@@ -9,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use env::{Random, Seeded};
+
+use parts::{Filling, Parted};
 
 use crate::cluster::{Cluster, binary};
 use crate::report::{LeftOut, Report};
@@ -29,19 +34,40 @@ const PROGRAMS: [&str; 4] = [
     "ceph_test_osd_stale_read",
 ];
 
-/// Thrashes for `secs` seconds with clients, among them upstream's `programs` where asked for.
+/// What a run of the thrasher has beside OSDs in trouble.
+#[derive(Clone, Copy, Default)]
+pub struct Mode {
+    /// Monitors are killed.
+    pub mons: bool,
+    /// Upstream's programs run, too.
+    pub programs: bool,
+    /// All daemons are on hosts of their own, which are cut off from others, and disks are filled.
+    pub partitions: bool,
+}
+
+/// Thrashes for `secs` seconds.
 ///
 /// # Errors
 /// When the cluster does not start; what failed is in the report.
-pub fn run(secs: u64, mons: bool, programs: bool) -> Result<Report> {
+pub fn run(secs: u64, mode: Mode) -> Result<Report> {
     let mut report = Report::default();
     lab::root(SUITE)?;
-    let cluster = Cluster::up("thrash", &["--osds", "4", "--mons", "3", "--osd-bytes", "6G"])?;
+    let mut cluster = if mode.partitions {
+        match Cluster::up_on_hosts("thrash", "1536M") {
+            Err(e) if e.is::<LeftOut>() => {
+                report.check("thrashed hosts", || Err(e));
+                return Ok(report);
+            }
+            other => other?,
+        }
+    } else {
+        Cluster::up("thrash", &["--osds", "4", "--mons", "3", "--osd-bytes", "6G"])?
+    };
     let seed = std::process::id().into();
     println!("argonaut up: {:.2} s; seed {seed}", cluster.up_s);
-    let mut thrasher = Thrasher::new(&cluster, seed, mons)?;
+    let mut thrasher = Thrasher::new(&cluster, seed, mode)?;
     report.check(&format!("clients while thrashed for {secs} s"), || {
-        clients(&mut thrasher, secs, programs)
+        clients(&mut thrasher, secs, mode.programs)
     });
     report.check("all clean when trouble ends", || thrasher.heal());
     report.check("damage is found and mended", || thrasher.mend());
@@ -53,7 +79,7 @@ pub fn run(secs: u64, mons: bool, programs: bool) -> Result<Report> {
         Ok(())
     });
     println!("        {:?}", thrasher.counts);
-    report.check("fsck of every store", || fsck(&cluster, OSDS));
+    report.check("fsck of every store", || fsck(&mut cluster, OSDS));
     Ok(report)
 }
 
@@ -61,8 +87,8 @@ pub fn run(secs: u64, mons: bool, programs: bool) -> Result<Report> {
 ///
 /// # Errors
 /// When something is wrong with one.
-pub fn fsck(cluster: &Cluster, osds: u64) -> Result<()> {
-    cluster.argonaut("down", &[])?;
+pub fn fsck(cluster: &mut Cluster, osds: u64) -> Result<()> {
+    cluster.down()?;
     for osd in 0..osds {
         let dir = cluster.dir.join(format!("osd.{osd}"));
         let out = sh::output(
@@ -74,36 +100,6 @@ pub fn fsck(cluster: &Cluster, osds: u64) -> Result<()> {
         println!("        osd.{osd}: {}", out.trim().lines().last().unwrap_or_default());
     }
     Ok(())
-}
-
-/// A cluster over several hosts, each a network namespace: `tests/hosts.sh`.
-/// `short`: less than a minute on a quiet machine. Left out where namespaces cannot be made.
-#[must_use]
-pub fn hosts(short: bool) -> Report {
-    /// What the script ends with where the machine does not let it work.
-    const CANNOT: i32 = 77;
-    let mut report = Report::default();
-    report.check("four hosts", || {
-        let dir = std::path::Path::new(lab::SHARE).join("argonaut-hosts");
-        let script = sh::repo().join("tests/hosts.sh");
-        let mut bash = std::process::Command::new("bash");
-        bash.arg(script).arg(binary()?).arg(&dir).args(short.then_some("short"));
-        let out = bash.stdin(Stdio::null()).output().context("bash")?;
-        std::fs::remove_dir_all(&dir).ok();
-        let text = String::from_utf8_lossy(&out.stdout);
-        if out.status.code() == Some(CANNOT) {
-            return Err(LeftOut(text.trim().to_owned()).into());
-        }
-        if !out.status.success() {
-            let err = String::from_utf8_lossy(&out.stderr);
-            bail!("hosts.sh ended with {}\n{text}\n{err}", out.status);
-        }
-        for line in text.lines() {
-            println!("        {line}");
-        }
-        Ok(())
-    });
-    report
 }
 
 /// What a program says of its end: the last lines, and those before the trace of a crash.
@@ -178,6 +174,11 @@ impl Running {
         Ok(text.lines().rev().find(|l| !l.trim().is_empty()).unwrap_or_default().to_owned())
     }
 
+    /// Waits for its end, whichever.
+    pub fn end(mut self) {
+        self.child.wait().ok();
+    }
+
     /// Waits for its end, which must be a good one.
     ///
     /// # Errors
@@ -199,9 +200,10 @@ fn clients(thrasher: &mut Thrasher<'_>, secs: u64, programs: bool) -> Result<()>
     std::fs::copy(sh::repo().join("tests/interop/acks.py"), &tool)?;
     let dir = cluster.dir.display();
     // In rounds that clean up behind them, so that the disks do not fill however long it takes.
+    let most = if thrasher.filling.is_some() { "--max-objects 1500" } else { "" };
     let bench = format!(
         "end=$((SECONDS + {secs})); while [ $SECONDS -lt $end ]; do \
-         timeout 200 rados -p bench bench 20 write -b 65536 -t 8 || exit 1; done"
+         timeout 200 rados -p bench bench 20 write -b 65536 -t 8 {most} || exit 1; done"
     );
     let acks = format!("exec python3 {} write acks {dir}/acks.log 1 {secs}", tool.display());
     // As upstream's qa/tasks/rados.py writes it for work without snapshots.
@@ -278,6 +280,10 @@ struct Thrasher<'a> {
     out: Option<u64>,
     pg_num: u64,
     mon_at: Option<Instant>,
+    /// Who is cut off.
+    parted: Vec<Parted>,
+    /// Where disks are filled.
+    filling: Option<Filling>,
     next: Instant,
     /// When a byte of an object's copy is changed next, in the store's file.
     damage_at: Instant,
@@ -297,7 +303,7 @@ fn mark(object: u64) -> String {
 }
 
 impl<'a> Thrasher<'a> {
-    fn new(cluster: &'a Cluster, seed: u64, mons: bool) -> Result<Self> {
+    fn new(cluster: &'a Cluster, seed: u64, mode: Mode) -> Result<Self> {
         for pool in ["bench", "acks", "model", "marked"] {
             for line in [
                 format!("ceph osd pool create {pool} 16 16"),
@@ -323,7 +329,9 @@ impl<'a> Thrasher<'a> {
             stopped: BTreeMap::new(),
             out: None,
             pg_num: 16,
-            mon_at: mons.then(|| sh::now() + MON_EVERY),
+            mon_at: mode.mons.then(|| sh::now() + MON_EVERY),
+            parted: Vec::new(),
+            filling: mode.partitions.then(|| Filling::Next(sh::now() + Duration::from_secs(8))),
             next: sh::now() + Duration::from_secs(3),
             damage_at: sh::now() + Duration::from_secs(10),
             reads: Vec::new(),
@@ -367,12 +375,16 @@ impl<'a> Thrasher<'a> {
             }
             if self.mon_at.is_some_and(|at| sh::now() >= at) {
                 self.mon_at = Some(sh::now() + MON_EVERY);
-                let mon = ["mon.a", "mon.b", "mon.c"][self.below(3) as usize];
-                if let Some(pid) = self.pid(mon) {
+                let at = self.below(3);
+                let mon = ["mon.a", "mon.b", "mon.c"][at as usize];
+                if self.cluster.hosts.is_some() && self.below(2) == 0 {
+                    self.part_mon(at)?;
+                } else if let Some(pid) = self.pid(mon) {
                     self.count("monitors killed");
                     self.signal(pid, "KILL")?;
                 }
             }
+            self.fill()?;
             sleep(Duration::from_millis(50));
         }
         Ok(())
@@ -396,14 +408,15 @@ impl<'a> Thrasher<'a> {
         for pid in over {
             self.signal(pid, "CONT")?;
         }
-        Ok(())
+        self.join(false)
     }
 
     fn act(&mut self) -> Result<()> {
         let osd = self.below(OSDS);
         let name = format!("osd.{osd}");
-        let troubled = self.dead.len() + self.stopped.len();
-        match self.below(12) {
+        let troubled = self.dead.len() + self.stopped.len() + self.parted.len();
+        let kinds = if self.cluster.hosts.is_some() { 18 } else { 12 };
+        match self.below(kinds) {
             // One at a time: two copies of everything are elsewhere.
             0..=2 if troubled == 0 => {
                 self.count("killed");
@@ -459,6 +472,7 @@ impl<'a> Thrasher<'a> {
                 self.count("marked down");
                 self.ceph(&format!("osd down {osd}"))?;
             }
+            12.. if troubled == 0 => self.part(osd)?,
             _ => {}
         }
         Ok(())
@@ -535,6 +549,8 @@ impl<'a> Thrasher<'a> {
     /// All run and are in; within bounded time all is clean.
     fn heal(&mut self) -> Result<()> {
         self.dead.clear();
+        self.join(true)?;
+        self.end_filling()?;
         for (pid, _) in std::mem::take(&mut self.stopped).into_values() {
             self.signal(pid, "CONT")?;
         }

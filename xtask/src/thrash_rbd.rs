@@ -27,7 +27,8 @@ const CLEAN_MAX: Duration = Duration::from_secs(180);
 pub fn run(secs: u64) -> Result<Report> {
     let mut report = Report::default();
     lab::root(SUITE)?;
-    let cluster = Cluster::up("thrash-rbd", &["--osds", "4", "--mons", "3", "--osd-bytes", "6G"])?;
+    let mut cluster =
+        Cluster::up("thrash-rbd", &["--osds", "4", "--mons", "3", "--osd-bytes", "6G"])?;
     let seed = std::process::id().into();
     println!("argonaut up: {:.2} s; seed {seed}", cluster.up_s);
     let images = ["plain", "coded", "clone", "snapped"];
@@ -77,7 +78,7 @@ pub fn run(secs: u64) -> Result<Report> {
             client(&format!("timeout 120 rbd object-map check --no-progress rbd/{image}")).map(drop)
         });
     }
-    report.check("fsck of every store", || fsck(&cluster, OSDS));
+    report.check("fsck of every store", || fsck(&mut cluster, OSDS));
     Ok(report)
 }
 
