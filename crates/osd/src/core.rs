@@ -931,7 +931,7 @@ fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno>
     }
     let calls = m.ops.iter().filter(|x| x.code == op::CALL);
     let failed = |call| check_call(call, &conf.classes, &o.classes).err();
-    if let Some(e) = calls.filter_map(failed).next() {
+    if let Some(e) = calls.filter_map(failed).next().filter(|_| !o.may_be_resent()) {
         return Some(e);
     }
     let writes = o.may_write();

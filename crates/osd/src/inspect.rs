@@ -32,11 +32,25 @@ pub struct PgSummary {
     pub log_entries: usize,
     /// Objects that this copy lacks.
     pub missing: usize,
+    /// Whether no request and no write is under way.
+    pub quiet: bool,
     /// Why it does not go on, for people.
     pub why: String,
 }
 
 impl Pg {
+    fn is_quiet(&self) -> bool {
+        self.in_flight.is_empty()
+            && self.waiting.is_empty()
+            && self.unleased.is_empty()
+            && self.blocked.is_empty()
+            && self.copying.is_empty()
+            && self.fetching.is_empty()
+            && self.waiting_whole.is_empty()
+            && self.obcs.values().all(|o| o.waiting.is_empty())
+            && self.tier.is_quiet()
+    }
+
     fn why(&self) -> String {
         let peers: Vec<_> = self
             .peers
@@ -75,18 +89,31 @@ impl Osd {
             last_update: pg.log.head(),
             log_entries: pg.log.entries.len(),
             missing: pg.missing.len(),
+            quiet: pg.is_quiet(),
             why: pg.why(),
         };
         self.pgs.values().map(summary).collect()
     }
 }
 
+/// Objects and clones of a cache tier's copy that its base has not as they are.
+#[must_use]
+pub fn dirty(copy: &Collection) -> BTreeSet<HObject> {
+    let clean = |attrs: &std::collections::BTreeMap<bytes::Bytes, bytes::Bytes>| {
+        let raw = attrs.get(INFO_ATTR);
+        raw.and_then(|raw| ObjectInfo::from_bytes(raw).ok()).is_some_and(|info| info.clean)
+    };
+    let all = copy.objects.iter().filter(|(_, o)| !clean(&o.attrs));
+    all.map(|(oid, _)| oid.clone()).collect()
+}
+
 /// The clones of a copy are just those that their heads name, none serves a snapshot that
-/// was `removed`, and the index from snapshots names just these.
+/// was `removed`, and the index from snapshots names just these. In a cache tier clones that
+/// are named may be absent, and heads may stand for nothing.
 ///
 /// # Errors
 /// What is wrong.
-pub fn clones_fit(copy: &Collection, removed: &BTreeSet<u64>) -> Result<(), String> {
+pub fn clones_fit(copy: &Collection, removed: &BTreeSet<u64>, cache: bool) -> Result<(), String> {
     let record = |oid: &HObject| {
         let o = copy.objects.get(oid).ok_or_else(|| format!("{oid} is not there"))?;
         let raw = o.attrs.get(INFO_ATTR).ok_or_else(|| format!("{oid} has no record"))?;
@@ -97,11 +124,18 @@ pub fn clones_fit(copy: &Collection, removed: &BTreeSet<u64>) -> Result<(), Stri
     for oid in copy.objects.keys().filter(|o| o.is_head()) {
         let head = record(oid)?;
         let Some(set) = head.snaps.as_deref() else { continue };
-        if head.whiteout && set.clones.is_empty() {
+        if head.whiteout && set.clones.is_empty() && !cache {
             return Err(format!("{oid} is kept for nothing"));
         }
         for clone in &set.clones {
             let it = oid.with_snap(*clone);
+            if cache && !copy.objects.contains_key(&it) {
+                let named = set.clone_snaps.get(clone).into_iter().flatten();
+                if let Some(snap) = named.into_iter().find(|s| removed.contains(&s.0)) {
+                    return Err(format!("{oid} names {snap}, which was removed, for {it}"));
+                }
+                continue;
+            }
             let snaps = record(&it)?.clone_snaps;
             if set.clone_snaps.get(clone) != Some(&snaps) || snaps.is_empty() {
                 return Err(format!("{it} serves {snaps:?}, and its head says otherwise"));

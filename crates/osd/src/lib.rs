@@ -71,5 +71,5 @@ pub use cache::DataCache;
 pub use coding::shards_agree;
 pub use config::Config;
 pub use core::{Identity, Osd, PeerInfo};
-pub use inspect::{PgSummary, clones_fit};
+pub use inspect::{PgSummary, clones_fit, dirty};
 pub use outbox::{Effect, Outbox};

@@ -5,6 +5,9 @@
 //! to it may be lost, and after a while without an answer; the base recognises writes that
 //! it did already by their request ids. Promotions are fetched as copies (`copy`).
 //!
+//! Only who leads the cache's PG is heard, by the map of the base, which is as new as that of
+//! the last who asked: one who was cut off and has a successor may have old things to say.
+//!
 //! Source: the part of the peer's `Objecter` within its OSD.
 
 use std::collections::BTreeMap;
@@ -54,7 +57,16 @@ struct Ask {
 pub struct Asks {
     next: u64,
     running: BTreeMap<u64, Ask>,
+    /// Of PGs of caches that asked here: since which epoch their primary leads.
+    led: BTreeMap<PgId, Epoch>,
     pub(crate) wanted: Vec<AskWanted>,
+}
+
+/// The PG of a cache for which that OSD asks, as its primary; `None` when it is none.
+pub(crate) fn asker(map: &OsdMap, osd: OsdId, op: &MOsdOp) -> Option<PgId> {
+    let tiers = map.pool(op.pg.pg.pool)?.tiers.iter().map(|t| PoolId(*t as i64));
+    let mut pgs = tiers.filter_map(|pool| map.raw_pg_to_pg(PgId { pool, ps: op.hash }));
+    pgs.find(|pg| map.pg_to_up_acting(*pg).acting_primary == Some(osd))
 }
 
 fn target(map: &OsdMap, mapping: &maps::PgMapping, w: &AskWanted) -> Option<Target> {
@@ -109,10 +121,11 @@ impl Osd {
     fn ask_base(&mut self, now: Now, id: u64, out: &mut Outbox) {
         let Some(a) = self.c.asks.running.get_mut(&id) else { return };
         let (from, token) = a.wanted.from;
-        if !self.pgs.get(&from).is_some_and(|pg| pg.tier.awaits(token)) {
+        let Some(pg) = self.pgs.get(&from).filter(|pg| pg.leads && pg.tier.awaits(token)) else {
             self.c.asks.running.remove(&id); // it begins anew, or is led elsewhere
             return;
-        }
+        };
+        let interval = pg.info.same_primary_since;
         a.asked_ms = now.mono_ms();
         if self.c.map.pool(a.wanted.base).is_none() {
             let reply = MOsdOpReply { result: Errno::NOENT.0, ..MOsdOpReply::default() };
@@ -127,7 +140,7 @@ impl Osd {
         let pg = self.c.spg_of(pg, osd);
         (op.pg, op.epoch) = (pg, epoch);
         let body = PeerMsg::TierAsk { id, who, addr, op: Box::new(op) };
-        out.osd(osd, &OsdPeer { pg, from: ShardId::NONE, epoch, interval: Epoch(0), body });
+        out.osd(osd, &OsdPeer { pg, from: ShardId::NONE, epoch, interval, body });
     }
 
     /// A cache tier wants something of an object led here.
@@ -136,6 +149,13 @@ impl Osd {
         if !self.c.booted || self.c.stopping || self.c.map.pool(op.pg.pg.pool).is_none() {
             return;
         }
+        let Some(cache) = asker(&self.c.map, from, &op) else { return };
+        let led = self.c.asks.led.entry(cache).or_default();
+        // Releases before this one say nothing.
+        if m.interval < *led && m.interval != Epoch(0) {
+            return;
+        }
+        *led = m.interval.max(*led);
         let by = (who, addr, Features::ALL);
         let mut op = self.c.client_op(now, NO_CONN, by, 0, *op, 0);
         op.origin = Some(Origin { osd: from, id });

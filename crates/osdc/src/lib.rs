@@ -53,6 +53,25 @@ impl Request {
     }
 }
 
+/// The pool that serves a request: with an overlay its cache tier. Whole PGs are asked where
+/// they are. Source: the peer's `Objecter::_calc_target`.
+fn served_in(map: &OsdMap, request: &Request) -> PoolId {
+    let own = request.object.pool;
+    let Some(pool) = map.pool(own) else { return own };
+    if request.pg.is_some() || request.flags & req_flag::IGNORE_OVERLAY != 0 {
+        return own;
+    }
+    let writes = request.flags & req_flag::WRITE != 0;
+    let tier = if writes { pool.write_tier } else { pool.read_tier };
+    if tier < 0 { own } else { PoolId(tier) }
+}
+
+/// Whether requests to the pool are sent again by this map: an overlay came or went.
+fn sends_again(map: &OsdMap, was: Option<&OsdMap>, pool: PoolId) -> bool {
+    let since = |map: &OsdMap| map.pool(pool).map(|p| p.last_force_op_resend);
+    was.is_some_and(|was| since(was).is_some() && since(was) != since(map))
+}
+
 fn is_full(map: &OsdMap, pool: PoolId) -> bool {
     map.has_flag(OsdMapFlags::FULL) || map.pool(pool).is_some_and(|p| p.has_flag(PoolFlags::FULL))
 }
@@ -79,6 +98,14 @@ struct Op {
     target: Option<(SpgId, OsdId)>,
     attempt: i32,
     sent: bool,
+}
+
+impl Op {
+    /// The object in the pool that serves it.
+    fn object(&self) -> HObject {
+        let pool = self.target.map_or(self.request.object.pool, |(pg, _)| pg.pg.pool);
+        HObject { pool, ..self.request.object.clone() }
+    }
 }
 
 struct Session {
@@ -195,6 +222,11 @@ impl Objecter {
                 op.sent = false;
             }
         }
+        for op in self.ops.values_mut().filter(|op| op.sent) {
+            let at = op.target.map_or(op.request.object.pool, |(pg, _)| pg.pg.pool);
+            let pools = [op.request.object.pool, at];
+            op.sent = !pools.iter().any(|pool| sends_again(&map, was.as_deref(), *pool));
+        }
         let gone: Vec<OsdId> = self
             .sessions
             .iter()
@@ -237,9 +269,11 @@ impl Objecter {
             out.push(Out::Failed(tid, -2));
             return;
         };
+        let at = served_in(&map, &op.request);
+        let pool = map.pool(at).unwrap_or(pool);
         let pg = match op.request.pg {
-            Some(ps) => PgId { pool: op.request.object.pool, ps },
-            None => pool.raw_pg_to_pg(op.request.object.pool, op.request.object.hash),
+            Some(ps) => PgId { pool: at, ps },
+            None => pool.raw_pg_to_pg(at, op.request.object.hash),
         };
         let Some((target, addrs)) = served_by(&map, pg) else {
             // Nobody serves it now: a later map will name somebody.
@@ -272,7 +306,7 @@ impl Objecter {
         let epoch = self.map.as_ref().map_or(Epoch(0), |m| m.epoch);
         let Some(op) = self.ops.get_mut(&tid) else { return };
         let Some((pg, osd)) = op.target else { return };
-        if op.sent || self.sessions.get(&osd).is_some_and(|s| s.holds(pg, &op.request.object)) {
+        if op.sent || self.sessions.get(&osd).is_some_and(|s| s.holds(pg, &op.object())) {
             return;
         }
         if self.map.as_ref().is_some_and(|map| op.request.is_paused(map)) {
@@ -292,7 +326,7 @@ impl Objecter {
             client_inc: 0,
             mtime: request.mtime,
             locator: ObjectLocator {
-                pool: request.object.pool,
+                pool: pg.pg.pool,
                 key: request.object.key.clone(),
                 nspace: request.object.nspace.clone(),
                 hash: request.pg.map_or(-1, i64::from),
@@ -365,12 +399,16 @@ impl Objecter {
         Some(self.map.as_ref()?.pool(pool)?.pg_num)
     }
 
-    /// Where operations on an object go by the newest map.
+    /// Where changes of an object go by the newest map, and watches.
     #[must_use]
     pub fn place(&self, object: &HObject) -> Option<Place> {
         let map = self.map.as_ref()?;
-        let pool = map.pool(object.pool)?;
-        let ((pg, osd), _) = served_by(map, pool.raw_pg_to_pg(object.pool, object.hash))?;
+        let at = match map.pool(object.pool)?.write_tier {
+            ..0 => object.pool,
+            tier => PoolId(tier),
+        };
+        let pool = map.pool(at)?;
+        let ((pg, osd), _) = served_by(map, pool.raw_pg_to_pg(at, object.hash))?;
         Some(Place {
             pg,
             osd,
@@ -390,7 +428,7 @@ impl Objecter {
             backoff_op::BLOCK => {
                 session.backoffs.insert((msg.pg, msg.id), (msg.begin.clone(), msg.end.clone()));
                 for op in self.ops.values_mut().filter(|op| targeted(op)) {
-                    if session.holds(msg.pg, &op.request.object) {
+                    if session.holds(msg.pg, &op.object()) {
                         op.sent = false;
                     }
                 }

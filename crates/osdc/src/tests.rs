@@ -117,3 +117,52 @@ fn a_paused_cluster_gets_nothing() {
     o.on_map(Arc::new(map), &mut out);
     assert_eq!(sent(&mut out), [(WRITE, 0), (READ, 0)]);
 }
+
+/// With an overlay requests go to the cache tier, those that ask for the base do not; when it
+/// comes or goes, what is under way is sent again.
+#[test]
+fn overlays_lead_to_the_cache() {
+    const CACHE: PoolId = PoolId(2);
+    let base = first();
+    let tiers = next(&base, |inc| {
+        let mut cache = PgPool::new(PoolKind::REPLICATED, 1, 1, 0, 4);
+        cache.tier_of = POOL.0;
+        inc.new_pools.insert(CACHE, cache);
+        inc.new_pool_names.insert(CACHE, "c".into());
+        inc.new_pool_max = Some(CACHE.0);
+    });
+    let overlay = |map: &OsdMap, to: i64| {
+        next(map, |inc| {
+            let mut pool = map.pool(POOL).unwrap().clone();
+            (pool.read_tier, pool.write_tier) = (to, to);
+            pool.last_force_op_resend = inc.epoch;
+            inc.new_pools.insert(POOL, pool);
+        })
+    };
+    let over = overlay(&tiers, CACHE.0);
+    let gone = overlay(&over, -1);
+    let mut o = Objecter::new();
+    let mut out = Vec::new();
+    o.on_map(Arc::new(base), &mut out);
+    o.on_map(Arc::new(tiers), &mut out);
+    for flags in [req_flag::READ, req_flag::WRITE, req_flag::READ | req_flag::IGNORE_OVERLAY] {
+        o.submit(request(flags), &mut out);
+    }
+    o.on_opened(OsdId(0), Features::TENTACLE_WORD, &mut out);
+    let mut pools = |o: &mut Objecter, map: Option<OsdMap>| {
+        if let Some(map) = map {
+            o.on_map(Arc::new(map), &mut out);
+        }
+        let sent = std::mem::take(&mut out);
+        let sent = sent.iter().filter_map(|o| match o {
+            Out::Send(_, e) => MOsdOp::decode(e).ok(),
+            _ => None,
+        });
+        sent.map(|m| (m.pg.pg.pool, m.locator.pool, m.retry_attempt)).collect::<Vec<_>>()
+    };
+    assert_eq!(pools(&mut o, None), [(POOL, POOL, 0); 3]);
+    assert_eq!(pools(&mut o, Some(over)), [(CACHE, CACHE, 1), (CACHE, CACHE, 1), (POOL, POOL, 1)]);
+    let place = o.place(&request(req_flag::WRITE).object).unwrap();
+    assert_eq!(place.pg.pg.pool, CACHE);
+    assert_eq!(pools(&mut o, Some(gone)), [(POOL, POOL, 2); 3]);
+}

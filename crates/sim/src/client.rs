@@ -91,6 +91,7 @@ fn vector(pool: PoolId, ask: &Ask) -> (Vec<OsdOp>, bool) {
             vec![create]
         }
         Ask::Delete => vec![plain(op::DELETE)],
+        Ask::Call(v) => vec![crate::uploads::call(*v)],
         Ask::Rollback(snap) => {
             let mut back = plain(op::ROLLBACK);
             back.put_u64(0, *snap);

@@ -235,6 +235,12 @@ impl World {
             self.count("isolate an OSD");
             return self.isolate();
         }
+        if self.settings.tier.is_some() && self.chance.one_in(2) {
+            self.tier_step();
+        }
+        if self.settings.class && self.chance.one_in(3) {
+            self.class_step();
+        }
         if self.is_mending() {
             return;
         }
@@ -460,6 +466,7 @@ impl World {
             self.after(0, Event::Start(Node::Osd(i)));
         }
         self.menu_heal();
+        self.tier_heal();
         let size = self.settings.size as u64;
         match self.settings.coded {
             Some((k, m)) => self.set_pool("min_size", (k + usize::from(m > 1)) as u64),

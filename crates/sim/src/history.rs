@@ -19,6 +19,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::uploads::{STEPS, UNKNOWN, mixed};
+
 /// An object as clients see it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Model {
@@ -59,6 +61,8 @@ pub enum Ask {
     Rollback(u64),
     /// Makes the object what another is.
     CopyFrom(String),
+    /// Calls the method of an uploaded class, which changes the attribute.
+    Call(u64),
 }
 
 impl Ask {
@@ -174,7 +178,7 @@ impl State {
             None => Told::Code(NOENT),
         };
         let refused = |code| vec![(Told::Code(code), self.clone())];
-        let done = |next: Model| {
+        let done = |next: Model| -> Vec<(Told, Self)> {
             let all = self.turn_to(next, &r.snaps, gone).into_iter();
             all.map(|s| (Told::Code(0), s)).collect()
         };
@@ -205,6 +209,15 @@ impl State {
                 if !next.exists && !self.head.exists {
                     return refused(0); // nothing is written, and the snapshots it knew leave no trace
                 }
+            }
+            Ask::Call(v) => {
+                // Who knows which version, or of one at all, is the OSD's affair.
+                let mut all = refused(UNKNOWN);
+                for step in STEPS {
+                    next.attr = Some(mixed(self.head.attr, *v, step));
+                    all.extend(done(next.clone()));
+                }
+                return all;
             }
             Ask::CopyFrom(_) => {
                 let mut all = Vec::new();

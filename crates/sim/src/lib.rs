@@ -38,10 +38,12 @@ mod room;
 mod run;
 mod show;
 mod snaps;
+mod tiers;
+mod uploads;
 mod users;
 mod watch;
 mod world;
 
 pub use plant::Plant;
 pub use run::{Report, run};
-pub use world::{Settings, World};
+pub use world::{Scenes, Settings, World};

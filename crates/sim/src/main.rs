@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
-use sim::{Plant, Report};
+use sim::{Plant, Report, Scenes};
 
 const USAGE: &str = "\
 sim [--seeds N] [--seed S] [--verbose] [--plant NAME] [--threads N] [--keep-going]
@@ -13,9 +13,13 @@ sim [--seeds N] [--seed S] [--verbose] [--plant NAME] [--threads N] [--keep-goin
   --seeds N     run N seeds (100)
   --seed S      the first seed; alone: this one, with what happens in --verbose
   --ec          with erasure-coded pools only; --no-ec with none; else in every fourth seed
+  --tier        with a cache tier wherever the pool is not coded; --no-tier with none; else in
+                every sixth seed
+  --class       with an uploaded class; --no-class without; else in every seventh seed
   --plant NAME  with a bug planted: lying-disks, empty-writes, forgotten-requests,
                 false-pings, short-logs, forgotten-votes, unleased-reads,
-                forgotten-snaps, half-copies, forgotten-watchers, deaf-to-room; succeeds when a seed finds it
+                forgotten-snaps, half-copies, forgotten-watchers, deaf-to-room,
+                empty-flushes, wrong-calls; succeeds when a seed finds it
 ";
 
 struct Args {
@@ -25,7 +29,7 @@ struct Args {
     plant: Option<Plant>,
     threads: usize,
     keep_going: bool,
-    coded: Option<bool>,
+    scenes: Scenes,
 }
 
 fn args() -> Result<Args> {
@@ -37,7 +41,7 @@ fn args() -> Result<Args> {
         plant: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         keep_going: false,
-        coded: None,
+        scenes: Scenes::default(),
     };
     let mut it = std::env::args().skip(1);
     while let Some(word) = it.next() {
@@ -51,8 +55,12 @@ fn args() -> Result<Args> {
                 sim::remap::measure()?;
                 std::process::exit(0);
             }
-            "--ec" => a.coded = Some(true),
-            "--no-ec" => a.coded = Some(false),
+            "--ec" => a.scenes.coded = Some(true),
+            "--no-ec" => a.scenes.coded = Some(false),
+            "--tier" => a.scenes.tier = Some(true),
+            "--no-tier" => a.scenes.tier = Some(false),
+            "--class" => a.scenes.class = Some(true),
+            "--no-class" => a.scenes.class = Some(false),
             "--keep-going" => a.keep_going = true,
             "--plant" => {
                 let name = value()?;
@@ -97,7 +105,7 @@ fn main() -> Result<ExitCode> {
                     if seed >= end {
                         break;
                     }
-                    let r = sim::run(seed, a.plant, a.coded, a.verbose);
+                    let r = sim::run(seed, a.plant, a.scenes, a.verbose);
                     let wrong = !r.wrong.is_empty();
                     if wrong {
                         show(&r);

@@ -120,9 +120,10 @@ impl World {
         self.remove_other_pool();
         // Only who set it takes it back. By then there may be more PGs than the map has, or
         // fewer.
-        let now = self.newest().map_or(0, |map| self.pgs(&map).len() as u32);
-        for ps in 0..now.max(self.settings.pg_num) {
-            let pgid = PgId { pool: self.pool, ps }.to_string();
+        let now = self.newest().map_or_else(Vec::new, |map| self.pgs(&map));
+        let more = (0..self.settings.pg_num).map(|ps| PgId { pool: self.pool, ps });
+        for pg in more.chain(now).collect::<std::collections::BTreeSet<_>>() {
+            let pgid = pg.to_string();
             self.command(json!({"prefix": "osd rm-primary-temp", "pgid": pgid}));
         }
     }

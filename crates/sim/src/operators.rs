@@ -28,6 +28,8 @@ pub(crate) const KEY_PREFIX: &str = "key ";
 enum Words {
     /// A command.
     Command(String),
+    /// A command with a file.
+    Upload(String, Bytes),
     /// A new snapshot of the pool.
     MakeSnap,
     /// A snapshot less.
@@ -70,7 +72,9 @@ impl World {
     /// What nobody has answered is not asked again.
     pub(crate) fn operators_forget(&mut self) {
         for o in &mut self.operators {
-            o.pending.retain(|_, p| p.record.is_some() || !matches!(p.words, Words::Command(_)));
+            o.pending.retain(|_, p| {
+                p.record.is_some() || !matches!(p.words, Words::Command(_) | Words::Upload(..))
+            });
         }
     }
 
@@ -121,6 +125,10 @@ impl World {
                 let cmd = vec![Bytes::from(words.clone())];
                 MonCommand { paxos, fsid, cmd, input: Bytes::new() }.envelope(Features::ALL)
             }
+            Words::Upload(words, file) => {
+                let cmd = vec![Bytes::from(words.clone())];
+                MonCommand { paxos, fsid, cmd, input: file.clone() }.envelope(Features::ALL)
+            }
             Words::MakeSnap => snap_op(pool_op::CREATE_UNMANAGED_SNAP, 0).envelope(Features::ALL),
             Words::RemoveSnap(snap) => {
                 snap_op(pool_op::DELETE_UNMANAGED_SNAP, *snap).envelope(Features::ALL)
@@ -145,6 +153,12 @@ impl World {
     pub(crate) fn command(&mut self, words: serde_json::Value) {
         self.tell(|| format!("operator: {words}"));
         self.operator_asks(0, Words::Command(words.to_string()), None);
+    }
+
+    /// The first operator types a command that takes a file.
+    pub(crate) fn upload(&mut self, words: serde_json::Value, file: Bytes) {
+        self.tell(|| format!("operator: {words} with {} bytes", file.len()));
+        self.operator_asks(0, Words::Upload(words.to_string(), file), None);
     }
 
     /// Takes a snapshot that clients manage, or removes one.
@@ -206,7 +220,7 @@ impl World {
         let o = &mut self.operators[k];
         o.asked_at = now;
         let Some(p) = o.pending.remove(&e.tid) else { return };
-        if let Words::Command(words) = &p.words {
+        if let Words::Command(words) | Words::Upload(words, _) = &p.words {
             self.tell(|| format!("operator {k}: {words} -> {} {}", m.r, m.rs));
         }
         let Some((name, record, ask)) = p.record else { return };

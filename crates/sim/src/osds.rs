@@ -299,7 +299,13 @@ impl World {
             Node::Mon(_) | Node::Operator(_) => None,
         };
         let Some(c) = conn else { return };
-        let what = [("osdmap".to_owned(), Subscription { start, flags: 0 })].into();
+        let mut what = BTreeMap::from([("osdmap".to_owned(), Subscription { start, flags: 0 })]);
+        if let (true, Node::Osd(i)) = (self.settings.class, node)
+            && let Some(role) = &self.osds[i].role
+        {
+            let start = role.classes_version() + 1;
+            what.insert("cls".to_owned(), Subscription { start, flags: 0 });
+        }
         let m = MonSubscribe { what, hostname: String::new() };
         self.send(c, 0, m.envelope(Features::ALL));
     }
@@ -489,16 +495,34 @@ impl World {
                 }
                 m.envelope(Features::TENTACLE_WORD).with_tid(e.tid)
             }
+            (Some(Plant::WrongCalls), MOsdOp::KIND) => {
+                let Ok(mut m) = MOsdOp::decode(&e) else { return e };
+                let calls = m.ops.first().is_some_and(|o| o.code == messages::op::CALL);
+                if !calls || !self.chance.one_in(10) {
+                    return e;
+                }
+                m.ops = vec![crate::uploads::call(u64::MAX)];
+                m.envelope(Features::TENTACLE_WORD).with_tid(e.tid)
+            }
             (Some(Plant::ForgottenSnaps), MOsdOp::KIND) if self.chance.one_in(10) => {
                 let Ok(mut m) = MOsdOp::decode(&e) else { return e };
                 (m.snap_seq, m.snaps) = (types::SnapId(0), Vec::new());
                 m.envelope(Features::TENTACLE_WORD).with_tid(e.tid)
             }
-            (Some(Plant::ShortLogs | Plant::HalfCopies), OsdPeer::KIND) => {
+            (Some(Plant::ShortLogs | Plant::HalfCopies | Plant::EmptyFlushes), OsdPeer::KIND) => {
                 let Ok(mut m) = OsdPeer::decode(&e) else { return e };
                 match (&mut m.body, self.plant) {
                     (PeerMsg::Log { entries, .. }, Some(Plant::ShortLogs)) => {
                         drop(entries.pop());
+                    }
+                    (PeerMsg::TierAsk { op, .. }, Some(Plant::EmptyFlushes)) => {
+                        // What is asked for a flush is to copy; nothing is.
+                        let copies = |o: &messages::OsdOp| o.code == messages::op::COPY_FROM;
+                        if !op.ops.iter().any(copies) || !self.chance.one_in(4) {
+                            return e;
+                        }
+                        op.ops =
+                            vec![messages::OsdOp::new(messages::op::CREATE, bytes::Bytes::new())];
                     }
                     (PeerMsg::CopyPart { push, .. }, Some(Plant::HalfCopies)) => {
                         push.attrs.retain(|(name, _)| !name.ends_with(b"x"));

@@ -27,11 +27,15 @@ pub enum Plant {
     ForgottenWatchers,
     /// OSDs say that they could do what they had no room for.
     DeafToRoom,
+    /// Now and then an object that a cache flushes does not come to the base, which says yes.
+    EmptyFlushes,
+    /// Now and then a class is called with another parameter.
+    WrongCalls,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::LyingDisks,
         Self::EmptyWrites,
         Self::ForgottenRequests,
@@ -43,6 +47,8 @@ impl Plant {
         Self::HalfCopies,
         Self::ForgottenWatchers,
         Self::DeafToRoom,
+        Self::EmptyFlushes,
+        Self::WrongCalls,
     ];
 
     /// Its name on a command line.
@@ -60,6 +66,8 @@ impl Plant {
             Self::HalfCopies => "half-copies",
             Self::ForgottenWatchers => "forgotten-watchers",
             Self::DeafToRoom => "deaf-to-room",
+            Self::EmptyFlushes => "empty-flushes",
+            Self::WrongCalls => "wrong-calls",
         }
     }
 }

@@ -12,7 +12,7 @@ use types::{OsdId, PgId};
 use crate::history::{Ask, Doubt, History, Possible, Span};
 use crate::operators::KEY_PREFIX;
 use crate::plant::Plant;
-use crate::world::{Event, SEC, World};
+use crate::world::{Event, SEC, Scenes, World};
 use osd::memory::Object;
 
 /// Virtual seconds in which a new cluster must be clean.
@@ -53,8 +53,8 @@ pub struct Report {
 
 /// Runs one seed.
 #[must_use]
-pub fn run(seed: u64, plant: Option<Plant>, coded: Option<bool>, verbose: bool) -> Report {
-    let mut world = World::new(seed, plant, coded);
+pub fn run(seed: u64, plant: Option<Plant>, scenes: Scenes, verbose: bool) -> Report {
+    let mut world = World::new(seed, plant, scenes);
     world.verbose = verbose;
     let mut healed = 0;
     let ended = catch_unwind(AssertUnwindSafe(|| healed = world.whole_run()));
@@ -104,6 +104,18 @@ impl World {
             self.complain(format!("a new pool does not become clean: {why}"));
             return 0;
         }
+        if self.settings.tier.is_some() {
+            self.make_cache();
+            let made = |w: &mut Self| w.operators_idle() && w.has_overlay() && w.is_clean();
+            if !self.run_until(CREATE_SECS, made) {
+                let why = self.why_not_clean();
+                self.complain(format!("a new cache does not become clean: {why}"));
+                return 0;
+            }
+        }
+        if self.settings.class {
+            self.put_class(crate::uploads::STEPS[0]);
+        }
         self.working = true;
         self.trouble = true;
         self.some_snap();
@@ -115,7 +127,9 @@ impl World {
             };
             self.add_client(depth);
         }
-        self.add_watchers();
+        if self.settings.tier.as_ref().is_none_or(|plan| !plan.swaps) {
+            self.add_watchers();
+        }
         if self.has_small_disks() {
             self.remover = self.add_client(0);
             self.clients[self.remover].tries = true;
@@ -151,7 +165,11 @@ impl World {
         if !self.run_until(60, |w| w.clients.iter().all(|c| c.open.is_empty())) {
             self.complain("the last reads are not answered".into());
         }
+        if self.settings.class {
+            self.call_all();
+        }
         self.check_watches();
+        self.empty_cache();
         // What strays held is removed.
         self.run_until(30, |w| w.is_clean() && w.strays().is_empty());
         self.run_until(TRIM_SECS, |w| w.is_clean() && w.clones_wrong().is_none());
@@ -205,14 +223,23 @@ impl World {
         found.is_some()
     }
 
+    /// The newest version of uploaded classes that a monitor has.
+    pub(crate) fn newest_classes(&self) -> u64 {
+        let all = self.mons.iter().filter_map(|p| Some(p.role()?.state().classes.version));
+        all.max().unwrap_or(0)
+    }
+
     pub(crate) fn newest(&self) -> Option<OsdMap> {
         let maps = self.mons.iter().filter_map(|p| Some(&p.role()?.state().osdmap));
         maps.max_by_key(|map| map.epoch).cloned()
     }
 
     pub(crate) fn pgs(&self, map: &OsdMap) -> Vec<PgId> {
-        let n = map.pool(self.pool).map_or(0, |p| p.pg_num);
-        (0..n).map(|ps| PgId { pool: self.pool, ps }).collect()
+        let of = |pool| {
+            let n = map.pool(pool).map_or(0, |p: &maps::PgPool| p.pg_num);
+            (0..n).map(move |ps| PgId { pool, ps })
+        };
+        self.pools().flat_map(of).collect()
     }
 
     /// Whether every PG is active and clean by the newest map, and everybody has it.
@@ -237,7 +264,7 @@ impl World {
             (p.pg_num, p.pgp_num, p.pg_num_pending)
                 != (p.pg_num_target, p.pgp_num_target, p.pg_num_target)
         };
-        if let Some(p) = map.pool(self.pool).filter(on_its_way) {
+        if let Some(p) = self.pools().filter_map(|id| map.pool(id)).find(on_its_way) {
             let (n, to, place) = (p.pg_num, p.pg_num_target, p.pgp_num);
             return Some(format!("{n} PGs placed as {place} are to be {to}"));
         }
@@ -412,7 +439,9 @@ impl World {
                 let id = self.shard(pg, at);
                 let store = self.osds.get(Self::osd_index(osd))?.store.lock();
                 let Some(copy) = store.now.get(&Coll::Pg(id)) else { continue };
-                if let Err(why) = osd::clones_fit(copy, &self.snaps.trimmed()) {
+                if let Err(why) =
+                    osd::clones_fit(copy, &self.snaps.trimmed(), Some(pg.pool) == self.cache)
+                {
                     return Some(format!("{id} on osd.{osd}: {why}"));
                 }
             }

@@ -207,6 +207,9 @@ impl World {
         // Sources are never copied to, so that each history can be told by itself.
         let source = 3 * self.chance.index(self.settings.objects.div_ceil(3));
         let coded = self.settings.coded.is_some();
+        if self.settings.class && i % 3 != 2 && self.chance.one_in(6) {
+            return Ask::Call(v);
+        }
         // Every third only reads: nothing of its own waits when a part is cut off.
         match (self.chance.below(26), snap) {
             (0..=4, Some(snap)) => Ask::ReadAt(snap),
@@ -224,9 +227,14 @@ impl World {
             (19, _) => Ask::All(k, v),
             (20, _) => Ask::Create,
             (21..=22, _) => Ask::Delete,
-            _ if at.is_multiple_of(3) => Ask::Append(v),
+            _ if at.is_multiple_of(3) || !self.copies() => Ask::Append(v),
             _ => Ask::CopyFrom(format!("o{source}")),
         }
+    }
+
+    /// Whether clients copy objects.
+    fn copies(&self) -> bool {
+        self.settings.tier.as_ref().is_none_or(|plan| !plan.swaps)
     }
 
     /// A client asks.

@@ -164,8 +164,13 @@ impl World {
     /// The interval of a watcher's PG by its own map.
     fn watch_place(&self, k: usize) -> Option<Place> {
         let map = self.clients[self.watching.all[k].client].objecter.map()?;
-        let pool = map.pool(self.pool)?;
-        let pg = pool.raw_pg_to_pg(self.pool, self.watch_name(k).hash);
+        // With an overlay its cache keeps the watches.
+        let at = match map.pool(self.pool)?.write_tier {
+            ..0 => self.pool,
+            tier => types::PoolId(tier),
+        };
+        let pool = map.pool(at)?;
+        let pg = pool.raw_pg_to_pg(at, self.watch_name(k).hash);
         Some((pg, map.pg_to_up_acting(pg), pool.size, pool.min_size))
     }
 

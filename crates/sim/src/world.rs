@@ -217,6 +217,21 @@ pub struct Settings {
     pub small_disks: bool,
     /// `osd_scrub_auto_repair`.
     pub auto_repair: bool,
+    /// A cache tier over the pool.
+    pub tier: Option<crate::tiers::Plan>,
+    /// Operators upload a class, and clients call it.
+    pub class: bool,
+}
+
+/// What is played, where the seed is not to say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scenes {
+    /// An erasure-coded pool.
+    pub coded: Option<bool>,
+    /// A cache tier.
+    pub tier: Option<bool>,
+    /// An uploaded class.
+    pub class: Option<bool>,
 }
 
 impl Settings {
@@ -255,6 +270,8 @@ impl Settings {
             disk: chance.of(&[(50_000, MS), (200_000, 8 * MS), (MS, 40 * MS)]),
             small_disks: false,
             auto_repair: false,
+            tier: None,
+            class: false,
         }
     }
 
@@ -290,6 +307,9 @@ pub struct World {
     pub plant: Option<Plant>,
     pub(crate) fsid: Uuid,
     pub(crate) pool: PoolId,
+    /// Its cache tier.
+    pub(crate) cache: Option<PoolId>,
+    pub(crate) tiering: crate::tiers::Tiering,
     pub(crate) conns: Vec<Conn>,
     /// Directions that carry nothing.
     pub(crate) cut: BTreeMap<(Node, Node), u32>,
@@ -332,7 +352,7 @@ pub struct World {
 impl World {
     /// An empty one; nothing runs yet.
     #[must_use]
-    pub fn new(seed: u64, plant: Option<Plant>, coded: Option<bool>) -> Self {
+    pub fn new(seed: u64, plant: Option<Plant>, scenes: Scenes) -> Self {
         let mut chance = Chance(Seeded(seed));
         let mut settings = Settings::draw(&mut chance);
         if plant == Some(Plant::FalsePings) {
@@ -342,11 +362,27 @@ impl World {
             settings.operations = 900;
         }
         // Every fourth seed, unless told: what is drawn for the others stays as it was.
-        if coded.unwrap_or(plant.is_none() && seed % 4 == 3) {
+        if scenes.coded.unwrap_or(plant.is_none() && seed % 4 == 3) {
             settings = settings.coded(&mut Chance(Seeded(!seed)));
         }
         settings.auto_repair = seed.is_multiple_of(2);
-        settings.small_disks = plant.is_none() && seed % 5 == 2 || plant == Some(Plant::DeafToRoom);
+        let tiered = match plant {
+            Some(plant) => plant == Plant::EmptyFlushes,
+            None => seed % 6 == 4,
+        };
+        if scenes.tier.unwrap_or(tiered) && settings.coded.is_none() {
+            let chance = &mut Chance(Seeded(seed.rotate_left(32)));
+            settings.tier = Some(crate::tiers::Plan::draw(chance, settings.osds));
+        }
+        let called = match plant {
+            Some(plant) => plant == Plant::WrongCalls,
+            None => seed % 7 == 5,
+        };
+        settings.class = scenes.class.unwrap_or(called);
+        settings.small_disks = match plant {
+            Some(plant) => plant == Plant::DeafToRoom,
+            None => seed % 5 == 2 && settings.tier.is_none(),
+        };
         let mut raw = [0; 16];
         chance.0.fill(&mut raw);
         let fsid = Uuid::from_random(raw);
@@ -367,6 +403,8 @@ impl World {
             plant,
             fsid,
             pool: PoolId(0),
+            cache: None,
+            tiering: crate::tiers::Tiering::default(),
             conns: Vec::new(),
             cut: BTreeMap::new(),
             paused: BTreeMap::new(),

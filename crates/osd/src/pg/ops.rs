@@ -174,7 +174,13 @@ impl Pg {
             self.do_pg_op(op, cx);
             return;
         }
-        let writes = op.may_write();
+        if let Some(from) = &op.origin
+            && crate::tier::asker(cx.map, from.osd, &op.msg).is_none()
+        {
+            return; // who leads the cache now asks for itself
+        }
+        let refused = op.refused_call(&cx.conf.classes);
+        let writes = op.may_write() || refused.is_some();
         // An answer, even a repeated one, is given when all acting copies have the object.
         let waits = writes && self.is_degraded(&op.oid) && !self.removes_what_copies_lack(&op, cx);
         if waits || self.missing.contains_key(&op.oid) {
@@ -220,6 +226,10 @@ impl Pg {
         {
             enqueue(&mut obc.waiting, op);
             return;
+        }
+        if let Some(e) = refused {
+            // An earlier sending would be ahead of it, and be in the log.
+            return Answer::error(&op, e).send(&op, cx);
         }
         let Some(op) = self.through_cache(op, writes, cx) else { return };
         if writes && op.copy.is_none() && op.msg.ops.iter().any(is_copy) {

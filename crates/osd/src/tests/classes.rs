@@ -151,3 +151,24 @@ fn capabilities_count_for_uploaded_classes() {
         }
     }
 }
+
+/// What was executed while the class was there is answered as it was then, when it is sent
+/// again to an OSD that does not know of the class any more, or not yet.
+#[test]
+fn calls_are_remembered_longer_than_classes() {
+    let mut c = Cluster::ready(2, 2, 1, 1);
+    tell(&mut c, 1, &["mine"], &[("mine", module(1))]);
+    let tid = c.ask(POOL, "o", vec![call("mine", "inc")]);
+    let sent = c.asked.back().unwrap().msg.clone();
+    assert_eq!(c.wait(tid).result, 0);
+    tell(&mut c, 2, &[], &[]);
+    for (tid, result) in [(tid, 0), (tid + 1_000, -1)] {
+        let again = c.ask(POOL, "o", vec![call("mine", "inc")]);
+        let asked = &mut c.asked.back_mut().unwrap().msg;
+        let client = types::EntityId::new(types::EntityKind::CLIENT, 4100);
+        asked.reqid = types::ReqId { client, tid, inc: sent.reqid.inc };
+        asked.retry_attempt = 1;
+        assert_eq!(c.wait(again).result, result);
+    }
+    assert_eq!(&*c.run(POOL, "o", vec![read()]).ops[0].data, [1]);
+}

@@ -409,3 +409,66 @@ fn copies_come_through() {
     assert_eq!(c.run(BASE, "new", vec![copy]).result, 0);
     assert_eq!(text(&c.run(BASE, "new", read())), Ok("from the base"));
 }
+
+/// A head that is in the cache is rolled back there, also where the clone is not and would
+/// not be promoted for a read.
+#[test]
+fn rollbacks_bring_their_clone() {
+    use maps::CacheMode::{Proxy, Writeback};
+    for (mode, recency) in [(Proxy, 0), (Writeback, 2)] {
+        let (mut c, cache) = ready(11);
+        let knows = |c: &mut Cluster, ops, flags| {
+            let tid = c.ask_with(BASE, "old", ops, flags);
+            let asked = &mut c.asked.back_mut().unwrap().msg;
+            (asked.snap_seq, asked.snaps) = (SnapId(3), vec![SnapId(3)]);
+            assert_eq!(c.wait(tid).result, 0);
+        };
+        knows(&mut c, full(b"later"), req_flag::IGNORE_OVERLAY);
+        knows(&mut c, full(b"in the cache"), 0);
+        assert!(kept(&c, cache, "old", SnapId(3)).is_none());
+        c.set_pool(cache, |p| {
+            p.cache_mode = mode as u8;
+            p.hit_set_params = maps::HitSetParams::from_name("bloom", 0.05).unwrap();
+            (p.hit_set_count, p.hit_set_period) = (2, 1000);
+            p.min_write_recency_for_promote = recency;
+        });
+        let mut back = OsdOp::new(op::ROLLBACK, Bytes::new());
+        back.put_u64(0, 3);
+        knows(&mut c, vec![back], 0);
+        assert_eq!(text(&c.run(BASE, "old", read())), Ok("from the base"), "{mode:?}");
+        check_counts(&c);
+    }
+}
+
+/// Who does not lead the cache's PG, as one who was cut off and has a successor, changes
+/// nothing in the base; nor does what it said when it led it before.
+#[test]
+fn only_the_primary_of_a_cache_is_heard() {
+    use messages::{OsdPeer, PeerMsg};
+    let (mut c, cache) = ready(12);
+    let hash = HObject::hash_of(b"", b"old");
+    let primary = |c: &Cluster, pool: PoolId| {
+        let pg = c.map.pool(pool).unwrap().raw_pg_to_pg(pool, hash);
+        (pg, c.map.pg_to_up_acting(pg).acting_primary.unwrap())
+    };
+    let ((pg, base), (_, leads)) = (primary(&c, BASE), primary(&c, cache));
+    let say = |c: &mut Cluster, osd: types::OsdId, interval: u32, data: &[u8]| {
+        let tid = c.ask_with(BASE, "old", full(data), req_flag::IGNORE_OVERLAY);
+        let mut op = c.asked.pop_back().unwrap().msg;
+        let epoch = c.map.epoch;
+        (op.pg, op.epoch) = (pg.into(), epoch);
+        op.reqid = types::ReqId { client: client(), tid, inc: 0 };
+        let (who, addr) = (client(), super::cluster::client_addr());
+        let body = PeerMsg::TierAsk { id: tid, who, addr, op: Box::new(op) };
+        let (from, interval) = (types::ShardId::NONE, types::Epoch(interval));
+        let m = OsdPeer { pg: pg.into(), from, epoch, interval, body };
+        c.event(base.0 as usize, |o, now, out| o.on_tier_ask(now, osd, m, out));
+        c.settle();
+        let past = c.run_with(BASE, "old", read(), req_flag::IGNORE_OVERLAY);
+        text(&past).map(str::to_owned)
+    };
+    let other = types::OsdId((leads.0 + 1) % 4);
+    assert_eq!(say(&mut c, other, 1_000, b"from another").as_deref(), Ok("from the base"));
+    assert_eq!(say(&mut c, leads, 900, b"from who leads").as_deref(), Ok("from who leads"));
+    assert_eq!(say(&mut c, leads, 800, b"from before").as_deref(), Ok("from who leads"));
+}

@@ -152,6 +152,14 @@ impl Tier {
         matches!(self.busy.get(&head), Some(Busy::Promote(o, s)) if o == oid && *s == seq)
     }
 
+    /// Whether nothing is under way.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.busy.is_empty()
+            && self.asked.is_empty()
+            && self.flushes.is_empty()
+            && self.full.is_empty()
+    }
+
     /// Whether requests for the object wait for something that is not its recovery.
     pub(crate) fn holds(&self, head: &HObject) -> bool {
         self.busy.contains_key(head)
@@ -308,7 +316,8 @@ impl Pg {
         known: bool,
         cx: &mut Cx<'_>,
     ) {
-        let must = must_promote(&op);
+        // A head that is here is rolled back here, to a clone that is here.
+        let must = must_promote(&op) || !lacks.is_head() && op.may_write();
         match view.mode {
             CacheMode::None => {}
             CacheMode::Writeback if self.tier.agent.full => {
