@@ -17,7 +17,7 @@ use types::{
 use crate::backing::{Coll, ObjectStore, StoreOp};
 use crate::caps::Caps;
 use crate::config::Config;
-use crate::exec::{check_call, check_name};
+use crate::exec::check_name;
 use crate::heartbeat::Heartbeats;
 use crate::lease::Leases;
 use crate::maphist::{self, Superblock};
@@ -928,11 +928,6 @@ fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno>
     }
     if m.flags & req_flag::PARALLELEXEC != 0 {
         return Some(Errno::INVAL);
-    }
-    let calls = m.ops.iter().filter(|x| x.code == op::CALL);
-    let failed = |call| check_call(call, &conf.classes, &o.classes).err();
-    if let Some(e) = calls.filter_map(failed).next().filter(|_| !o.may_be_resent()) {
-        return Some(e);
     }
     let writes = o.may_write();
     let on_cache = m.ops.iter().any(|x| crate::pg::tier::is_cache_op(x.code));

@@ -152,13 +152,6 @@ impl ClientOp {
         self.msg.ops.iter().any(writes)
     }
 
-    /// Whether it may have been executed already, when more could be called than now: a PG
-    /// looks for its answer before anything is refused.
-    #[must_use]
-    pub fn may_be_resent(&self) -> bool {
-        self.msg.retry_attempt > 0 || self.origin.is_some()
-    }
-
     /// Why a class that it calls cannot be called, where built-in ones are those `allowed`.
     #[must_use]
     pub fn refused_call(&self, allowed: &crate::exec::ClassList) -> Option<types::Errno> {

@@ -178,11 +178,14 @@ impl World {
         }
         let flipped = self.flip_some();
         self.mend_flipped(&flipped);
-        // What shards keep for taking writes back goes a while after the last one.
-        self.run_until(30, |w| w.is_clean() && w.shards_wrong().is_none());
+        // What shards keep for taking writes back goes a while after the last one; caches
+        // write down and remove what was asked of them by themselves.
+        self.run_until(30, |w| w.is_clean() && w.copies_wrong().is_none());
         if self.wrong.is_empty() {
             self.check_histories();
-            self.check_copies();
+            if let Some(why) = self.copies_wrong() {
+                self.complain(why);
+            }
             self.check_strays();
             if let Some(why) = self.clones_wrong() {
                 self.complain(why);
@@ -378,37 +381,33 @@ impl World {
     }
 
     /// All copies of a PG hold the same, to the last byte.
-    fn check_copies(&mut self) {
-        let Some(map) = self.newest() else { return };
+    fn copies_wrong(&self) -> Option<String> {
+        let map = self.newest()?;
         if self.settings.coded.is_some() {
-            if let Some(why) = self.shards_wrong() {
-                self.complain(why);
-            }
-            return;
+            return self.shards_wrong();
         }
         for pg in self.pgs(&map) {
             let mut first: Option<(OsdId, BTreeMap<types::HObject, Object>)> = None;
             for osd in map.pg_to_up_acting(pg).acting {
-                let store = self.osds[Self::osd_index(osd)].store.clone();
-                let objects = store.lock().now.get(&Coll::Pg(pg.into())).map(|c| c.objects.clone());
-                let Some(objects) = objects else {
-                    return self.complain(format!("{pg} is not on osd.{osd}"));
-                };
+                let store = self.osds.get(Self::osd_index(osd)).map(|p| p.store.lock());
+                let copy = store.as_ref().and_then(|s| s.now.get(&Coll::Pg(pg.into())));
+                let Some(copy) = copy else { return Some(format!("{pg} is not on osd.{osd}")) };
+                let objects = &copy.objects;
                 match &first {
-                    Some((_, f)) if *f == objects => {}
+                    Some((_, f)) if f == objects => {}
                     Some((o, f)) => {
                         let name = f
                             .keys()
                             .chain(objects.keys())
                             .find(|k| f.get(*k) != objects.get(*k))
                             .map(ToString::to_string);
-                        let what = format!("{pg}: osd.{o} and osd.{osd} differ in {name:?}");
-                        return self.complain(what);
+                        return Some(format!("{pg}: osd.{o} and osd.{osd} differ in {name:?}"));
                     }
-                    None => first = Some((osd, objects)),
+                    None => first = Some((osd, objects.clone())),
                 }
             }
         }
+        None
     }
 
     /// Shards of a PG that do not hold the same objects, or do not fit each other.

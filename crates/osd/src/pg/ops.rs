@@ -121,6 +121,21 @@ struct Outcome {
     bytes_read: u64,
 }
 
+impl Outcome {
+    fn failed(op: &ClientOp, e: Errno, state: ObjectState) -> Self {
+        Self {
+            answer: Answer::error(op, e),
+            lacks: None,
+            state,
+            mutations: Vec::new(),
+            user_modify: false,
+            events: Vec::new(),
+            bytes_written: 0,
+            bytes_read: 0,
+        }
+    }
+}
+
 impl Pg {
     /// A request that belongs here.
     pub(crate) fn on_op(&mut self, mut op: Box<ClientOp>, cx: &mut Cx<'_>) {
@@ -227,9 +242,12 @@ impl Pg {
             enqueue(&mut obc.waiting, op);
             return;
         }
-        if let Some(e) = refused {
-            // An earlier sending would be ahead of it, and be in the log.
-            return Answer::error(&op, e).send(&op, cx);
+        let elsewhere = self.pool.cache.is_some() && !obc.state.is_stored();
+        if let Some(e) = refused.filter(|_| !elsewhere) {
+            // In the log as any answer, for its class may come before it is sent again. What
+            // a cache passes on is refused, or remembered, by the pool behind it.
+            let failed = Outcome::failed(&op, e, obc.state.clone());
+            return self.write(op, failed, cx);
         }
         let Some(op) = self.through_cache(op, writes, cx) else { return };
         if writes && op.copy.is_none() && op.msg.ops.iter().any(is_copy) {

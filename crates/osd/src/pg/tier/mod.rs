@@ -260,6 +260,10 @@ impl Pg {
             return None;
         }
         let ordered = writes || op.msg.flags & req_flag::RWORDERED != 0;
+        if ordered && self.tier.full.iter().any(|o| o.oid == op.oid) {
+            self.tier.full.push_back(op); // behind one that waits for room in the cache
+            return None;
+        }
         match self.lacks_for(&op, cx) {
             Err(e) => {
                 tracing::error!(pg = %self.id, "{e}");
