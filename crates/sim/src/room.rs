@@ -16,6 +16,8 @@ const STOPS_MAX: u64 = 12;
 const DRAIN_SECS: u64 = 200;
 /// What a disk has beyond what is on it, bytes: as little as a value or two.
 const SPARE: u64 = 1_500;
+/// What every store keeps, bytes, when all are full: a small write of what is taken back.
+const KEPT: u64 = 64;
 /// The smallest disk when all are full, bytes: it holds two values.
 const LEAST: u64 = 1_200;
 
@@ -73,7 +75,7 @@ impl World {
             return; // nothing is full enough
         }
         for (i, taken) in taken.into_iter().enumerate() {
-            let spare = self.chance.within(0, taken / 40);
+            let spare = KEPT + self.chance.within(0, taken / 40);
             self.set_capacity(i, Some((taken + spare).max(LEAST)));
         }
         let marked = |w: &mut Self| {
