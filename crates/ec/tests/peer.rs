@@ -87,6 +87,9 @@ fn random(len: usize, mut state: u64) -> Vec<u8> {
     (0..len).map(|_| next()).collect()
 }
 
+/// So many at the same time.
+const PARTS: usize = 2;
+
 /// Chunk sizes and all chunks of every profile.
 #[test]
 fn chunks_are_the_peers() {
@@ -107,53 +110,66 @@ fn chunks_are_the_peers() {
         assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
         String::from_utf8(done.stdout).unwrap()
     };
-    let (mut chunks, list) = (0, profiles());
-    for (n, text) in list.iter().enumerate() {
-        let pairs: BTreeMap<String, String> = text
-            .split(',')
-            .map(|pair| pair.split_once('=').unwrap())
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect();
-        let profile = Profile::parse(&pairs).unwrap_or_else(|why| panic!("{text}: {why}"));
-        let codec = Codec::new(&profile).unwrap();
-        let (k, m) = (codec.k(), codec.m());
-        // The peer works in pages and never ends where groups of packets do not fit in one:
-        // those get chunks of whole pages and groups.
-        let pages = if profile.packetsize > 0 { profile.w as usize } else { 0 };
-        let width = (1 + n * 997 % 20_000).max(k * 200).max(k * pages * 4096);
-        let unit = profile.chunk_size(width as u64) as usize;
-        let said = run(&["calc-chunk-size", text, &width.to_string()]);
-        assert_eq!(said.trim(), unit.to_string(), "{text}: chunk size of {width}");
+    let list = profiles();
+    // The tool's start takes most of the time.
+    let check = |part: usize| {
+        let dir = dir.join(part.to_string());
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut chunks = 0;
+        for (n, text) in list.iter().enumerate().filter(|(n, _)| n % PARTS == part) {
+            let pairs: BTreeMap<String, String> = text
+                .split(',')
+                .map(|pair| pair.split_once('=').unwrap())
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .collect();
+            let profile = Profile::parse(&pairs).unwrap_or_else(|why| panic!("{text}: {why}"));
+            let codec = Codec::new(&profile).unwrap();
+            let (k, m) = (codec.k(), codec.m());
+            // The peer works in pages and never ends where groups of packets do not fit in one:
+            // those get chunks of whole pages and groups.
+            let pages = if profile.packetsize > 0 { profile.w as usize } else { 0 };
+            let width = (1 + n * 997 % 20_000).max(k * 200).max(k * pages * 4096);
+            let unit = profile.chunk_size(width as u64) as usize;
+            let said = run(&["calc-chunk-size", text, &width.to_string()]);
+            assert_eq!(said.trim(), unit.to_string(), "{text}: chunk size of {width}");
 
-        let object = random(k * unit * STRIPES, n as u64 + 1);
-        let data: Vec<Vec<u8>> = (0..k)
-            .map(|c| object.chunks(unit).skip(c).step_by(k).flatten().copied().collect())
-            .collect();
-        let runs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
-        let mut parity = vec![vec![0; unit * STRIPES]; m];
-        let mut to: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
-        codec.encode(&runs, &mut to);
-        for (i, chunk) in data.iter().chain(&parity).enumerate() {
-            std::fs::write(dir.join(format!("object.{i}")), chunk).unwrap();
+            let object = random(k * unit * STRIPES, n as u64 + 1);
+            let data: Vec<Vec<u8>> = (0..k)
+                .map(|c| object.chunks(unit).skip(c).step_by(k).flatten().copied().collect())
+                .collect();
+            let runs: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+            let mut parity = vec![vec![0; unit * STRIPES]; m];
+            let mut to: Vec<&mut [u8]> = parity.iter_mut().map(Vec::as_mut_slice).collect();
+            codec.encode(&runs, &mut to);
+            for (i, chunk) in data.iter().chain(&parity).enumerate() {
+                std::fs::write(dir.join(format!("object.{i}")), chunk).unwrap();
+            }
+            // 20.2.4's `encode` writes no coding chunks, so the proof goes by `decode`: it is given
+            // all data chunks but one, and one coding chunk; what it rebuilds
+            // from them is right if and only if that coding chunk is its own, byte for byte.
+            let file = dir.join("object");
+            for p in 0..m {
+                let lost = (n + p) % k;
+                let given: Vec<String> =
+                    (0..k).filter(|&c| c != lost).chain([k + p]).map(|c| c.to_string()).collect();
+                run(&["decode", text, &unit.to_string(), &given.join(","), file.to_str().unwrap()]);
+                let rebuilt =
+                    std::fs::read(&file).unwrap_or_else(|why| panic!("{text} {p}: {why}"));
+                // 20.2.4 writes from the first byte it was given to the last.
+                let start = if lost == 0 { unit } else { 0 };
+                let end = object.len() - if lost + 1 == k { unit } else { 0 };
+                assert!(rebuilt == object[start..end], "{text}: coding chunk {p} differs");
+                std::fs::remove_file(&file).unwrap();
+                chunks += 1;
+            }
         }
-        // 20.2.4's `encode` writes no coding chunks, so the proof goes by `decode`: it is given
-        // all data chunks but one, and one coding chunk; what it rebuilds
-        // from them is right if and only if that coding chunk is its own, byte for byte.
-        let file = dir.join("object");
-        for p in 0..m {
-            let lost = (n + p) % k;
-            let given: Vec<String> =
-                (0..k).filter(|&c| c != lost).chain([k + p]).map(|c| c.to_string()).collect();
-            run(&["decode", text, &unit.to_string(), &given.join(","), file.to_str().unwrap()]);
-            let rebuilt = std::fs::read(&file).unwrap_or_else(|why| panic!("{text} {p}: {why}"));
-            // 20.2.4 writes from the first byte it was given to the last.
-            let start = if lost == 0 { unit } else { 0 };
-            let end = object.len() - if lost + 1 == k { unit } else { 0 };
-            assert!(rebuilt == object[start..end], "{text}: coding chunk {p} differs");
-            std::fs::remove_file(&file).unwrap();
-            chunks += 1;
-        }
-    }
+        chunks
+    };
+    let chunks: usize = std::thread::scope(|s| {
+        let check = &check;
+        let all: Vec<_> = (0..PARTS).map(|part| s.spawn(move || check(part))).collect();
+        all.into_iter().map(|t| t.join().unwrap()).sum()
+    });
     std::fs::remove_dir_all(&dir).unwrap();
     eprintln!("{} profiles, {chunks} chunks, no difference", list.len());
 }

@@ -28,6 +28,11 @@ impl Mending {
         self.of.get(oid).copied().unwrap_or(0)
     }
 
+    /// Whether the copy here was found damaged.
+    pub fn knows(&self, oid: &HObject) -> bool {
+        self.of.contains_key(oid) || self.heard.contains_key(oid)
+    }
+
     /// The object is whole everywhere.
     pub fn done(&mut self, oid: &HObject) {
         self.of.remove(oid);

@@ -246,6 +246,9 @@ impl Pg {
         if self.is_coded() || oid.is_head() && !self.pool.had_snaps {
             return; // what clones have in common is said in bytes of objects, not of shards
         }
+        if self.mending.knows(oid) {
+            return; // what it had in common may be what is damaged
+        }
         let mut newer = oid.with_snap(SnapId::HEAD);
         let is_here = |o: &HObject| !self.missing.contains_key(o);
         if !is_here(&newer) {

@@ -336,6 +336,29 @@ fn reads_of_damaged_copies_are_served_and_mend_them() {
     assert_eq!(c.run(POOL, "o3", read()).result, -5);
 }
 
+/// A clone has its bytes in common with a head that is damaged here. What is brought for it
+/// stays its own.
+#[test]
+fn a_clone_of_what_is_damaged_is_mended() {
+    let mut c = filled(31);
+    let p = primary(&c);
+    c.nodes[p].store.lock().spoil(Coll::Pg(PG), named("o3"));
+    let more = vec![OsdOp::extent(op::APPEND, 0, 1, Bytes::from_static(b"!"))];
+    let tid = c.ask(POOL, "o3", more);
+    let msg = &mut c.asked.back_mut().unwrap().msg;
+    (msg.snap_seq, msg.snaps) = (SnapId(1), vec![SnapId(1)]);
+    assert_eq!(c.wait(tid).result, 0);
+    for (snap, last) in [(SnapId(1), b'd'), (SnapId::HEAD, b'!')] {
+        let tid = c.ask(POOL, "o3", read());
+        c.asked.back_mut().unwrap().msg.snapid = snap;
+        c.settle();
+        let reply = c.answers.remove(&tid).expect("an answer");
+        assert_eq!((reply.result, reply.ops[0].data.last()), (0, Some(&last)), "{snap}");
+    }
+    assert!(c.nodes[p].store.lock().damaged.is_empty(), "both are mended");
+    copies_are_equal(&c);
+}
+
 /// Recovery that meets a damaged copy takes another.
 #[test]
 fn a_damaged_source_is_left_for_another() {
