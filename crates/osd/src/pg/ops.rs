@@ -867,7 +867,11 @@ impl Pg {
         self.committed_by_all = all;
         while self.in_flight.front().is_some_and(|f| f.version <= all) {
             let f = self.in_flight.pop_front().expect("looked at");
-            for (op, answer) in f.replies {
+            for (nth, (op, mut answer)) in f.replies.into_iter().enumerate() {
+                // What came again meanwhile may be about a watch that has ended since.
+                if nth > 0 && answer.result >= 0 && !self.watch_again(&op, cx) {
+                    answer.result = Errno::NOTCONN.0;
+                }
                 answer.send(&op, cx);
             }
             let Some(obc) = self.obcs.get_mut(&f.oid) else { continue };

@@ -231,7 +231,8 @@ impl Pg {
             }
             let cookie = o.u64(0);
             let all = self.watches.by_object.get_mut(&op.oid).into_iter().flatten();
-            let Some(w) = all.into_iter().find(|w| w.who == op.who && w.cookie == cookie) else {
+            let same = |w: &&mut Watch| w.who == op.who && w.cookie == cookie;
+            let Some(w) = all.into_iter().find(same).filter(|w| w.ending.is_none()) else {
                 return false;
             };
             w.deadline_ms = cx.now.mono_ms() + u64::from(w.timeout_s) * 1000;
