@@ -87,8 +87,8 @@ impl Hits {
     }
 
     /// The set of now ends, and is empty again from `at` on. A filter is made for as many
-    /// objects as the set before would have had in a whole period.
-    fn begin(&mut self, view: &CacheView, at: UTime) {
+    /// objects as the set before, which is given back, would have had in a whole period.
+    fn begin(&mut self, view: &CacheView, at: UTime) -> HitSet {
         let mut bloom = view.hit_bloom;
         bloom.fpp_micro = match bloom.fpp_micro / view.hit_count.max(1) {
             0 => 10_000,
@@ -101,8 +101,8 @@ impl Hits {
         }
         bloom.target_size = bloom.target_size.clamp(*SIZE.start(), *SIZE.end());
         bloom.seed = u64::from(at.sec);
-        self.now = HitSet::new(view.hit_kind, bloom);
         self.begin = at;
+        std::mem::replace(&mut self.now, HitSet::new(view.hit_kind, bloom))
     }
 
     fn is_due(&self, view: &CacheView, at: UTime) -> bool {
@@ -296,8 +296,8 @@ impl Pg {
         self.tier_write(&oid, mutations, state, Vec::new(), None, cx)?;
         let hits = &mut self.tier.hits;
         let (begin, end) = (hits.begin, at);
-        hits.now = set.clone();
-        hits.begin(view, at);
+        hits.now = set;
+        let set = hits.begin(view, at);
         hits.past.push_back(Past { begin, end, oid, bytes, set: Some(set) });
         self.trim_hits(view.hit_count as usize, cx)
     }
