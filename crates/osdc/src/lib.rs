@@ -62,7 +62,11 @@ fn served_in(map: &OsdMap, request: &Request) -> PoolId {
         return own;
     }
     let writes = request.flags & req_flag::WRITE != 0;
-    let tier = if writes { pool.write_tier } else { pool.read_tier };
+    tier_or(own, if writes { pool.write_tier } else { pool.read_tier })
+}
+
+/// The pool named as a tier, or its own.
+fn tier_or(own: PoolId, tier: i64) -> PoolId {
     if tier < 0 { own } else { PoolId(tier) }
 }
 
@@ -101,10 +105,14 @@ struct Op {
 }
 
 impl Op {
-    /// The object in the pool that serves it.
+    /// The pool that serves it.
+    fn pool(&self) -> PoolId {
+        self.target.map_or(self.request.object.pool, |(pg, _)| pg.pg.pool)
+    }
+
+    /// The object in that pool.
     fn object(&self) -> HObject {
-        let pool = self.target.map_or(self.request.object.pool, |(pg, _)| pg.pg.pool);
-        HObject { pool, ..self.request.object.clone() }
+        HObject { pool: self.pool(), ..self.request.object.clone() }
     }
 }
 
@@ -223,8 +231,7 @@ impl Objecter {
             }
         }
         for op in self.ops.values_mut().filter(|op| op.sent) {
-            let at = op.target.map_or(op.request.object.pool, |(pg, _)| pg.pg.pool);
-            let pools = [op.request.object.pool, at];
+            let pools = [op.request.object.pool, op.pool()];
             op.sent = !pools.iter().any(|pool| sends_again(&map, was.as_deref(), *pool));
         }
         let gone: Vec<OsdId> = self
@@ -403,10 +410,7 @@ impl Objecter {
     #[must_use]
     pub fn place(&self, object: &HObject) -> Option<Place> {
         let map = self.map.as_ref()?;
-        let at = match map.pool(object.pool)?.write_tier {
-            ..0 => object.pool,
-            tier => PoolId(tier),
-        };
+        let at = tier_or(object.pool, map.pool(object.pool)?.write_tier);
         let pool = map.pool(at)?;
         let ((pg, osd), _) = served_by(map, pool.raw_pg_to_pg(at, object.hash))?;
         Some(Place {
