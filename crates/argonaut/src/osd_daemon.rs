@@ -200,7 +200,7 @@ impl Daemon {
             );
             self.public.hold_clients(full);
         }
-        for effect in out.effects.drain(..) {
+        for effect in out.drain() {
             self.carry_out(effect);
         }
         *self.out.borrow_mut() = out; // keeps its memory

@@ -382,7 +382,7 @@ impl Osd {
                 ok(json!(format!("{seq}\n")))
             }
             "get_latest_osdmap" => {
-                out.effects.push(Effect::SubscribeMaps(types::Epoch(self.c.map.epoch.0 + 1)));
+                out.push(Effect::SubscribeMaps(types::Epoch(self.c.map.epoch.0 + 1)));
                 ok(Value::Null)
             }
             "cache status" => {
@@ -755,7 +755,7 @@ fn answer(caller: Caller, r: i32, rs: String, output: Bytes, out: &mut Outbox) {
             let reply = CommandReply { r, rs, output };
             out.conn(conn, reply.envelope(Features::ALL).with_tid(tid));
         }
-        Caller::Admin(id) => out.effects.push(Effect::Admin { id, r, rs, output }),
+        Caller::Admin(id) => out.push(Effect::Admin { id, r, rs, output }),
     }
 }
 

@@ -339,7 +339,7 @@ impl Osd {
     /// Everything is in place: maps are asked for.
     pub fn on_start(&mut self, now: Now, out: &mut Outbox) {
         self.c.leases.start(now.mono_ms());
-        out.effects.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
+        out.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
         self.on_mon_session(now, out);
     }
 
@@ -438,11 +438,9 @@ impl Osd {
         let me = self.c.id.whoami;
         let own = |e: &Effect| matches!(e, Effect::Osd(to, _) if *to == me);
         let mut from = 0;
-        while let Some(at) = out.effects[from..].iter().position(own) {
-            from += at;
-            if let Effect::Osd(_, e) = out.effects.remove(from) {
-                self.on_message_of(now, LOOP, Some(me), e, out);
-            }
+        while let Some((at, Effect::Osd(_, e))) = out.take(from, own) {
+            from = at;
+            self.on_message_of(now, LOOP, Some(me), e, out);
         }
     }
 
@@ -487,7 +485,7 @@ impl Osd {
         if let Err(x) = read {
             let who = self.c.sessions.by_conn.get(&conn).map(|s| (s.who, s.addr));
             tracing::warn!(?who, "broken message: {x}");
-            out.effects.push(Effect::Close(conn));
+            out.push(Effect::Close(conn));
         }
     }
 
@@ -548,7 +546,7 @@ impl Osd {
         } else {
             self.c.perf.messages_dropped += 1;
         }
-        out.effects.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
+        out.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
     }
 
     /// A newer map is there: what waited for it goes on.

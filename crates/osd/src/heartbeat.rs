@@ -92,7 +92,7 @@ impl Osd {
                         side.waiting_since_ms = ms;
                     }
                     let envelope = envelope.clone();
-                    out.effects.push(Effect::Heartbeat { osd: *osd, back, envelope });
+                    out.push(Effect::Heartbeat { osd: *osd, back, envelope });
                 }
             }
             self.c.perf.heartbeat_to_peers = self.c.heartbeats.peers.len() as u64;
@@ -190,7 +190,7 @@ impl Osd {
             _ => {
                 // The other side's map says that this OSD is down; a newer map will tell.
                 let next = Epoch(self.c.map.epoch.0 + 1);
-                out.effects.push(Effect::SubscribeMaps(next));
+                out.push(Effect::SubscribeMaps(next));
             }
         }
     }

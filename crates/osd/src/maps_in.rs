@@ -60,7 +60,7 @@ impl Osd {
             // The way from here to there is not in the message.
             let jump = m.fulls.keys().find(|e| **e > have).copied();
             let Some(jump) = jump.filter(|_| have.0 == 0 || m.oldest > from) else {
-                out.effects.push(Effect::SubscribeMaps(from));
+                out.push(Effect::SubscribeMaps(from));
                 return;
             };
             from = jump;
@@ -82,7 +82,7 @@ impl Osd {
             self.step(&next, &mut interval);
         }
         if self.c.map.epoch == have {
-            out.effects.push(Effect::SubscribeMaps(Epoch(have.0 + 1)));
+            out.push(Effect::SubscribeMaps(Epoch(have.0 + 1)));
             return;
         }
         self.c.follow_compression();
@@ -94,7 +94,7 @@ impl Osd {
         self.after_maps(now, interval, out);
         // The sender has more than fits one message.
         if m.newest > self.c.map.epoch {
-            out.effects.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
+            out.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
         }
     }
 

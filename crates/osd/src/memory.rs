@@ -247,7 +247,9 @@ fn takes(state: &State, ops: &[StoreOp]) -> u64 {
 }
 
 impl Object {
-    fn bytes(&self) -> u64 {
+    /// What it takes of the device, bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
         let omap: usize = self.omap.iter().map(|(k, v)| k.len() + v.len()).sum();
         OBJECT_COSTS + (self.data.len() + omap) as u64
     }

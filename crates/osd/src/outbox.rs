@@ -51,8 +51,8 @@ pub enum Effect {
 /// Wishes in the order in which they came up. The driver empties it after every event.
 #[derive(Debug, Default)]
 pub struct Outbox {
-    /// Oldest first.
-    pub effects: Vec<Effect>,
+    effects: Vec<Effect>,
+    closed: bool,
 }
 
 impl Outbox {
@@ -62,15 +62,43 @@ impl Outbox {
         Self::default()
     }
 
+    /// All of them, oldest first; none are left.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, Effect> {
+        self.closed = false;
+        self.effects.drain(..)
+    }
+
+    /// Takes the first one from `from` on that is wanted, and says where it was.
+    pub(crate) fn take(
+        &mut self,
+        from: usize,
+        wanted: impl FnMut(&Effect) -> bool,
+    ) -> Option<(usize, Effect)> {
+        let at = from + self.effects[from..].iter().position(wanted)?;
+        Some((at, self.effects.remove(at)))
+    }
+
+    /// The store has stopped: what is thought from here on, until the event ends, is about objects
+    /// that are not as they seem. Nobody hears of it.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
+    pub(crate) fn push(&mut self, effect: Effect) {
+        if !self.closed {
+            self.effects.push(effect);
+        }
+    }
+
     pub(crate) fn osd<M: Message>(&mut self, osd: OsdId, m: &M) {
-        self.effects.push(Effect::Osd(osd, m.envelope(Features::ALL)));
+        self.push(Effect::Osd(osd, m.envelope(Features::ALL)));
     }
 
     pub(crate) fn conn(&mut self, conn: ConnId, e: Envelope) {
-        self.effects.push(Effect::Conn(conn, e));
+        self.push(Effect::Conn(conn, e));
     }
 
     pub(crate) fn mon<M: Message>(&mut self, m: &M) {
-        self.effects.push(Effect::Mon(m.envelope(Features::ALL)));
+        self.push(Effect::Mon(m.envelope(Features::ALL)));
     }
 }

@@ -187,7 +187,7 @@ impl World {
         let Some(role) = self.osds[i].role.as_mut() else { return };
         let mut out = Outbox::new();
         f(role, now, &mut out);
-        for effect in out.effects {
+        for effect in out.drain() {
             self.osd_effect(i, effect);
         }
         self.flush_later(i);

@@ -6,6 +6,7 @@
 //! everything makes room, and what waited goes on by itself.
 
 use maps::{OsdState, PoolFlags};
+use osd::Coll;
 
 use crate::history::Ask;
 use crate::world::{Event, Mend, Node, SEC, World};
@@ -47,6 +48,23 @@ impl World {
         (0..self.osds.len()).any(|i| {
             let capacity = self.osds[i].store.lock().capacity.unwrap_or(u64::MAX);
             u128::from(self.taken(i)) * 100 >= u128::from(capacity) * u128::from(percent)
+        })
+    }
+
+    /// Whether some copy lacks an object of its PG for which its disk has no room.
+    fn some_disk_lacks_room(&self) -> bool {
+        let stores: Vec<_> = self.osds.iter().map(|o| o.store.lock()).collect();
+        stores.iter().any(|here| {
+            let (total, available) = here.room();
+            here.now.iter().any(|(coll, own)| {
+                let Coll::Pg(pg) = coll else { return false };
+                let others = stores.iter().flat_map(|s| &s.now);
+                others
+                    .filter(|(c, _)| matches!(c, Coll::Pg(of) if of.pg == pg.pg))
+                    .flat_map(|(_, other)| &other.objects)
+                    .filter(|(oid, _)| !own.objects.contains_key(*oid))
+                    .any(|(_, object)| available < object.bytes() + total / 16)
+            })
         })
     }
 
@@ -119,7 +137,7 @@ impl World {
         let full = self.some_disk_has(90);
         let answered = |w: &mut Self| w.clients.iter().all(|c| c.open.is_empty());
         let goes_on = drained && (full || self.run_until(DRAIN_SECS, answered));
-        if !goes_on && !self.is_clean() && self.some_disk_has(75) {
+        if !goes_on && !self.is_clean() && (self.some_disk_has(75) || self.some_disk_lacks_room()) {
             // A request waits for copies that lack its object, and these for room for the
             // whole of it: somebody has to make it.
             *self.faults.entry("full disks with copies that lack objects").or_default() += 1;

@@ -102,7 +102,7 @@ impl Pg {
         tracing::warn!(pg = %self.id, %oid, "the copy here cannot be read: another takes its place");
         let text =
             format!("{} missing primary copy of {oid}, will try copies on the others", self.id);
-        cx.out.effects.push(crate::outbox::Effect::ClusterLog { error: true, text });
+        cx.out.push(crate::outbox::Effect::ClusterLog { error: true, text });
         self.info.scrub.repaired += 1;
         self.mark_damaged(self.me(cx.me), oid, version, cx);
         self.recover_first(oid, cx);

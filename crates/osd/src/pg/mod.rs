@@ -32,7 +32,7 @@ mod peering;
 mod pgls;
 mod recovery;
 mod replica;
-mod room;
+pub(crate) mod room;
 pub(crate) mod scrub;
 pub(crate) mod shards;
 mod snaps;
@@ -176,6 +176,9 @@ impl Cx<'_> {
 
     pub(crate) fn submit(&mut self, ops: Vec<StoreOp>, ticket: Ticket) {
         self.tickets.submit(self.store, ops, ticket);
+        if self.store.is_stopped() {
+            self.out.close();
+        }
     }
 }
 

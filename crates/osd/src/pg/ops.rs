@@ -798,7 +798,7 @@ impl Pg {
                 rep.pg.shard = copy.shard;
                 rep.changes = std::mem::take(&mut each[copy.shard.0 as usize]);
                 let e = rep.envelope(types::Features::ALL);
-                cx.out.effects.push(crate::outbox::Effect::Osd(copy.osd, e.clone()));
+                cx.out.push(crate::outbox::Effect::Osd(copy.osd, e.clone()));
                 sent.push((Some(copy), e));
             }
             rep.pg.shard = me.shard;
@@ -813,7 +813,7 @@ impl Pg {
             let mut envelope = None;
             for copy in self.acting_copies().filter(|c| *c != me).chain(self.followers()) {
                 let e = envelope.get_or_insert_with(|| rep.envelope(types::Features::ALL));
-                cx.out.effects.push(crate::outbox::Effect::Osd(copy.osd, e.clone()));
+                cx.out.push(crate::outbox::Effect::Osd(copy.osd, e.clone()));
             }
             sent.extend(envelope.map(|e| (None, e)));
         }

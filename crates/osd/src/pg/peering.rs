@@ -694,7 +694,7 @@ impl Pg {
         for f in self.in_flight.iter().filter(|f| f.version > committed) {
             let theirs = |s: &&(Option<PgShard>, _)| s.0.is_none_or(|c| c == osd);
             if let Some((_, envelope)) = f.sent.iter().find(theirs) {
-                cx.out.effects.push(crate::outbox::Effect::Osd(osd.osd, envelope.clone()));
+                cx.out.push(crate::outbox::Effect::Osd(osd.osd, envelope.clone()));
             }
         }
     }

@@ -295,7 +295,8 @@ impl Pg {
         // Removals need not wait for it any more.
         let lacks: Vec<HObject> = match self.peers.get(&from) {
             Some(p) => {
-                self.blocked.keys().filter(|o| p.missing.contains_key(*o)).cloned().collect()
+                let lacks = |o: &&HObject| p.missing.contains_key(*o) && !self.is_held(o);
+                self.blocked.keys().filter(lacks).cloned().collect()
             }
             None => return,
         };

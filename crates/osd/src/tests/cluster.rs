@@ -453,7 +453,7 @@ impl Cluster {
         if let Some(osd) = &mut self.nodes[i].osd {
             f(osd, now, &mut out);
         }
-        for effect in out.effects {
+        for effect in out.drain() {
             self.effect(i, effect);
         }
     }

@@ -219,7 +219,7 @@ fn sources_that_may_be_elsewhere_are_not_absent() {
             let (mut out, now) = (Outbox::new(), c.now);
             let asker = PgShard { osd: OsdId(9), shard: ShardId::NONE };
             c.nodes[primary].osd.as_mut().expect("it runs").on_copy_get(now, asker, &m, &mut out);
-            for effect in out.effects {
+            for effect in out.drain() {
                 let crate::Effect::Osd(_, e) = effect else { continue };
                 let PeerMsg::CopyPart { push, .. } = OsdPeer::decode(&e).unwrap().body else {
                     continue;

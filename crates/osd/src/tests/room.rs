@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use maps::PoolFlags;
 use messages::{OsdOp, op, req_flag};
-use types::{Epoch, PoolId};
+use types::{Epoch, HObject, PoolId, SnapId};
 
 use super::cluster::Cluster;
 
@@ -232,4 +232,79 @@ fn copies_do_not_wait_for_ever() {
     assert_eq!(result(&c, copy), None);
     wait(&mut c, 20);
     assert_eq!(result(&c, copy), Some(-28));
+}
+
+/// A store that has no room for one write has it not, and nothing that is thought of later
+/// writes in the same moment, as if they came behind it, reaches the others.
+#[test]
+fn nothing_follows_from_a_store_that_stopped() {
+    (1..=20).for_each(nothing_follows);
+}
+
+fn nothing_follows(seed: u64) {
+    let mut c = Cluster::ready(3, 3, 1, seed);
+    c.run(POOL, "x", append(vec![7; 64 << 10]));
+    let primary = c.map.pg_to_up_acting(types::PgId { pool: POOL, ps: 0 }).acting_primary.unwrap();
+    let primary = primary.0 as usize;
+    let taken = c.nodes[primary].store.lock().taken();
+    c.nodes[primary].store.lock().capacity = Some(taken + 100);
+    // Both wait for room; then there is enough for what they bring, but not for the clone.
+    let pair = |k: &str, v: &str| {
+        let mut o = OsdOp::new(op::SETXATTR, Bytes::from([k, v].concat()));
+        o.put_u32(0, k.len() as u32);
+        o.put_u32(4, v.len() as u32);
+        o
+    };
+    let clones = c.ask(POOL, "x", [vec![pair("a", "new")], append(vec![8])].concat());
+    let msg = &mut c.asked.back_mut().expect("just asked").msg;
+    (msg.snap_seq, msg.snaps) = (SnapId(1), vec![SnapId(1)]);
+    let mut is_new = pair("a", "new");
+    is_new.code = op::CMPXATTR;
+    is_new.raw[8] = 1; // equal
+    is_new.raw[9] = 1; // as strings
+    let asks = c.ask(POOL, "x", [vec![is_new], append(vec![9])].concat());
+    wait(&mut c, 2);
+    assert_eq!((result(&c, clones), result(&c, asks)), (None, None));
+    c.nodes[primary].store.lock().capacity = Some(taken + (32 << 10));
+    c.event(primary, |osd, now, out| {
+        let pg = *osd.pgs.keys().next().expect("its PG");
+        osd.with_pg(now, pg, out, |pg, cx| pg.tick_room(cx));
+    });
+    wait(&mut c, 2);
+    assert_eq!(c.stopped, [primary]);
+    c.mark_down(primary);
+    wait(&mut c, 15);
+    assert_eq!(result(&c, clones), Some(0));
+    assert!(result(&c, asks).is_some_and(|r| r >= 0), "seed {seed}: {:?}", result(&c, asks));
+    let data = c.run(POOL, "x", read()).ops[0].data.clone();
+    assert_eq!(data[64 << 10..], [8, 9]);
+}
+
+/// What waits behind a copy stays there, though what it is made for may be removed now.
+#[test]
+fn what_waits_behind_a_copy_does_not_pass_it() {
+    let mut c = Cluster::ready(3, 3, 1, 1);
+    c.run(POOL, "source", full(b"source"));
+    c.run(POOL, "x", full(b"old"));
+    let sets = c.map.pg_to_up_acting(types::PgId { pool: POOL, ps: 0 });
+    let (primary, other) = (sets.acting[0].0 as usize, sets.acting[1]);
+    // The source is not quiet: it is asked for again later.
+    c.ask(POOL, "source", full(b"newer"));
+    let copy = c.ask(POOL, "x", super::copies::copy("source", 0));
+    let behind = c.ask(POOL, "x", append(b"+".to_vec()));
+    c.client_step();
+    while c.step() {}
+    c.event(primary, |osd, now, out| {
+        let pg = *osd.pgs.keys().next().expect("its PG");
+        osd.with_pg(now, pg, out, |pg, cx| {
+            let oid: HObject = pg.copying.keys().next().expect("it is being made").clone();
+            let other = maps::PgShard { osd: other, shard: types::ShardId::NONE };
+            let version = pg.version_of(&oid, cx).expect("it is there");
+            pg.mark_damaged(other, &oid, version, cx);
+            pg.on_room(other, crate::pg::room::Left { full: true, bare: false }, cx);
+        });
+    });
+    wait(&mut c, 20); // so long it is believed
+    assert_eq!((result(&c, copy), result(&c, behind)), (Some(0), Some(0)));
+    assert_eq!(c.run(POOL, "x", read()).ops[0].data.as_ref(), b"newer+");
 }

@@ -219,7 +219,7 @@ impl Pg {
             return;
         }
         let text = format!("{} shard {copy} of {oid} cannot be read, rebuilding it", self.id);
-        cx.out.effects.push(crate::outbox::Effect::ClusterLog { error: true, text });
+        cx.out.push(crate::outbox::Effect::ClusterLog { error: true, text });
         self.info.scrub.repaired += 1;
         self.mark_damaged(copy, oid, version, cx);
         self.recover_first(oid, cx);

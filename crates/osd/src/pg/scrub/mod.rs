@@ -643,7 +643,7 @@ impl Pg {
                 f.oid,
                 why.join(", ")
             );
-            cx.out.effects.push(Effect::ClusterLog { error: true, text });
+            cx.out.push(Effect::ClusterLog { error: true, text });
         }
     }
 
@@ -710,7 +710,7 @@ impl Pg {
                 run.counted.1,
                 c.bytes
             );
-            cx.out.effects.push(Effect::ClusterLog { error: true, text });
+            cx.out.push(Effect::ClusterLog { error: true, text });
             if run.order.repair {
                 self.info.recount = true; // as soon as all is clean
                 fixed += 1;
@@ -723,14 +723,14 @@ impl Pg {
                 "{} {name} {} missing, {} inconsistent objects",
                 self.id, run.missing, run.inconsistent
             );
-            cx.out.effects.push(Effect::ClusterLog { error: true, text });
+            cx.out.push(Effect::ClusterLog { error: true, text });
         }
         if errors > 0 {
             let mut text = format!("{} {name} {errors} errors", self.id);
             if run.order.repair {
                 text += &format!(", {fixed} fixed");
             }
-            cx.out.effects.push(Effect::ClusterLog { error: true, text });
+            cx.out.push(Effect::ClusterLog { error: true, text });
         } else {
             tracing::debug!(pg = %self.id, "{name} ok");
         }
