@@ -43,10 +43,24 @@ const STATUS_MS: u64 = 250;
 const NEWS_MS: u64 = 1_000;
 /// After a start, how much later than its predecessor each rank stands for election.
 const STAGGER_MS: u64 = 150;
+/// Elections that nobody wins for so long: each monitor stands in some rounds only, as the coin
+/// falls. The log's timeouts are drawn once, so that two monitors may ask for votes at the
+/// same moment each time, and who cannot win may be ahead of who can.
+const VAIN_MS: u64 = 3_000;
+/// Such a round: each who stands in it asks for votes once at least.
+const ROUND_MS: u64 = 1_400;
 /// Pause between two questions for statistics.
 const STATS_MS: u64 = 2_000;
 /// Pause between two questions for global ids.
 const IDS_MS: u64 = 50;
+
+/// Whether a monitor lets others try; two rounds of three.
+fn sits_out(node: u64, now_ms: u64) -> bool {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut coin = DefaultHasher::new();
+    (node, now_ms / ROUND_MS).hash(&mut coin);
+    !coin.finish().is_multiple_of(3)
+}
 
 /// What a monitor does in its quorum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +108,8 @@ pub(super) struct Others {
     in_touch_ms: u64,
     reach_since_ms: Option<u64>,
     began_ms: Option<u64>,
+    /// Since when it may stand for election, and nobody wins.
+    hunts_since_ms: Option<u64>,
     status_at_ms: u64,
     news_at_ms: u64,
     ids_at_ms: u64,
@@ -117,6 +133,7 @@ impl Others {
             in_touch_ms: now.mono_ms(),
             reach_since_ms: None,
             began_ms: None,
+            hunts_since_ms: None,
             status_at_ms: 0,
             news_at_ms: 0,
             ids_at_ms: 0,
@@ -249,6 +266,7 @@ impl Monitor {
             voters.contains_key(id) && p.connected && p.leader.is_some_and(|l| l != me)
         });
         let Some(since) = o.reach_since_ms.filter(|_| !led) else {
+            o.hunts_since_ms = None;
             return Elections { allowed: false, begin: false };
         };
         // Who was just started does not wait for timeouts: the first rank stands at once.
@@ -259,7 +277,10 @@ impl Monitor {
         if begin {
             o.began_ms = Some(now_ms);
         }
-        Elections { allowed: ready, begin }
+        let hunts = ready && o.standing == Standing::Electing;
+        o.hunts_since_ms = hunts.then(|| o.hunts_since_ms.unwrap_or(now_ms));
+        let vain = o.hunts_since_ms.is_some_and(|since| now_ms >= since + VAIN_MS);
+        Elections { allowed: ready && !(vain && sits_out(me, now_ms)), begin }
     }
 
     /// As the leader: who should count in the quorum next, where that is not who does. At
@@ -644,6 +665,25 @@ impl Monitor {
         for node in self.others.connected().collect::<Vec<_>>() {
             let says = PeerSays::Stats { front: front.clone() };
             self.out.push(Wish::Says { node, says });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Where nobody wins, each of five monitors soon has a round of its own.
+    #[test]
+    fn each_stands_alone_in_some_round() {
+        for node in 0..5 {
+            let alone = |round: &u64| {
+                let now_ms = round * ROUND_MS;
+                (0..5).all(|n| sits_out(n, now_ms) == (n != node))
+            };
+            let rounds: Vec<u64> = (0..200).filter(alone).collect();
+            let longest = rounds.windows(2).map(|w| w[1] - w[0]).max();
+            assert!(longest.is_some_and(|n| n < 80), "monitor {node}: {rounds:?}");
         }
     }
 }
