@@ -18,9 +18,11 @@ use crate::pg::{Pg, PoolView};
 /// Epochs in one message to a client.
 const SHARED_MAX: u32 = 40;
 
-/// Whether no PG can be anywhere else in `b` than in `a`.
+/// Whether no PG can be anywhere else in `b` than in `a`, or takes other writes.
 fn same_placement(a: &OsdMap, b: &OsdMap) -> bool {
-    Arc::ptr_eq(&a.pools, &b.pools)
+    let full = |m: &OsdMap| m.flags.has(maps::OsdMapFlags::FULL);
+    full(a) == full(b)
+        && Arc::ptr_eq(&a.pools, &b.pools)
         && Arc::ptr_eq(&a.osd_state, &b.osd_state)
         && Arc::ptr_eq(&a.osd_weight, &b.osd_weight)
         && Arc::ptr_eq(&a.pg_temp, &b.pg_temp)

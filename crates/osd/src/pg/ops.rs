@@ -212,7 +212,7 @@ impl Pg {
         }
         // Reads that are ordered among writes wait with them.
         let ordered = writes || op.msg.flags & req_flag::RWORDERED != 0;
-        if ordered && !writes && self.comes_again(&op, cx) {
+        if ordered && !writes && self.comes_again(&op) {
             return;
         }
         if ordered && self.room.is_behind(&op) {

@@ -170,7 +170,7 @@ impl Pg {
             Left { .. } => !data || fits(room, brought(&op)),
         };
         if !has_room {
-            if minds_full(&op) && self.is_marked_full(cx) {
+            if minds_full(&op) && self.pool.is_full() {
                 return None; // dropped
             }
             // A copy is held each time it is made.
@@ -180,7 +180,7 @@ impl Pg {
             self.room.hold(op);
             return None;
         }
-        if shrinks || same || op.is_full_forced() || !self.is_marked_full(cx) {
+        if shrinks || same || op.is_full_forced() || !self.pool.is_full() {
             return Some((op, Ok(())));
         }
         if minds_full(&op) {
@@ -205,17 +205,13 @@ impl Pg {
 
     /// Whether the map or a store of the PG's is full.
     pub(crate) fn is_full_somewhere(&self, cx: &Cx<'_>) -> bool {
-        self.is_marked_full(cx) || self.least(left_here(cx), cx).full
+        self.pool.is_full() || self.least(left_here(cx), cx).full
     }
 
     /// Whether a read that is ordered among writes is sent again by its client, behind the writes
     /// that wait there for room (the peer's `Objecter::_scan_requests`).
-    pub(crate) fn comes_again(&self, op: &ClientOp, cx: &Cx<'_>) -> bool {
-        minds_full(op) && (op.msg.epoch < self.room.marked_full || self.is_marked_full(cx))
-    }
-
-    fn is_marked_full(&self, cx: &Cx<'_>) -> bool {
-        self.pool.is_full() || cx.map.flags.has(maps::OsdMapFlags::FULL)
+    pub(crate) fn comes_again(&self, op: &ClientOp) -> bool {
+        minds_full(op) && (op.msg.epoch < self.room.marked_full || self.pool.is_full())
     }
 
     /// What is left here, where there is so much, or with a copy: where it is least.
@@ -243,7 +239,7 @@ impl Pg {
             return;
         }
         let late = self.room.held.iter().any(|op| has_waited(op, cx));
-        if late || !self.least(left_here(cx), cx).full || self.is_marked_full(cx) {
+        if late || !self.least(left_here(cx), cx).full || self.pool.is_full() {
             self.room.retried = true;
             for op in std::mem::take(&mut self.room.held) {
                 self.on_op(op, cx);

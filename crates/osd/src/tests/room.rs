@@ -176,21 +176,26 @@ fn full_pools() {
 }
 
 /// Writes from before a pool was full are sent again once it is not: until then all of them
-/// are dropped, what shrinks as well, so that they keep their order.
+/// are dropped, what shrinks as well, so that they keep their order. So it is when all is full.
 #[test]
 fn writes_from_before_a_pool_was_full_are_dropped() {
-    let mut c = Cluster::ready(1, 1, 1, 1);
-    c.run(POOL, "x", full(b"0123456789"));
-    let before: Epoch = c.map.epoch;
-    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, true));
-    wait(&mut c, 1);
-    c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, false));
-    wait(&mut c, 1);
-    let late = c.ask(POOL, "x", delete());
-    c.send_with_old_map(before);
-    wait(&mut c, 2);
-    assert_eq!(result(&c, late), None);
-    assert_eq!(c.run(POOL, "x", delete()).result, 0);
+    let pool =
+        |c: &mut Cluster, full: bool| c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, full));
+    let all = |c: &mut Cluster, full: bool| c.set_flag(maps::OsdMapFlags::FULL, full);
+    for mark in [&pool as &dyn Fn(&mut Cluster, bool), &all] {
+        let mut c = Cluster::ready(1, 1, 1, 1);
+        c.run(POOL, "x", full(b"0123456789"));
+        let before: Epoch = c.map.epoch;
+        mark(&mut c, true);
+        wait(&mut c, 1);
+        mark(&mut c, false);
+        wait(&mut c, 1);
+        let late = c.ask(POOL, "x", delete());
+        c.send_with_old_map(before);
+        wait(&mut c, 2);
+        assert_eq!(result(&c, late), None);
+        assert_eq!(c.run(POOL, "x", delete()).result, 0);
+    }
 }
 
 /// A read that is ordered among writes does not pass those that its client holds back because the
