@@ -30,10 +30,19 @@ pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("ARGONAUT_BIN") {
         return Ok(path.into());
     }
-    sh::run(&mut sh::cargo(&["build", "--quiet", "--release", "-p", "argonaut"]))?;
-    let target =
+    release("argonaut")
+}
+
+/// A program's release build, made first if needed. All are built at once: alone, each would
+/// have the crates that they share built again with its own choice of features.
+///
+/// # Errors
+/// When it does not build.
+pub fn release(name: &str) -> Result<PathBuf> {
+    sh::run(&mut sh::cargo(&["build", "--quiet", "--release", "-p", "argonaut", "-p", "sim"]))?;
+    let target: PathBuf =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh::repo().join("target"), Into::into);
-    Ok(target.join("release/argonaut"))
+    Ok(target.join("release").join(name))
 }
 
 /// Makes a pool for images, `rbd`, and an erasure-coded one for their data, `ec`.

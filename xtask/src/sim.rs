@@ -1,5 +1,7 @@
 //! The simulated cluster, by seed.
 
+use std::process::Command;
+
 use anyhow::Result;
 
 use crate::report::Report;
@@ -10,9 +12,7 @@ use crate::sh;
 /// # Errors
 /// When a seed is wrong.
 pub fn cluster(words: &[&str]) -> Result<()> {
-    let mut run = sh::cargo(&["run", "--release", "--quiet", "-p", "sim", "--"]);
-    run.args(words);
-    sh::run(&mut run)
+    sh::run(Command::new(crate::cluster::release("sim")?).args(words))
 }
 
 /// The share of the test command: some hundred seeds, and each planted bug found.
