@@ -73,7 +73,8 @@ def task(step, spec):
     raise AssertionError(left)
 
 
-def migrate(kind, by_task, snaps=2, options='', clone=False, writes=0, kids=False, back=False):
+def migrate(kind, by_task, snaps=2, options='', clone=False, writes=0, kids=False, back=False,
+            group=False):
     """One image's way to its end; what it is like then. None of its bytes may be lost."""
     name = f'{kind}-{"task" if by_task else "librbd"}'
     at, to = cluster.open_ioctx(FROM), cluster.open_ioctx(TO)
@@ -92,7 +93,9 @@ def migrate(kind, by_task, snaps=2, options='', clone=False, writes=0, kids=Fals
             image.protect_snap('s0')
     for child in (1, 2) if kids else ():
         sh(f'rbd clone --rbd-default-clone-format {child} {FROM}/{name}@s0 {FROM}/kid{child}-{name}')
-    before, made = content(at, name), None
+    if group:
+        sh(f'rbd group create {FROM}/g; rbd group image add {FROM}/g {FROM}/{name}')
+    before = content(at, name)
     sh(f'rbd migration prepare {options} {FROM}/{name} {TO}/{name}')
     assert content(to, name) == before
     with rbd.Image(to, name) as image:
@@ -116,6 +119,12 @@ def migrate(kind, by_task, snaps=2, options='', clone=False, writes=0, kids=Fals
         said = sh(f'rbd object-map check {spec}' + (f'@{snap}' if snap else ''))
         assert 'marked as' not in said, said
     found = shape(end, name)
+    if group:
+        members = json.loads(sh(f'rbd group image list {FROM}/g --format json'))
+        assert [(m['pool'], m['image'], m['state']) for m in members] == [(FROM if back else TO, name, 0)], members
+        with rbd.Image(end, name, read_only=True) as image:
+            assert image.group()['name'] == 'g'
+        sh(f'rbd group rm {FROM}/g')
     for child in (1, 2) if kids else ():
         sh(f'rbd rm --no-progress {FROM}/kid{child}-{name}')
     if kids:
@@ -140,6 +149,8 @@ for kind, how in {
     'used': dict(writes=6),
     'kids': dict(kids=True),
     'back': dict(back=True, writes=8, kids=True),
+    'grouped': dict(group=True),
+    'grouped-back': dict(group=True, back=True),
 }.items():
     tasks, librbd = migrate(kind, True, **how), migrate(kind, False, **how)
     # Of an image that was used meanwhile librbd's own maps are not exact.
