@@ -17,6 +17,8 @@ const P99_MAX: f64 = 2.0;
 /// Recovery has at least half of what they leave: a quarter of what it does alone.
 const SHARE_MIN: f64 = 0.25;
 const OBJECT_MIB: u64 = 4;
+/// Each look is a process with a handshake: more often they slow down what they look at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Fills a pool of two copies with `gib` GiB on two OSDs, then lets a third in: alone, and
 /// beside clients.
@@ -132,7 +134,7 @@ fn moved(cluster: &Cluster, how: &str) -> Result<(f64, f64)> {
     sh::output(&mut cluster.client(SUITE, &format!("ceph osd {how} 2")))?;
     let mut begun = false;
     while began.elapsed() < Duration::from_secs(600) {
-        std::thread::sleep(Duration::from_millis(50));
+        std::thread::sleep(LOOK_EVERY);
         let s = status()?;
         begun |= !thrash::is_clean(&s);
         if begun && thrash::is_clean(&s) {

@@ -178,7 +178,7 @@ impl Osd {
                 let body = PeerMsg::CopyGet { id, oid, off, omap_after };
                 let epoch = self.c.map.epoch;
                 let (pg, from) = (self.c.spg_of(pg, osd), ShardId::NONE);
-                out.osd(osd, &OsdPeer { pg, from, epoch, interval: Epoch(0), body });
+                out.osd(osd, &OsdPeer { pg, from, epoch, interval: Epoch(0), felt: 0, body });
             }
             None => {}
         }
@@ -209,7 +209,10 @@ impl Osd {
             let body = PeerMsg::CopyPart { id: *id, push: part, answered };
             let epoch = self.c.map.epoch;
             let (pg, shard) = (types::SpgId { shard: from.shard, ..m.pg }, m.pg.shard);
-            out.osd(from.osd, &OsdPeer { pg, from: shard, epoch, interval: Epoch(0), body });
+            out.osd(
+                from.osd,
+                &OsdPeer { pg, from: shard, epoch, interval: Epoch(0), felt: 0, body },
+            );
         }
     }
 

@@ -650,6 +650,7 @@ impl Osd {
     }
 
     fn on_peer(&mut self, now: Now, from: PgShard, m: OsdPeer, out: &mut Outbox) {
+        self.c.pace.hear(m.felt, now);
         match m.body {
             PeerMsg::CopyGet { .. } => {
                 let mut readable = true;
@@ -680,7 +681,7 @@ impl Osd {
         let reply = |body: PeerMsg, epoch: Epoch, out: &mut Outbox| {
             let pg = SpgId { shard: from.shard, ..m.pg };
             let (interval, from_shard) = (m.interval, m.pg.shard);
-            out.osd(from.osd, &OsdPeer { pg, from: from_shard, epoch, interval, body });
+            out.osd(from.osd, &OsdPeer { pg, from: from_shard, epoch, interval, felt: 0, body });
         };
         match &m.body {
             PeerMsg::Query => {

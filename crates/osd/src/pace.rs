@@ -9,11 +9,14 @@
 //!   more ─────────────────▶ rate down, by how much more; never below `floor`
 //! ```
 //!
-//! What answers usually take is learned while nothing goes on in the background, and in
-//! short pauses of it. Those are at the same wall time on all OSDs: the work of one is felt at
-//! others. An answer is compared with ones of its kind (read or write, by size), so a change
-//! in what clients do is not taken for a slowdown. Answers that waited for recovery itself
-//! do not count.
+//! What answers usually take is learned in short pauses of the background. Those are at the
+//! same wall time on all OSDs: the work of one is felt at others. An answer is compared with
+//! ones of its kind (read or write, by size), so a change in what clients do is not taken for
+//! a slowdown. Answers that waited for recovery itself do not count.
+//!
+//! Who moves a part is not always who hears of it: with each message about one, OSDs tell
+//! each other how long their clients wait, and the worse of both ends counts. Until all had
+//! the time to say so, clients are presumed.
 //!
 //! A target is a share: of a disk that clients could use up, a slowdown of `t` leaves the
 //! background `1 - 1/t`. Why this and not the peer's dmClock: `docs/adr/0015-pace.md`.
@@ -33,6 +36,8 @@ const WINDOW_MAX_NS: u64 = 1_000_000_000;
 const LOAD_MIN: f64 = 0.05;
 /// They are gone after so long without.
 const GONE_NS: u64 = 1_000_000_000;
+/// When background begins, they are presumed for so long: others may have some.
+const DOUBT_NS: u64 = 200_000_000;
 /// The pauses: how often, how long, and after how much of one the queues are empty, ms.
 const PAUSE_EVERY_MS: u64 = 4_000;
 const PAUSE_MS: u64 = 200;
@@ -48,6 +53,12 @@ const PART_ALONE: u64 = 4 << 20;
 const PART_BESIDE: u64 = 512 << 10;
 /// An answer counts as at most so many times the usual one: single ones that hang say nothing.
 const OUTLIER: f64 = 4.0;
+/// So many answers in pauses say what is usual; from one pause to the next it grows by half
+/// of this at most, so that a bad one says little.
+const LEARN_MIN: u32 = 8;
+const LEARN_UP: f64 = 2.0;
+/// How much a window changes what the slowdown is taken to be.
+const SMOOTH: f64 = 0.5;
 /// Kinds of requests: by the power of two of their bytes, reads and writes.
 const SIZES: usize = 24;
 
@@ -111,10 +122,52 @@ struct Window {
     usual_ns: f64,
     /// All answers.
     all_ns: f64,
+    /// The worst slowdown that other ends of its work told of; 0 for none.
+    heard: f64,
     /// Bytes the background used.
     used: f64,
     /// It was held back.
     held: bool,
+}
+
+/// What answers of a kind take, ns.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usual {
+    /// 0 when not known.
+    ns: f64,
+    /// It was seen in a pause.
+    sure: bool,
+    /// Answers in the present pause, or since there were enough.
+    count: u32,
+    sum_ns: f64,
+}
+
+impl Usual {
+    /// An answer that no background was beside; `sure` if others had none either.
+    fn see(&mut self, took: f64, sure: bool) {
+        if sure {
+            self.count += 1;
+            self.sum_ns += took.min(if self.ns > 0.0 { self.ns * OUTLIER } else { f64::MAX });
+        }
+        if self.ns == 0.0 {
+            self.ns = took;
+        } else if !self.sure {
+            self.ns += (took.min(self.ns * OUTLIER) - self.ns) / 32.0;
+        }
+    }
+
+    /// A pause is over.
+    fn learn(&mut self) {
+        if self.count < LEARN_MIN {
+            return;
+        }
+        let mean = self.sum_ns / f64::from(self.count);
+        self.ns = match self.sure {
+            true => (self.ns + mean.min(self.ns * LEARN_UP)) / 2.0,
+            false => mean,
+        };
+        (self.sure, self.count, self.sum_ns) = (true, 0, 0.0);
+    }
 }
 
 /// See the module.
@@ -124,12 +177,17 @@ pub struct Pace {
     tokens: f64,
     filled_ns: u64,
     window: Window,
-    /// What an answer of each kind takes, ns; 0 when not known.
-    usual: [f64; 2 * SIZES],
+    /// By kind.
+    usual: [Usual; 2 * SIZES],
+    /// Of which pause that is, by the wall clock.
+    pauses: u64,
     /// Clients are served here until then.
     clients_until_ns: u64,
-    /// The background did something last.
+    /// Others, whose parts come here or go there from here, serve some until then.
+    heard_until_ns: u64,
+    /// The background did something last, and before that not for long.
     used_ns: u64,
+    begun_ns: u64,
     next_start_ms: u64,
     /// The last slowdown that was seen.
     slowdown: f64,
@@ -143,9 +201,12 @@ impl Default for Pace {
             tokens: 0.0,
             filled_ns: 0,
             window: Window::default(),
-            usual: [0.0; 2 * SIZES],
+            usual: [Usual::default(); 2 * SIZES],
+            pauses: 0,
             clients_until_ns: 0,
+            heard_until_ns: 0,
             used_ns: 0,
+            begun_ns: 0,
             next_start_ms: 0,
             slowdown: 1.0,
             waiting: BTreeSet::new(),
@@ -154,10 +215,31 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Whether clients are served here.
+    /// Whether clients are served here, or where the background's work is felt.
     #[must_use]
     pub fn has_clients(&self, now: Now) -> bool {
-        now.mono_ns < self.clients_until_ns
+        self.knows_clients(now) || now.mono_ns < self.begun_ns + DOUBT_NS
+    }
+
+    /// As [`Pace::has_clients`], and they are not only presumed.
+    fn knows_clients(&self, now: Now) -> bool {
+        now.mono_ns < self.clients_until_ns.max(self.heard_until_ns)
+    }
+
+    /// What others are told: how many times as long as usual clients wait here, in hundredths;
+    /// 0 when none are served here.
+    #[must_use]
+    pub fn felt(&self, now: Now) -> u16 {
+        let served = now.mono_ns < self.clients_until_ns;
+        if served { (self.slowdown * 100.0).clamp(100.0, 10_000.0) as u16 } else { 0 }
+    }
+
+    /// Another OSD, with which parts are exchanged, has told its [`Pace::felt`].
+    pub fn hear(&mut self, felt: u16, now: Now) {
+        if felt > 0 {
+            self.heard_until_ns = now.mono_ns + GONE_NS;
+            self.window.heard = self.window.heard.max(f64::from(felt) / 100.0);
+        }
     }
 
     /// Bytes a second that the background has now; infinite without clients.
@@ -181,8 +263,9 @@ impl Pace {
     /// Whether another part may go.
     pub fn may(&mut self, conf: &PaceConf, now: Now) -> bool {
         self.roll(conf, now);
+        self.begin(now);
         let rate = self.rate(conf, now);
-        let paused = self.has_clients(now) && pause(now).is_some();
+        let paused = self.knows_clients(now) && pause(now).is_some();
         if rate.is_finite() {
             let past = now.mono_ns.saturating_sub(self.filled_ns) as f64 / 1e9;
             let most = (rate * 0.02).max(1.0);
@@ -216,8 +299,16 @@ impl Pace {
     /// So many bytes were moved that another OSD asked for: it limits itself, and clients of
     /// this one feel it.
     pub fn feel(&mut self, bytes: u64, now: Now) {
+        self.begin(now);
         self.window.used += (bytes + PART_COST) as f64;
         self.used_ns = now.mono_ns;
+    }
+
+    /// The background works now.
+    fn begin(&mut self, now: Now) {
+        if now.mono_ns > self.used_ns.max(self.begun_ns) + GONE_NS {
+            self.begun_ns = now.mono_ns;
+        }
     }
 
     /// A client has its answer. `bytes` are what was written, or read.
@@ -233,22 +324,21 @@ impl Pace {
             return; // answered from memory at once: it says nothing
         }
         self.window.all_ns += took;
-        let kind = kind(writes, bytes);
-        let quiet = came_ns > self.used_ns.saturating_add(SETTLE_MS * 2_000_000)
-            || self.has_clients(now) && {
-                // Where in the pause it came.
-                let age_ms = now.mono_ns.saturating_sub(came_ns) / 1_000_000;
-                pause(now).is_some_and(|at| at >= SETTLE_MS + age_ms)
-            };
-        let usual = &mut self.usual[kind];
-        if quiet {
-            let weight = if *usual == 0.0 { 1.0 } else { 1.0 / 32.0 };
-            let seen = if *usual == 0.0 { took } else { took.min(*usual * OUTLIER) };
-            *usual += (seen - *usual) * weight;
-        } else if *usual > 0.0 {
+        let number = now.wall_ns / (PAUSE_EVERY_MS * 1_000_000);
+        if std::mem::replace(&mut self.pauses, number) != number {
+            self.usual.iter_mut().for_each(Usual::learn);
+        }
+        // Where in the pause it came.
+        let age_ms = now.mono_ns.saturating_sub(came_ns) / 1_000_000;
+        let sure = pause(now).is_some_and(|at| at >= SETTLE_MS + age_ms);
+        let quiet = came_ns > self.used_ns.saturating_add(SETTLE_MS * 2_000_000);
+        let usual = &mut self.usual[kind(writes, bytes)];
+        if sure || quiet {
+            usual.see(took, sure);
+        } else if usual.ns > 0.0 {
             self.window.answers += 1;
-            self.window.took_ns += took.min(*usual * OUTLIER);
-            self.window.usual_ns += *usual;
+            self.window.took_ns += took.min(usual.ns * OUTLIER);
+            self.window.usual_ns += usual.ns;
         }
         self.roll(conf, now);
     }
@@ -257,7 +347,8 @@ impl Pace {
     fn roll(&mut self, conf: &PaceConf, now: Now) {
         let w = &self.window;
         let age = now.mono_ns.saturating_sub(w.began_ns);
-        if age < WINDOW_NS || (age < WINDOW_MAX_NS && w.answers < SAMPLES_MIN) {
+        let known = w.answers >= SAMPLES_MIN || w.heard > 0.0;
+        if age < WINDOW_NS || (age < WINDOW_MAX_NS && !known) {
             let load = w.all_ns / age.max(WINDOW_NS) as f64;
             if load >= LOAD_MIN {
                 self.clients_until_ns = now.mono_ns + GONE_NS;
@@ -270,16 +361,21 @@ impl Pace {
             self.clients_until_ns = now.mono_ns + GONE_NS;
         }
         self.rate = self.rate.max(conf.floor);
-        if w.usual_ns == 0.0 || w.used == 0.0 {
+        let own = if w.usual_ns > 0.0 && w.used > 0.0 { w.took_ns / w.usual_ns } else { 0.0 };
+        let seen = if own > 0.0 { own } else { 1.0 };
+        self.slowdown += (seen - self.slowdown) * SMOOTH;
+        let worst = self.slowdown.max(w.heard);
+        if own.max(w.heard) == 0.0 || w.used == 0.0 {
             return;
         }
-        self.slowdown = w.took_ns / w.usual_ns;
-        if self.slowdown > conf.target {
-            let step = (conf.target / self.slowdown).clamp(0.6, 0.97);
+        let (rate, used) = (self.rate / MIB, w.used / MIB);
+        tracing::debug!(own, heard = w.heard, answers = w.answers, used, rate, "pace");
+        if worst > conf.target {
+            let step = (conf.target / worst).clamp(0.75, 0.97);
             self.rate = (self.rate * step).max(conf.floor);
         } else if w.held {
             // No limit is raised that was not felt.
-            self.rate = (self.rate * 1.08 + MIB).min(RATE_MAX);
+            self.rate = (self.rate * 1.1 + MIB).min(RATE_MAX);
         }
     }
 
@@ -380,6 +476,43 @@ mod tests {
         let conf = PaceConf::default();
         let (rate, _) = live(&conf, true, 1_000.0);
         assert!((conf.floor * 0.8..conf.floor * 1.3).contains(&rate), "{rate}");
+    }
+
+    /// An OSD that no client asks anything is held by what others tell it, from its first part
+    /// on; and goes as fast as it can once they tell nothing any more.
+    #[test]
+    fn what_others_tell_counts() {
+        let (mut pace, conf) = (Pace::default(), PaceConf::default());
+        let mut sent = [0; 6];
+        for ms in 5_000..11_000u64 {
+            if ms < 8_000 && ms % 20 == 0 {
+                pace.hear(200, at(ms));
+            }
+            if pace.may(&conf, at(ms)) {
+                let bytes = pace.part_bytes(at(ms));
+                pace.charge(bytes, at(ms));
+                sent[ms as usize / 1_000 - 5] += bytes;
+            }
+        }
+        let sent = sent.map(|bytes| bytes >> 20);
+        assert!((1..=32).contains(&sent[0]), "{sent:?}");
+        assert!((6..=9).contains(&sent[2]), "at the floor: {sent:?}");
+        assert!(sent[5] > 3_000, "{sent:?}");
+    }
+
+    /// A bad pause, or a bad time without background here, is not taken for what is usual.
+    #[test]
+    fn usual_is_not_what_one_bad_moment_takes() {
+        let mut usual = Usual::default();
+        (0..100).for_each(|_| usual.see(1e6, true));
+        usual.learn();
+        (0..500).for_each(|_| usual.see(50e6, false));
+        (0..500).for_each(|_| usual.see(50e6, true));
+        usual.learn();
+        assert!(usual.ns <= 1.5e6, "{usual:?}");
+        (0..100).for_each(|_| usual.see(1e6, true));
+        usual.learn();
+        assert!(usual.ns <= 1.25e6, "{usual:?}");
     }
 
     /// PGs that wait are asked in turn.

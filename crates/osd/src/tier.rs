@@ -140,7 +140,7 @@ impl Osd {
         let pg = self.c.spg_of(pg, osd);
         (op.pg, op.epoch) = (pg, epoch);
         let body = PeerMsg::TierAsk { id, who, addr, op: Box::new(op) };
-        out.osd(osd, &OsdPeer { pg, from: ShardId::NONE, epoch, interval, body });
+        out.osd(osd, &OsdPeer { pg, from: ShardId::NONE, epoch, interval, felt: 0, body });
     }
 
     /// A cache tier wants something of an object led here.
@@ -178,7 +178,10 @@ impl ClientOp {
         let Some(o) = self.origin else { return false };
         let body = PeerMsg::TierTold { id: o.id, reply: Box::new(reply) };
         let pg = SpgId { pg: self.msg.pg.pg, shard: ShardId::NONE };
-        out.osd(o.osd, &OsdPeer { pg, from: ShardId::NONE, epoch, interval: Epoch(0), body });
+        out.osd(
+            o.osd,
+            &OsdPeer { pg, from: ShardId::NONE, epoch, interval: Epoch(0), felt: 0, body },
+        );
         true
     }
 }

@@ -112,6 +112,9 @@ pub(crate) struct Alloc {
     pub used: Bitmap,
     free: u64,
     cursors: [u64; 2],
+    /// Blocks given back since data was last looked for behind its cursor, and the first.
+    freed: u64,
+    lowest: u64,
     stale: Option<Stale>,
 }
 
@@ -127,11 +130,17 @@ struct Stale {
 const TRIES: usize = 512;
 /// A run from here on is taken though more is wanted: 1 MiB is as good as contiguous.
 const LONG: u64 = 256;
+/// So many blocks given back, or this part of all, are used before what lies ahead: that may
+/// be the file's first use of it, which costs the file system a commit of its journal, and
+/// with it everybody's flushes.
+const AGAIN_BLOCKS: u64 = 2_048;
+const AGAIN_PART: u64 = 4_096;
 
 impl Alloc {
     pub fn new(used: Bitmap) -> Self {
         let free = used.free_count();
-        let mut alloc = Self { used, free, cursors: [0; 2], stale: None };
+        let mut alloc =
+            Self { used, free, cursors: [0; 2], freed: 0, lowest: u64::MAX, stale: None };
         alloc.restart();
         alloc
     }
@@ -190,6 +199,7 @@ impl Alloc {
     pub fn restart(&mut self) {
         // Packed space starts in the device's last quarter.
         self.cursors = [0, self.used.blocks() / 4 * 3];
+        (self.freed, self.lowest) = (0, u64::MAX);
     }
 
     /// Free blocks.
@@ -202,6 +212,10 @@ impl Alloc {
     pub fn alloc(&mut self, blocks: u64, area: Area) -> Option<Vec<(u64, u64)>> {
         if blocks > self.free {
             return None;
+        }
+        if self.freed >= AGAIN_BLOCKS.max(self.used.blocks() / AGAIN_PART) {
+            self.cursors[Area::Data as usize] = self.cursors[Area::Data as usize].min(self.lowest);
+            (self.freed, self.lowest) = (0, u64::MAX);
         }
         let mut out = Vec::new();
         let mut left = blocks;
@@ -271,7 +285,28 @@ impl Alloc {
             return false;
         }
         self.free += len;
+        self.freed += len;
+        self.lowest = self.lowest.min(start);
         self.note(start, len, true);
         self.used.clear(start, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was given back is used before what was never used.
+    #[test]
+    fn freed_space_goes_first() {
+        let mut alloc = Alloc::new(Bitmap::new(1 << 20));
+        let first = alloc.alloc(4_096, Area::Data).expect("there is room");
+        let second = alloc.alloc(4_096, Area::Data).expect("there is room");
+        assert_eq!((first[0].0, second[0].0), (0, 4_096));
+        alloc.release(64, 128);
+        assert_eq!(alloc.alloc(256, Area::Data), Some(vec![(8_192, 256)]), "not for a little");
+        alloc.release(1_024, 3_000);
+        assert_eq!(alloc.alloc(3_000, Area::Data), Some(vec![(1_024, 3_000)]));
+        assert_eq!(alloc.alloc(256, Area::Data), Some(vec![(8_448, 256)]));
     }
 }

@@ -205,7 +205,7 @@ mod tests {
         for body in bodies {
             let pg = SpgId { pg: PgId::new(1, 2), shard: ShardId(4) };
             let (epoch, interval) = (Epoch(3), Epoch(2));
-            let m = OsdPeer { pg, from: ShardId(1), epoch, interval, body };
+            let m = OsdPeer { pg, from: ShardId(1), epoch, interval, felt: 150, body };
             let env = m.envelope(Features::ALL);
             assert_eq!(OsdPeer::decode(&env), Ok(m));
             for cut in 0..env.front.len() {

@@ -236,13 +236,16 @@ pub struct OsdPeer {
     pub epoch: Epoch,
     /// The interval it belongs to, as the sender sees it.
     pub interval: Epoch,
+    /// How many times as long as usual clients of the sender wait, in hundredths; 0 when it
+    /// says nothing of that (v3).
+    pub felt: u16,
     /// What it says.
     pub body: PeerMsg,
 }
 
 impl Message for OsdPeer {
     const KIND: u16 = 0x4101;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
 
     fn encode_front(&self, w: &mut Writer) {
         self.pg.pg.encode(w);
@@ -395,6 +398,7 @@ impl Message for OsdPeer {
         }
         self.pg.shard.encode(w);
         self.from.encode(w);
+        w.u16(self.felt);
     }
 
     fn data(&self) -> Bytes {
@@ -512,6 +516,7 @@ impl Message for OsdPeer {
         } else {
             (ShardId::NONE, ShardId::NONE)
         };
-        Ok(Self { pg: SpgId { pg, shard }, from, epoch, interval, body })
+        let felt = if v >= 3 { r.u16()? } else { 0 };
+        Ok(Self { pg: SpgId { pg, shard }, from, epoch, interval, felt, body })
     }
 }

@@ -174,6 +174,13 @@ impl Cx<'_> {
         self.pace.may_start(&self.conf.pace, self.now)
     }
 
+    /// What a message about a part says of clients here.
+    fn felt(&self, body: &messages::PeerMsg) -> u16 {
+        use messages::PeerMsg::{Pull, Push, Pushed};
+        let moves = matches!(body, Push(_) | Pull { .. } | Pushed { .. });
+        if moves { self.pace.felt(self.now) } else { 0 }
+    }
+
     pub(crate) fn submit(&mut self, ops: Vec<StoreOp>, ticket: Ticket) {
         self.tickets.submit(self.store, ops, ticket);
         if self.store.is_stopped() {

@@ -22,7 +22,10 @@ impl Pg {
     pub(crate) fn say(&self, cx: &mut Cx<'_>, to: PgShard, body: PeerMsg) {
         let pg = SpgId { pg: self.id.pg, shard: to.shard };
         let (epoch, interval) = (cx.map.epoch, self.interval());
-        cx.out.osd(to.osd, &OsdPeer { pg, from: self.id.shard, epoch, interval, body });
+        cx.out.osd(
+            to.osd,
+            &OsdPeer { pg, from: self.id.shard, epoch, interval, felt: cx.felt(&body), body },
+        );
     }
 
     /// A copy whose OSD does not lead tells the one that does.

@@ -13,7 +13,7 @@ use types::{EVersion, Epoch, HObject, SnapId};
 
 use super::snaps::index_change;
 use super::{Cx, Pg, State, Ticket, missing_key};
-use crate::backing::{StoreError, StoreOp};
+use crate::backing::{Fetched, StoreError, StoreOp};
 use crate::object::INFO_ATTR;
 
 /// omap in one part, bytes.
@@ -78,6 +78,8 @@ pub(crate) struct Recovery {
     pub rebuilds: HashMap<HObject, super::coded::Rebuild>,
     /// Parts that the store is reading, by its number.
     reads: HashMap<u64, PartRead>,
+    /// Those that others have asked for, with the interval to answer in.
+    asked: HashMap<u64, (Epoch, PartRead)>,
     /// This OSD's own slot is taken by other PGs; or, as a copy, the lent one.
     pub turn_wanted: bool,
     /// The store is too full for it.
@@ -104,7 +106,9 @@ impl Recovery {
 impl Pg {
     pub(crate) fn drop_recovery(&mut self, cx: &mut Cx<'_>) {
         *cx.recoveries -= self.recovery.active().min(*cx.recoveries);
-        self.recovery = Recovery::default();
+        // Who asked may be in the next interval already.
+        let asked = std::mem::take(&mut self.recovery.asked);
+        self.recovery = Recovery { asked, ..Recovery::default() };
     }
 
     /// Recoveries over a lost connection start again.
@@ -315,24 +319,10 @@ impl Pg {
         (oid, version, off, omap_after): (&HObject, EVersion, u64, &Bytes),
         cx: &mut Cx<'_>,
     ) -> bool {
-        use crate::backing::Fetched;
         let mut push = self.part_of(oid, version, off, omap_after);
-        let most = cx.pace.part_bytes(cx.now);
-        let read = match self.has_version(&mut push, cx) {
-            Ok(true) if off < push.size => {
-                cx.store.fetch(self.coll, oid, off, most.min(push.size - off))
-            }
-            Ok(true) => Ok(None),
-            Ok(false) => {
-                push.absent = true;
-                Ok(None)
-            }
-            Err(e) => Err(e),
-        };
-        match read {
+        match self.begin_part(&mut push, cx) {
             Ok(Some(Fetched::Later(id))) => {
-                cx.fetches.insert(id, self.id);
-                cx.pace.charge(most.min(push.size - off), cx.now);
+                cx.pace.charge(cx.pace.part_bytes(cx.now).min(push.size - off), cx.now);
                 self.recovery
                     .reads
                     .insert(id, PartRead { to, push, omap_after: omap_after.clone() });
@@ -350,6 +340,59 @@ impl Pg {
         }
     }
 
+    /// Begins to read a part's data, when the version wanted is here.
+    fn begin_part(&self, push: &mut Push, cx: &mut Cx<'_>) -> Result<Option<Fetched>, StoreError> {
+        if !self.has_version(push, cx)? {
+            push.absent = true;
+            return Ok(None);
+        }
+        if push.off >= push.size {
+            return Ok(None);
+        }
+        let most = cx.pace.part_bytes(cx.now).min(push.size - push.off);
+        let read = cx.store.fetch(self.coll, &push.oid, push.off, most)?;
+        if let Some(Fetched::Later(id)) = &read {
+            cx.fetches.insert(*id, self.id);
+        }
+        Ok(read)
+    }
+
+    /// A primary asks for a part; it gets it once the store has read it.
+    pub(crate) fn answer_pull(
+        &mut self,
+        to: PgShard,
+        interval: Epoch,
+        (oid, version, off, omap_after): (&HObject, EVersion, u64, &Bytes),
+        cx: &mut Cx<'_>,
+    ) {
+        let mut push = self.part_of(oid, version, off, omap_after);
+        let data = match self.begin_part(&mut push, cx) {
+            Ok(Some(Fetched::Later(id))) => {
+                let read = PartRead { to, push, omap_after: omap_after.clone() };
+                self.recovery.asked.insert(id, (interval, read));
+                return;
+            }
+            Ok(Some(Fetched::Here(data))) => Ok(data),
+            Ok(None) => Ok(Bytes::new()),
+            Err(e) => Err(e),
+        };
+        self.end_asked(interval, PartRead { to, push, omap_after: omap_after.clone() }, data, cx);
+    }
+
+    /// The data of a part that was asked for is here.
+    fn end_asked(
+        &self,
+        interval: Epoch,
+        read: PartRead,
+        data: Result<Bytes, StoreError>,
+        cx: &mut Cx<'_>,
+    ) {
+        let PartRead { to, mut push, omap_after } = read;
+        self.fill_or_absent(&mut push, data, &omap_after, cx);
+        cx.pace.feel(push.data.len() as u64, cx.now);
+        self.reply(to, interval, PeerMsg::Push(push), cx);
+    }
+
     /// The store has read something; whether it was for a part.
     pub(crate) fn part_fetched(
         &mut self,
@@ -357,6 +400,13 @@ impl Pg {
         data: &Result<Bytes, StoreError>,
         cx: &mut Cx<'_>,
     ) -> bool {
+        if let Some((interval, mut read)) = self.recovery.asked.remove(&id) {
+            // It may have been written meanwhile.
+            let same = self.has_version(&mut read.push, cx);
+            read.push.absent = !matches!(same, Ok(true));
+            self.end_asked(interval, read, data.clone(), cx);
+            return true;
+        }
         let Some(read) = self.recovery.reads.remove(&id) else { return false };
         let key = (read.to, read.push.oid.clone());
         // What was written meanwhile goes anew.
@@ -377,11 +427,27 @@ impl Pg {
         omap_after: &Bytes,
         cx: &mut Cx<'_>,
     ) -> bool {
+        self.fill_or_absent(&mut push, data, omap_after, cx);
+        if push.absent && self.mend_own(&push.oid.detached(), cx) {
+            return false;
+        }
+        self.recovered.1 += push.data.len() as u64;
+        self.say(cx, to, PeerMsg::Push(push));
+        true
+    }
+
+    fn fill_or_absent(
+        &self,
+        push: &mut Push,
+        data: Result<Bytes, StoreError>,
+        omap_after: &Bytes,
+        cx: &Cx<'_>,
+    ) {
         let filled = match data {
             Ok(_) if push.absent => Ok(()),
             Ok(data) => {
                 push.data = data;
-                self.fill_rest(&mut push, omap_after, cx)
+                self.fill_rest(push, omap_after, cx)
             }
             Err(e) => Err(e),
         };
@@ -389,12 +455,6 @@ impl Pg {
             tracing::error!(pg = %self.id, "reading for recovery: {e}");
             push.absent = true;
         }
-        if push.absent && self.mend_own(&push.oid.detached(), cx) {
-            return false;
-        }
-        self.recovered.1 += push.data.len() as u64;
-        self.say(cx, to, PeerMsg::Push(push));
-        true
     }
 
     fn part_of(&self, oid: &HObject, version: EVersion, off: u64, omap_after: &Bytes) -> Push {

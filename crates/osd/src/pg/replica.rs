@@ -173,9 +173,7 @@ impl Pg {
                 if m.interval < self.interval() {
                     return;
                 }
-                let push = self.read_part(&oid, version, off, &omap_after, cx);
-                cx.pace.feel(push.data.len() as u64, cx.now);
-                self.reply(from, m.interval, PeerMsg::Push(push), cx);
+                self.answer_pull(from, m.interval, (&oid, version, off, &omap_after), cx);
             }
             PeerMsg::ShardRead { id, oid, version, off, len, attrs } => {
                 if m.interval >= self.interval() {
@@ -256,7 +254,14 @@ impl Pg {
     /// Answers in the asking side's interval, which may be ahead.
     pub(crate) fn reply(&self, to: PgShard, interval: Epoch, body: PeerMsg, cx: &mut Cx<'_>) {
         let pg = SpgId { pg: self.id.pg, shard: to.shard };
-        let m = OsdPeer { pg, from: self.id.shard, epoch: cx.map.epoch, interval, body };
+        let m = OsdPeer {
+            pg,
+            from: self.id.shard,
+            epoch: cx.map.epoch,
+            interval,
+            felt: cx.felt(&body),
+            body,
+        };
         cx.out.osd(to.osd, &m);
     }
 

@@ -215,7 +215,7 @@ fn sources_that_may_be_elsewhere_are_not_absent() {
             let body = PeerMsg::CopyGet { id: 1, oid, off: 0, omap_after: Bytes::new() };
             let pg = SpgId { pg: parent, shard: ShardId::NONE };
             let (from, epoch) = (ShardId::NONE, c.map.epoch);
-            let m = OsdPeer { pg, from, epoch, interval: Epoch(0), body };
+            let m = OsdPeer { pg, from, epoch, interval: Epoch(0), felt: 0, body };
             let (mut out, now) = (Outbox::new(), c.now);
             let asker = PgShard { osd: OsdId(9), shard: ShardId::NONE };
             c.nodes[primary].osd.as_mut().expect("it runs").on_copy_get(now, asker, &m, &mut out);

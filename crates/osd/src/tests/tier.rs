@@ -461,7 +461,7 @@ fn only_the_primary_of_a_cache_is_heard() {
         let (who, addr) = (client(), super::cluster::client_addr());
         let body = PeerMsg::TierAsk { id: tid, who, addr, op: Box::new(op) };
         let (from, interval) = (types::ShardId::NONE, types::Epoch(interval));
-        let m = OsdPeer { pg: pg.into(), from, epoch, interval, body };
+        let m = OsdPeer { pg: pg.into(), from, epoch, interval, felt: 0, body };
         c.event(base.0 as usize, |o, now, out| o.on_tier_ask(now, osd, m, out));
         c.settle();
         let past = c.run_with(BASE, "old", read(), req_flag::IGNORE_OVERLAY);
