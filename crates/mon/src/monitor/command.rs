@@ -231,8 +231,8 @@ impl Monitor {
             Outcome::Balancer { .. } => unreachable!("one step, and then something else"),
             Outcome::Send { to, then } => {
                 for (osd, env) in to {
-                    if let Some(&conn) = self.osd.conns.get(&osd) {
-                        self.send(conn, env);
+                    for conn in self.conns_of_osd(osd) {
+                        self.send(conn, env.clone());
                     }
                 }
                 self.answer(answer, then);

@@ -342,7 +342,6 @@ impl Monitor {
     fn forget_proxy(&mut self, proxy: ConnId) {
         self.forwards.proxies.remove(&proxy);
         self.sessions.remove(&proxy);
-        self.osd.conns.retain(|_, c| *c != proxy);
     }
 
     pub(super) fn forget_proxies_of(&mut self, node: u64) {
@@ -366,7 +365,6 @@ impl Monitor {
         }
         self.sessions.remove(&conn);
         self.volatile.services.forget(conn);
-        self.osd.conns.retain(|_, c| *c != conn);
         self.forwards.kept.retain(|_, k| k.conn != conn);
         self.forwards.reads.retain(|(c, _)| *c != conn);
         if self.forwards.told.remove(&conn)

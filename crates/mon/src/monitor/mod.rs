@@ -513,14 +513,18 @@ impl Monitor {
     /// A peer has been authenticated.
     pub fn on_opened(&mut self, now: Now, conn: ConnId, peer: PeerInfo) {
         self.now = now;
-        let session = Session::new(conn, peer);
-        if session.info.name.kind == EntityKind::OSD
-            && !session.at_mgr
-            && let Ok(id) = session.info.name.id.parse()
-        {
-            self.osd.conns.insert(types::OsdId(id), conn);
-        }
-        self.sessions.insert(conn, session);
+        self.sessions.insert(conn, Session::new(conn, peer));
+    }
+
+    /// The ways to an OSD: more than one while it changes its monitor and one of them does not
+    /// know yet that it is gone.
+    fn conns_of_osd(&self, osd: types::OsdId) -> Vec<ConnId> {
+        let is_its = |s: &Session| {
+            s.info.name.kind == EntityKind::OSD
+                && !s.at_mgr
+                && s.info.name.id.parse() == Ok(osd.0)
+        };
+        self.sessions.iter().filter(|(_, s)| is_its(s)).map(|(conn, _)| *conn).collect()
     }
 
     /// A connection is gone.

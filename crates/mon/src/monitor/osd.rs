@@ -23,8 +23,6 @@ const OSD_ID_MAX: i32 = 10_000;
 /// What the leader remembers of OSDs between reports.
 #[derive(Default)]
 pub(super) struct OsdService {
-    /// Connections of OSDs.
-    pub(super) conns: BTreeMap<OsdId, ConnId>,
     /// Who says of whom that it is gone, and since when (monotonic milliseconds).
     failures: BTreeMap<OsdId, BTreeMap<OsdId, u64>>,
     /// When OSDs were last heard of (monotonic milliseconds).
