@@ -1,0 +1,350 @@
+//! What other daemons and clients send: to which part of the OSD it goes, and what has to wait
+//! for a newer map, or for its PG.
+
+use env::{ConnId, Now};
+use maps::{OsdMap, PgShard};
+use messages::{
+    Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, RepOp, RepOpReply,
+    op, req_flag,
+};
+use types::{EntityKind, Epoch, Errno, OsdId, PgId, SnapId, SpgId};
+
+use crate::caps::Caps;
+use crate::config::Config;
+use crate::core::{Osd, PeerInfo};
+use crate::exec::check_name;
+use crate::outbox::{Effect, Outbox};
+use crate::pg::Answer;
+use crate::session::{ClientOp, Session};
+
+/// Stands for the connection of this OSD to itself.
+const LOOP: ConnId = ConnId(u64::MAX);
+/// Messages that may wait for a newer map.
+const WAITING_MAX: usize = 20_000;
+
+/// A message that waits for a map.
+pub(crate) struct Waiting {
+    epoch: Epoch,
+    conn: ConnId,
+    envelope: Envelope,
+}
+
+impl Osd {
+    /// A connection is there.
+    pub fn on_open(&mut self, conn: ConnId, peer: PeerInfo) {
+        let caps = if peer.allow_all { Caps::all() } else { Caps::parse(&peer.caps) };
+        let session = Session {
+            who: peer.who,
+            name: peer.name,
+            addr: peer.addr,
+            features: peer.features,
+            caps,
+            epoch: Epoch(0),
+        };
+        self.c.sessions.by_conn.insert(conn, session);
+    }
+
+    /// A connection is gone.
+    pub fn on_closed(&mut self, conn: ConnId) {
+        self.c.sessions.by_conn.remove(&conn);
+        for pg in self.pgs.values_mut() {
+            pg.watches.on_closed(conn);
+        }
+    }
+
+    /// A message of a client or another OSD.
+    pub fn on_message(&mut self, now: Now, conn: ConnId, e: Envelope, out: &mut Outbox) {
+        if self.c.store.is_stopped() {
+            return; // what is in memory is not what is stored: nothing may follow from it
+        }
+        let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
+        let osd = (session.who.kind == EntityKind::OSD).then_some(OsdId(session.who.num as i32));
+        self.on_message_of(now, conn, osd, e, out);
+        self.report_pg_temp(out);
+        self.report_merges(now, out);
+        self.run_freed_slots(now, out);
+        self.run_paced(now, out);
+        self.pump_copies_and_asks(now, out);
+        self.loop_back(now, out);
+    }
+
+    /// What this OSD says to itself: where it has two shards of a PG of an erasure-coded pool.
+    pub(crate) fn loop_back(&mut self, now: Now, out: &mut Outbox) {
+        let me = self.c.id.whoami;
+        let own = |e: &Effect| matches!(e, Effect::Osd(to, _) if *to == me);
+        let mut from = 0;
+        while let Some((at, Effect::Osd(_, e))) = out.take(from, own) {
+            from = at;
+            self.on_message_of(now, LOOP, Some(me), e, out);
+        }
+    }
+
+    fn on_message_of(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        osd: Option<OsdId>,
+        e: Envelope,
+        out: &mut Outbox,
+    ) {
+        let read = match (e.kind, osd) {
+            (MOsdOp::KIND, _) => MOsdOp::decode(&e).map(|m| self.on_request(now, conn, m, e, out)),
+            (RepOp::KIND, Some(from)) => RepOp::decode(&e).map(|m| {
+                if self.is_timely(m.epoch, conn, e, out) {
+                    let from = PgShard { osd: from, shard: m.from };
+                    self.with_pg(now, m.pg, out, |pg, cx| pg.on_rep_op(from, m, cx));
+                }
+            }),
+            (RepOpReply::KIND, Some(from)) => RepOpReply::decode(&e).map(|m| {
+                if self.is_timely(m.epoch, conn, e, out) {
+                    let from = PgShard { osd: from, shard: m.from };
+                    self.with_pg(now, m.pg, out, |pg, cx| {
+                        pg.on_copy_committed(from, m.interval, m.committed, cx);
+                    });
+                }
+            }),
+            (OsdPeer::KIND, Some(from)) => OsdPeer::decode(&e).map(|m| {
+                if self.is_timely(m.epoch, conn, e, out) {
+                    self.on_peer(now, PgShard { osd: from, shard: m.from }, m, out);
+                }
+            }),
+            (OsdPing::KIND, Some(from)) => {
+                OsdPing::decode(&e).map(|m| self.on_ping(now, conn, from, &m, out))
+            }
+            (OsdMapMsg::KIND, Some(_)) => OsdMapMsg::decode(&e).map(|m| self.on_maps(now, &m, out)),
+            (Command::KIND, _) => {
+                Command::decode(&e).map(|m| self.on_command(now, conn, e.tid, &m, out))
+            }
+            _ => Ok(()),
+        };
+        if let Err(x) = read {
+            let who = self.c.sessions.by_conn.get(&conn).map(|s| (s.who, s.addr));
+            tracing::warn!(?who, "broken message: {x}");
+            out.push(Effect::Close(conn));
+        }
+    }
+
+    /// Whether a message of an OSD can be handled with the map at hand; otherwise it waits
+    /// for the one it was sent with, or is dropped.
+    fn is_timely(&mut self, epoch: Epoch, conn: ConnId, e: Envelope, out: &mut Outbox) -> bool {
+        if epoch > self.c.map.epoch {
+            self.wait_for_map(epoch, conn, e, out);
+            return false;
+        }
+        if !self.c.booted {
+            return false;
+        }
+        self.share_map(conn, epoch, out);
+        true
+    }
+
+    fn wait_for_map(&mut self, epoch: Epoch, conn: ConnId, envelope: Envelope, out: &mut Outbox) {
+        if self.c.waiting.len() < WAITING_MAX {
+            self.c.waiting.push(Waiting { epoch, conn, envelope });
+        } else {
+            self.c.perf.messages_dropped += 1;
+        }
+        out.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
+    }
+
+    /// A newer map is there: what waited for it goes on.
+    pub(crate) fn run_waiting(&mut self, now: Now, out: &mut Outbox) {
+        let have = self.c.map.epoch;
+        if !self.c.waiting.iter().any(|w| w.epoch <= have) {
+            return;
+        }
+        let (ready, rest) = std::mem::take(&mut self.c.waiting)
+            .into_iter()
+            .partition::<Vec<_>, _>(|w| w.epoch <= have);
+        self.c.waiting = rest;
+        for w in ready {
+            if w.conn == LOOP {
+                self.on_message_of(now, LOOP, Some(self.c.id.whoami), w.envelope, out);
+            } else {
+                self.on_message(now, w.conn, w.envelope, out);
+            }
+        }
+    }
+
+    fn on_request(&mut self, now: Now, conn: ConnId, m: MOsdOp, e: Envelope, out: &mut Outbox) {
+        if m.epoch > self.c.map.epoch {
+            self.wait_for_map(m.epoch, conn, e, out);
+            return;
+        }
+        self.share_map(conn, m.epoch, out);
+        if !self.c.booted || self.c.stopping {
+            return;
+        }
+        let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
+        if self.c.map.pool(m.pg.pg.pool).is_none() {
+            return;
+        }
+        let by = (session.who, session.addr, session.features);
+        let op = self.c.client_op(now, conn, by, e.tid, m, e.size());
+        let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
+        let Some(pool) = self.c.map.pool(op.msg.pg.pg.pool) else { return };
+        let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");
+        let refused = if !session.caps.allows(&op, name, &pool.application_metadata) {
+            self.c.perf.caps_denied += 1;
+            tracing::warn!(
+                entity = %session.name, addr = %session.addr, pool = name,
+                object = %op.msg.oid.escape_ascii(), "denied: the capabilities do not allow it"
+            );
+            Some(Errno::PERM)
+        } else {
+            None
+        };
+        self.admit_op(now, op, refused, out);
+    }
+
+    /// A request goes to its PG, unless it is `refused` already.
+    pub(crate) fn admit_op(
+        &mut self,
+        now: Now,
+        op: Box<ClientOp>,
+        refused: Option<Errno>,
+        out: &mut Outbox,
+    ) {
+        let refused = refused.or_else(|| refusal(&op, &self.c.map, &self.c.conf, now));
+        let id = op.msg.pg.pg;
+        let home = self.c.spg_of(id, self.c.id.whoami);
+        let mut cx = self.c.cx(now, out);
+        match (refused, self.pgs.get_mut(&home)) {
+            (Some(e), _) => Answer::error(&op, e).send(&op, &mut cx),
+            (None, Some(pg)) => pg.admit(op, &mut cx),
+            (None, None) => {
+                let sets = self.c.mapping.get(id);
+                let leads = sets.and_then(|s| s.acting_primary) == Some(self.c.id.whoami);
+                let n: usize = self.c.homeless.values().map(Vec::len).sum();
+                if leads && n < WAITING_MAX {
+                    self.c.homeless.entry(id).or_default().push(op);
+                } // else misdirected
+            }
+        }
+    }
+
+    fn on_peer(&mut self, now: Now, from: PgShard, m: OsdPeer, out: &mut Outbox) {
+        self.c.pace.hear(m.felt, now);
+        match m.body {
+            PeerMsg::CopyGet { .. } => {
+                let mut readable = true;
+                self.with_pg(now, m.pg, out, |pg, cx| readable = pg.may_read(cx));
+                if readable {
+                    self.on_copy_get(now, from, &m, out); // else it is asked again
+                }
+                return;
+            }
+            PeerMsg::CopyPart { id, push, answered } => {
+                return self.on_copy_answer(now, id, push, answered, out);
+            }
+            PeerMsg::TierAsk { .. } => return self.on_tier_ask(now, from.osd, m, out),
+            PeerMsg::TierTold { id, reply } => return self.on_tier_told(now, id, *reply, out),
+            _ => {}
+        }
+        if let Some(pg) = self.pgs.get_mut(&m.pg) {
+            if m.body == PeerMsg::Remove {
+                self.on_remove(&m);
+            } else {
+                if matches!(m.body, PeerMsg::Activate { .. }) {
+                    self.c.leases.give(from.osd, now.mono_ms());
+                }
+                pg.on_peer(from, m, &mut self.c.cx(now, out));
+            }
+            return;
+        }
+        let reply = |body: PeerMsg, epoch: Epoch, out: &mut Outbox| {
+            let pg = SpgId { shard: from.shard, ..m.pg };
+            let (interval, from_shard) = (m.interval, m.pg.shard);
+            out.osd(from.osd, &OsdPeer { pg, from: from_shard, epoch, interval, felt: 0, body });
+        };
+        match &m.body {
+            PeerMsg::Query => {
+                let body = PeerMsg::Info { known: false, info: messages::PgInfo::default() };
+                reply(body, self.c.map.epoch, out);
+            }
+            // Copies may come; there is no PG yet that could remember who asked.
+            PeerMsg::BackfillAsk => {
+                let (granted, full) = crate::pg::lend_slot(m.pg, &mut self.c.cx(now, out));
+                let body = PeerMsg::BackfillSlot { granted, full };
+                reply(body, self.c.map.epoch, out);
+            }
+            PeerMsg::BackfillEnd => self.c.slots.backfills_lent.give_back(m.pg),
+            // A PG that others have and that the map now wants here.
+            PeerMsg::Info { known: true, info } | PeerMsg::Activate { info, .. }
+                if self.adopt_pg(m.pg, info, m.interval) =>
+            {
+                self.c.leases.give(from.osd, now.mono_ms());
+                let lent = self.c.slots.backfills_lent.has(m.pg);
+                let mut cx = self.c.cx(now, out);
+                let pg = self.pgs.get_mut(&m.pg).expect("just adopted");
+                let id = m.pg;
+                pg.on_interval(true, &mut cx);
+                if lent {
+                    cx.slots.backfills_lent.take(id, usize::MAX);
+                }
+                pg.on_peer(from, m, &mut cx);
+                self.run_homeless(now, id.pg, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// The PG is here now.
+    pub(crate) fn run_homeless(&mut self, now: Now, id: PgId, out: &mut Outbox) {
+        for op in self.c.homeless.remove(&id).unwrap_or_default() {
+            self.with_led(now, id, out, |pg, cx| pg.admit(op, cx));
+        }
+    }
+
+    /// The primary says that this copy is not needed any more.
+    fn on_remove(&mut self, m: &OsdPeer) {
+        let me = self.c.id.whoami;
+        let Some(pg) = self.pgs.get(&m.pg) else { return };
+        if m.interval != pg.interval() || pg.belongs_here(me) {
+            return;
+        }
+        tracing::info!(pg = %m.pg, "the copy is removed: it is elsewhere now");
+        self.drop_pg(m.pg);
+    }
+}
+
+/// Why a request cannot be done, whatever the object is.
+fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno> {
+    let m = &o.msg;
+    if !map.blocklist.is_empty() || !map.range_blocklist.is_empty() {
+        let until = map.blocklisted_until(&o.addr);
+        if until.is_some_and(|t| t.is_zero() || t.nanos() > now.wall_ns) {
+            return Some(Errno::BLOCKLISTED);
+        }
+    }
+    if o.is_pg_op() {
+        return None;
+    }
+    if let Err(e) = check_name(&o.oid) {
+        return Some(e);
+    }
+    if m.flags & req_flag::PARALLELEXEC != 0 {
+        return Some(Errno::INVAL);
+    }
+    let writes = o.may_write();
+    let on_cache = m.ops.iter().any(|x| crate::pg::tier::is_cache_op(x.code));
+    if writes && !on_cache && m.snapid != SnapId::HEAD {
+        return Some(Errno::INVAL);
+    }
+    // Snapshots are listed of the set of them, and nothing else is asked of that.
+    let lists = |x: &messages::OsdOp| x.code == op::LIST_SNAPS;
+    if m.ops.iter().any(|x| lists(x) != (m.snapid == SnapId::DIR)) {
+        return Some(Errno::INVAL);
+    }
+    let snaps_valid = m.snaps.first().is_none_or(|s| *s <= m.snap_seq)
+        && m.snaps.windows(2).all(|w| w[0] > w[1])
+        && m.snap_seq < SnapId::HEAD;
+    if writes && !snaps_valid {
+        return Some(Errno::INVAL);
+    }
+    let payload: usize = m.ops.iter().map(|x| x.data.len()).sum();
+    if writes && payload > conf.write_size_max {
+        return Some(Errno::MSGSIZE);
+    }
+    None
+}
