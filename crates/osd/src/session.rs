@@ -62,6 +62,9 @@ pub struct ClientOp {
     pub oid: HObject,
     /// What recognises its resend.
     pub reqid: ReqId,
+    /// What it was answered before, as the log said when it came: the log may forget it while
+    /// this waits.
+    pub dup: Option<Box<crate::pg::Dup>>,
     /// The source of its COPY_FROM, once it is here.
     pub copy: Option<std::sync::Arc<crate::exec::CopyContent>>,
     /// In erasure-coded pools: bytes of objects that were gathered for it, and where they lie.
@@ -127,6 +130,7 @@ impl crate::core::Core {
             msg,
             reqid,
             copy: None,
+            dup: None,
             prefetched: Vec::new(),
             old: None,
             origin: None,

@@ -61,7 +61,7 @@ use crate::session::ClientOp;
 
 pub(crate) use backfill::{Target, lend_slot};
 pub(crate) use coded::{Undo, undo_range};
-pub use log::{Bound, PgLog, log_key, log_range, version_of_key};
+pub use log::{Bound, Dup, PgLog, log_key, log_range, version_of_key};
 pub use ops::Answer;
 pub(crate) use peering::own_from;
 pub(crate) use pool::PoolView;
@@ -706,7 +706,8 @@ impl Pg {
         let kept = leads && self.leads;
         let mut again = self.take_ops(cx);
         if kept {
-            for op in again.into_iter().rev() {
+            for mut op in again.into_iter().rev() {
+                op.dup = None; // it may not have come to be
                 self.waiting.push_front(op.afresh());
             }
         } else {

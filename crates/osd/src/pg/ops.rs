@@ -196,6 +196,9 @@ impl Pg {
         }
         let refused = op.refused_call(&cx.conf.classes);
         let writes = op.may_write() || refused.is_some();
+        if writes && op.msg.retry_attempt > 0 && op.dup.is_none() {
+            op.dup = self.log.dup(&op.reqid).cloned().map(Box::new);
+        }
         // An answer, even a repeated one, is given when all acting copies have the object.
         let waits = writes && self.is_degraded(&op.oid) && !self.removes_what_copies_lack(&op, cx);
         if waits || self.missing.contains_key(&op.oid) {
@@ -363,7 +366,7 @@ impl Pg {
     /// `None` when the request was answered before: its answer is sent, or will be with the
     /// first one's.
     fn answer_dup(&mut self, op: &ClientOp, cx: &mut Cx<'_>) -> Option<()> {
-        let Some(dup) = self.log.dup(&op.reqid) else { return Some(()) };
+        let Some(dup) = self.log.dup(&op.reqid).or(op.dup.as_deref()) else { return Some(()) };
         let mut answer = Answer::empty(op);
         answer.result = dup.result;
         answer.version = dup.version;

@@ -79,3 +79,52 @@ fn short_of_bytes_in_a_storm() {
         storm_on(c, seed, &Faults { kill: true, kill_all: seed % 3 == 0, wires: true });
     }
 }
+
+/// A request that comes again, and waits until the log has forgotten that it was done, is not
+/// done twice: it was recognised when it came.
+#[test]
+fn what_was_recognised_stays_so() {
+    let mut c = bounded(Cluster::ready(3, 3, 1, 1), "0");
+    let append = |data: &'static [u8]| OsdOp::extent(op::APPEND, 0, 4, Bytes::from_static(data));
+    c.ask(POOL, "x", vec![append(b"once")]);
+    c.client_step();
+    c.run_unheard();
+    // A copy lacks the object, and has no room for it.
+    let sets = c.map.pg_to_up_acting(types::PgId { pool: POOL, ps: 0 });
+    let (primary, other) = (sets.acting[0].0 as usize, sets.acting[1]);
+    let taken = c.nodes[other.0 as usize].store.lock().taken();
+    c.nodes[other.0 as usize].store.lock().capacity = Some(taken);
+    c.event(primary, |osd, now, out| {
+        let pg = *osd.pgs.keys().next().expect("its PG");
+        osd.with_pg(now, pg, out, |pg, cx| {
+            let oid = pg.obcs.keys().find(|o| o.name.as_ref() == b"x").expect("just written");
+            let (oid, shard) = (oid.clone(), types::ShardId::NONE);
+            let version = pg.version_of(&oid, cx).expect("it is there");
+            pg.mark_damaged(maps::PgShard { osd: other, shard }, &oid, version, cx);
+        });
+    });
+    c.asked[0].msg.retry_attempt = 1;
+    c.break_client(primary);
+    c.run_unheard();
+    assert_eq!(c.asked.len(), 1, "it waits");
+    let touch = |value: [u8; 4]| {
+        let mut o = OsdOp::new(op::SETXATTR, Bytes::from([b"a".as_slice(), &value].concat()));
+        o.put_u32(0, 1);
+        o.put_u32(4, 4);
+        o
+    };
+    for i in 0..1_000u32 {
+        c.ask(POOL, "y", vec![touch(i.to_le_bytes())]);
+        if i % 40 == 39 {
+            c.client_step();
+            while c.step() {}
+            c.tick(1_000);
+        }
+    }
+    assert_eq!(c.asked.len(), 1, "it still does, alone");
+    c.nodes[other.0 as usize].store.lock().capacity = None;
+    c.settle();
+    let read = vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())];
+    assert_eq!(c.run(POOL, "x", read).ops[0].data.as_ref(), b"once");
+    check_copies(&c);
+}
