@@ -90,6 +90,9 @@ pub struct PgLog {
     old: VecDeque<(EVersion, ReqId, usize)>,
     /// Bytes on disk for `old`.
     old_bytes: usize,
+    /// Entries that `old` is of. What a promoted object was asked before it came counts with the
+    /// entry that tells of it, or few such would displace all others.
+    old_entries: usize,
     /// The highest version for users in any entry seen.
     last_user: u64,
 }
@@ -198,6 +201,7 @@ impl PgLog {
     fn outlive(&mut self, e: &PgLogEntry) {
         let bytes = e.bytes();
         self.old_bytes += bytes;
+        self.old_entries += 1;
         self.old.extend(e.answered.iter().map(|a| (e.version, a.reqid, 0)));
         self.old.push_back((e.version, e.reqid, bytes));
     }
@@ -217,20 +221,22 @@ impl PgLog {
     /// which nothing is needed on disk any more, when something was forgotten.
     pub fn trim_dups(&mut self, bound: Bound) -> Option<EVersion> {
         let least = bound.dups.min(DUPS_MIN);
-        let many = self.old.len() > bound.dups + bound.dups / 8 + ENTRIES_MIN;
-        let large = self.old.len() > least + ENTRIES_MIN && is_beyond(self.old_bytes, bound.bytes);
+        let many = self.old_entries > bound.dups + bound.dups / 8 + ENTRIES_MIN;
+        let large =
+            self.old_entries > least + ENTRIES_MIN && is_beyond(self.old_bytes, bound.bytes);
         if !many && !large {
             return None;
         }
         let mut up_to = None;
         while let Some(&(version, reqid, bytes)) = self.old.front() {
-            let fits = self.old.len() <= bound.dups && self.old_bytes <= bound.bytes;
+            let fits = self.old_entries <= bound.dups && self.old_bytes <= bound.bytes;
             // An entry goes with all its requests.
-            if (fits || self.old.len() <= least) && up_to != Some(version) {
+            if (fits || self.old_entries <= least) && up_to != Some(version) {
                 break;
             }
             self.old.pop_front();
             self.old_bytes -= bytes;
+            self.old_entries -= usize::from(bytes > 0); // the entry itself is its last
             if self.dups.get(&reqid).is_some_and(|d| d.version == version) {
                 self.dups.remove(&reqid);
             }
@@ -395,6 +401,27 @@ mod tests {
         log.trim(EVersion::new(3, 1_499));
         log.trim_dups(bound).unwrap();
         assert_eq!((log.old_len(), log.bytes()), (400, (0, 400 * each)));
+    }
+
+    /// What promoted objects were asked elsewhere does not displace what was asked here.
+    #[test]
+    fn requests_from_elsewhere_do_not_count() {
+        let mut log = PgLog::default();
+        let from = |v: u64| EntityId::new(EntityKind::CLIENT, 9_000 + v as i64);
+        for v in 1..=400u64 {
+            let other = |tid| Answered {
+                reqid: ReqId { client: from(v), tid, inc: 0 },
+                ..Answered::default()
+            };
+            log.push(PgLogEntry { answered: (0..24).map(other).collect(), ..entry(v) });
+        }
+        log.trim(EVersion::new(3, 399));
+        let bound = Bound { bytes: 0, ..LARGE };
+        assert_eq!(log.trim_dups(bound), Some(EVersion::new(3, 399 - DUPS_MIN as u64)));
+        assert!(log.dup(&entry(399 - DUPS_MIN as u64 + 1).reqid).is_some());
+        assert_eq!(log.old_len(), DUPS_MIN * 25);
+        log.reset(EVersion::ZERO);
+        assert_eq!(log.in_memory(), (0, 0));
     }
 
     /// What goes takes its bytes along, whichever way it goes.

@@ -620,8 +620,8 @@ impl Pg {
             self.info.primary = place.primary;
         }
         self.up_primary = place.up_primary;
-        if pool.is_full() && !self.pool.is_full() {
-            self.room.on_marked_full(map.epoch);
+        if pool.is_full() != self.pool.is_full() {
+            self.room.on_mark(pool.is_full(), map.epoch);
         }
         self.pool = pool;
         self.info.epoch = map.epoch;

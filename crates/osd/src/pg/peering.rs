@@ -257,15 +257,22 @@ impl Pg {
             tracing::warn!(pg = %self.id, les = les.0, "no copy of the last interval answers");
             return;
         };
+        // What was acknowledged is on all copies that acted then. Who was only being brought up
+        // beside them may know of later writes that nobody has: one of those that acted says.
+        let last = self.info.past.iter().find(|i| i.first <= les && les <= i.last);
+        let acted = |o: &PgShard, i: &PgInfo| {
+            i.last_epoch_started >= les && last.is_some_and(|l| l.acting.contains(&o.osd))
+        };
+        let any_acted = infos.iter().any(|(o, i)| acted(o, i));
         // What a shard has beyond it can be taken back, and might not be readable.
         let coded = self.is_coded();
-        let counts = |i: &PgInfo| {
-            i.last_update >= acceptable
-                && (!coded || i.last_update == acceptable && i.last_epoch_started >= les)
+        let counts = |o: &PgShard, i: &PgInfo| match coded {
+            true => i.last_update == acceptable && i.last_epoch_started >= les,
+            false => i.last_update >= acceptable && (!any_acted || acted(o, i)),
         };
         let best = infos
             .iter()
-            .filter(|(_, i)| counts(i))
+            .filter(|(o, i)| counts(o, i))
             .max_by_key(|(o, i)| {
                 (i.last_update, std::cmp::Reverse(i.log_tail), **o == me, std::cmp::Reverse(**o))
             })

@@ -48,6 +48,8 @@ pub(crate) struct Room {
     retried: bool,
     /// The first map of the last run of maps in which the pool is full.
     marked_full: Epoch,
+    /// The first map after that in which it is not.
+    cleared: Epoch,
     /// What the primary was told last, and when, monotonic ms.
     told: Option<(Left, u64)>,
     /// When a part of an object did not fit here, monotonic ms.
@@ -83,9 +85,9 @@ impl Room {
         enqueue(&mut self.held, op.afresh());
     }
 
-    /// The pool is full as of this map, and was not before it.
-    pub fn on_marked_full(&mut self, epoch: Epoch) {
-        self.marked_full = epoch;
+    /// The pool is full as of this map, and was not before it; or the other way round.
+    pub fn on_mark(&mut self, full: bool, epoch: Epoch) {
+        *(if full { &mut self.marked_full } else { &mut self.cleared }) = epoch;
     }
 }
 
@@ -209,9 +211,10 @@ impl Pg {
     }
 
     /// Whether a read that is ordered among writes is sent again by its client, behind the writes
-    /// that wait there for room (the peer's `Objecter::_scan_requests`).
+    /// that wait there for room (the peer's `Objecter::_scan_requests`): the pool is full by the
+    /// newest map, or by the client's.
     pub(crate) fn comes_again(&self, op: &ClientOp) -> bool {
-        minds_full(op) && (op.msg.epoch < self.room.marked_full || self.pool.is_full())
+        minds_full(op) && (op.msg.epoch < self.room.cleared || self.pool.is_full())
     }
 
     /// What is left here, where there is so much, or with a copy: where it is least.

@@ -213,8 +213,14 @@ fn ordered_reads_do_not_pass_writes_of_a_full_pool() {
     assert_eq!(tries.result, 0);
     wait(&mut c, 2);
     assert_eq!((result(&c, grows), result(&c, ordered)), (None, None));
+    let full = c.map.epoch;
     c.set_pool(POOL, |p| p.flags.set(PoolFlags::FULL, false));
     wait(&mut c, 1);
+    // One that was sent before its client knew that there is room again.
+    let early = c.ask_with(POOL, "x", read(), req_flag::RWORDERED);
+    c.send_with_old_map(full);
+    wait(&mut c, 1);
+    assert_eq!(result(&c, early), None);
     // Its client sends all again.
     c.break_client(0);
     wait(&mut c, 2);
