@@ -520,9 +520,7 @@ impl Monitor {
     /// know yet that it is gone.
     fn conns_of_osd(&self, osd: types::OsdId) -> Vec<ConnId> {
         let is_its = |s: &Session| {
-            s.info.name.kind == EntityKind::OSD
-                && !s.at_mgr
-                && s.info.name.id.parse() == Ok(osd.0)
+            s.info.name.kind == EntityKind::OSD && !s.at_mgr && s.info.name.id.parse() == Ok(osd.0)
         };
         self.sessions.iter().filter(|(_, s)| is_its(s)).map(|(conn, _)| *conn).collect()
     }
