@@ -235,8 +235,8 @@ impl World {
     /// nothing is under way, and everybody knows that nothing comes. With `watched`, what was
     /// flushed of the objects that somebody watches may stay.
     fn left_in_cache(&self, watched: bool) -> Option<String> {
-        let map = self.newest()?;
         let cache = self.cache?;
+        let Some(map) = self.newest() else { return Some("no monitor says what there is".into()) };
         let mode = map.pool(cache).map(maps::PgPool::mode);
         if mode != Some(maps::CacheMode::Proxy) {
             return Some(format!("the cache is {mode:?}"));
