@@ -361,6 +361,53 @@ fn answers_wait_for_the_log() {
     assert_eq!(map.unwrap().epoch, Epoch(2));
 }
 
+/// What waited for a change to be committed is not said by one who leads no more; whoever was to
+/// hear it hears it once the change stands in the log after all.
+#[test]
+fn what_was_not_said_is_said_later() {
+    let (mut a, _) = Alone::with_osds();
+    let (one, two, three) = (a.admin(), a.admin(), a.admin());
+    let last = u64::from(a.map().epoch.0);
+    a.subscribe(two, &[("osdmap", last + 1, 0), ("config", 0, 0)]);
+    a.subscribe(three, &[("osdmap", last + 1, 1)]);
+    a.settle();
+    a.heard(two);
+    a.say(
+        one,
+        &PoolOp {
+            fsid: a.mon.state().fsid,
+            op: pool_op::CREATE,
+            name: "p".into(),
+            crush_rule: -1,
+            ..PoolOp::default()
+        },
+    );
+    let cmd = vec![
+        r#"{"prefix": "config set", "who": "global", "name": "debug_ms", "value": "1"}"#.into(),
+    ];
+    let fsid = a.mon.state().fsid;
+    a.say(one, &MonCommand { fsid, cmd, ..MonCommand::default() });
+    a.poll();
+    assert_eq!(a.proposed.len(), 1);
+    a.mon.on_quorum(a.now, quorum::Event::Standing { term: 2, leader: Some(1) }).unwrap();
+    let applied = a.mon.rewind_to().expect("the state ran ahead");
+    a.poll();
+    assert!(a.heard(two).is_empty() && a.heard(three).is_empty());
+    let proposed = std::mem::take(&mut a.proposed);
+    let entries: Vec<Bytes> = a.log.iter().chain(&proposed).map(|(_, data)| data.clone()).collect();
+    let index = applied + proposed.len() as u64;
+    a.mon.on_rewound(a.now, index, &a.first.clone(), &entries).unwrap();
+    a.poll();
+    for (conn, kinds) in
+        [(two, vec![OsdMapMsg::KIND, ConfigMsg::KIND]), (three, vec![OsdMapMsg::KIND])]
+    {
+        let heard = a.heard(conn);
+        for kind in kinds {
+            assert!(heard.iter().any(|e| e.kind == kind), "{conn:?} lacks {kind}");
+        }
+    }
+}
+
 /// Pools and their snapshots by messages, with the peer's error numbers.
 #[test]
 fn pool_operations() {

@@ -265,6 +265,8 @@ enum Step {
 pub struct History {
     /// Operations, by number.
     pub records: Vec<Record>,
+    /// Disks may be full: a change that nobody had an answer to may have been refused.
+    pub no_room: bool,
     /// What happened, in order, and when.
     steps: Vec<(Step, u64)>,
 }
@@ -318,6 +320,9 @@ impl Check<'_> {
             return vec![(Told::Code(NOSPC), state.clone())];
         }
         let mut all = state.apply(record, self.copies.get(&id), &self.gone);
+        if self.history.no_room && record.told.is_none() && !record.ask.is_read() {
+            all.push((Told::Code(NOSPC), state.clone()));
+        }
         all.retain(|(told, _)| record.told.as_ref().is_none_or(|t| t == told));
         all
     }
@@ -565,6 +570,19 @@ mod tests {
             (1, Ask::Read, Some(object(&[7]))),
         ]);
         assert!(check(&h).is_err(), "it cannot take back what came later");
+    }
+
+    /// A change that was refused for room, unheard, keeps none of its client's from happening.
+    #[test]
+    fn without_room_open_operations_may_be_refused() {
+        let mut h = history(&[
+            (2, Ask::Append(7), None),
+            (2, Ask::Append(8), None),
+            (1, Ask::Read, Some(object(&[8]))),
+        ]);
+        assert!(check(&h).is_err());
+        h.no_room = true;
+        check(&h).unwrap();
     }
 
     /// What changes nothing where it could have been first may still be what changed

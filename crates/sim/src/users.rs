@@ -242,13 +242,15 @@ impl World {
         let now = self.now;
         let snaps = if ask.is_read() { Snaps::default() } else { self.snaps.known() };
         let who = self.clients[i].gid;
+        let small = self.has_small_disks();
         let history = self.histories.entry(name.clone()).or_default();
+        history.no_room = small;
         let record = history.begin(who, ask.clone(), snaps.clone(), now);
         self.asked += 1;
         self.snaps.on_ask(&ask, &snaps);
         let wall = self.clock(Node::Client(i)).wall_ns;
         let mut request = Client::request(self.pool, &name, &ask, &snaps, wall);
-        if self.has_small_disks() && self.clients[i].tries {
+        if small && self.clients[i].tries {
             request.flags |= messages::req_flag::FULL_TRY;
         }
         // The answer may only come later: the objecter never answers at once.

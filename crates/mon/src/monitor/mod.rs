@@ -217,6 +217,8 @@ pub struct Monitor {
     entries_since_snapshot: u64,
     bytes_since_snapshot: u64,
     gated: VecDeque<(u64, Wish)>,
+    /// What sessions were taken to have been told by what is in `gated`.
+    unsaid: VecDeque<(u64, subs::Unsaid)>,
     out: Vec<Wish>,
     /// The newest entry of the log that is in the state.
     applied: u64,
@@ -293,6 +295,7 @@ impl Monitor {
             entries_since_snapshot: 0,
             bytes_since_snapshot: 0,
             gated: VecDeque::new(),
+            unsaid: VecDeque::new(),
             out: Vec::new(),
             applied: 0,
             others: others::Others::new(now),
@@ -780,10 +783,15 @@ impl Monitor {
         }
     }
 
+    /// The batch that an output made now waits for, behind those that wait.
+    fn gate(&self) -> Option<u64> {
+        let seq = self.depends_on().max(self.gated.back().map_or(0, |g| g.0));
+        (seq > self.done).then_some(seq)
+    }
+
     fn emit(&mut self, wish: impl Into<Wish>) {
         let wish = wish.into();
-        let seq = self.depends_on().max(self.gated.back().map_or(0, |g| g.0));
-        if seq > self.done {
+        if let Some(seq) = self.gate() {
             self.gated.push_back((seq, wish));
         } else {
             self.out.push(wish);
@@ -794,6 +802,9 @@ impl Monitor {
         while self.gated.front().is_some_and(|g| g.0 <= self.done) {
             let (_, output) = self.gated.pop_front().expect("just seen");
             self.out.push(output);
+        }
+        while self.unsaid.front().is_some_and(|u| u.0 <= self.done) {
+            self.unsaid.pop_front();
         }
     }
 

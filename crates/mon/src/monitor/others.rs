@@ -209,7 +209,15 @@ impl Monitor {
         let o = &self.others;
         let reach: Vec<(u64, Option<u64>)> =
             o.peers.iter().filter(|(_, p)| p.connected).map(|(id, p)| (*id, p.leader)).collect();
-        format!("{:?} term {} reaches {reach:?}", o.standing, o.term)
+        format!(
+            "{:?} term {} osdmap {} under way {} open {} {} reaches {reach:?}",
+            o.standing,
+            o.term,
+            self.state.osdmap.epoch,
+            self.in_flight.is_some(),
+            self.open.mutations.len(),
+            self.open.osd.is_some()
+        )
     }
 
     /// Another monitor can be spoken to.
@@ -406,6 +414,7 @@ impl Monitor {
         self.in_flight = None;
         self.open = super::Open::default();
         self.gated.clear();
+        self.unsay();
         self.waiting.clear();
         self.ids_asked = None;
         self.serving = None;

@@ -60,6 +60,15 @@ fn front(kind: u16, front: Bytes) -> Envelope {
     Envelope { kind, priority: PRIO_HIGH, version: 1, compat: 1, front, ..Envelope::default() }
 }
 
+/// What a session was before something was said to it that still waits for its batch.
+#[derive(Debug)]
+pub(super) enum Unsaid {
+    /// A subscription, by its name.
+    Sub(ConnId, String, Subscription),
+    /// The settings that it has.
+    Config(ConnId, Option<BTreeMap<String, String>>),
+}
+
 impl Monitor {
     pub(super) fn on_subscribe(&mut self, conn: ConnId, msg: MonSubscribe) {
         let Some(session) = self.sessions.get_mut(&conn) else { return };
@@ -167,11 +176,26 @@ impl Monitor {
     }
 
     fn moved_on(&mut self, conn: ConnId, name: &str, sub: Subscription, next: u64) {
+        if let Some(seq) = self.gate() {
+            self.unsaid.push_back((seq, Unsaid::Sub(conn, name.to_owned(), sub)));
+        }
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         if sub.onetime {
             session.subs.remove(name);
         } else {
             session.subs.insert(name.to_owned(), Subscription { next, ..sub });
+        }
+    }
+
+    /// What waited to be said never will be: sessions are where they were before it.
+    pub(super) fn unsay(&mut self) {
+        for (_, unsaid) in std::mem::take(&mut self.unsaid).into_iter().rev() {
+            let (Unsaid::Sub(conn, ..) | Unsaid::Config(conn, _)) = unsaid;
+            let Some(session) = self.sessions.get_mut(&conn) else { continue };
+            match unsaid {
+                Unsaid::Sub(_, name, sub) => drop(session.subs.insert(name, sub)),
+                Unsaid::Config(_, sent) => session.config_sent = sent,
+            }
         }
     }
 
@@ -186,13 +210,17 @@ impl Monitor {
         let Some(session) = self.sessions.get(&conn) else { return };
         let name = session.info.name.clone();
         let config = self.config_of(&name, &session.info.hostname);
+        let gate = self.gate();
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         if session.config_sent.as_ref() == Some(&config)
             || (changed_only && session.config_sent.is_none())
         {
             return;
         }
-        session.config_sent = Some(config.clone());
+        let before = session.config_sent.replace(config.clone());
+        if let Some(seq) = gate {
+            self.unsaid.push_back((seq, Unsaid::Config(conn, before)));
+        }
         if let Some(&sub) = session.subs.get("config") {
             self.moved_on(conn, "config", sub, self.state.config.version + 1);
         }
