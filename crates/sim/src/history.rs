@@ -298,20 +298,35 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// The open operations that may be next: each client's changes in their order.
+    /// The open operations that may be next, as bit and number: each client's changes in their
+    /// order.
     fn next(&self, bits: u64) -> Vec<(usize, usize)> {
+        let all = self.next_beside(bits).into_iter();
+        all.filter(|n| n.2 == 0).map(|(i, id, _)| (i, id)).collect()
+    }
+
+    /// As [`Check::next`]; and those that may be if changes of their clients, by their bits, were
+    /// refused for room and nobody heard of it.
+    fn next_beside(&self, bits: u64) -> Vec<(usize, usize, u64)> {
         let waiting = self.open.iter().enumerate().filter(|(i, _)| bits & 1 << i == 0);
         let waiting: Vec<(usize, usize)> = waiting.filter_map(|(i, o)| Some((i, (*o)?))).collect();
         let record = |id: usize| &self.history.records[id];
-        let may = |(_, id): &&(usize, usize)| {
-            let it = record(*id);
-            it.ask.is_read()
-                || waiting.iter().all(|(_, other)| {
-                    let o = record(*other);
-                    other >= id || o.client != it.client || o.ask.is_read()
-                })
+        let may = |&(i, id): &(usize, usize)| {
+            let it = record(id);
+            let before = waiting.iter().filter(|(_, other)| {
+                let o = record(*other);
+                *other < id && o.client == it.client && !it.ask.is_read() && !o.ask.is_read()
+            });
+            let mut refused = 0;
+            for (bit, other) in before {
+                if !self.history.no_room || record(*other).told.is_some() {
+                    return None;
+                }
+                refused |= 1 << bit;
+            }
+            Some((i, id, refused))
         };
-        waiting.iter().filter(may).copied().collect()
+        waiting.iter().filter_map(may).collect()
     }
 
     fn apply(&self, state: &State, id: usize) -> Vec<(Told, State)> {
@@ -320,9 +335,6 @@ impl Check<'_> {
             return vec![(Told::Code(NOSPC), state.clone())];
         }
         let mut all = state.apply(record, self.copies.get(&id), &self.gone);
-        if self.history.no_room && record.told.is_none() && !record.ask.is_read() {
-            all.push((Told::Code(NOSPC), state.clone()));
-        }
         all.retain(|(told, _)| record.told.as_ref().is_none_or(|t| t == told));
         all
     }
@@ -356,9 +368,9 @@ impl Check<'_> {
             if seen.len() > STATES_MAX {
                 return Err(Doubt::TooMuch);
             }
-            for (i, id) in self.next(bits) {
+            for (i, id, refused) in self.next_beside(bits) {
                 for (_, next) in self.apply(&state, id) {
-                    todo.push(self.with_idle(next, bits | 1 << i));
+                    todo.push(self.with_idle(next, bits | refused | 1 << i));
                 }
             }
         }
