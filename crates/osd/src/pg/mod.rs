@@ -22,6 +22,7 @@
 //! ours.
 
 mod backfill;
+mod choice;
 mod coded;
 mod leased;
 mod log;

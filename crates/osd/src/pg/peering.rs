@@ -8,6 +8,7 @@ use maps::PgShard;
 use messages::{OsdPeer, PeerMsg, PgInfo, PgLogEntry};
 use types::{EVersion, Epoch, HObject, OsdId, SpgId};
 
+use super::choice::whose_log;
 use super::merge::decode_entries;
 use super::shards::copies_of;
 use super::{Cx, Pg, Scan, State, Ticket, log_key};
@@ -243,41 +244,15 @@ impl Pg {
             .filter_map(|(o, p)| p.info.as_ref().map(|i| (*o, i)))
             .chain([(self.me(cx.me), &mine)])
             .collect();
-        let les = infos
-            .values()
-            .map(|i| i.history_les.max(i.last_epoch_started))
-            .max()
-            .unwrap_or_default();
-        // Whoever was activated last bounds from below what was acknowledged.
-        let acceptable =
-            infos.values().filter(|i| i.last_epoch_started >= les).map(|i| i.last_update).min();
-        let Some(acceptable) = acceptable else {
-            self.state = State::GetInfo; // waits for a copy of that interval
-            self.blocked_by = Vec::new();
-            tracing::warn!(pg = %self.id, les = les.0, "no copy of the last interval answers");
-            return;
+        let best = match whose_log(&infos, &self.info.past, self.is_coded(), me) {
+            Ok(best) => best,
+            Err(les) => {
+                self.state = State::GetInfo; // waits for a copy of that interval
+                self.blocked_by = Vec::new();
+                tracing::warn!(pg = %self.id, les = les.0, "no copy of the last interval answers");
+                return;
+            }
         };
-        // What was acknowledged is on all copies that acted then. Who was only being brought up
-        // beside them may know of later writes that nobody has: one of those that acted says.
-        let last = self.info.past.iter().find(|i| i.first <= les && les <= i.last);
-        let acted = |o: &PgShard, i: &PgInfo| {
-            i.last_epoch_started >= les && last.is_some_and(|l| l.acting.contains(&o.osd))
-        };
-        let any_acted = infos.iter().any(|(o, i)| acted(o, i));
-        // What a shard has beyond it can be taken back, and might not be readable.
-        let coded = self.is_coded();
-        let counts = |o: &PgShard, i: &PgInfo| match coded {
-            true => i.last_update == acceptable && i.last_epoch_started >= les,
-            false => i.last_update >= acceptable && (!any_acted || acted(o, i)),
-        };
-        let best = infos
-            .iter()
-            .filter(|(o, i)| counts(o, i))
-            .max_by_key(|(o, i)| {
-                (i.last_update, std::cmp::Reverse(i.log_tail), **o == me, std::cmp::Reverse(**o))
-            })
-            .map(|(o, _)| *o)
-            .expect("the bound is someone's");
         let infos: BTreeMap<PgShard, PgInfo> =
             infos.into_iter().map(|(o, i)| (o, i.clone())).collect();
         if self.wants_other_acting(&infos, best, cx) {
