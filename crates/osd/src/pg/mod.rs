@@ -38,6 +38,7 @@ pub(crate) mod room;
 pub(crate) mod scrub;
 pub(crate) mod shards;
 mod snaps;
+mod submit;
 pub(crate) mod tier;
 mod trim;
 mod turns;
