@@ -14,6 +14,9 @@
 //! ones of its kind (read or write, by size), so a change in what clients do is not taken for
 //! a slowdown. Answers that waited for recovery itself do not count.
 //!
+//! A part that another OSD is asked for is paid when it is asked for. An answer that is late
+//! by much stops the background for a moment, above its floor: requests have gathered.
+//!
 //! Who moves a part is not always who hears of it: with each message about one, OSDs tell
 //! each other how long their clients wait, and the worse of both ends counts. Until all had
 //! the time to say so, clients are presumed.
@@ -51,8 +54,16 @@ const PART_COST: u64 = 16 << 10;
 /// Parts of an object: without clients, and with.
 const PART_ALONE: u64 = 4 << 20;
 const PART_BESIDE: u64 = 512 << 10;
+/// How much a part changes what the next are presumed to take.
+const PART_SMOOTH: f64 = 0.125;
 /// An answer counts as at most so many times the usual one: single ones that hang say nothing.
 const OUTLIER: f64 = 4.0;
+/// The same where it is learned what is usual: a burst of late ones in a pause is not.
+const OUTLIER_LEARN: f64 = 2.0;
+/// One that took so many times the usual is late: something has stopped, and requests have
+/// gathered. The background leaves them the machine for so long; but it has its floor.
+const LATE: f64 = 4.0;
+const LATE_NS: u64 = 10_000_000;
 /// So many answers in pauses say what is usual; from one pause to the next it grows by half
 /// of this at most, so that a bad one says little.
 const LEARN_MIN: u32 = 8;
@@ -147,12 +158,12 @@ impl Usual {
     fn see(&mut self, took: f64, sure: bool) {
         if sure {
             self.count += 1;
-            self.sum_ns += took.min(if self.ns > 0.0 { self.ns * OUTLIER } else { f64::MAX });
+            self.sum_ns += took.min(if self.ns > 0.0 { self.ns * OUTLIER_LEARN } else { f64::MAX });
         }
         if self.ns == 0.0 {
             self.ns = took;
         } else if !self.sure {
-            self.ns += (took.min(self.ns * OUTLIER) - self.ns) / 32.0;
+            self.ns += (took.min(self.ns * OUTLIER_LEARN) - self.ns) / 32.0;
         }
     }
 
@@ -175,6 +186,8 @@ impl Usual {
 pub struct Pace {
     rate: f64,
     tokens: f64,
+    /// Bytes of parts that were asked for, lately.
+    part: f64,
     filled_ns: u64,
     window: Window,
     /// By kind.
@@ -185,6 +198,10 @@ pub struct Pace {
     clients_until_ns: u64,
     /// Others, whose parts come here or go there from here, serve some until then.
     heard_until_ns: u64,
+    /// Requests have gathered, until then at least.
+    late_until_ns: u64,
+    /// The last part that was charged, and its bytes.
+    charged: (u64, u64),
     /// The background did something last, and before that not for long.
     used_ns: u64,
     begun_ns: u64,
@@ -199,12 +216,15 @@ impl Default for Pace {
         Self {
             rate: RATE_FIRST,
             tokens: 0.0,
+            part: PART_BESIDE as f64,
             filled_ns: 0,
             window: Window::default(),
             usual: [Usual::default(); 2 * SIZES],
             pauses: 0,
             clients_until_ns: 0,
             heard_until_ns: 0,
+            late_until_ns: 0,
+            charged: (0, 0),
             used_ns: 0,
             begun_ns: 0,
             next_start_ms: 0,
@@ -275,8 +295,11 @@ impl Pace {
             self.tokens = 1.0;
         }
         self.filled_ns = now.mono_ns;
-        let may = !paused && self.tokens > 0.0;
-        self.window.held |= !may && !paused;
+        let (at, bytes) = self.charged;
+        let fed = now.mono_ns.saturating_sub(at) as f64 / 1e9 * conf.floor < bytes as f64;
+        let late = now.mono_ns < self.late_until_ns && fed;
+        let may = !paused && !late && self.tokens > 0.0;
+        self.window.held |= !may && !paused && !late;
         may
     }
 
@@ -293,7 +316,25 @@ impl Pace {
     /// A part of so many bytes goes.
     pub fn charge(&mut self, bytes: u64, now: Now) {
         self.tokens -= (bytes + PART_COST) as f64;
+        self.charged = (now.mono_ns, bytes + PART_COST);
         self.feel(bytes, now);
+    }
+
+    /// A part is asked of another OSD, that will take what parts took lately: the bytes that are
+    /// presumed. Charged at once: a part that is paid when it comes lets others pass before.
+    pub fn ask(&mut self, now: Now) -> u64 {
+        let bytes = (self.part as u64).min(self.part_bytes(now));
+        self.charge(bytes, now);
+        bytes
+    }
+
+    /// What was asked for has come, or will not.
+    pub fn came(&mut self, asked: u64, bytes: u64, now: Now) {
+        let more = bytes as f64 - asked as f64;
+        self.tokens -= more;
+        self.window.used = (self.window.used + more).max(0.0);
+        self.used_ns = now.mono_ns;
+        self.part += (bytes as f64 - self.part) * PART_SMOOTH;
     }
 
     /// So many bytes were moved that another OSD asked for: it limits itself, and clients of
@@ -336,6 +377,9 @@ impl Pace {
         if sure || quiet {
             usual.see(took, sure);
         } else if usual.ns > 0.0 {
+            if took > usual.ns * LATE {
+                self.late_until_ns = now.mono_ns + LATE_NS;
+            }
             self.window.answers += 1;
             self.window.took_ns += took.min(usual.ns * OUTLIER);
             self.window.usual_ns += usual.ns;
@@ -498,6 +542,67 @@ mod tests {
         assert!((1..=32).contains(&sent[0]), "{sent:?}");
         assert!((6..=9).contains(&sent[2]), "at the floor: {sent:?}");
         assert!(sent[5] > 3_000, "{sent:?}");
+    }
+
+    /// Clients at 8 MiB/s of background, and what was moved from then on in steps of 10 ms.
+    fn moved(steps: u64, mut each: impl FnMut(&mut Pace, u64) -> u64) -> Vec<u64> {
+        let mut pace = Pace { rate: 8.0 * MIB, ..Pace::default() };
+        for ms in 5_000..6_000u64 {
+            let came = ms * 1_000_000 - 2_000_000;
+            pace.on_answer(&PaceConf::default(), (true, 4096), came, at(ms));
+        }
+        pace.rate = 8.0 * MIB;
+        (0..steps)
+            .map(|step| (0..10).map(|n| each(&mut pace, 6_000 + step * 10 + n)).sum())
+            .collect()
+    }
+
+    /// Parts that are asked for are paid then: not as many at once as there are objects to ask
+    /// for, and small ones as what they are.
+    #[test]
+    fn what_is_asked_for_is_paid_at_once() {
+        let conf = PaceConf::default();
+        for (size, most) in [(PART_BESIDE, PART_BESIDE), (4096, 80 << 10)] {
+            let mut coming: Vec<(u64, u64)> = Vec::new();
+            let sent = moved(100, |pace, ms| {
+                while let Some((_, asked)) = coming.pop_if(|c| c.0 + 3 <= ms) {
+                    pace.came(asked, size, at(ms));
+                }
+                let mut bytes = 0;
+                while coming.len() < 4 && pace.may(&conf, at(ms)) {
+                    coming.insert(0, (ms, pace.ask(at(ms))));
+                    bytes += size;
+                }
+                bytes
+            });
+            let later = &sent[50..];
+            assert!(later.iter().all(|b| *b <= most), "{size}: {sent:?}");
+            let costs = (size + PART_COST) as f64 / size as f64;
+            let rate = later.iter().sum::<u64>() as f64 * 2.0 * costs;
+            assert!((6.0 * MIB..10.0 * MIB).contains(&rate), "{size}: {rate}");
+        }
+    }
+
+    /// When answers are late, the background waits until they are not, but keeps its floor.
+    #[test]
+    fn late_answers_hold_it_back() {
+        let conf = PaceConf { floor: MIB, ..PaceConf::default() };
+        let part = 64 << 10;
+        let sent = moved(60, |pace, ms| {
+            if (6_200..6_400).contains(&ms) {
+                pace.on_answer(&conf, (true, 4096), ms * 1_000_000 - 10_000_000, at(ms));
+                pace.rate = 8.0 * MIB; // what is looked at is not how the rate comes down
+            }
+            let may = pace.may(&conf, at(ms));
+            if may {
+                pace.charge(part, at(ms));
+            }
+            if may { part } else { 0 }
+        });
+        let of = |steps: std::ops::Range<usize>| sent[steps].iter().sum::<u64>() as f64 / MIB;
+        assert!((1.2..1.8).contains(&of(0..20)), "8 MiB/s for 200 ms: {sent:?}");
+        assert!((0.12..0.35).contains(&of(20..40)), "1 MiB/s: {sent:?}");
+        assert!((0.8..1.8).contains(&of(41..60)), "goes on: {sent:?}");
     }
 
     /// A bad pause, or a bad time without background here, is not taken for what is usual.

@@ -36,6 +36,8 @@ struct Pull {
     /// The next part waits until clients leave room.
     held: bool,
     since_ms: u64,
+    /// Bytes that [`crate::pace::Pace::ask`] presumed of the part that was asked for.
+    asked: u64,
 }
 
 #[derive(Debug)]
@@ -293,6 +295,7 @@ impl Pg {
             cx.pace.wait(self.id);
             return;
         }
+        pull.asked = cx.pace.ask(cx.now);
         let (from, version, off) = (pull.from, pull.version, pull.off);
         let omap_after = pull.omap_after.clone();
         self.say(cx, from, PeerMsg::Pull { oid: oid.clone(), version, off, omap_after });
@@ -481,6 +484,7 @@ impl Pg {
                 closing: false,
                 held: false,
                 since_ms: cx.now.mono_ms(),
+                asked: cx.pace.ask(cx.now),
             };
             self.recovery.pulls.insert(oid.clone(), pull);
             *cx.recoveries += 1;
@@ -645,6 +649,7 @@ impl Pg {
             return;
         }
         if push.absent {
+            cx.pace.came(pull.asked, 0, cx.now);
             self.recovery.not_at.entry(push.oid.detached()).or_default().push(from);
             self.recovery.pulls.remove(&push.oid);
             *cx.recoveries -= 1;
@@ -670,10 +675,10 @@ impl Pg {
         pull.off = push.off + push.data.len() as u64;
         pull.omap_after = Bytes::copy_from_slice(&push.omap_after);
         pull.closing = push.last;
+        cx.pace.came(std::mem::take(&mut pull.asked), push.data.len() as u64, cx.now);
         let mut ops = Vec::new();
         self.apply_part(&push, &mut ops, cx);
         self.recovered.1 += push.data.len() as u64;
-        cx.pace.charge(push.data.len() as u64, cx.now);
         let ticket = if push.last {
             Ticket::Recovered(self.id, self.interval(), push.oid.detached(), push.version)
         } else {
