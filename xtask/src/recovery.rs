@@ -44,27 +44,37 @@ pub fn run(gib: u64) -> Result<Report> {
         "rados bench -p data 600 write -b {} -t 16 --max-objects {objects} --no-cleanup",
         OBJECT_MIB << 20
     ))?;
+    let machine = Machine::now()?;
     let alone = moved(&cluster, "in")?;
     println!(
-        "        alone: {:.0} MiB in {:.1} s, {:.0} MiB/s",
+        "        alone: {:.0} MiB in {:.1} s, {:.0} MiB/s, {:.0} % of the machine's CPUs",
         alone.0,
         alone.1,
-        alone.0 / alone.1
+        alone.0 / alone.1,
+        machine.busy()? * 100.0
     );
     moved(&cluster, "out")?;
     let full = load(&cluster, 10, None)?.answer()?;
     println!("        clients alone, all they can: {full}");
     let half = full["ops_s"].as_f64().context("operations a second")? / 2.0;
-    let before = load(&cluster, 15, Some(half))?.answer()?;
-    println!("        clients alone, half of it:   {before}");
+    let client = load(&cluster, 15, Some(half))?;
+    let machine = Machine::now()?;
+    let before = client.answer()?;
+    println!(
+        "        clients alone, half of it:   {before}, {:.0} % of the CPUs",
+        machine.busy()? * 100.0
+    );
     let client = load(&cluster, 600, Some(half))?;
+    let machine = Machine::now()?;
     let beside = moved(&cluster, "in")?;
+    let busy = machine.busy()?;
     let during = client.answer_now()?;
     println!(
-        "        beside clients: {:.0} MiB in {:.1} s, {:.0} MiB/s",
+        "        beside clients: {:.0} MiB in {:.1} s, {:.0} MiB/s, {:.0} % of the CPUs",
         beside.0,
         beside.1,
-        beside.0 / beside.1
+        beside.0 / beside.1,
+        busy * 100.0
     );
     println!("        clients beside it:           {during}");
     report.check("clients wait twice as long at most", || {
@@ -85,6 +95,27 @@ pub fn run(gib: u64) -> Result<Report> {
         Ok(())
     });
     Ok(report)
+}
+
+/// Ticks of all CPUs so far: busy, and all.
+struct Machine(u64, u64);
+
+impl Machine {
+    fn now() -> Result<Self> {
+        let text = std::fs::read_to_string("/proc/stat")?;
+        let line = text.lines().next().context("the line of all CPUs")?;
+        let ticks: Vec<u64> = line.split_whitespace().filter_map(|w| w.parse().ok()).collect();
+        // user, nice, system, idle, iowait, irq, softirq, steal; guests are in user already.
+        let all: u64 = ticks.iter().take(8).sum();
+        let idle: u64 = ticks.iter().skip(3).take(2).sum();
+        Ok(Self(all - idle, all))
+    }
+
+    /// The part of all CPUs that was in use since.
+    fn busy(&self) -> Result<f64> {
+        let now = Self::now()?;
+        Ok((now.0 - self.0) as f64 / (now.1 - self.1).max(1) as f64)
+    }
 }
 
 struct Load(Child);
