@@ -225,7 +225,7 @@ impl Alone {
         &self.mon.state().osdmap
     }
 
-    fn pool_op(&mut self, conn: ConnId, op: u32, pool: i64, name: &str, snap: u64) -> PoolOpReply {
+    fn ask_pool_op(&mut self, conn: ConnId, op: u32, pool: i64, name: &str, snap: u64) {
         self.say(
             conn,
             &PoolOp {
@@ -238,6 +238,10 @@ impl Alone {
                 ..PoolOp::default()
             },
         );
+    }
+
+    fn pool_op(&mut self, conn: ConnId, op: u32, pool: i64, name: &str, snap: u64) -> PoolOpReply {
+        self.ask_pool_op(conn, op, pool, name, snap);
         self.settle();
         let replies = self.heard(conn);
         let reply = replies.iter().find(|e| e.kind == PoolOpReply::KIND).expect("an answer");
@@ -338,16 +342,7 @@ fn osds_boot_and_maps_follow() {
 fn answers_wait_for_the_log() {
     let (mut a, _) = Alone::with_osds();
     let (one, two) = (a.admin(), a.admin());
-    a.say(
-        one,
-        &PoolOp {
-            fsid: a.mon.state().fsid,
-            op: pool_op::CREATE,
-            name: "p".into(),
-            crush_rule: -1,
-            ..PoolOp::default()
-        },
-    );
+    a.ask_pool_op(one, pool_op::CREATE, 0, "p", 0);
     a.subscribe(two, &[("osdmap", 0, 1)]);
     a.poll();
     assert_eq!(a.proposed.len(), 1);
@@ -372,16 +367,7 @@ fn what_was_not_said_is_said_later() {
     a.subscribe(three, &[("osdmap", last + 1, 1)]);
     a.settle();
     a.heard(two);
-    a.say(
-        one,
-        &PoolOp {
-            fsid: a.mon.state().fsid,
-            op: pool_op::CREATE,
-            name: "p".into(),
-            crush_rule: -1,
-            ..PoolOp::default()
-        },
-    );
+    a.ask_pool_op(one, pool_op::CREATE, 0, "p", 0);
     let cmd = vec![
         r#"{"prefix": "config set", "who": "global", "name": "debug_ms", "value": "1"}"#.into(),
     ];

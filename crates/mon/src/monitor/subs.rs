@@ -176,14 +176,19 @@ impl Monitor {
     }
 
     fn moved_on(&mut self, conn: ConnId, name: &str, sub: Subscription, next: u64) {
-        if let Some(seq) = self.gate() {
-            self.unsaid.push_back((seq, Unsaid::Sub(conn, name.to_owned(), sub)));
-        }
+        self.note_unsaid(|| Unsaid::Sub(conn, name.to_owned(), sub));
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         if sub.onetime {
             session.subs.remove(name);
         } else {
             session.subs.insert(name.to_owned(), Subscription { next, ..sub });
+        }
+    }
+
+    /// What is said now waits for its batch, if any: what was before it.
+    fn note_unsaid(&mut self, before: impl FnOnce() -> Unsaid) {
+        if let Some(seq) = self.gate() {
+            self.unsaid.push_back((seq, before()));
         }
     }
 
@@ -210,7 +215,6 @@ impl Monitor {
         let Some(session) = self.sessions.get(&conn) else { return };
         let name = session.info.name.clone();
         let config = self.config_of(&name, &session.info.hostname);
-        let gate = self.gate();
         let Some(session) = self.sessions.get_mut(&conn) else { return };
         if session.config_sent.as_ref() == Some(&config)
             || (changed_only && session.config_sent.is_none())
@@ -218,10 +222,9 @@ impl Monitor {
             return;
         }
         let before = session.config_sent.replace(config.clone());
-        if let Some(seq) = gate {
-            self.unsaid.push_back((seq, Unsaid::Config(conn, before)));
-        }
-        if let Some(&sub) = session.subs.get("config") {
+        let sub = session.subs.get("config").copied();
+        self.note_unsaid(|| Unsaid::Config(conn, before));
+        if let Some(sub) = sub {
             self.moved_on(conn, "config", sub, self.state.config.version + 1);
         }
         self.tell(conn, 0, &ConfigMsg { config });
