@@ -115,5 +115,8 @@ mod tests {
             assert_eq!(ln(u), want, "ln({u})");
         }
         assert!((0..=u16::MAX).all(|u| below_top(u) > 0));
+        // More hash, no less logarithm: but for the last.
+        assert!((1..u16::MAX).all(|u| ln(u) >= ln(u - 1)));
+        assert!(ln(65533) < ln(65535) && ln(65535) < ln(65534));
     }
 }

@@ -9,6 +9,8 @@
 //!
 //! Source: the peer's `crush/mapper.c`.
 
+use std::cell::Cell;
+
 use crate::hash::{HASH_RJENKINS1, hash32_2, hash32_3, hash32_3_many, hash32_4};
 use crate::ln::{below_top, ln};
 use crate::model::{
@@ -25,6 +27,8 @@ pub struct Scratch {
     pub(crate) undo: Vec<(usize, usize, i32)>,
     /// Counts choices by how many retries they took, when set; as `--show-choose-tries`.
     pub choose_tries: Option<Vec<u32>>,
+    /// Whether the last mapping was turned away by a device that is out, or partly so.
+    pub turned_away: bool,
 }
 
 impl Scratch {
@@ -44,9 +48,22 @@ pub(crate) struct Input<'a> {
     pub(crate) x: u32,
     pub(crate) weights: &'a [u32],
     pub(crate) args: Option<&'a ChooseArgs>,
+    /// See [`Scratch::turned_away`].
+    turned_away: Cell<bool>,
 }
 
 impl CrushMap {
+    /// Whether every device that a mapping by this rule accepts is in its result. Then a
+    /// device that takes less than before changes only the mappings that have it, and one
+    /// that takes more only those that were turned away ([`Scratch::turned_away`]).
+    #[must_use]
+    pub fn shows_all_it_accepts(&self, rule: u32) -> bool {
+        // With several of them the last may have no room for all that was chosen.
+        let emits = |s: &crate::Step| s.known() == Some(Op::Emit);
+        self.rule(rule)
+            .is_none_or(|r| !r.is_msr() && r.steps.iter().filter(|s| emits(s)).count() == 1)
+    }
+
     /// The devices that `rule` gives for `x`, at most `result_max`.
     ///
     /// - `weights`: per device, the share of `x` it takes, 16.16: 0 for out, 0x10000 for
@@ -85,17 +102,19 @@ impl CrushMap {
         out: &mut Vec<i32>,
     ) {
         out.clear();
+        scratch.turned_away = false;
         let Some(rule) = self.rule(rule) else { return };
         let args = choose_args.and_then(|id| {
             self.choose_args.get(&id).or_else(|| self.choose_args.get(&DEFAULT_CHOOSE_ARGS))
         });
-        let input = Input { map: self, x, weights, args };
+        let input = Input { map: self, x, weights, args, turned_away: Cell::new(false) };
         let max = result_max.min(i32::MAX as usize);
         if rule.is_msr() {
             crate::msr::do_rule(&input, rule, max, scratch, out);
         } else {
             input.do_rule(rule, max, scratch, out);
         }
+        scratch.turned_away = input.turned_away.get();
     }
 }
 
@@ -428,11 +447,15 @@ impl<'a> Input<'a> {
     /// Whether the device rejects `x`: its weight is the chance that it does not.
     pub(crate) fn is_out(&self, item: i32) -> bool {
         let weight = usize::try_from(item).ok().and_then(|i| self.weights.get(i));
-        match weight {
+        let out = match weight {
             None | Some(0) => true,
             Some(0x10000..) => false,
             Some(weight) => hash32_2(self.x, item as u32) & 0xffff >= *weight,
+        };
+        if out {
+            self.turned_away.set(true);
         }
+        out
     }
 
     /// The item that `bucket`, which has some, gives for try `r`.
@@ -541,11 +564,19 @@ fn straw2_choose(
     let mut high = 0;
     // Weight 0 draws lower than all else; as does the empty beginning.
     let mut best = u64::MAX;
+    // What the best one had. Depth falls as the hash rises (65534 and 65535 change places):
+    // who has no more of either than the best one loses, without a logarithm.
+    let (mut best_u, mut best_weight) = (0, 0);
     let mut wins = |i: usize, hash: u32, weight: u32| {
-        let depth = below_top((hash & 0xffff) as u16);
+        let u = (hash & 0xffff) as u16;
+        if u <= best_u && weight <= best_weight {
+            return;
+        }
+        let depth = below_top(u);
         if u128::from(depth) < u128::from(best) * u128::from(weight) {
             best = depth / u64::from(weight);
             high = i;
+            (best_u, best_weight) = (u.min(65533), weight);
         }
     };
     let n = ids.len().min(weights.len());

@@ -428,3 +428,67 @@ fn reads_the_peers_maps() {
     }
     let _ = (fs::remove_file(&file), fs::remove_file(&again));
 }
+
+/// One change of a map, of any kind that moves PGs.
+fn random_change(dice: &mut Dice, map: &mut OsdMap) {
+    let n = map.max_osd as u64;
+    let osd = dice.below(n) as usize;
+    match dice.below(12) {
+        0 => map.crush = CrushPart::from_bytes(&random_crush(dice, n)).expect("a CRUSH map"),
+        1 => map.set_max_osd(1 + dice.below(n + 2) as i32),
+        2 => Arc::make_mut(&mut map.osd_state)[osd] = OsdState(dice.below(4) as u32),
+        3 | 4 => {
+            let mut pools = map.pools.values().cloned().collect::<Vec<_>>();
+            let pool = &mut pools[0];
+            match dice.below(4) {
+                0 => pool.size = 1 + dice.below(6) as u8,
+                1 => pool.pg_num = 1 + dice.below(40) as u32,
+                2 => pool.pgp_num = 1 + dice.below(u64::from(pool.pg_num)) as u32,
+                _ => pool.crush_rule = dice.below(5) as u8,
+            }
+            let id = *map.pools.keys().next().expect("a pool");
+            Arc::make_mut(&mut map.pools).insert(id, pool.clone());
+        }
+        _ => {
+            let weight = [0, dice.below(0x1_0000) as u32, 0x1_0000][dice.below(3) as usize];
+            Arc::make_mut(&mut map.osd_weight)[osd] = weight;
+        }
+    }
+}
+
+/// A rule that has chosen more than it has room for.
+fn with_a_rule_of_two_parts(map: &OsdMap) -> CrushPart {
+    let mut crush = crush::CrushMap::clone(map.crush.map());
+    let step = |op, a, b| crush::Step::new(op, a, b);
+    let (take, emit) = (step(crush::Op::Take, -1, 0), step(crush::Op::Emit, 0, 0));
+    let (one, more) = (step(crush::Op::ChooseIndep, 1, 0), step(crush::Op::ChooseIndep, 5, 0));
+    let steps = vec![take, one, emit, take, more, emit];
+    let rule = crush::Rule::new(crush::RULE_TYPE_ERASURE, steps);
+    crush.add_rule(Some(4), "rule4", rule).expect("a fifth rule");
+    CrushPart::new(crush)
+}
+
+/// A mapping that follows a map through changes is at each step what a new one would be.
+#[test]
+fn a_mapping_follows_its_map() {
+    for seed in 1..=20 {
+        let mut map = random_map(seed);
+        let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1);
+        if dice.chance(50) {
+            map.crush = with_a_rule_of_two_parts(&map);
+            for pool in Arc::make_mut(&mut map.pools).values_mut() {
+                (pool.crush_rule, pool.size) = (4, 3);
+            }
+        }
+        let mut mapping = PgMapping::new(&map);
+        for step in 0..20 {
+            random_change(&mut dice, &mut map);
+            mapping = mapping.next(&map);
+            let pgs: usize = map.pools.values().map(|p| p.pg_num as usize).sum();
+            assert_eq!(mapping.len(), pgs, "seed {seed}, step {step}");
+            for (pg, sets) in mapping.iter() {
+                assert_eq!(*sets, map.pg_to_up_acting(pg), "seed {seed}, step {step}, {pg}");
+            }
+        }
+    }
+}

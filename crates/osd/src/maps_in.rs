@@ -119,7 +119,7 @@ impl Osd {
         let prev = Arc::clone(&self.c.map);
         let moved = !same_placement(&prev, next);
         if moved {
-            self.c.mapping = Arc::new(PgMapping::new(next));
+            self.c.mapping = Arc::new(self.c.mapping.next(next));
         }
         self.c.map = Arc::new(next.clone());
         if !moved {
@@ -232,6 +232,7 @@ impl Osd {
         for pg in self.pgs.values_mut() {
             pg.pool = PoolView::default();
         }
+        let mut mapping = PgMapping::default();
         while prev.epoch < newest {
             let next = maphist::next(&*self.c.store, &prev)?;
             view(&mut self.pgs, &prev);
@@ -248,7 +249,7 @@ impl Osd {
                     pg.info.epoch = next.epoch;
                 }
             } else {
-                let mapping = PgMapping::new(&next);
+                mapping = mapping.next(&next);
                 for (id, pg) in &mut self.pgs {
                     if pg.info.epoch >= next.epoch {
                         continue;

@@ -8,8 +8,6 @@
 //!
 //! Source: the peer's `OSDMap::_pg_to_up_acting_osds`; `tests/osdmaptool.rs` compares.
 
-use std::collections::BTreeMap;
-
 use crush::{Scratch, hash32_2};
 use types::{HObject, ObjectLocator, OsdId, PgId, PoolId, stable_mod};
 
@@ -105,7 +103,9 @@ impl OsdMap {
     pub fn pg_to_raw(&self, pg: PgId) -> Vec<OsdId> {
         let mut out = Vec::new();
         if let Some(pool) = self.pool(pg.pool) {
-            self.raw_osds(pool, pg, &mut Work::default(), &mut out);
+            let mut work = Work::default();
+            self.choose(pool, pg, &mut work);
+            self.existing(pool, &work.devices, &mut out);
         }
         out
     }
@@ -122,22 +122,38 @@ impl OsdMap {
 
     /// Who serves a PG. Nobody, when the pool is unknown or has no such PG.
     ///
-    /// Cost: one CRUSH mapping, microseconds; [`PgMapping`] keeps all.
+    /// Cost: one CRUSH mapping, microseconds; [`PgMapping`](super::PgMapping) keeps all.
     #[must_use]
     pub fn pg_to_up_acting(&self, pg: PgId) -> PgSets {
-        self.pg_sets(pg, &mut Work::default())
-    }
-
-    fn pg_sets(&self, pg: PgId, work: &mut Work) -> PgSets {
         let Some(pool) = self.pool(pg.pool).filter(|p| pg.ps < p.pg_num) else {
             return PgSets::default();
         };
+        let mut work = Work::default();
+        self.choose(pool, pg, &mut work);
+        self.sets_of(pool, pg, &mut work)
+    }
+
+    /// CRUSH's choice for a PG, into `work.devices`.
+    pub(super) fn choose(&self, pool: &PgPool, pg: PgId, work: &mut Work) {
+        self.crush.do_rule_into(
+            u32::from(pool.crush_rule),
+            pool.pps(pg.pool, pg.ps),
+            usize::from(pool.size),
+            &self.osd_weight,
+            Some(pg.pool.0),
+            &mut work.scratch,
+            &mut work.devices,
+        );
+    }
+
+    /// Who serves a PG for which CRUSH chose `work.devices`.
+    pub(super) fn sets_of(&self, pool: &PgPool, pg: PgId, work: &mut Work) -> PgSets {
         let (mut acting, mut acting_primary) = self.temp_osds(pool, pg);
-        let mut raw = std::mem::take(&mut work.raw);
-        let pps = self.raw_osds(pool, pg, work, &mut raw);
-        self.apply_upmap(pool, pg, &mut raw);
-        let mut up = self.raw_to_up(pool, &raw);
-        work.raw = raw;
+        let raw = &mut work.raw;
+        self.existing(pool, &work.devices, raw);
+        self.apply_upmap(pool, pg, raw);
+        let mut up = self.raw_to_up(pool, raw);
+        let pps = || pool.pps(pg.pool, pg.ps);
         let up_primary = self.apply_affinity(pps, pool, &mut up).or_else(|| first_there(&up));
         if acting.is_empty() {
             acting.clone_from(&up);
@@ -146,25 +162,15 @@ impl OsdMap {
         PgSets { up, up_primary, acting, acting_primary }
     }
 
-    fn raw_osds(&self, pool: &PgPool, pg: PgId, work: &mut Work, out: &mut Vec<OsdId>) -> u32 {
-        let pps = pool.pps(pg.pool, pg.ps);
-        self.crush.do_rule_into(
-            u32::from(pool.crush_rule),
-            pps,
-            usize::from(pool.size),
-            &self.osd_weight,
-            Some(pg.pool.0),
-            &mut work.scratch,
-            &mut work.devices,
-        );
+    /// The devices that exist: others leave holes where places count.
+    fn existing(&self, pool: &PgPool, devices: &[i32], out: &mut Vec<OsdId>) {
         out.clear();
         if pool.can_shift_osds() {
-            out.extend(work.devices.iter().map(|d| OsdId(*d)).filter(|o| self.exists(*o)));
+            out.extend(devices.iter().map(|d| OsdId(*d)).filter(|o| self.exists(*o)));
         } else {
             let hole = |o: OsdId| if self.exists(o) { o } else { OsdId::NONE };
-            out.extend(work.devices.iter().map(|d| hole(OsdId(*d))));
+            out.extend(devices.iter().map(|d| hole(OsdId(*d))));
         }
-        pps
     }
 
     /// Whether an OSD with this number could be and is out: upmap does not choose it.
@@ -214,12 +220,18 @@ impl OsdMap {
 
     /// Picks the primary by affinity; in replicated pools it moves to the front. `None`
     /// when all have the default.
-    fn apply_affinity(&self, pps: u32, pool: &PgPool, up: &mut [OsdId]) -> Option<OsdId> {
+    fn apply_affinity(
+        &self,
+        pps: impl Fn() -> u32,
+        pool: &PgPool,
+        up: &mut [OsdId],
+    ) -> Option<OsdId> {
         if self.primary_affinity.is_empty()
             || up.iter().all(|o| *o == OsdId::NONE || self.affinity(*o) == WEIGHT_ONE)
         {
             return None;
         }
+        let pps = pps();
         let mut at = None;
         for (i, osd) in up.iter().enumerate() {
             if *osd == OsdId::NONE {
@@ -268,66 +280,10 @@ impl OsdMap {
 
 /// Buffers used again from PG to PG.
 #[derive(Default)]
-struct Work {
-    scratch: Scratch,
-    devices: Vec<i32>,
+pub(super) struct Work {
+    pub scratch: Scratch,
+    pub devices: Vec<i32>,
     raw: Vec<OsdId>,
-}
-
-/// All PGs of a map and who serves them, computed once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PgMapping {
-    pools: BTreeMap<PoolId, Vec<PgSets>>,
-}
-
-/// Most PGs of one pool that a [`PgMapping`] keeps, so that a broken map cannot take all
-/// memory; far beyond any pool.
-const PGS_MAX: u32 = 1 << 20;
-
-impl PgMapping {
-    /// Maps all PGs.
-    #[must_use]
-    pub fn new(map: &OsdMap) -> Self {
-        let mut work = Work::default();
-        let mut pools = BTreeMap::new();
-        for (id, pool) in map.pools.iter() {
-            let pgs = (0..pool.pg_num.min(PGS_MAX))
-                .map(|ps| map.pg_sets(PgId { pool: *id, ps }, &mut work))
-                .collect();
-            pools.insert(*id, pgs);
-        }
-        Self { pools }
-    }
-
-    /// Who serves a PG; `None` when there is no such PG.
-    #[must_use]
-    pub fn get(&self, pg: PgId) -> Option<&PgSets> {
-        self.pools.get(&pg.pool)?.get(pg.ps as usize)
-    }
-
-    /// All PGs in order.
-    pub fn iter(&self) -> impl Iterator<Item = (PgId, &PgSets)> {
-        self.pools.iter().flat_map(|(pool, pgs)| {
-            (0u32..).zip(pgs).map(|(ps, sets)| (PgId { pool: *pool, ps }, sets))
-        })
-    }
-
-    /// Number of PGs.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.pools.values().map(Vec::len).sum()
-    }
-
-    /// Whether there is no PG.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The PGs in whose up or acting set an OSD stands.
-    pub fn pgs_of(&self, osd: OsdId) -> impl Iterator<Item = (PgId, &PgSets)> {
-        self.iter().filter(move |(_, s)| s.up.contains(&osd) || s.acting.contains(&osd))
-    }
 }
 
 /// Whether a PG's members must agree anew between two maps: its sets or primaries changed,

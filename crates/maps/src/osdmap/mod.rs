@@ -6,6 +6,7 @@ mod crush_part;
 mod incremental;
 mod mapping;
 mod osd;
+mod pg_mapping;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -19,8 +20,9 @@ use types::{
 pub use apply::ApplyError;
 pub use crush_part::CrushPart;
 pub use incremental::{Incremental, SealedEpoch};
-pub use mapping::{PgMapping, PgSets, is_new_interval, pg_num_matters};
+pub use mapping::{PgSets, is_new_interval, pg_num_matters};
 pub use osd::{OsdInfo, OsdState, OsdXInfo};
+pub use pg_mapping::PgMapping;
 pub use wire::peek_epoch;
 
 use crate::pool::PgPool;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use maps::{OsdMap, OsdState, PgMapping, PoolFlags, SnapIntervals};
+use maps::{OsdMap, OsdState, PoolFlags, SnapIntervals};
 use messages::LogPriority;
 use types::{OsdId, PgId, PoolId};
 
@@ -39,7 +39,7 @@ impl Monitor {
     pub(super) fn pgmap_follows(&mut self) {
         let map = &self.state.osdmap;
         if self.mapped.as_ref().is_none_or(|m| placement_changed(m, map)) {
-            self.volatile.mapping = PgMapping::new(map);
+            self.volatile.mapping = self.volatile.mapping.next(map);
         }
         self.mapped = Some(map.clone());
         self.volatile.pgmap.follow(map, &self.volatile.mapping, self.now.mono_ms());
