@@ -631,7 +631,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     config.set(Source::CommandLine, "host", &daemon::hostname()).map_err(anyhow::Error::msg)?;
     // A part of the memory an OSD may take is for object data. Half of it made writes slower:
     // memory that was never touched costs more than the write that fills it.
-    let cache = DataCache::new(usize::try_from(config.u64("osd_memory_target") / 4)?);
+    let cache = DataCache::growing(usize::try_from(config.u64("osd_memory_target") / 4)?);
     let osd = Osd::new(identity, config.clone(), Box::new(StoreBacking::new(store, cache.clone())))
         .map_err(anyhow::Error::msg)?;
     let daemon = Rc::new(Daemon {

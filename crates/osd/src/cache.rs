@@ -7,6 +7,10 @@
 //! fits does not drive out what is here. What was used since it was last looked at stays for
 //! another round.
 //!
+//! The budget is small at first and grows while it is too small: a page that is touched for
+//! the first time costs more than all other work on what is written there, and one that was
+//! let go is there for the next write.
+//!
 //! Invariants: a kept range equals what the store returns for it, or another shard's store
 //! once it has all that this primary sent; the sum of all ranges stays within the budget.
 
@@ -34,6 +38,10 @@ const CODING_MAX: usize = 64 << 10;
 const RANGES_MAX: usize = 64;
 /// What an object costs beside its data.
 const OBJECT_COST: usize = 512;
+/// The budget of a cache that grows, at first.
+const GROWS_FROM: usize = 128 << 20;
+/// Such a cache grows by one byte for so many that are let go for room.
+const GROWS_BY_ONE_OF: usize = 8;
 
 #[derive(Default)]
 struct Entry {
@@ -139,6 +147,8 @@ impl Entry {
 #[derive(Default)]
 struct Inner {
     budget: usize,
+    /// What the budget may grow to.
+    budget_max: usize,
     bytes: usize,
     stamp: u64,
     entries: HashMap<Of, HashMap<HObject, Entry>>,
@@ -219,6 +229,8 @@ impl Inner {
             if within || std::mem::take(&mut entry.used) {
                 self.order.push_back((stamp, key));
             } else {
+                let more = entry.cost() / GROWS_BY_ONE_OF;
+                self.budget = self.budget_max.min(self.budget + more);
                 self.forget(&key);
             }
         }
@@ -259,7 +271,17 @@ impl DataCache {
     /// Of at most `budget` bytes of data.
     #[must_use]
     pub fn new(budget: usize) -> Self {
-        Self(Arc::new(Mutex::new(Inner { budget, ..Inner::default() })))
+        let inner = Inner { budget, budget_max: budget, ..Inner::default() };
+        Self(Arc::new(Mutex::new(inner)))
+    }
+
+    /// Of at most `budget` bytes of data, and at first of no more than 128 MiB: it grows by
+    /// an eighth of what is let go for room.
+    #[must_use]
+    pub fn growing(budget: usize) -> Self {
+        let cache = Self::new(budget);
+        cache.inner().budget = budget.min(GROWS_FROM);
+        cache
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -385,6 +407,30 @@ mod tests {
         cache.set_read_here(HashSet::new());
         assert_eq!(cache.bytes(), 0);
     }
+
+    /// A cache that has to let go grows; one that does not stays as it is.
+    #[test]
+    fn it_grows_with_use() {
+        let cache = DataCache::growing(1 << 30);
+        let pg = SpgId::from(PgId::new(1, 0));
+        cache.set_read_here(HashSet::from([pg.pg]));
+        let data = Bytes::from(vec![1; 4 << 20]);
+        let mut written = 0;
+        let mut write = |mib: u64| {
+            for _ in 0..mib / 4 {
+                written += 1;
+                let m = Mutation::Write { off: 0, data: data.clone() };
+                cache.on_change(pg, &object(written), &m);
+            }
+            cache.bytes() >> 20
+        };
+        assert_eq!(write(100), 100);
+        assert_eq!(write(24), 124);
+        assert_eq!(write(64), 132, "128 MiB, and an eighth of what did not fit, in whole objects");
+        assert!((240..=256).contains(&write(1_024)));
+        assert!((1_016..1_024).contains(&write(8_192)), "no more than it may");
+    }
+
     /// Pieces of an object are read as one, however many there are, and what is used stays.
     #[test]
     fn pieces_make_a_whole() {

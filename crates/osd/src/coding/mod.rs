@@ -20,6 +20,8 @@ pub(crate) use plan::{Old, WritePlan};
 /// So many bytes that a write to a shard replaces are kept beside it as they are; of more
 /// their space.
 pub(crate) const INLINE_MAX: u64 = 32 << 10;
+/// Whole stripes are split so many bytes at a time.
+const SPLIT_BYTES: usize = 128 << 10;
 
 /// A pool's code and the size of its chunks.
 pub(crate) struct Coding {
@@ -134,6 +136,30 @@ impl Coding {
             pos += take as u64;
         }
         out.into()
+    }
+
+    /// What each shard has of whole stripes, coding shards behind the data shards.
+    pub fn split(&self, stripes: &[u8]) -> Vec<Bytes> {
+        let (unit, len) = (self.unit as usize, stripes.len() / self.k);
+        let mut out: Vec<Vec<u8>> = (0..self.n()).map(|_| Vec::with_capacity(len)).collect();
+        // So few at a time that they are in the processor's cache from their copying to
+        // their coding.
+        let rows = (SPLIT_BYTES / (unit * self.k)).max(1);
+        let mut scratch = vec![vec![0; rows * unit]; self.m];
+        for part in stripes.chunks(rows * unit * self.k) {
+            let (data, coded) = out.split_at_mut(self.k);
+            let at = data[0].len();
+            for (i, to) in data.iter_mut().enumerate() {
+                let own = part.chunks_exact(unit).skip(i).step_by(self.k);
+                own.for_each(|chunk| to.extend_from_slice(chunk));
+            }
+            let data: Vec<&[u8]> = data.iter().map(|d| &d[at..]).collect();
+            let take = data[0].len();
+            let mut to: Vec<&mut [u8]> = scratch.iter_mut().map(|s| &mut s[..take]).collect();
+            self.codec.encode(&data, &mut to);
+            coded.iter_mut().zip(to).for_each(|(coded, new)| coded.extend_from_slice(new));
+        }
+        out.into_iter().map(Bytes::from).collect()
     }
 
     /// Which shards are to be read for the wanted ones.

@@ -267,17 +267,16 @@ impl WritePlan {
             })
         };
         let changes = |i: usize| self.touches(c, (a, b), i);
+        let off = a * c.unit;
+        if let (Some(bytes), None) = (self.whole_stripes(c, (a, b)), old) {
+            for (m, data) in out.iter_mut().zip(c.split(&bytes)) {
+                m.push(Mutation::Write { off, data });
+            }
+            return;
+        }
         // The new data chunks; of those that stay only where they are needed.
         let mut data: Vec<Vec<u8>> = Vec::with_capacity(c.k);
-        let whole = self.whole_stripes(c, (a, b));
         for i in 0..c.k {
-            if let Some(bytes) = &whole {
-                let mut chunks = Vec::with_capacity(len);
-                let own = bytes.chunks_exact(c.unit as usize).skip(i).step_by(c.k);
-                own.for_each(|chunk| chunks.extend_from_slice(chunk));
-                data.push(chunks);
-                continue;
-            }
             let skip = difference.is_some() && !changes(i);
             data.push(match (skip, old_of(i)) {
                 (true, _) => Vec::new(),
@@ -288,7 +287,7 @@ impl WritePlan {
                 }
             });
         }
-        for (off, l, bytes) in self.pieces.iter().filter(|_| whole.is_none()) {
+        for (off, l, bytes) in &self.pieces {
             let (from, to) = ((*off).max(a * c.stripe()), (off + l).min(b * c.stripe()));
             let mut pos = from;
             while pos < to {
@@ -329,7 +328,6 @@ impl WritePlan {
                 c.codec.encode(&from, &mut to);
             }
         }
-        let off = a * c.unit;
         let changed: Vec<bool> = (0..c.k).map(changes).collect();
         let mut was = |i: usize| {
             if let Some(data) = old_of(i).filter(|d| d.len() as u64 <= INLINE_MAX) {
