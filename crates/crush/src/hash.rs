@@ -58,9 +58,8 @@ pub fn hash32_3(a: u32, b: u32, c: u32) -> u32 {
 }
 
 /// [`hash32_3`] of `N` middle numbers at once: as fast as one where the machine has vectors.
-#[must_use]
-#[inline]
-pub fn hash32_3_many<const N: usize>(a: u32, b: &[i32; N], c: u32) -> [u32; N] {
+#[inline(always)]
+fn hash32_3_many<const N: usize>(a: u32, b: &[i32; N], c: u32) -> [u32; N] {
     let (mut a, mut b, mut c) = ([a; N], b.map(|b| b as u32), [c; N]);
     let (mut h, mut x, mut y) = ([0; N], [X; N], [Y; N]);
     for i in 0..N {
@@ -72,6 +71,55 @@ pub fn hash32_3_many<const N: usize>(a: u32, b: &[i32; N], c: u32) -> [u32; N] {
     mix(&mut b, &mut x, &mut h);
     mix(&mut y, &mut c, &mut h);
     h
+}
+
+/// [`hash32_3`] of each middle number, into the beginning of `out`: with the widest vectors
+/// that this machine has.
+///
+/// # Panics
+/// When `out` is shorter than `b`.
+#[inline]
+pub fn hash32_3_each(a: u32, b: &[i32], c: u32, out: &mut [u32]) {
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code)]
+    // SAFETY: the processor was asked for what each function is compiled for; they are
+    // safe code otherwise.
+    unsafe {
+        if is_x86_feature_detected!("avx512f") {
+            return each_avx512(a, b, c, out);
+        }
+        if is_x86_feature_detected!("avx2") {
+            return each_avx2(a, b, c, out);
+        }
+    }
+    each_body(a, b, c, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn each_avx512(a: u32, b: &[i32], c: u32, out: &mut [u32]) {
+    each_body(a, b, c, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn each_avx2(a: u32, b: &[i32], c: u32, out: &mut [u32]) {
+    each_body(a, b, c, out);
+}
+
+#[inline(always)]
+fn each_body(a: u32, b: &[i32], c: u32, out: &mut [u32]) {
+    let out = &mut out[..b.len()];
+    let (whole, rest) = b.as_chunks::<16>();
+    let (whole_out, rest_out) = out.as_chunks_mut::<16>();
+    for (b, out) in whole.iter().zip(whole_out) {
+        *out = hash32_3_many(a, b, c);
+    }
+    if !rest.is_empty() {
+        let mut last = [0; 16];
+        last[..rest.len()].copy_from_slice(rest);
+        rest_out.copy_from_slice(&hash32_3_many(a, &last, c)[..rest.len()]);
+    }
 }
 
 /// Hash of four numbers.
@@ -107,6 +155,15 @@ mod tests {
         let many = hash32_3_many(123, &ids, 456);
         for (id, h) in ids.iter().zip(many) {
             assert_eq!(hash32_3(123, *id as u32, 456), h);
+        }
+        let ids: Vec<i32> = (-60..60).collect();
+        for len in 0..ids.len() {
+            let (mut out, mut plain) = ([1; 130], [1; 130]);
+            hash32_3_each(7, &ids[..len], 9, &mut out);
+            each_body(7, &ids[..len], 9, &mut plain);
+            assert_eq!(out, plain);
+            assert!((0..len).all(|i| out[i] == hash32_3(7, ids[i] as u32, 9)));
+            assert!(out[len..].iter().all(|h| *h == 1));
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use std::cell::Cell;
 
-use crate::hash::{HASH_RJENKINS1, hash32_2, hash32_3, hash32_3_many, hash32_4};
+use crate::hash::{HASH_RJENKINS1, hash32_2, hash32_3, hash32_3_each, hash32_4};
 use crate::ln::{below_top, ln};
 use crate::model::{
     Bucket, ChooseArg, ChooseArgs, CrushMap, DEFAULT_CHOOSE_ARGS, ITEM_NONE, ITEM_UNDEF, Op,
@@ -547,7 +547,7 @@ fn straw2_choose(
     x: u32,
     r: u32,
 ) -> i32 {
-    const LANES: usize = 8;
+    const HASHED_AT_ONCE: usize = 64;
     let mut weights = weights;
     let mut ids = &b.items[..];
     if let Some(arg) = arg {
@@ -584,20 +584,13 @@ fn straw2_choose(
     if weights.iter().any(|w| *w >= 1 << 31) {
         return straw2_choose_slow(b, weights, ids, x, r);
     }
-    let (id_lanes, id_rest) = ids.as_chunks::<LANES>();
-    let (weight_lanes, weight_rest) = weights.as_chunks::<LANES>();
-    for (chunk, (ids, weights)) in id_lanes.iter().zip(weight_lanes).enumerate() {
-        let hashes = hash32_3_many(x, ids, r);
-        for i in 0..LANES {
-            wins(chunk * LANES + i, hashes[i], weights[i]);
-        }
-    }
-    if !id_rest.is_empty() {
-        let mut ids = [0; LANES];
-        ids[..id_rest.len()].copy_from_slice(id_rest);
-        let hashes = hash32_3_many(x, &ids, r);
-        for (i, weight) in weight_rest.iter().enumerate() {
-            wins(id_lanes.len() * LANES + i, hashes[i], *weight);
+    let mut hashes = [0; HASHED_AT_ONCE];
+    for (part, (ids, weights)) in
+        ids.chunks(HASHED_AT_ONCE).zip(weights.chunks(HASHED_AT_ONCE)).enumerate()
+    {
+        hash32_3_each(x, ids, r, &mut hashes);
+        for (i, (hash, weight)) in hashes.iter().zip(weights).enumerate() {
+            wins(part * HASHED_AT_ONCE + i, *hash, *weight);
         }
     }
     b.items.get(high).copied().unwrap_or(ITEM_NONE)
