@@ -11,7 +11,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 // a text with a zero at its end, for as long as the process lives.
 #[allow(unsafe_code)]
 #[unsafe(export_name = "_rjem_malloc_conf")]
-static MALLOC_CONF: &[u8] = b"dirty_decay_ms:60000,muzzy_decay_ms:60000,cache_oblivious:false\0";
+static MALLOC_CONF: &[u8] =
+    b"dirty_decay_ms:60000,muzzy_decay_ms:60000,cache_oblivious:false,lg_extent_max_active_fit:9\0";
 
 /// Bytes of this process that are in memory.
 ///
@@ -98,6 +99,11 @@ impl Watch {
     /// Something was done that takes memory.
     pub fn worked(&mut self, now_ms: u64) {
         *self = Self { worked_ms: now_ms, given_back: false };
+    }
+
+    /// How long there was no work, in ms.
+    pub fn idle_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.worked_ms)
     }
 
     /// Whether to [`give_back`] now, with so many bytes in memory and so many allowed.

@@ -497,15 +497,23 @@ impl Daemon {
         self.look_at_memory(now.mono_ms());
     }
 
-    /// Near the limit, and without work, freed memory is not kept for later.
+    /// Near the limit, and without work for long, freed memory is not kept for later; without
+    /// work for a moment, it is taken for what the cache wanted to keep.
     fn look_at_memory(&self, now_ms: u64) {
         let target = self.config.borrow().u64("osd_memory_target");
         let Ok(resident) = memory::resident() else { return };
-        if self.memory.borrow_mut().is_due(now_ms, resident, target) {
+        let mut watch = self.memory.borrow_mut();
+        if watch.is_due(now_ms, resident, target) {
+            self.cache.give_memory();
             memory::give_back();
+        } else if watch.idle_ms(now_ms) >= 100 && resident < target / 4 * 3 {
+            self.cache.take_memory(TAKEN_WHEN_IDLE);
         }
     }
 }
+
+/// Bytes of memory that the cache may take in a tick without work: some 5 ms.
+const TAKEN_WHEN_IDLE: usize = 8 << 20;
 
 /// Tasks that ran or waited for the disk in the last minute, for each CPU.
 fn load_per_cpu() -> Option<f64> {

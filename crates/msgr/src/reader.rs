@@ -80,6 +80,14 @@ pub(crate) struct FrameReader {
 
 /// A buffer for `len` bytes, of which offset `lead` lies on a page boundary.
 fn page_buffer(len: usize, lead: usize) -> BytesMut {
+    if lead.is_multiple_of(PAGE) {
+        // The daemons' allocator gives whole pages; what is added to align would cost it the
+        // next class of sizes, a quarter more.
+        let buf = BytesMut::with_capacity(len);
+        if (buf.as_ptr() as usize).is_multiple_of(PAGE) {
+            return buf;
+        }
+    }
     let mut buf = BytesMut::with_capacity(len + PAGE - 1);
     let pad = (PAGE - (buf.as_ptr() as usize + lead) % PAGE) % PAGE;
     buf.resize(pad, 0);

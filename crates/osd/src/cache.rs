@@ -7,9 +7,11 @@
 //! fits does not drive out what is here. What was used since it was last looked at stays for
 //! another round.
 //!
-//! The budget is small at first and grows while it is too small: a page that is touched for
-//! the first time costs more than all other work on what is written there, and one that was
-//! let go is there for the next write.
+//! The budget is small at first and grows with use: a page that is touched for the first
+//! time costs more than all other work on what is written there, and one that was let go is
+//! there for the next write. Until it is all there, what is here stays, and of the large
+//! writes to other objects those to one object of eight are kept. Once that has happened,
+//! moments without work are used to touch the memory for more of them ([`DataCache::take_memory`]).
 //!
 //! Invariants: a kept range equals what the store returns for it, or another shard's store
 //! once it has all that this primary sent; the sum of all ranges stays within the budget.
@@ -39,9 +41,13 @@ const RANGES_MAX: usize = 64;
 /// What an object costs beside its data.
 const OBJECT_COST: usize = 512;
 /// The budget of a cache that grows, at first.
-const GROWS_FROM: usize = 128 << 20;
-/// Such a cache grows by one byte for so many that are let go for room.
-const GROWS_BY_ONE_OF: usize = 8;
+const GROWS_FROM: usize = 256 << 20;
+/// Such a cache grows for large writes to one object of so many.
+const GROWS_FOR_ONE_OF: u32 = 8;
+/// Large in this sense.
+const LARGE: usize = 64 << 10;
+/// Memory for later is taken in blocks of so many bytes.
+const BLOCK: usize = 1 << 20;
 
 #[derive(Default)]
 struct Entry {
@@ -144,11 +150,21 @@ impl Entry {
     }
 }
 
+/// Whether a growing cache grows for large writes to this object: for all of its shards, or
+/// none. The hash's low bits say the PG.
+fn grows_for(o: &HObject) -> bool {
+    (o.hash.wrapping_mul(0x9e37_79b1) >> 16).is_multiple_of(GROWS_FOR_ONE_OF)
+}
+
 #[derive(Default)]
 struct Inner {
     budget: usize,
     /// What the budget may grow to.
     budget_max: usize,
+    /// A large write was not kept, for want of budget.
+    wanted: bool,
+    /// Touched and not used yet; within the budget. Let go block by block as data comes.
+    reserve: Vec<Vec<u8>>,
     bytes: usize,
     stamp: u64,
     entries: HashMap<Of, HashMap<HObject, Entry>>,
@@ -202,6 +218,20 @@ impl Inner {
         if data.len() > self.budget / 2 {
             return self.cut(&key, off, off + data.len() as u64);
         }
+        if self.budget < self.budget_max {
+            if data.len() >= LARGE {
+                // What it replaces makes room for it.
+                self.cut(&key, off, off + data.len() as u64);
+            }
+            let with_it = self.bytes + data.len() + OBJECT_COST;
+            if with_it > self.budget {
+                if data.len() >= LARGE && !grows_for(&key.1) {
+                    self.wanted = true;
+                    return;
+                }
+                self.budget = with_it.min(self.budget_max);
+            }
+        }
         match self.entry(&key) {
             Some(entry) => {
                 let before = entry.cost();
@@ -220,6 +250,9 @@ impl Inner {
                 self.entries.entry(key.0).or_default().insert(key.1, entry);
             }
         }
+        // What was taken for later is for the next buffer of this size.
+        let left = self.reserve.len().saturating_sub(data.len() / BLOCK);
+        self.reserve.truncate(left.min(self.budget.saturating_sub(self.bytes) / BLOCK));
         while self.bytes > self.budget || self.order.len() > 2 * self.count + 64 {
             let Some((stamp, key)) = self.order.pop_front() else { break };
             let within = self.bytes <= self.budget;
@@ -229,8 +262,6 @@ impl Inner {
             if within || std::mem::take(&mut entry.used) {
                 self.order.push_back((stamp, key));
             } else {
-                let more = entry.cost() / GROWS_BY_ONE_OF;
-                self.budget = self.budget_max.min(self.budget + more);
                 self.forget(&key);
             }
         }
@@ -275,13 +306,37 @@ impl DataCache {
         Self(Arc::new(Mutex::new(inner)))
     }
 
-    /// Of at most `budget` bytes of data, and at first of no more than 128 MiB: it grows by
-    /// an eighth of what is let go for room.
+    /// Of at most `budget` bytes of data, and at first of no more than 256 MiB: it grows by
+    /// what is written in little pieces, and by an eighth of the rest.
     #[must_use]
     pub fn growing(budget: usize) -> Self {
         let cache = Self::new(budget);
         cache.inner().budget = budget.min(GROWS_FROM);
         cache
+    }
+
+    /// With nothing else to do: takes up to `bytes` of memory for what could not be kept
+    /// before, and touches it, two microseconds and more for each page.
+    pub fn take_memory(&self, bytes: usize) {
+        let mut inner = self.inner();
+        for _ in 0..bytes / BLOCK {
+            let with_it = inner.bytes + (inner.reserve.len() + 1) * BLOCK;
+            if !inner.wanted || with_it > inner.budget_max {
+                return;
+            }
+            inner.budget = inner.budget.max(with_it);
+            inner.reserve.push(vec![1; BLOCK]);
+        }
+    }
+
+    /// Gives back what was taken and is not used. Gives whether there was any.
+    pub fn give_memory(&self) -> bool {
+        let mut inner = self.inner();
+        inner.wanted = false;
+        let taken = std::mem::take(&mut inner.reserve).len() * BLOCK;
+        let least = inner.budget_max.min(GROWS_FROM);
+        inner.budget = least.max(inner.budget - taken);
+        taken > 0
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -408,27 +463,74 @@ mod tests {
         assert_eq!(cache.bytes(), 0);
     }
 
-    /// A cache that has to let go grows; one that does not stays as it is.
+    /// A cache that is full grows, for large writes slowly, and keeps what it has; what it
+    /// does not keep is not there.
     #[test]
     fn it_grows_with_use() {
+        const MIB: u64 = 1 << 20;
         let cache = DataCache::growing(1 << 30);
         let pg = SpgId::from(PgId::new(1, 0));
         cache.set_read_here(HashSet::from([pg.pg]));
         let data = Bytes::from(vec![1; 4 << 20]);
-        let mut written = 0;
-        let mut write = |mib: u64| {
-            for _ in 0..mib / 4 {
-                written += 1;
-                let m = Mutation::Write { off: 0, data: data.clone() };
-                cache.on_change(pg, &object(written), &m);
-            }
-            cache.bytes() >> 20
+        let write = |n: u64, len: usize| {
+            let m = Mutation::Write { off: 0, data: data.slice(..len) };
+            cache.on_change(pg, &object(n), &m);
+            cache.bytes() as u64 / MIB
         };
-        assert_eq!(write(100), 100);
-        assert_eq!(write(24), 124);
-        assert_eq!(write(64), 132, "128 MiB, and an eighth of what did not fit, in whole objects");
-        assert!((240..=256).contains(&write(1_024)));
-        assert!((1_016..1_024).contains(&write(8_192)), "no more than it may");
+        let large = |objects: std::ops::Range<u64>| {
+            objects.map(|n| write(n, data.len())).last().expect("some")
+        };
+        let is_here = |n: u64| cache.read(pg, &object(n), 0, 4096).is_some();
+        assert_eq!(large(0..63), 252);
+        assert!((620..780).contains(&large(63..963)), "900 more, of 4 MiB: {}", cache.bytes());
+        assert!((0..63).all(is_here));
+        let new = Mutation::Write { off: 0, data: vec![2; 4 << 20].into() };
+        (0..63).for_each(|n| cache.on_change(pg, &object(n), &new));
+        let now = |n| cache.read(pg, &object(n), 0, 1).is_some_and(|found| found[..] == [2]);
+        assert!((0..63).all(now), "what is replaced needs no room");
+        (100..163).for_each(|n| cache.on_change(pg, &object(n), &new));
+        assert!((100..163).all(|n| now(n) == is_here(n)));
+        let before = cache.bytes() as u64 / MIB;
+        for n in 0..32 * 1024 {
+            write(10_000 + n, 4096);
+        }
+        assert!(cache.bytes() as u64 / MIB >= before + 128, "little pieces are always kept");
+        large(2_000..4_000);
+        assert!((1_016..1_024).contains(&large(4_000..4_001)), "no more than it may");
+        assert!(!(0..63).any(is_here), "and all of it is used for what is new");
+    }
+
+    /// What a cache could not keep it has room for after moments without work; what is not
+    /// used of that goes back.
+    #[test]
+    fn it_takes_memory_when_idle() {
+        const MIB: usize = 1 << 20;
+        let cache = DataCache::growing(1 << 30);
+        let pg = SpgId::from(PgId::new(1, 0));
+        cache.set_read_here(HashSet::from([pg.pg]));
+        let data = Bytes::from(vec![1; 4 << 20]);
+        let write = |n: u64| {
+            let m = Mutation::Write { off: 0, data: data.clone() };
+            cache.on_change(pg, &object(n), &m);
+            cache.read(pg, &object(n), 0, 1).is_some()
+        };
+        let taken = || cache.inner().reserve.len();
+        let unused = || cache.0.lock().map(|i| i.budget - i.bytes).expect("not held");
+        cache.take_memory(8 * MIB);
+        assert_eq!(taken(), 0, "nothing was wanted");
+        let left_out = (0..200).find(|n| !write(*n)).expect("more than fits");
+        cache.take_memory(100 * MIB);
+        assert_eq!(taken(), 100);
+        assert_eq!(unused(), 100 * MIB);
+        assert!(write(left_out) && (1_000..1_023).all(write), "24 of them have room now");
+        assert!(taken() <= 8);
+        assert!(!(2_000..2_050).all(write));
+        cache.take_memory(200 * MIB);
+        assert!(cache.give_memory());
+        assert_eq!((taken(), unused()), (0, 0));
+        assert!(!cache.give_memory());
+        cache.take_memory(8 * MIB);
+        assert_eq!(taken(), 0);
     }
 
     /// Pieces of an object are read as one, however many there are, and what is used stays.
