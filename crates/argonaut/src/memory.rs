@@ -6,7 +6,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// What jemalloc reads at its start. Memory that was freed goes back after a minute instead of
 /// ten seconds. Large buffers begin where a page does, not somewhere in it: direct writes take
-/// no others.
+/// no others. A buffer may be cut from freed memory of up to 2^9 times its size.
 // SAFETY: the name is jemalloc's own and nothing else's; what it finds there is the address of
 // a text with a zero at its end, for as long as the process lives.
 #[allow(unsafe_code)]

@@ -79,7 +79,7 @@ fn hash32_3_many<const N: usize>(a: u32, b: &[i32; N], c: u32) -> [u32; N] {
 /// # Panics
 /// When `out` is shorter than `b`.
 #[inline]
-pub fn hash32_3_each(a: u32, b: &[i32], c: u32, out: &mut [u32]) {
+pub(crate) fn hash32_3_each(a: u32, b: &[i32], c: u32, out: &mut [u32]) {
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
     // SAFETY: the processor was asked for what each function is compiled for; they are

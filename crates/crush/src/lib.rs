@@ -42,7 +42,7 @@ mod weight;
 mod wire;
 
 pub use error::{CrushError, ErrorKind};
-pub use hash::{HASH_RJENKINS1, hash32, hash32_2, hash32_3, hash32_3_each, hash32_4};
+pub use hash::{HASH_RJENKINS1, hash32, hash32_2, hash32_3, hash32_4};
 pub use ln::ln;
 pub use mapper::Scratch;
 pub use model::{

@@ -410,14 +410,20 @@ mod tests {
         HObject::head(PoolId(1), Bytes::new(), Bytes::new(), Bytes::from(format!("o{n}")))
     }
 
+    /// A PG whose data the cache keeps.
+    fn led_here(cache: &DataCache) -> SpgId {
+        let pg = SpgId::from(PgId::new(1, 0));
+        cache.set_read_here(HashSet::from([pg.pg]));
+        pg
+    }
+
     /// Whatever is written, cut, zeroed and removed: a range that is here is what a plain
     /// model of the objects has, and the budget holds.
     #[test]
     fn agrees_with_a_model() {
         const BUDGET: usize = 9_000;
         let (cache, mut random) = (DataCache::new(BUDGET), Seeded(7));
-        let pg = SpgId::from(PgId::new(1, 0));
-        cache.set_read_here(HashSet::from([pg.pg]));
+        let pg = led_here(&cache);
         let mut model: Vec<Vec<u8>> = vec![Vec::new(); 8];
         let mut hits = 0;
         for round in 0..20_000u32 {
@@ -469,8 +475,7 @@ mod tests {
     fn it_grows_with_use() {
         const MIB: u64 = 1 << 20;
         let cache = DataCache::growing(1 << 30);
-        let pg = SpgId::from(PgId::new(1, 0));
-        cache.set_read_here(HashSet::from([pg.pg]));
+        let pg = led_here(&cache);
         let data = Bytes::from(vec![1; 4 << 20]);
         let write = |n: u64, len: usize| {
             let m = Mutation::Write { off: 0, data: data.slice(..len) };
@@ -506,8 +511,7 @@ mod tests {
     fn it_takes_memory_when_idle() {
         const MIB: usize = 1 << 20;
         let cache = DataCache::growing(1 << 30);
-        let pg = SpgId::from(PgId::new(1, 0));
-        cache.set_read_here(HashSet::from([pg.pg]));
+        let pg = led_here(&cache);
         let data = Bytes::from(vec![1; 4 << 20]);
         let write = |n: u64| {
             let m = Mutation::Write { off: 0, data: data.clone() };
@@ -537,8 +541,7 @@ mod tests {
     #[test]
     fn pieces_make_a_whole() {
         let cache = DataCache::new(100_000);
-        let pg = SpgId::from(PgId::new(1, 0));
-        cache.set_read_here(HashSet::from([pg.pg]));
+        let pg = led_here(&cache);
         let write = |n: u64, off: u64, byte: u8, len: usize| {
             cache.on_change(pg, &object(n), &Mutation::Write { off, data: vec![byte; len].into() });
         };

@@ -97,7 +97,8 @@ impl Change {
 /// slowest of [`ROUNDS`] of each kind, milliseconds.
 ///
 /// # Errors
-/// When the map cannot be made, or does not place its PGs.
+/// When the map cannot be made, does not place its PGs, or a change that moves few takes
+/// 50 ms.
 #[allow(clippy::disallowed_methods, reason = "a measurement on real time")]
 pub fn measure() -> Result<()> {
     let mut map = large_map()?;
@@ -130,7 +131,10 @@ pub fn measure() -> Result<()> {
         println!(
             "  {name}: applied {apply_ms:.2} ms, all PGs mapped {map_ms:.1} ms; {moved} moved"
         );
-        slowest = slowest.max(apply_ms + map_ms);
+        let whole_ms = apply_ms + map_ms;
+        // With so much to spare that a busy machine does not matter.
+        ensure!(matches!(change, Change::Reweight) || whole_ms < 50.0, "{name}: {whole_ms:.1} ms");
+        slowest = slowest.max(whole_ms);
     }
     println!("  at most {slowest:.1} ms for one change (50 asked)");
     Ok(())
