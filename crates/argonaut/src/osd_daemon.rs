@@ -22,8 +22,8 @@ use rt::{Messenger, NetEvent, OsRandom, Policy};
 use store::{LogPlacement, MkfsOptions, OpenOptions, Store};
 use tokio::sync::Notify;
 use types::{
-    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, PgId,
-    UTime, Uuid,
+    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, UTime,
+    Uuid,
 };
 
 use crate::asok::{self, Asked};
@@ -36,6 +36,10 @@ use crate::{daemon, device, memory};
 const CLUSTER: u64 = 1 << 63;
 /// How long an OSD that did not take a connection is left alone.
 const BACKOFF_MS: u64 = 200;
+/// So many transactions are written at once, without waiting for more.
+const KICK_AT: u64 = 16;
+/// And so are those of a message with so much data.
+const KICK_BYTES: usize = 64 << 10;
 /// How long stopping may take.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
@@ -172,9 +176,6 @@ struct Daemon {
     cached_epoch: std::cell::Cell<Epoch>,
     asked: RefCell<HashMap<u64, tokio::sync::oneshot::Sender<Vec<u8>>>>,
     out: RefCell<Outbox>,
-    /// Tells the main loop that transactions wait for [`Osd::kick_store`].
-    kick: Notify,
-    kicking: std::cell::Cell<bool>,
     memory: RefCell<memory::Watch>,
 }
 
@@ -184,8 +185,8 @@ impl Daemon {
         let mut out = self.out.take();
         let mut osd = self.osd.borrow_mut();
         let value = call(&mut osd, &mut out);
-        if osd.has_written() && !self.kicking.replace(true) {
-            self.kick.notify_one();
+        if osd.unkicked() >= KICK_AT {
+            osd.kick_store();
         }
         let (bytes, max) = osd.request_bytes();
         drop(osd);
@@ -389,7 +390,13 @@ impl Daemon {
                 if env.kind == messages::MOsdOp::KIND || !env.data.is_empty() {
                     self.memory.borrow_mut().worked(now.mono_ms());
                 }
-                self.with(|osd, out| osd.on_message(now, shift(conn), env, out));
+                let large = env.data.len() >= KICK_BYTES;
+                self.with(|osd, out| {
+                    osd.on_message(now, shift(conn), env, out);
+                    if large && osd.unkicked() > 0 {
+                        osd.kick_store();
+                    }
+                });
             }
             NetEvent::Closed { conn, .. } => self.osd.borrow_mut().on_closed(shift(conn)),
             NetEvent::Alive { .. } => {}
@@ -432,20 +439,12 @@ impl Daemon {
 
     /// Tells the cache which PGs are read here by the newest map: those that are led.
     fn on_new_map(&self) {
-        let map = self.osd.borrow().map().clone();
-        if self.cached_epoch.replace(map.epoch) == map.epoch {
+        let osd = self.osd.borrow();
+        let epoch = osd.map().epoch;
+        if self.cached_epoch.replace(epoch) == epoch {
             return;
         }
-        let me = OsdId(self.id);
-        let mut read_here = std::collections::HashSet::new();
-        for (id, pool) in map.pools.iter() {
-            for pg in (0..pool.pg_num).map(|ps| PgId { pool: *id, ps }) {
-                if map.pg_to_up_acting(pg).acting_primary == Some(me) {
-                    read_here.insert(pg);
-                }
-            }
-        }
-        self.cache.set_read_here(read_here);
+        self.cache.set_read_here(osd.leads().collect());
     }
 
     /// New values from the monitors' database.
@@ -657,8 +656,6 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         memory: RefCell::default(),
         asked: RefCell::default(),
         out: RefCell::default(),
-        kick: Notify::new(),
-        kicking: std::cell::Cell::new(false),
     });
     for (messenger, at_cluster) in [(&public, false), (&cluster, true)] {
         let to = Rc::downgrade(&daemon);
@@ -684,6 +681,14 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     daemon.on_store()?;
     tracing::info!("osd.{id} serves at {client_addrs}");
 
+    let to = Rc::downgrade(&daemon);
+    rt::before_sleep(move || {
+        let Some(daemon) = to.upgrade() else { return };
+        let mut osd = daemon.osd.borrow_mut();
+        if osd.unkicked() > 0 {
+            osd.kick_store();
+        }
+    });
     let mut tick = tokio::time::interval(Duration::from_millis(100));
     let mut stop = std::pin::pin!(rt::stop_signal());
     let mut stopping: Option<tokio::time::Instant> = None;
@@ -692,10 +697,6 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         tokio::select! {
             biased;
             () = written.notified() => daemon.on_store()?,
-            () = daemon.kick.notified() => {
-                daemon.kicking.set(false);
-                daemon.osd.borrow_mut().kick_store();
-            }
             _ = tick.tick() => {
                 daemon.tick();
                 daemon.on_store()?; // a store that has refused wakes nobody

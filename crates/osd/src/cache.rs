@@ -16,11 +16,12 @@
 //! Invariants: a kept range equals what the store returns for it, or another shard's store
 //! once it has all that this primary sent; the sum of all ranges stays within the budget.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Bytes, BytesMut};
 use messages::Mutation;
+use stdx::{FastMap, FastSet};
 use types::{HObject, PgId, SpgId};
 
 /// Whose data: a shard of a PG as it is stored here, or as it was sent to another OSD.
@@ -167,12 +168,12 @@ struct Inner {
     reserve: Vec<Vec<u8>>,
     bytes: usize,
     stamp: u64,
-    entries: HashMap<Of, HashMap<HObject, Entry>>,
+    entries: FastMap<Of, FastMap<HObject, Entry>>,
     /// How many there are.
     count: usize,
     /// Oldest first; places of entries that are gone are passed over.
     order: VecDeque<(u64, Key)>,
-    read_here: HashSet<PgId>,
+    read_here: FastSet<PgId>,
 }
 
 impl Inner {
@@ -344,7 +345,7 @@ impl DataCache {
     }
 
     /// Which PGs are read here; data of all others is let go.
-    pub fn set_read_here(&self, pgs: HashSet<PgId>) {
+    pub fn set_read_here(&self, pgs: FastSet<PgId>) {
         let mut inner = self.inner();
         let is_gone = |of: &&Of| {
             let (Of::Own(pg) | Of::Sent(pg)) = of;
@@ -413,7 +414,7 @@ mod tests {
     /// A PG whose data the cache keeps.
     fn led_here(cache: &DataCache) -> SpgId {
         let pg = SpgId::from(PgId::new(1, 0));
-        cache.set_read_here(HashSet::from([pg.pg]));
+        cache.set_read_here([pg.pg].into_iter().collect());
         pg
     }
 
@@ -465,7 +466,7 @@ mod tests {
         // There were never more than eight entries: the dead ones' places were cleared.
         let places = cache.inner().order.len();
         assert!(places <= 2 * 8 + 65, "{places} places");
-        cache.set_read_here(HashSet::new());
+        cache.set_read_here(FastSet::default());
         assert_eq!(cache.bytes(), 0);
     }
 

@@ -313,6 +313,12 @@ impl Osd {
         &self.c.map
     }
 
+    /// The PGs that this OSD leads by the newest map.
+    pub fn leads(&self) -> impl Iterator<Item = PgId> {
+        let me = Some(self.c.id.whoami);
+        self.c.mapping.iter().filter(move |(_, sets)| sets.acting_primary == me).map(|(pg, _)| pg)
+    }
+
     /// Whether the map shows this process up.
     #[must_use]
     pub fn is_up(&self) -> bool {
@@ -469,10 +475,10 @@ impl Osd {
         self.c.store.kick();
     }
 
-    /// Whether the store was given transactions since [`Osd::kick_store`].
+    /// Transactions that the store was given since [`Osd::kick_store`].
     #[must_use]
-    pub fn has_written(&self) -> bool {
-        self.c.tickets.given() != self.kicked
+    pub fn unkicked(&self) -> u64 {
+        self.c.tickets.given() - self.kicked
     }
 
     /// The store was woken: what has become durable goes on.

@@ -1,9 +1,8 @@
 //! Who is connected, and what they asked.
 
-use std::collections::HashMap;
-
 use env::ConnId;
 use messages::{MOsdOp, OsdOp, op, req_flag};
+use stdx::FastMap;
 use types::{EntityAddr, EntityId, EntityName, Epoch, Features, HObject, ReqId};
 
 use crate::caps::Caps;
@@ -29,7 +28,7 @@ pub struct Session {
 #[derive(Debug, Default)]
 pub struct Sessions {
     /// By connection.
-    pub by_conn: HashMap<ConnId, Session>,
+    pub by_conn: FastMap<ConnId, Session>,
 }
 
 /// The cache tier that a request came from, instead of from a client.

@@ -16,4 +16,4 @@ mod process;
 pub use clock::{OsRandom, now};
 pub use messenger::{CloseWhy, Config, Hold, Limits, Messenger, NetEvent, Redial};
 pub use msgr::{ConMode, Fault, Local, Peer, Policy};
-pub use process::{Stop, run_local, stop_signal};
+pub use process::{Stop, before_sleep, run_local, stop_signal};

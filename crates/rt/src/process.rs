@@ -1,7 +1,9 @@
 //! A process's one thread and the signals that end it.
 
+use std::cell::RefCell;
 use std::future::Future;
 use std::io;
+use std::rc::Rc;
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -12,8 +14,25 @@ use tokio::signal::unix::{SignalKind, signal};
 pub fn run_local<T>(main: impl Future<Output = T>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
+        .on_thread_park(|| {
+            let last = BEFORE_SLEEP.with_borrow(Clone::clone);
+            if let Some(last) = last {
+                last();
+            }
+        })
         .build_local(tokio::runtime::LocalOptions::default())?;
     Ok(runtime.block_on(main))
+}
+
+thread_local! {
+    static BEFORE_SLEEP: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
+}
+
+/// From now on `last` is called whenever this thread has nothing to do, before it waits for
+/// events: for what is best done for many events at once. While there is always something to
+/// do it is not called.
+pub fn before_sleep(last: impl Fn() + 'static) {
+    BEFORE_SLEEP.set(Some(Rc::new(last)));
 }
 
 /// Which signal asks the process to do something.

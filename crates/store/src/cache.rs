@@ -1,11 +1,12 @@
 //! A bounded cache of two generations: what is used stays, a scan passes through.
 
-use std::collections::HashMap;
 use std::hash::Hash;
 
+use stdx::FastMap;
+
 pub(crate) struct Cache<K, V> {
-    young: HashMap<K, (V, u64)>,
-    old: HashMap<K, (V, u64)>,
+    young: FastMap<K, (V, u64)>,
+    old: FastMap<K, (V, u64)>,
     young_bytes: u64,
     limit: u64,
 }
@@ -13,7 +14,7 @@ pub(crate) struct Cache<K, V> {
 impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     /// Holds about `limit` bytes at most.
     pub fn new(limit: u64) -> Self {
-        Self { young: HashMap::new(), old: HashMap::new(), young_bytes: 0, limit }
+        Self { young: FastMap::default(), old: FastMap::default(), young_bytes: 0, limit }
     }
 
     pub fn get(&mut self, key: &K) -> Option<V> {

@@ -89,6 +89,8 @@ struct Queue {
     stop: bool,
     /// Part of the ring that is being written for the first time, by its preparer.
     preparing: Option<(u64, u64)>,
+    /// Who sleeps until something is done. Waking nobody is a system call, too.
+    waiters: usize,
 }
 
 /// Shared by the owner, the I/O thread and the checkpointer.
@@ -131,6 +133,7 @@ impl Committer {
             kicked: false,
             stop: false,
             preparing: None,
+            waiters: 0,
         };
         Self {
             disk,
@@ -155,6 +158,23 @@ impl Committer {
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().expect("no holder of this lock panics")
+    }
+
+    /// Sleeps until something is done.
+    fn wait_done<'a>(&self, mut q: MutexGuard<'a, Queue>) -> MutexGuard<'a, Queue> {
+        q.waiters += 1;
+        q = self.done.wait(q).expect("no holder of this lock panics");
+        q.waiters -= 1;
+        q
+    }
+
+    /// Lets go of the queue, and wakes who waits for what was done.
+    fn tell_done(&self, q: MutexGuard<'_, Queue>) {
+        let waiters = q.waiters;
+        drop(q);
+        if waiters > 0 {
+            self.done.notify_all();
+        }
     }
 
     /// Durable up to here.
@@ -246,13 +266,13 @@ impl Committer {
         let added = g.bytes() - before;
         q.bytes += added;
         if !self.gathers {
-            self.kick(&mut q);
+            self.kick(q);
         }
     }
 
     /// Begins to write what is queued.
     pub fn begin(&self) {
-        self.kick(&mut self.lock());
+        self.kick(self.lock());
     }
 
     /// Whether the owner should wait before it queues more.
@@ -272,9 +292,13 @@ impl Committer {
         }
     }
 
-    fn kick(&self, q: &mut Queue) {
-        if q.idle > 0 && !q.kicked && Self::may_start(q) {
-            q.kicked = true;
+    /// Lets go of the queue, and wakes an idle thread where there is something to start: in
+    /// this order, for a thread that wakes wants the queue.
+    fn kick(&self, mut q: MutexGuard<'_, Queue>) {
+        let wakes = q.idle > 0 && !q.kicked && Self::may_start(&q);
+        q.kicked |= wakes;
+        drop(q);
+        if wakes {
             self.work.notify_one();
         }
     }
@@ -286,7 +310,7 @@ impl Committer {
             let len = (g.buf.len() as u64).next_multiple_of(4096);
             let pos = self.ring.fit(q.head.pos, len);
             if q.preparing.is_some_and(|(from, to)| pos < to && from < pos + len) {
-                q = self.done.wait(q).expect("no holder of this lock panics");
+                q = self.wait_done(q);
                 continue;
             }
             let ok = pos + len - q.tail <= self.ring.len;
@@ -334,8 +358,7 @@ impl Committer {
             q.spare.push(g.buf);
         }
         if some {
-            self.done.notify_all();
-            drop(q);
+            self.tell_done(q);
             (self.waker)();
         }
     }
@@ -439,15 +462,13 @@ impl Committer {
                 q.kicked = false;
                 continue;
             }
-            let (mut rest, taken) = self.take(q);
-            self.kick(&mut rest);
-            drop(rest);
+            let (rest, taken) = self.take(q);
+            // The other thread may have something to start, too.
+            self.kick(rest);
             if taken.is_some_and(|taken| !self.write(taken)) {
                 return;
             }
             q = self.lock();
-            // The other thread waits for what may start now, too.
-            self.kick(&mut q);
         }
     }
 
@@ -484,8 +505,9 @@ impl Committer {
             q.preparing = Some((from, to));
             drop(q);
             let result = disk.write(self.ring.off + from, &zeros[..(to - from) as usize]);
-            self.lock().preparing = None;
-            self.done.notify_all();
+            let mut q = self.lock();
+            q.preparing = None;
+            self.tell_done(q);
             result?;
             next = to;
             std::thread::sleep(std::time::Duration::from_millis(2));
@@ -495,9 +517,11 @@ impl Committer {
     /// Sleeps until another group is finished, or a while.
     pub fn wait_a_group(&self) {
         self.begin();
-        let q = self.lock();
+        let mut q = self.lock();
+        q.waiters += 1;
         let a_while = std::time::Duration::from_millis(50);
-        drop(self.done.wait_timeout(q, a_while).expect("no holder of this lock panics"));
+        (q, _) = self.done.wait_timeout(q, a_while).expect("no holder of this lock panics");
+        q.waiters -= 1;
     }
 
     /// Sleeps until `seq` is durable.
@@ -508,7 +532,7 @@ impl Committer {
             if let Some(e) = self.failed() {
                 return Err(e);
             }
-            q = self.done.wait(q).expect("no holder of this lock panics");
+            q = self.wait_done(q);
         }
         Ok(())
     }
@@ -531,6 +555,6 @@ impl Committer {
         let mut q = self.lock();
         (q.tail, q.generation) = (tail, generation);
         q.mark = None;
-        self.done.notify_all();
+        self.tell_done(q);
     }
 }

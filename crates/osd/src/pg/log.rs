@@ -9,11 +9,12 @@
 //!
 //! Source: the peer's `PGLog`, `pg_log_dup_t`; the form on disk is ours.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use denc::Denc;
 use messages::{Answered, PgLogEntry};
+use stdx::FastMap;
 use types::{EVersion, ReqId};
 
 /// Prefix of log keys.
@@ -83,7 +84,7 @@ pub struct PgLog {
     /// Entries up to here are not in `entries`.
     pub tail: EVersion,
     /// By request: of all entries and of older ones.
-    dups: HashMap<ReqId, Dup>,
+    dups: FastMap<ReqId, Dup>,
     /// Bytes of `entries`.
     bytes: usize,
     /// Which `dups` are older than the tail, oldest first, and bytes of what is on disk for them.

@@ -52,6 +52,7 @@ use denc::Denc;
 use env::Now;
 use maps::{OsdMap, PgShard};
 use messages::{Envelope, Interval, PgInfo, PgLogEntry};
+use stdx::FastMap;
 use types::{EVersion, Epoch, HObject, OsdId, PgId, SpgId};
 
 use crate::backing::{Coll, ObjectStore, StoreOp};
@@ -329,7 +330,7 @@ pub struct Pg {
     pub(crate) self_activated: bool,
     /// When what was asked for last is asked for again, monotonic ms.
     pub(crate) retry_at_ms: u64,
-    pub(crate) obcs: HashMap<HObject, Obc>,
+    pub(crate) obcs: FastMap<HObject, Obc>,
     pub(crate) in_flight: VecDeque<InFlight>,
     /// The oldest of them when it was looked at, and since when it is.
     pub(crate) oldest_write: (Option<EVersion>, u64),
@@ -349,7 +350,7 @@ pub struct Pg {
     /// When the attempt to activate began, monotonic ms.
     pub(crate) activate_ms: u64,
     /// Operations that wait for an object to be recovered.
-    pub(crate) blocked: HashMap<HObject, VecDeque<Box<ClientOp>>>,
+    pub(crate) blocked: FastMap<HObject, VecDeque<Box<ClientOp>>>,
     /// Requests whose source is being fetched; what comes for their objects is `blocked`.
     pub(crate) copying: BTreeMap<HObject, Box<ClientOp>>,
     /// Reads whose data the store is reading, each with the object as it was when it began.
@@ -437,7 +438,7 @@ impl Pg {
             round: 0,
             self_activated: false,
             retry_at_ms: 0,
-            obcs: HashMap::new(),
+            obcs: FastMap::default(),
             in_flight: VecDeque::new(),
             oldest_write: (None, 0),
             committed: EVersion::ZERO,
@@ -447,7 +448,7 @@ impl Pg {
             unleased: VecDeque::new(),
             lease_until_ms: 0,
             activate_ms: 0,
-            blocked: HashMap::new(),
+            blocked: FastMap::default(),
             copying: BTreeMap::new(),
             fetching: HashMap::new(),
             waiting_whole: VecDeque::new(),

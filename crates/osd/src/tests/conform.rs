@@ -22,7 +22,7 @@ impl Drop for Dir {
 fn open(dir: &Dir) -> StoreBacking {
     let options = store::OpenOptions { threads: false, ..store::OpenOptions::default() };
     let cache = crate::DataCache::new(1 << 20);
-    cache.set_read_here([PgId::new(1, 1), PgId::new(1, 3)].into());
+    cache.set_read_here([PgId::new(1, 1), PgId::new(1, 3)].into_iter().collect());
     StoreBacking::new(store::Store::open(&dir.0.join("block"), options).unwrap(), cache)
 }
 
