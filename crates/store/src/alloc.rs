@@ -112,6 +112,8 @@ pub(crate) struct Alloc {
     pub used: Bitmap,
     free: u64,
     cursors: [u64; 2],
+    /// Where long runs are looked for when there are only short ones at the cursor.
+    far: [u64; 2],
     /// Blocks given back since data was last looked for behind its cursor, and the first.
     freed: u64,
     lowest: u64,
@@ -139,8 +141,9 @@ const AGAIN_PART: u64 = 4_096;
 impl Alloc {
     pub fn new(used: Bitmap) -> Self {
         let free = used.free_count();
-        let mut alloc =
-            Self { used, free, cursors: [0; 2], freed: 0, lowest: u64::MAX, stale: None };
+        let cursors = Self::starts(&used);
+        let (freed, lowest) = (0, u64::MAX);
+        let mut alloc = Self { used, free, cursors, far: cursors, freed, lowest, stale: None };
         alloc.restart();
         alloc
     }
@@ -197,9 +200,13 @@ impl Alloc {
     /// Looks for free space from the start again: now and then, so that holes are found,
     /// and not each time, so that the search stays short.
     pub fn restart(&mut self) {
-        // Packed space starts in the device's last quarter.
-        self.cursors = [0, self.used.blocks() / 4 * 3];
+        self.cursors = Self::starts(&self.used);
         (self.freed, self.lowest) = (0, u64::MAX);
+    }
+
+    /// Where the areas start: packed space in the device's last quarter.
+    fn starts(used: &Bitmap) -> [u64; 2] {
+        [0, used.blocks() / 4 * 3]
     }
 
     /// Free blocks.
@@ -220,22 +227,40 @@ impl Alloc {
         let mut out = Vec::new();
         let mut left = blocks;
         while left > 0 {
-            let (start, len) = self.find(left, area);
+            let (start, len) = self.find(left, area as usize);
             let was_free = self.used.set(start, len);
             assert!(was_free, "space is given out once");
             self.note(start, len, false);
             self.free -= len;
-            self.cursors[area as usize] = start + len;
             left -= len;
             out.push((start, len));
         }
         Some(out)
     }
 
-    /// A run of `want` blocks, or the longest of the next few.
-    fn find(&self, want: u64, area: Area) -> (u64, u64) {
+    /// A run of `want` blocks, or a long one, or the longest of the next few. Where the ones at
+    /// the cursor are short, as between the blocks of an object that was overwritten here and
+    /// there, they are left for the time when their neighbours are freed, and one is looked for
+    /// elsewhere.
+    fn find(&mut self, want: u64, area: usize) -> (u64, u64) {
+        let enough = want.min(LONG);
+        let (near, _) = self.longest_from(self.cursors[area], want);
+        if near.1 < enough.div_ceil(4) {
+            let (far, looked_to) = self.longest_from(self.far[area], want);
+            self.far[area] = looked_to;
+            if far.1 > near.1 {
+                return far;
+            }
+        }
+        assert!(near.1 > 0, "free blocks are counted and must be found");
+        self.cursors[area] = near.0 + near.1;
+        near
+    }
+
+    /// A run of `want` blocks, or a long one, or the longest of the next few from `at` on; and
+    /// where the search ended.
+    fn longest_from(&self, mut at: u64, want: u64) -> ((u64, u64), u64) {
         let mut best = (0, 0);
-        let mut at = self.cursors[area as usize];
         let mut wrapped = false;
         for _ in 0..TRIES {
             match self.used.run_from(at, want) {
@@ -243,10 +268,10 @@ impl Alloc {
                     if len > best.1 {
                         best = (start, len);
                     }
+                    at = start + len;
                     if len >= want.min(LONG) {
                         break;
                     }
-                    at = start + len;
                 }
                 None if wrapped => break,
                 None => {
@@ -255,8 +280,7 @@ impl Alloc {
                 }
             }
         }
-        assert!(best.1 > 0, "free blocks are counted and must be found");
-        best
+        (best, at)
     }
 
     /// Marks what a log record or a table names as used.
@@ -308,5 +332,25 @@ mod tests {
         alloc.release(1_024, 3_000);
         assert_eq!(alloc.alloc(3_000, Area::Data), Some(vec![(1_024, 3_000)]));
         assert_eq!(alloc.alloc(256, Area::Data), Some(vec![(8_448, 256)]));
+    }
+
+    /// Holes between blocks in use are left while there is space in one piece, and taken when
+    /// there is none.
+    #[test]
+    fn large_data_is_not_spread_over_holes() {
+        const BLOCKS: u64 = 1 << 16;
+        let mut alloc = Alloc::new(Bitmap::new(BLOCKS));
+        let first = alloc.alloc(BLOCKS / 2, Area::Data).expect("there is room");
+        assert_eq!(first, vec![(0, BLOCKS / 2)]);
+        // Every eighth block is given back, as those of an image that is written at random.
+        (0..BLOCKS / 2).step_by(8).for_each(|at| alloc.release(at, 1));
+        let mut runs = 0;
+        while alloc.free() > BLOCKS / 8 {
+            runs += alloc.alloc(1_024, Area::Data).expect("there is room").len();
+        }
+        assert!(runs < 64, "{runs} runs");
+        let free = alloc.free();
+        let rest = alloc.alloc(free, Area::Data).expect("there is room");
+        assert_eq!((alloc.free(), rest.iter().map(|r| r.1).sum::<u64>()), (0, free));
     }
 }
