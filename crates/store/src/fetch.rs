@@ -6,6 +6,7 @@
 //! done ([`Fetches::oldest`]).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -198,7 +199,7 @@ struct Queue {
 }
 
 /// Threads at most: as many reads are under way on the device.
-const THREADS_MAX: usize = 8;
+const THREADS_MAX: usize = 16;
 
 struct Shared {
     queue: Mutex<Queue>,
@@ -206,6 +207,8 @@ struct Shared {
     disk: Arc<dyn Disk>,
     pool: Pool,
     commit: Arc<Committer>,
+    /// The owner was woken and has not found nothing more since: it need not be woken again.
+    told: AtomicBool,
 }
 
 impl Shared {
@@ -233,7 +236,9 @@ impl Shared {
             if done.send((job.id, data)).is_err() {
                 return;
             }
-            self.commit.wake_owner();
+            if !self.told.swap(true, Ordering::SeqCst) {
+                self.commit.wake_owner();
+            }
         }
     }
 }
@@ -253,7 +258,8 @@ impl Fetches {
     pub fn new(disk: Arc<dyn Disk>, pool: Pool, commit: Arc<Committer>) -> Self {
         let (finished, done) = channel();
         let (queue, more) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { queue, more, disk, pool, commit });
+        let told = AtomicBool::new(false);
+        let shared = Arc::new(Shared { queue, more, disk, pool, commit, told });
         Self { shared, threads: Vec::new(), done, finished, next: 0, under_way: BTreeMap::new() }
     }
 
@@ -275,18 +281,26 @@ impl Fetches {
             }
         }
         queue.jobs.push_back(Job { id, plan, of });
+        let wakes = queue.idle > 0;
         drop(queue);
-        self.shared.more.notify_one();
+        if wakes {
+            self.shared.more.notify_one();
+        }
         self.under_way.insert(id, freed);
         Ok(id)
     }
 
-    /// One that is done.
+    /// One that is done. The owner is woken again for later ones after there was none.
     pub fn next_done(&mut self) -> Option<(FetchId, Result<Bytes>)> {
         if self.under_way.is_empty() {
+            self.shared.told.store(false, Ordering::SeqCst);
             return None;
         }
-        let (id, data) = self.done.try_recv().ok()?;
+        let done = self.done.try_recv().or_else(|_| {
+            self.shared.told.store(false, Ordering::SeqCst);
+            self.done.try_recv()
+        });
+        let (id, data) = done.ok()?;
         self.under_way.remove(&id);
         Some((id, data))
     }

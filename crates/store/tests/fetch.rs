@@ -166,3 +166,39 @@ fn many_reads_at_once() {
     assert!(matches!(store.fetch(pg(), &object(99), 0, 1), Err(StoreError::NoObject(_))));
     store.close().unwrap();
 }
+
+/// An owner that looks only when it is woken hears of each read, though several that are done
+/// together wake it once.
+#[test]
+fn reads_wake_their_owner() {
+    let disk = Arc::new(SimDisk::new(128 << 20, false));
+    let options = MkfsOptions { log_bytes: 4 << 20, ..MkfsOptions::default() };
+    Store::mkfs_on(disk.clone(), &options).unwrap();
+    let (wake, woken) = std::sync::mpsc::channel();
+    let waker = Box::new(move || {
+        let _ = wake.send(());
+    });
+    let mut store = Store::open_on(disk, OpenOptions { waker, ..OpenOptions::default() }).unwrap();
+    let mut txn = Transaction::new();
+    txn.create_collection(pg());
+    store.submit(txn).unwrap();
+    write(&mut store, 0, 0).unwrap();
+    store.checkpoint().unwrap();
+    while woken.try_recv().is_ok() {}
+    for flight in (1..=20).cycle().take(2_000) {
+        let mut flying = 0;
+        for n in 0..flight {
+            match store.fetch(pg(), &object(0), n * 4_096, 4_096).unwrap() {
+                Fetch::Ready(data) => panic!("{} bytes of a large object in memory", data.len()),
+                Fetch::Later(_) => flying += 1,
+            }
+        }
+        while flying > 0 {
+            woken.recv_timeout(Duration::from_secs(20)).expect("the owner is woken");
+            while let Some((_, data)) = store.fetched() {
+                data.unwrap();
+                flying -= 1;
+            }
+        }
+    }
+}
