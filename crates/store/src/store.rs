@@ -514,7 +514,8 @@ impl Store {
     /// # Errors
     /// Nothing was applied: [`StoreError::NoSpace`], [`StoreError::NoCollection`],
     /// [`StoreError::NoObject`] (a clone's source), [`StoreError::Invalid`],
-    /// [`StoreError::Corrupt`] (data to be copied), [`StoreError::Stopped`].
+    /// [`StoreError::Corrupt`] (metadata), [`StoreError::Stopped`]. Data to be copied that cannot
+    /// be read is no error: it cannot be read in the copy either.
     pub fn submit(&mut self, mut txn: Transaction) -> Result<Seq> {
         self.background()?;
         let mut known = self.validate(&txn)?;
