@@ -30,7 +30,7 @@ impl World {
 
     /// What objects take on an OSD's disk, bytes.
     fn taken(&self, i: usize) -> u64 {
-        self.osds[i].store.lock().taken()
+        self.osds[i].store.memory().taken()
     }
 
     /// Somebody takes space on a disk, for a while.
@@ -46,14 +46,14 @@ impl World {
     /// Whether some disk is that full, percent. Its pools are from 95 on.
     fn some_disk_has(&self, percent: u64) -> bool {
         (0..self.osds.len()).any(|i| {
-            let capacity = self.osds[i].store.lock().capacity.unwrap_or(u64::MAX);
+            let capacity = self.osds[i].store.memory().capacity.unwrap_or(u64::MAX);
             u128::from(self.taken(i)) * 100 >= u128::from(capacity) * u128::from(percent)
         })
     }
 
     /// Whether some copy lacks an object of its PG for which its disk has no room.
     fn some_disk_lacks_room(&self) -> bool {
-        let stores: Vec<_> = self.osds.iter().map(|o| o.store.lock()).collect();
+        let stores: Vec<_> = self.osds.iter().map(|o| o.store.memory()).collect();
         stores.iter().any(|here| {
             let (total, available) = here.room();
             here.now.iter().any(|(coll, own)| {
@@ -69,7 +69,7 @@ impl World {
     }
 
     pub(crate) fn set_capacity(&mut self, i: usize, capacity: Option<u64>) {
-        self.osds[i].store.lock().capacity = capacity;
+        self.osds[i].store.memory().capacity = capacity;
         self.osds[i].stops = 0;
     }
 
@@ -77,9 +77,11 @@ impl World {
     pub(crate) fn osd_stops(&mut self, i: usize, why: &str) {
         self.tell(|| format!("osd.{i} stops: {why}"));
         self.kill_osd(i);
-        *self.faults.entry("stopped for want of space").or_default() += 1;
+        let wants_space = self.has_small_disks();
+        let kind = if wants_space { "stopped for want of space" } else { "stopped by its disk" };
+        *self.faults.entry(kind).or_default() += 1;
         self.osds[i].stops += 1;
-        if self.osds[i].stops > STOPS_MAX {
+        if wants_space && self.osds[i].stops > STOPS_MAX {
             self.complain(format!("osd.{i} stops over and over: {why}"));
         }
         let ns = self.chance.within(SEC, 20 * SEC);
@@ -109,7 +111,7 @@ impl World {
             let full =
                 map.map_or(0, |m| m.osds().filter(|o| m.state(*o).has(OsdState::FULL)).count());
             let disks: Vec<_> = (0..self.osds.len())
-                .map(|i| (self.taken(i), self.osds[i].store.lock().capacity))
+                .map(|i| (self.taken(i), self.osds[i].store.memory().capacity))
                 .collect();
             self.complain(format!(
                 "the pool is not marked full, {full} OSDs are, with {disks:?} taken"
