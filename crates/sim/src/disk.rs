@@ -20,6 +20,8 @@ const SECTOR: usize = 512;
 /// A disk that lies flushes once in so many times that the world looks.
 const LIES: u64 = 40;
 
+static ZEROS: [u8; BLOCK as usize] = [0; BLOCK as usize];
+
 enum Event {
     /// Blocks in a row, from this one on.
     Write(u64, Vec<Bytes>),
@@ -243,7 +245,11 @@ impl Disk for TornDisk {
         let whole = off.is_multiple_of(BLOCK) && (data.len() as u64).is_multiple_of(BLOCK);
         assert!(whole, "writes are in blocks");
         assert!(off + data.len() as u64 <= self.size, "writes lie on the disk");
-        let blocks = data.chunks(BLOCK as usize).map(Bytes::copy_from_slice).collect();
+        let keep = |b: &[u8]| match b == ZEROS {
+            true => Bytes::from_static(&ZEROS),
+            false => Bytes::copy_from_slice(b),
+        };
+        let blocks = data.chunks(BLOCK as usize).map(keep).collect();
         let mut inner = self.lock();
         inner.may_fail()?;
         inner.write(off / BLOCK, blocks);

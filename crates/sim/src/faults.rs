@@ -65,7 +65,7 @@ impl World {
             }
             Mend::Disk(i) => self.osds[i].slow = 1,
             Mend::MonDisk(m) => self.mons[m].slow = 1,
-            Mend::Room(i) if self.trouble => self.set_capacity(i, None),
+            Mend::Room(i) if self.trouble => self.make_room(i),
             Mend::Room(_) => {}
         }
     }
@@ -467,12 +467,14 @@ impl World {
             *until = (*until).min(now);
         }
         self.paused.clear();
-        for p in &mut self.osds {
-            p.slow = 1;
-            match &p.store {
-                OsdStore::Memory(store) => store.lock().capacity = None,
-                OsdStore::Real(store) => store.disk().fail_in(0),
+        for i in 0..self.osds.len() {
+            self.osds[i].slow = 1;
+            if let Some(store) = self.osds[i].store.real() {
+                store.disk().fail_in(0);
             }
+            let stops = self.osds[i].stops;
+            self.make_room(i);
+            self.osds[i].stops = stops;
         }
         self.operators_forget();
         for m in 0..self.mons.len() {

@@ -175,7 +175,6 @@ impl World {
         {
             return self.store_fails(i, &store, &e);
         }
-        let p = &mut self.osds[i];
         match Osd::new(identity, options, p.store.backing()) {
             Ok(role) => {
                 p.epoch = role.map().epoch;

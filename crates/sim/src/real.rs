@@ -15,7 +15,7 @@ use env::Random;
 use messages::ObjectChange;
 use osd::memory::{Collection, Object};
 use osd::{Coll, DataCache, ObjectStore, Space, StoreBacking, StoreError, StoreOp, backing};
-use store::{LogPlacement, MkfsOptions, OpenOptions, Seq, Store};
+use store::{LogPlacement, MkfsOptions, OpenOptions, Seq, Store, Transaction};
 use types::{HObject, OsdId, PgId, SpgId, Uuid};
 
 use crate::disk::TornDisk;
@@ -62,6 +62,8 @@ struct Inner {
     fetches: u64,
     /// Something was spoilt, and some object may not be readable since.
     suspect: bool,
+    /// Somebody else's data may be on the disk.
+    crowded: bool,
     /// The last ticket that the OSD gave.
     ticket: u64,
     /// What collections held after this transaction.
@@ -99,6 +101,7 @@ impl RealStore {
             late: VecDeque::new(),
             fetches: 0,
             suspect: false,
+            crowded: false,
             ticket: 0,
             seen: (0, BTreeMap::new()),
         })))
@@ -144,6 +147,9 @@ impl RealStore {
         let report = store.fsck(false).map_err(|e| format!("fsck: {e}"))?;
         if !report.errors.is_empty() {
             return Err(format!("fsck: {}", report.errors.join("; ")));
+        }
+        if !inner.crowded {
+            remove_others(&mut store);
         }
         inner.cache = DataCache::new(256 << 10);
         let cache = inner.cache.clone();
@@ -311,6 +317,33 @@ impl RealStore {
         found
     }
 
+    /// Somebody else takes all but so many bytes of what is available, for zeros; nothing while
+    /// no process runs. What was available.
+    pub fn crowd(&self, leave: u64) -> u64 {
+        self.lock().crowded = true;
+        let take = |s: &mut Store| {
+            let (_, available) = s.room();
+            let whole = s.stat(store::Coll::Meta, &others()).map_or(0, |stat| stat.size);
+            let mut at = whole.next_multiple_of(OTHERS_PART);
+            while s.room().1 > leave + 2 * OTHERS_PART {
+                let mut txn = Transaction::new();
+                txn.write(store::Coll::Meta, &others(), at, ZEROS.into());
+                if s.submit(txn).is_err() {
+                    break;
+                }
+                at += OTHERS_PART;
+            }
+            available
+        };
+        self.store(take).unwrap_or(0)
+    }
+
+    /// Their data goes, now or when the process starts.
+    pub fn make_room(&self) {
+        self.lock().crowded = false;
+        self.store(remove_others);
+    }
+
     /// Somebody changes what is stored, and the OSD knows nothing of it.
     pub fn meddle(&self, ops: Vec<StoreOp>) {
         let mut inner = self.lock();
@@ -318,6 +351,23 @@ impl RealStore {
         if let Some(open) = &mut inner.open {
             open.submit(ops, ticket);
         }
+    }
+}
+
+/// Bytes that others write at a time.
+const OTHERS_PART: u64 = 512 << 10;
+static ZEROS: &[u8] = &[0; OTHERS_PART as usize];
+
+/// What others have on the disk: no OSD looks there.
+fn others() -> HObject {
+    HObject { name: Bytes::from_static(b"others"), ..HObject::min() }
+}
+
+fn remove_others(s: &mut Store) {
+    if s.exists(store::Coll::Meta, &others()).unwrap_or(false) {
+        let mut txn = Transaction::new();
+        txn.remove(store::Coll::Meta, &others());
+        drop(s.submit(txn));
     }
 }
 

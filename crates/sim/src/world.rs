@@ -396,8 +396,7 @@ impl World {
         };
         settings.real_store = scenes.real_store.unwrap_or(real);
         settings.small_disks = match plant {
-            _ if settings.real_store => false,
-            Some(plant) => plant == Plant::DeafToRoom,
+            Some(plant) => plant == Plant::DeafToRoom && !settings.real_store,
             None => seed % 5 == 2 && settings.tier.is_none(),
         };
         let mut raw = [0; 16];
