@@ -19,6 +19,9 @@ pub fn cluster(words: &[&str]) -> Result<()> {
 pub fn share() -> Report {
     let mut report = Report::default();
     report.check("sim: 300 seeds", || cluster(&["--seeds", "300"]));
+    report.check("sim: 200 seeds on the real store", || {
+        cluster(&["--seed", "1000", "--seeds", "200", "--real-store"])
+    });
     report.check("sim: a map change with 1,000 OSDs and 20,000 PGs", || cluster(&["--remap"]));
     let plants = [
         "lying-disks",
@@ -31,11 +34,15 @@ pub fn share() -> Report {
         "forgotten-snaps",
         "half-copies",
         "forgotten-watchers",
+        "loose-checkpoints",
     ];
     for plant in plants {
         report.check(&format!("sim: {plant} is found"), || {
             cluster(&["--seeds", "900", "--plant", plant])
         });
     }
+    report.check("sim: lying-disks is found on the real store", || {
+        cluster(&["--seeds", "900", "--plant", "lying-disks", "--real-store"])
+    });
     report
 }

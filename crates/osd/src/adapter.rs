@@ -59,6 +59,11 @@ impl StoreBacking {
         &self.store
     }
 
+    /// The store; for worlds that play its device. What is submitted here has no ticket.
+    pub fn store_mut(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
     /// Gives the store back; for closing it.
     #[must_use]
     pub fn into_inner(self) -> Store {

@@ -12,9 +12,18 @@ use types::{HObject, ObjectLocator, OsdId, PoolId, SnapId, UTime};
 
 use crate::history::{Ask, Model, Snaps, Told};
 
+/// Where a value's number ends and its scale begins.
+const SCALE: u32 = 40;
+
+/// A value that takes so many times as much as another.
+pub(crate) fn scaled(v: u64, scale: u64) -> u64 {
+    v | (scale - 1) << SCALE
+}
+
 /// Words that a value takes, so that objects have all sizes.
 fn words(v: u64) -> usize {
-    1 + (v % 61) as usize
+    let scale = 1 + (v >> SCALE) as usize;
+    (1 + (v % 61) as usize) * scale
 }
 
 /// A value as it is written: often enough that a torn one shows.

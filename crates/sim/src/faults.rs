@@ -1,9 +1,11 @@
 //! Trouble: the menu of faults, after that of the peer's `thrashosds`, and more.
 
+use osd::memory::MemStore;
 use serde_json::json;
 use types::OsdId;
 
 use crate::plant::Plant;
+use crate::stores::OsdStore;
 use crate::world::{Event, MS, Mend, Node, SEC, World};
 
 /// Beyond so many OSDs none is added.
@@ -63,7 +65,7 @@ impl World {
             }
             Mend::Disk(i) => self.osds[i].slow = 1,
             Mend::MonDisk(m) => self.mons[m].slow = 1,
-            Mend::Room(i) if self.trouble => self.set_capacity(i, None),
+            Mend::Room(i) if self.trouble => self.make_room(i),
             Mend::Room(_) => {}
         }
     }
@@ -249,6 +251,11 @@ impl World {
             let i = self.some_osd();
             return self.fill_disk(i);
         }
+        if self.settings.real_store && self.chance.one_in(14) {
+            self.count("failing disk");
+            let (i, n) = (self.some_osd(), self.chance.within(1, 40));
+            return self.fail_disk(i, n);
+        }
         match self.chance.below(24) {
             0..=2 => {
                 let what = self.menu();
@@ -433,9 +440,16 @@ impl World {
     fn remove_osd(&mut self, i: usize) {
         self.kill_osd(i);
         self.gone.insert(i);
-        self.osds[i].store = osd::memory::MemStore::default();
+        self.osds[i].store = OsdStore::Memory(MemStore::default());
         self.command(json!({"prefix": "osd down", "ids": [i.to_string()]}));
         self.command(json!({"prefix": "osd purge", "id": i, "yes_i_really_mean_it": true}));
+    }
+
+    /// A write or flush of a disk fails soon, and all after it: its OSD stops.
+    fn fail_disk(&mut self, i: usize, n: u64) {
+        if let Some(store) = self.osds[i].store.real() {
+            store.disk().fail_in(n);
+        }
     }
 
     pub(crate) fn set_pool(&mut self, var: &str, val: u64) {
@@ -453,9 +467,14 @@ impl World {
             *until = (*until).min(now);
         }
         self.paused.clear();
-        for p in &mut self.osds {
-            p.slow = 1;
-            p.store.lock().capacity = None;
+        for i in 0..self.osds.len() {
+            self.osds[i].slow = 1;
+            if let Some(store) = self.osds[i].store.real() {
+                store.disk().fail_in(0);
+            }
+            let stops = self.osds[i].stops;
+            self.make_room(i);
+            self.osds[i].stops = stops;
         }
         self.operators_forget();
         for m in 0..self.mons.len() {

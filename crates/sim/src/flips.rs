@@ -4,11 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use osd::Coll;
-use osd::memory::Object;
+use bytes::Bytes;
+use messages::Mutation;
+use osd::memory::{Collection, Object};
+use osd::{Coll, StoreOp};
 use serde_json::json;
 use types::{HObject, PgId};
 
+use crate::stores::OsdStore;
 use crate::world::World;
 
 /// So many objects are damaged at most.
@@ -24,13 +27,25 @@ fn flip(bytes: &[u8], at: usize) -> Vec<u8> {
     new
 }
 
-/// Changes one of `of`'s values that are not empty; whether there was one.
-fn flip_one(of: &mut BTreeMap<bytes::Bytes, bytes::Bytes>, at: usize) -> bool {
+/// One of `of`'s values that are not empty, changed, with its key.
+fn flip_one(of: &BTreeMap<Bytes, Bytes>, at: usize) -> Option<(Bytes, Bytes)> {
     let full: Vec<_> = of.iter().filter(|(k, v)| *k != RECORD && !v.is_empty()).collect();
-    let Some((k, v)) = full.get(at % full.len().max(1)) else { return false };
-    let (k, v) = ((*k).clone(), flip(v, at));
-    of.insert(k, v.into());
-    true
+    let (k, v) = full.get(at % full.len().max(1))?;
+    Some(((*k).clone(), flip(v, at).into()))
+}
+
+/// What is done to an object, and the name of it; `None` where it has nothing of that kind.
+fn damage_of(o: &Object, kind: usize, at: usize) -> Option<(Mutation, &'static str)> {
+    match kind {
+        0 | 1 if !o.data.is_empty() => {
+            let data = flip(&o.data, at).into();
+            Some((Mutation::Write { off: 0, data }, "data"))
+        }
+        2 => flip_one(&o.attrs, at).map(|(k, v)| (Mutation::SetAttr(k, v), "attribute")),
+        3 => flip_one(&o.omap, at).map(|pair| (Mutation::OmapSet(vec![pair]), "omap")),
+        4 => Some((Mutation::Remove, "existence")),
+        _ => None,
+    }
 }
 
 impl World {
@@ -45,9 +60,10 @@ impl World {
         for pg in self.pgs(&map) {
             let acting = map.pg_to_up_acting(pg).acting;
             let Some(first) = acting.first() else { continue };
-            let store = self.osds[Self::osd_index(*first)].store.lock();
-            let objects = store.now.get(&Coll::Pg(pg.into())).into_iter().flat_map(|c| &c.objects);
-            all.extend(objects.filter(|(o, _)| o.pool.0 >= 0).map(|(o, _)| (pg, o.clone())));
+            self.osds[Self::osd_index(*first)].store.with(Coll::Pg(pg.into()), |c| {
+                let objects = c.into_iter().flat_map(|c| &c.objects);
+                all.extend(objects.filter(|(o, _)| o.pool.0 >= 0).map(|(o, _)| (pg, o.clone())));
+            });
         }
         let mut flipped = Vec::new();
         for _ in 0..self.chance.within(0, FLIPS_MAX) {
@@ -68,30 +84,42 @@ impl World {
         flipped
     }
 
-    fn damage(&self, i: usize, pg: PgId, oid: &HObject, kind: usize, at: usize) -> &'static str {
-        let mut store = self.osds[i].store.lock();
-        let Some(c) = store.now.get_mut(&Coll::Pg(pg.into())) else { return "" };
-        let Some(o) = c.objects.get_mut(oid) else { return "" };
-        match kind {
-            0 | 1 if !o.data.is_empty() => {
-                o.data = flip(&o.data, at)[..].into();
-                "data"
+    fn damage(
+        &mut self,
+        i: usize,
+        pg: PgId,
+        oid: &HObject,
+        kind: usize,
+        at: usize,
+    ) -> &'static str {
+        let coll = Coll::Pg(pg.into());
+        let how = |c: Option<&Collection>| damage_of(c?.objects.get(oid)?, kind, at);
+        let Some((mutation, what)) = self.osds[i].store.with(coll, how) else { return "" };
+        match &self.osds[i].store {
+            OsdStore::Memory(store) => {
+                let mut store = store.lock();
+                let objects = &mut store.now.get_mut(&coll).expect("it was just seen").objects;
+                let o = objects.get_mut(oid).expect("it was just seen");
+                match mutation {
+                    Mutation::Write { data, .. } => o.data = data[..].into(),
+                    Mutation::SetAttr(k, v) => drop(o.attrs.insert(k, v)),
+                    Mutation::OmapSet(pairs) => o.omap.extend(pairs),
+                    _ => drop(objects.remove(oid)),
+                }
             }
-            2 if flip_one(&mut o.attrs, at) => "attribute",
-            3 if flip_one(&mut o.omap, at) => "omap",
-            4 => {
-                c.objects.remove(oid);
-                "existence"
+            OsdStore::Real(store) => {
+                store.meddle(vec![StoreOp::Object(coll, oid.clone(), vec![mutation])]);
+                self.flush_later(i);
             }
-            _ => "",
         }
+        what
     }
 
     fn all_equal(&self, pg: PgId, oid: &HObject) -> bool {
         let Some(map) = self.newest() else { return false };
         let copy = |osd| -> Option<Object> {
-            let store = self.osds.get(Self::osd_index(osd))?.store.lock();
-            store.now.get(&Coll::Pg(pg.into()))?.objects.get(oid).cloned()
+            let p = self.osds.get(Self::osd_index(osd))?;
+            p.store.with(Coll::Pg(pg.into()), |c| c?.objects.get(oid).cloned())
         };
         let mut copies = map.pg_to_up_acting(pg).acting.into_iter().map(copy);
         let first = copies.next().flatten();

@@ -24,6 +24,7 @@
 //! The page is `docs/protocols/simulation.md`.
 
 mod client;
+pub mod disk;
 mod faults;
 mod flips;
 pub mod history;
@@ -33,11 +34,13 @@ mod net;
 mod operators;
 mod osds;
 mod plant;
+pub mod real;
 pub mod remap;
 mod room;
 mod run;
 mod show;
 mod snaps;
+pub mod stores;
 mod tiers;
 mod uploads;
 mod users;

@@ -1,5 +1,6 @@
 //! `cargo xtask sim cluster`: many seeds of the simulated cluster.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,18 +9,22 @@ use sim::{Plant, Report, Scenes};
 
 const USAGE: &str = "\
 sim [--seeds N] [--seed S] [--verbose] [--plant NAME] [--threads N] [--keep-going]
+    [--faults]
 
   --remap       measure a map change with 1,000 OSDs and 20,000 PGs, and nothing else
   --seeds N     run N seeds (100)
   --seed S      the first seed; alone: this one, with what happens in --verbose
+  --faults      say how often each fault was played
   --ec          with erasure-coded pools only; --no-ec with none; else in every fourth seed
   --tier        with a cache tier wherever the pool is not coded; --no-tier with none; else in
                 every sixth seed
   --class       with an uploaded class; --no-class without; else in every seventh seed
+  --real-store  with the real store on disks that tear; --no-real-store with none; else in
+                four seeds of thirteen
   --plant NAME  with a bug planted: lying-disks, empty-writes, forgotten-requests,
                 false-pings, short-logs, forgotten-votes, unleased-reads,
                 forgotten-snaps, half-copies, forgotten-watchers, deaf-to-room,
-                empty-flushes, wrong-calls; succeeds when a seed finds it
+                empty-flushes, wrong-calls, loose-checkpoints; succeeds when a seed finds it
 ";
 
 struct Args {
@@ -29,6 +34,7 @@ struct Args {
     plant: Option<Plant>,
     threads: usize,
     keep_going: bool,
+    faults: bool,
     scenes: Scenes,
 }
 
@@ -41,6 +47,7 @@ fn args() -> Result<Args> {
         plant: None,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         keep_going: false,
+        faults: false,
         scenes: Scenes::default(),
     };
     let mut it = std::env::args().skip(1);
@@ -61,7 +68,10 @@ fn args() -> Result<Args> {
             "--no-tier" => a.scenes.tier = Some(false),
             "--class" => a.scenes.class = Some(true),
             "--no-class" => a.scenes.class = Some(false),
+            "--real-store" => a.scenes.real_store = Some(true),
+            "--no-real-store" => a.scenes.real_store = Some(false),
             "--keep-going" => a.keep_going = true,
+            "--faults" => a.faults = true,
             "--plant" => {
                 let name = value()?;
                 a.plant = Plant::ALL.into_iter().find(|p| p.name() == name);
@@ -139,6 +149,14 @@ fn main() -> Result<ExitCode> {
         sum(|r| r.virtual_ns) as f64 / 3.6e12,
         sum(|r| r.unchecked),
     );
+    if a.faults {
+        let mut all = BTreeMap::<&str, u64>::new();
+        for (what, n) in reports.iter().flat_map(|r| r.faults.iter().chain(&r.deeds)) {
+            *all.entry(what).or_default() += n;
+        }
+        let all: Vec<String> = all.into_iter().map(|(what, n)| format!("{what} {n}")).collect();
+        println!("{}", all.join(", "));
+    }
     if a.plant.is_some() {
         return Ok(if wrong > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }

@@ -4,8 +4,9 @@
 use maps::OsdMap;
 use osd::Coll;
 use serde_json::json;
-use types::{OsdId, PgId};
+use types::{HObject, OsdId, PgId};
 
+use crate::stores::OsdStore;
 use crate::world::World;
 
 /// Flags that are set and unset.
@@ -171,10 +172,14 @@ impl World {
             for (at, osd) in map.pg_to_up_acting(pg).acting.into_iter().enumerate() {
                 let Some(p) = self.osds.get(Self::osd_index(osd)) else { continue };
                 let coll = Coll::Pg(self.shard(pg, at));
-                let store = p.store.lock();
-                let objects = store.now.get(&coll).into_iter().flat_map(|c| &c.objects);
-                let full = objects.filter(|(o, data)| o.pool.0 >= 0 && !data.data.is_empty());
-                all.extend(full.map(|(o, _)| (Self::osd_index(osd), coll, o.clone())));
+                let full: Vec<HObject> = p.store.with(coll, |c| {
+                    let objects = c.into_iter().flat_map(|c| &c.objects);
+                    let full = objects.filter(|(o, data)| o.pool.0 >= 0 && !data.data.is_empty());
+                    full.map(|(o, _)| o.clone()).collect()
+                });
+                let here = |o: &HObject| p.store.real().is_none_or(|s| s.has_blocks(coll, o));
+                let full = full.into_iter().filter(here);
+                all.extend(full.map(|o| (Self::osd_index(osd), coll, o)));
             }
         }
         if all.is_empty() {
@@ -183,14 +188,21 @@ impl World {
         let at = self.chance.index(all.len());
         let (i, coll, oid) = all.swap_remove(at);
         self.tell(|| format!("osd.{i} cannot read {oid} any more"));
-        self.osds[i].store.lock().spoil(coll, oid);
+        match self.osds[i].store.clone() {
+            OsdStore::Memory(store) => store.lock().spoil(coll, oid),
+            OsdStore::Real(store) => {
+                if !store.spoil(coll, &oid, self.chance.any()) {
+                    return;
+                }
+            }
+        }
         *self.faults.entry("spoiled copy").or_default() += 1;
     }
 
     /// Copies that cannot be read, where anybody needs them.
     pub(crate) fn spoiled(&self) -> usize {
         let left = self.osds.iter().enumerate().filter(|(i, _)| !self.gone.contains(i));
-        left.map(|(_, p)| p.store.lock().damaged.len()).sum()
+        left.map(|(_, p)| p.store.unreadable()).sum()
     }
 
     /// Everything is read and compared; whether nothing is spoiled then.

@@ -11,13 +11,15 @@ use messages::{
 use osd::{Effect, Identity, Osd, Outbox, PeerInfo};
 use stdx::crc32c;
 use types::{
-    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, ReqId,
-    Uuid,
+    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, PgId,
+    ReqId, Uuid,
 };
 
 use crate::net::{Conn, Line};
 use crate::plant::Plant;
-use crate::world::{Event, MS, Node, World};
+use crate::real::{Habits, RealStore};
+use crate::stores::OsdStore;
+use crate::world::{Event, MS, Node, SEC, World};
 use osd::memory::MemStore;
 
 /// How long an OSD that did not take a connection is left alone.
@@ -35,7 +37,7 @@ pub struct OsdProc {
     /// The role, while the process runs.
     pub role: Option<Osd>,
     /// What is on its disk.
-    pub store: MemStore,
+    pub store: OsdStore,
     /// Counts its processes.
     pub life: u64,
     pub(crate) nonce: u32,
@@ -44,6 +46,8 @@ pub struct OsdProc {
     backoff: BTreeMap<OsdId, u64>,
     mon: Option<usize>,
     flushing: bool,
+    /// Its real store has a checkpoint or a merge under way.
+    behind: bool,
     /// Its disk takes so many times as long.
     pub(crate) slow: u64,
     /// How often it stopped for want of space, since its disk last had more.
@@ -69,10 +73,10 @@ fn nonce_of(addrs: &AddrVec) -> u32 {
 }
 
 impl OsdProc {
-    fn new(uuid: Uuid) -> Self {
+    fn new(uuid: Uuid, store: OsdStore) -> Self {
         Self {
             role: None,
-            store: MemStore::default(),
+            store,
             life: 0,
             nonce: 0,
             uuid,
@@ -80,6 +84,7 @@ impl OsdProc {
             backoff: BTreeMap::new(),
             mon: None,
             flushing: false,
+            behind: false,
             slow: 1,
             stops: 0,
             epoch: Epoch(0),
@@ -92,13 +97,30 @@ impl World {
     pub(crate) fn add_osd(&mut self) -> usize {
         let mut raw = [0; 16];
         env::Random::fill(&mut self.chance.fork(), &mut raw);
-        self.osds.push(OsdProc::new(Uuid::from_random(raw)));
-        let i = self.osds.len() - 1;
-        self.osds[i].store.lock().lies = self.plant == Some(Plant::LyingDisks);
-        self.osds[i].store.lock().deaf = self.plant == Some(Plant::DeafToRoom);
+        let uuid = Uuid::from_random(raw);
+        let i = self.osds.len();
+        let store = self.new_store(i, uuid);
+        self.osds.push(OsdProc::new(uuid, store));
         let ns = self.chance.within(0, 300 * MS);
         self.after(ns, Event::Start(Node::Osd(i)));
         i
+    }
+
+    fn new_store(&mut self, i: usize, uuid: Uuid) -> OsdStore {
+        if !self.settings.real_store {
+            let store = MemStore::default();
+            store.lock().lies = self.plant == Some(Plant::LyingDisks);
+            store.lock().deaf = self.plant == Some(Plant::DeafToRoom);
+            return OsdStore::Memory(store);
+        }
+        let habits = Habits::draw(&mut self.chance.fork());
+        let store = RealStore::new(self.fsid, i, uuid, habits);
+        match self.plant {
+            Some(Plant::LyingDisks) => store.disk().lie(),
+            Some(Plant::LooseCheckpoints) => store.disk().loosen(),
+            _ => {}
+        }
+        OsdStore::Real(store)
     }
 
     pub(crate) fn start_osd(&mut self, i: usize) {
@@ -146,8 +168,14 @@ impl World {
         p.backoff.clear();
         p.mon = None;
         p.flushing = false;
+        p.behind = false;
         let life = p.life;
-        match Osd::new(identity, options, Box::new(p.store.clone())) {
+        if let Some(store) = p.store.real().cloned()
+            && let Err(e) = store.start()
+        {
+            return self.store_fails(i, &store, &e);
+        }
+        match Osd::new(identity, options, p.store.backing()) {
             Ok(role) => {
                 p.epoch = role.map().epoch;
                 p.role = Some(role);
@@ -157,6 +185,9 @@ impl World {
         self.after(0, Event::Tick(node, life));
         self.after(0, Event::MonDial(node, life));
         self.osd_do(i, |osd, now, out| osd.on_start(now, out));
+        if self.settings.real_store {
+            self.maybe_cut(i, 8, self.settings.disk.1);
+        }
     }
 
     /// The process ends as by `kill -9`; what was not flushed is lost, or is not.
@@ -164,10 +195,21 @@ impl World {
         if self.osds[i].role.take().is_none() {
             return;
         }
-        let queued = self.osds[i].store.lock().queued();
-        let kept = self.chance.index(queued + 1);
-        self.tell(|| format!("osd.{i} dies, {kept} of {queued} kept"));
-        self.osds[i].store.lock().crash(kept);
+        match self.osds[i].store.clone() {
+            OsdStore::Memory(store) => {
+                let queued = store.lock().queued();
+                let kept = self.chance.index(queued + 1);
+                self.tell(|| format!("osd.{i} dies, {kept} of {queued} kept"));
+                store.lock().crash(kept);
+            }
+            OsdStore::Real(store) => {
+                let half = store.crash(&mut self.chance.fork());
+                self.tell(|| format!("osd.{i} dies, in a checkpoint {half}"));
+                if half {
+                    *self.deeds.entry("died in a checkpoint").or_default() += 1;
+                }
+            }
+        }
         self.osds[i].life += 1;
         self.paused.remove(&Node::Osd(i));
         self.drop_conns(Node::Osd(i));
@@ -194,9 +236,10 @@ impl World {
         self.look_at_map(i);
     }
 
-    fn flush_later(&mut self, i: usize) {
+    pub(crate) fn flush_later(&mut self, i: usize) {
         let p = &self.osds[i];
-        if p.flushing || p.store.lock().queued() == 0 {
+        let OsdStore::Memory(store) = p.store.clone() else { return self.write_real(i) };
+        if p.flushing || store.lock().queued() == 0 {
             return;
         }
         let (a, b) = self.settings.disk;
@@ -207,8 +250,90 @@ impl World {
         self.osds[i].flushing = true;
         let life = self.osds[i].life;
         self.after(ns, Event::Flush(i, life));
-        if self.osds[i].store.lock().lies {
+        if store.lock().lies {
             self.after(0, Event::Fetch(i, life));
+        }
+    }
+
+    /// A real store begins to write what it was given.
+    fn write_real(&mut self, i: usize) {
+        let (a, b) = self.settings.disk;
+        let OsdProc { slow, life, .. } = self.osds[i];
+        let Some(store) = self.osds[i].store.real().cloned() else { return };
+        if self.osds[i].role.is_none() {
+            return;
+        }
+        let begun = store.groups_begun();
+        if (begun == 0 || begun == 1 && self.chance.one_in(2)) && store.begin_group() {
+            let ns = self.chance.within(a, b) * slow;
+            self.after(ns, Event::Flush(i, life));
+            self.maybe_cut(i, 400, ns);
+        }
+        if !self.osds[i].flushing && store.has_late() {
+            self.osds[i].flushing = true;
+            let ns = self.chance.within(a, b) * slow;
+            self.after(ns, Event::Fetch(i, life));
+        }
+        if !self.osds[i].behind && store.has_work_behind() {
+            self.osds[i].behind = true;
+            let ns = self.chance.within(a, 60 * b) * slow;
+            self.after(ns, Event::Behind(i, life));
+            self.maybe_cut(i, 30, ns);
+        }
+    }
+
+    /// A store does not open: its disk may fail just then.
+    fn store_fails(&mut self, i: usize, store: &RealStore, why: &str) {
+        if !store.disk().has_failed() {
+            return self.complain(format!("osd.{i} does not start: {why}"));
+        }
+        self.tell(|| format!("osd.{i} does not start: {why}"));
+        *self.faults.entry("stopped by its disk").or_default() += 1;
+        store.crash(&mut self.chance.fork());
+        let ns = self.chance.within(0, 20 * SEC);
+        self.after(ns, Event::Start(Node::Osd(i)));
+    }
+
+    /// Once in `n` times the power is cut within so many ns: while a group, a checkpoint or the
+    /// opening is under way.
+    fn maybe_cut(&mut self, i: usize, n: u64, ns: u64) {
+        if self.trouble && self.chance.one_in(n) {
+            let (ns, life) = (self.chance.within(0, ns), self.osds[i].life);
+            self.after(ns, Event::Power(i, life));
+        }
+    }
+
+    pub(crate) fn power_cut(&mut self, i: usize, life: u64) {
+        if self.osds[i].life != life || !self.trouble || self.spoiled() > 0 {
+            return;
+        }
+        *self.faults.entry("power cut").or_default() += 1;
+        self.kill_osd(i);
+        let ns = self.chance.within(0, 20 * SEC);
+        self.after(ns, Event::Start(Node::Osd(i)));
+    }
+
+    /// A real store makes the checkpoint or the merge that is due.
+    pub(crate) fn work_behind(&mut self, i: usize, life: u64) {
+        if self.osds[i].life != life {
+            return;
+        }
+        self.osds[i].behind = false;
+        if let Some(store) = self.osds[i].store.real() {
+            let what = store.work_behind();
+            self.tell(|| format!("osd.{i} {what}"));
+            *self.deeds.entry(what).or_default() += 1;
+        }
+        self.fetched(i, life);
+    }
+
+    /// What real stores hold in the end is in order.
+    pub(crate) fn check_stores(&mut self) {
+        for i in 0..self.osds.len() {
+            let wrong = self.osds[i].store.real().map(RealStore::check).unwrap_or_default();
+            if !wrong.is_empty() {
+                self.complain(format!("osd.{i}: fsck: {}", wrong.join("; ")));
+            }
         }
     }
 
@@ -216,10 +341,15 @@ impl World {
         if self.osds[i].life != life {
             return;
         }
-        let queued = self.osds[i].store.lock().queued();
-        let n = 1 + self.chance.index(queued.max(1));
-        self.osds[i].store.lock().flush(n);
-        self.osds[i].flushing = false;
+        match self.osds[i].store.clone() {
+            OsdStore::Memory(store) => {
+                let queued = store.lock().queued();
+                let n = 1 + self.chance.index(queued.max(1));
+                store.lock().flush(n);
+                self.osds[i].flushing = false;
+            }
+            OsdStore::Real(store) => store.end_group(),
+        }
         self.fetched(i, life);
         self.flush_later(i);
     }
@@ -228,6 +358,9 @@ impl World {
     pub(crate) fn fetched(&mut self, i: usize, life: u64) {
         if self.osds[i].life != life {
             return;
+        }
+        if self.settings.real_store {
+            self.osds[i].flushing = false;
         }
         let mut why = None;
         self.osd_do(i, |osd, now, out| why = osd.poll_store(now, out).err());
@@ -245,6 +378,10 @@ impl World {
             return;
         }
         self.osds[i].epoch = map.epoch;
+        if let Some(store) = self.osds[i].store.real() {
+            let led = |pg: &PgId| map.pg_to_up_acting(*pg).acting_primary == Some(OsdId(i as i32));
+            store.set_read_here(self.pgs(&map).into_iter().filter(led).collect());
+        }
         if map.epoch < before {
             self.complain(format!("osd.{i} goes from map {before} back to {}", map.epoch));
         }
@@ -449,7 +586,7 @@ impl World {
             self.osd_do(i, |role, now, out| role.on_osd_reset(now, osd, out));
         }
         self.osd_do(i, |osd, now, out| osd.on_tick(now, out));
-        if self.has_small_disks() {
+        if self.has_small_disks() || self.settings.real_store {
             self.fetched(i, life); // a store that has refused wakes nobody
         }
         let ns = self.chance.within(150 * MS, 350 * MS);

@@ -31,11 +31,13 @@ pub enum Plant {
     EmptyFlushes,
     /// Now and then a class is called with another parameter.
     WrongCalls,
+    /// Disks under the real store do not flush what a checkpoint writes before its superblock.
+    LooseCheckpoints,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::LyingDisks,
         Self::EmptyWrites,
         Self::ForgottenRequests,
@@ -49,6 +51,7 @@ impl Plant {
         Self::DeafToRoom,
         Self::EmptyFlushes,
         Self::WrongCalls,
+        Self::LooseCheckpoints,
     ];
 
     /// Its name on a command line.
@@ -68,6 +71,7 @@ impl Plant {
             Self::DeafToRoom => "deaf-to-room",
             Self::EmptyFlushes => "empty-flushes",
             Self::WrongCalls => "wrong-calls",
+            Self::LooseCheckpoints => "loose-checkpoints",
         }
     }
 }

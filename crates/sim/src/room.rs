@@ -9,6 +9,7 @@ use maps::{OsdState, PoolFlags};
 use osd::Coll;
 
 use crate::history::Ask;
+use crate::stores::OsdStore;
 use crate::world::{Event, Mend, Node, SEC, World};
 
 /// Beyond so many stops for want of space in a row, an OSD has not learnt from the first.
@@ -17,6 +18,8 @@ const STOPS_MAX: u64 = 12;
 const DRAIN_SECS: u64 = 200;
 /// What a disk has beyond what is on it, bytes: as little as a value or two.
 const SPARE: u64 = 1_500;
+/// What a real store has left at most.
+const REAL_SPARE: u64 = 8 << 20;
 /// What every store keeps, bytes, when all are full: a small write of what is taken back.
 const KEPT: u64 = 64;
 /// The smallest disk when all are full, bytes: it holds two values.
@@ -30,11 +33,19 @@ impl World {
 
     /// What objects take on an OSD's disk, bytes.
     fn taken(&self, i: usize) -> u64 {
-        self.osds[i].store.lock().taken()
+        self.osds[i].store.memory().taken()
     }
 
     /// Somebody takes space on a disk, for a while.
     pub(crate) fn fill_disk(&mut self, i: usize) {
+        if let Some(store) = self.osds[i].store.real().cloned() {
+            let ns = self.chance.within(2 * SEC, 60 * SEC);
+            let leave = self.chance.within(0, REAL_SPARE);
+            let before = store.crowd(leave);
+            self.tell(|| format!("osd.{i} has {leave} bytes left of {before}"));
+            self.flush_later(i);
+            return self.after(ns, Event::Mend(Mend::Room(i)));
+        }
         let taken = self.taken(i);
         let capacity = taken + self.chance.within(0, taken / 3 + SPARE);
         self.tell(|| format!("osd.{i} has {taken} of {capacity} bytes taken"));
@@ -46,14 +57,14 @@ impl World {
     /// Whether some disk is that full, percent. Its pools are from 95 on.
     fn some_disk_has(&self, percent: u64) -> bool {
         (0..self.osds.len()).any(|i| {
-            let capacity = self.osds[i].store.lock().capacity.unwrap_or(u64::MAX);
+            let capacity = self.osds[i].store.memory().capacity.unwrap_or(u64::MAX);
             u128::from(self.taken(i)) * 100 >= u128::from(capacity) * u128::from(percent)
         })
     }
 
     /// Whether some copy lacks an object of its PG for which its disk has no room.
     fn some_disk_lacks_room(&self) -> bool {
-        let stores: Vec<_> = self.osds.iter().map(|o| o.store.lock()).collect();
+        let stores: Vec<_> = self.osds.iter().map(|o| o.store.memory()).collect();
         stores.iter().any(|here| {
             let (total, available) = here.room();
             here.now.iter().any(|(coll, own)| {
@@ -68,8 +79,20 @@ impl World {
         })
     }
 
-    pub(crate) fn set_capacity(&mut self, i: usize, capacity: Option<u64>) {
-        self.osds[i].store.lock().capacity = capacity;
+    fn set_capacity(&mut self, i: usize, capacity: Option<u64>) {
+        self.osds[i].store.memory().capacity = capacity;
+        self.osds[i].stops = 0;
+    }
+
+    /// A disk has all its room again.
+    pub(crate) fn make_room(&mut self, i: usize) {
+        match self.osds[i].store.clone() {
+            OsdStore::Memory(store) => store.lock().capacity = None,
+            OsdStore::Real(store) => {
+                store.make_room();
+                self.flush_later(i);
+            }
+        }
         self.osds[i].stops = 0;
     }
 
@@ -77,9 +100,12 @@ impl World {
     pub(crate) fn osd_stops(&mut self, i: usize, why: &str) {
         self.tell(|| format!("osd.{i} stops: {why}"));
         self.kill_osd(i);
-        *self.faults.entry("stopped for want of space").or_default() += 1;
+        let failed = self.osds[i].store.real().is_some_and(|s| s.disk().has_failed());
+        let wants_space = self.has_small_disks() && !failed;
+        let kind = if wants_space { "stopped for want of space" } else { "stopped by its disk" };
+        *self.faults.entry(kind).or_default() += 1;
         self.osds[i].stops += 1;
-        if self.osds[i].stops > STOPS_MAX {
+        if wants_space && self.osds[i].stops > STOPS_MAX {
             self.complain(format!("osd.{i} stops over and over: {why}"));
         }
         let ns = self.chance.within(SEC, 20 * SEC);
@@ -88,6 +114,9 @@ impl World {
 
     /// Trouble has ended, but all disks are full: what is removed makes room.
     pub(crate) fn drain(&mut self) {
+        if self.settings.real_store {
+            return; // what others have there is more than what could be removed
+        }
         let taken: Vec<u64> = (0..self.osds.len()).map(|i| self.taken(i)).collect();
         if taken.iter().all(|t| *t < LEAST) {
             return; // nothing is full enough
@@ -109,7 +138,7 @@ impl World {
             let full =
                 map.map_or(0, |m| m.osds().filter(|o| m.state(*o).has(OsdState::FULL)).count());
             let disks: Vec<_> = (0..self.osds.len())
-                .map(|i| (self.taken(i), self.osds[i].store.lock().capacity))
+                .map(|i| (self.taken(i), self.osds[i].store.memory().capacity))
                 .collect();
             self.complain(format!(
                 "the pool is not marked full, {full} OSDs are, with {disks:?} taken"

@@ -13,7 +13,7 @@ use crate::history::{Ask, Doubt, History, Possible, Span};
 use crate::operators::KEY_PREFIX;
 use crate::plant::Plant;
 use crate::world::{Event, SEC, Scenes, World};
-use osd::memory::Object;
+use osd::memory::{Collection, Object};
 
 /// Virtual seconds in which a new cluster must be clean.
 const CREATE_SECS: u64 = 60;
@@ -45,6 +45,8 @@ pub struct Report {
     pub epochs: u32,
     /// Faults, by name.
     pub faults: BTreeMap<&'static str, u64>,
+    /// What real stores did, by name.
+    pub deeds: BTreeMap<&'static str, u64>,
     /// Histories with too much open at a time to be checked.
     pub unchecked: u64,
     /// Virtual seconds from the end of trouble until all was clean.
@@ -75,6 +77,7 @@ pub fn run(seed: u64, plant: Option<Plant>, scenes: Scenes, verbose: bool) -> Re
         epochs: world.maps.last_key_value().map_or(0, |(e, _)| e.0),
         unchecked: world.faults.remove(UNCHECKED).unwrap_or(0),
         faults: std::mem::take(&mut world.faults),
+        deeds: std::mem::take(&mut world.deeds),
         healed_secs: healed as f64 / 1e9,
         wrong: world.wrong,
     }
@@ -191,6 +194,7 @@ impl World {
                 self.complain(why);
             }
             self.check_monitor();
+            self.check_stores();
         }
         healed
     }
@@ -389,21 +393,29 @@ impl World {
         for pg in self.pgs(&map) {
             let mut first: Option<(OsdId, BTreeMap<types::HObject, Object>)> = None;
             for osd in map.pg_to_up_acting(pg).acting {
-                let store = self.osds.get(Self::osd_index(osd)).map(|p| p.store.lock());
-                let copy = store.as_ref().and_then(|s| s.now.get(&Coll::Pg(pg.into())));
-                let Some(copy) = copy else { return Some(format!("{pg} is not on osd.{osd}")) };
-                let objects = &copy.objects;
-                match &first {
-                    Some((_, f)) if f == objects => {}
-                    Some((o, f)) => {
-                        let name = f
-                            .keys()
-                            .chain(objects.keys())
-                            .find(|k| f.get(*k) != objects.get(*k))
-                            .map(ToString::to_string);
-                        return Some(format!("{pg}: osd.{o} and osd.{osd} differ in {name:?}"));
+                let compare = |copy: Option<&Collection>| {
+                    let Some(copy) = copy else { return Some(format!("{pg} is not on osd.{osd}")) };
+                    let objects = &copy.objects;
+                    match &first {
+                        Some((_, f)) if f == objects => {}
+                        Some((o, f)) => {
+                            let name = f
+                                .keys()
+                                .chain(objects.keys())
+                                .find(|k| f.get(*k) != objects.get(*k))
+                                .map(ToString::to_string);
+                            return Some(format!("{pg}: osd.{o} and osd.{osd} differ in {name:?}"));
+                        }
+                        None => first = Some((osd, objects.clone())),
                     }
-                    None => first = Some((osd, objects.clone())),
+                    None
+                };
+                let Some(p) = self.osds.get(Self::osd_index(osd)) else {
+                    return Some(format!("{pg} is on osd.{osd}, which is not there"));
+                };
+                let wrong = p.store.with(Coll::Pg(pg.into()), compare);
+                if wrong.is_some() {
+                    return wrong;
                 }
             }
         }
@@ -418,10 +430,13 @@ impl World {
             let mut shards = Vec::new();
             for (at, osd) in map.pg_to_up_acting(pg).acting.into_iter().enumerate() {
                 let spg = self.shard(pg, at);
-                let store = self.osds.get(Self::osd_index(osd)).map(|p| p.store.lock());
-                let copy = store.as_ref().and_then(|s| s.now.get(&Coll::Pg(spg)));
-                let Some(copy) = copy else { return Some(format!("{spg} is not on osd.{osd}")) };
-                shards.push(copy.objects.clone());
+                let all = |copy: Option<&Collection>| copy.map(|c| c.objects.clone());
+                let p = self.osds.get(Self::osd_index(osd));
+                let copy = p.and_then(|p| p.store.with(Coll::Pg(spg), all));
+                let Some(objects) = copy else {
+                    return Some(format!("{spg} is not on osd.{osd}"));
+                };
+                shards.push(objects);
             }
             if let Err(why) = osd::shards_agree(&map, pg.pool, &shards) {
                 return Some(format!("{pg}: {why}"));
@@ -436,11 +451,12 @@ impl World {
         for pg in self.pgs(&map) {
             for (at, osd) in map.pg_to_up_acting(pg).acting.into_iter().enumerate() {
                 let id = self.shard(pg, at);
-                let store = self.osds.get(Self::osd_index(osd))?.store.lock();
-                let Some(copy) = store.now.get(&Coll::Pg(id)) else { continue };
-                if let Err(why) =
-                    osd::clones_fit(copy, &self.snaps.trimmed(), Some(pg.pool) == self.cache)
-                {
+                let fit = |copy: Option<&Collection>| {
+                    let is_cache = Some(pg.pool) == self.cache;
+                    copy.map_or(Ok(()), |c| osd::clones_fit(c, &self.snaps.trimmed(), is_cache))
+                };
+                let p = self.osds.get(Self::osd_index(osd))?;
+                if let Err(why) = p.store.with(Coll::Pg(id), fit) {
                     return Some(format!("{id} on osd.{osd}: {why}"));
                 }
             }
@@ -453,7 +469,7 @@ impl World {
         let Some(map) = self.newest() else { return Vec::new() };
         let mut found = Vec::new();
         for (i, p) in self.osds.iter().enumerate().filter(|(i, _)| !self.gone.contains(i)) {
-            for coll in p.store.lock().now.keys() {
+            for coll in p.store.collections() {
                 let Coll::Pg(pg) = coll else { continue };
                 let acting = map.pg_to_up_acting(pg.pg).acting;
                 let at = usize::try_from(pg.shard.0);

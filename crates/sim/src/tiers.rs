@@ -262,16 +262,19 @@ impl World {
             if !role.pg_summaries().iter().any(leads) {
                 return Some(format!("{pg} is not led"));
             }
-            let store = p.store.lock();
-            let Some(copy) = store.now.get(&Coll::Pg(pg.into())) else { continue };
-            let dirty = osd::dirty(copy);
-            let stays = |o: &HObject| {
-                o.nspace == ".ceph-internal"
-                    || (watched && o.name.starts_with(b"w") && !dirty.contains(o))
-            };
-            if let Some(oid) = copy.objects.keys().find(|o| o.pool.0 >= 0 && !stays(o)) {
+            let left = p.store.with(Coll::Pg(pg.into()), |copy| {
+                let copy = copy?;
+                let dirty = osd::dirty(copy);
+                let stays = |o: &HObject| {
+                    o.nspace == ".ceph-internal"
+                        || (watched && o.name.starts_with(b"w") && !dirty.contains(o))
+                };
+                let oid = copy.objects.keys().find(|o| o.pool.0 >= 0 && !stays(o))?;
                 let what = if dirty.contains(oid) { "dirty" } else { "clean" };
-                return Some(format!("{oid} is {what} on osd.{primary}"));
+                Some(format!("{oid} is {what} on osd.{primary}"))
+            });
+            if left.is_some() {
+                return left;
             }
         }
         None

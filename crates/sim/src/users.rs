@@ -4,7 +4,7 @@ use messages::{Envelope, MOsdOpReply, Message, OsdMapMsg, WatchNotify};
 use osdc::{Objecter, Out};
 use types::{Epoch, Features, OsdId};
 
-use crate::client::{Client, Open};
+use crate::client::{Client, Open, scaled};
 use crate::history::{Ask, Snaps};
 use crate::net::Line;
 use crate::world::{Event, MS, Node, World};
@@ -203,6 +203,7 @@ impl World {
         self.value += 1;
         let v = self.value;
         let k = self.chance.below(5) as u8;
+        let v = self.sized(v);
         let snap = self.snaps.some(&mut self.chance);
         // Sources are never copied to, so that each history can be told by itself.
         let source = 3 * self.chance.index(self.settings.objects.div_ceil(3));
@@ -229,6 +230,19 @@ impl World {
             (21..=22, _) => Ask::Delete,
             _ if at.is_multiple_of(3) || !self.copies() => Ask::Append(v),
             _ => Ask::CopyFrom(format!("o{source}")),
+        }
+    }
+
+    /// The real store is given values of all sizes, up to such that are not written to its log.
+    fn sized(&mut self, v: u64) -> u64 {
+        if !self.settings.real_store {
+            return v;
+        }
+        let most = if self.settings.coded.is_some() { 13 } else { 16 };
+        match self.chance.below(most) {
+            0..=8 => v,
+            9..=13 => scaled(v, 16),
+            _ => scaled(v, 160),
         }
     }
 

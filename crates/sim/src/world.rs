@@ -53,6 +53,10 @@ pub enum Event {
     Flush(usize, u64),
     /// An OSD's disk has read.
     Fetch(usize, u64),
+    /// An OSD's store makes a checkpoint or merges.
+    Behind(usize, u64),
+    /// The power of an OSD's machine is cut.
+    Power(usize, u64),
     /// A monitor's disk writes.
     MonFlush(usize, u64),
     /// A process starts.
@@ -221,6 +225,8 @@ pub struct Settings {
     pub tier: Option<crate::tiers::Plan>,
     /// Operators upload a class, and clients call it.
     pub class: bool,
+    /// OSDs have the real store, on disks that lose and tear what was not flushed.
+    pub real_store: bool,
 }
 
 /// What is played, where the seed is not to say.
@@ -232,6 +238,8 @@ pub struct Scenes {
     pub tier: Option<bool>,
     /// An uploaded class.
     pub class: Option<bool>,
+    /// The real store under the OSDs.
+    pub real_store: Option<bool>,
 }
 
 impl Settings {
@@ -272,6 +280,7 @@ impl Settings {
             auto_repair: false,
             tier: None,
             class: false,
+            real_store: false,
         }
     }
 
@@ -343,6 +352,8 @@ pub struct World {
     pub(crate) maps: BTreeMap<Epoch, u32>,
     /// Faults so far, by name.
     pub faults: BTreeMap<&'static str, u64>,
+    /// What real stores did, by name.
+    pub deeds: BTreeMap<&'static str, u64>,
     /// OSDs that will not come back.
     pub(crate) gone: BTreeSet<usize>,
     /// What was seen to be wrong.
@@ -379,8 +390,13 @@ impl World {
             None => seed % 7 == 5,
         };
         settings.class = scenes.class.unwrap_or(called);
+        let real = match plant {
+            Some(plant) => plant == Plant::LooseCheckpoints,
+            None => seed % 13 % 3 == 1,
+        };
+        settings.real_store = scenes.real_store.unwrap_or(real);
         settings.small_disks = match plant {
-            Some(plant) => plant == Plant::DeafToRoom,
+            Some(plant) => plant == Plant::DeafToRoom && !settings.real_store,
             None => seed % 5 == 2 && settings.tier.is_none(),
         };
         let mut raw = [0; 16];
@@ -423,6 +439,7 @@ impl World {
             trouble: false,
             maps: BTreeMap::new(),
             faults: BTreeMap::new(),
+            deeds: BTreeMap::new(),
             gone: BTreeSet::new(),
             wrong: Vec::new(),
         }
@@ -472,13 +489,16 @@ impl World {
             Event::Deliver(c, dir) => self.conns[*c].ends[1 - dir],
             Event::Closed(c, side, _) => self.conns[*c].ends[*side],
             Event::Tick(node, _) | Event::MonDial(node, _) => *node,
-            Event::Flush(i, _) | Event::Fetch(i, _) => Node::Osd(*i),
+            Event::Flush(i, _) | Event::Fetch(i, _) | Event::Behind(i, _) => Node::Osd(*i),
             Event::MonFlush(m, _) => Node::Mon(*m),
             Event::Work(node) => *node,
             Event::ClientDial(i, ..) => Node::Client(*i),
-            Event::Dial(_) | Event::Start(_) | Event::Fault | Event::Watch(_) | Event::Mend(_) => {
-                return None;
-            }
+            Event::Dial(_)
+            | Event::Start(_)
+            | Event::Fault
+            | Event::Watch(_)
+            | Event::Power(..)
+            | Event::Mend(_) => return None,
         };
         self.paused.get(&node).copied().filter(|until| *until > self.now)
     }
@@ -503,6 +523,8 @@ impl World {
             Event::Tick(..) => {}
             Event::Flush(i, life) => self.flush(i, life),
             Event::Fetch(i, life) => self.fetched(i, life),
+            Event::Behind(i, life) => self.work_behind(i, life),
+            Event::Power(i, life) => self.power_cut(i, life),
             Event::MonFlush(m, life) => self.mon_flush(m, life),
             Event::Start(Node::Mon(m)) => self.start_mon(m),
             Event::Start(Node::Osd(i)) => self.start_osd(i),

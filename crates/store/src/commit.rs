@@ -56,7 +56,7 @@ struct Flight {
 }
 
 /// What a thread writes.
-struct Taken {
+pub(crate) struct Taken {
     group: Group,
     number: u64,
     pos: u64,
@@ -416,6 +416,39 @@ impl Committer {
             Err(e) => self.fail(format!("writing two groups of the log: {e}")),
         }
         self.failed.get().is_none()
+    }
+
+    /// Writes the oldest group, as one thread may while another flushes; durable is it after
+    /// [`Committer::end_step`]. `None` where there is none.
+    pub fn begin_step(&self) -> Option<Taken> {
+        if self.failed.get().is_some() {
+            return None;
+        }
+        let (q, taken) = self.take(self.lock());
+        drop(q);
+        let mut taken = taken?;
+        let (at, log) = self.seal(&mut taken);
+        let data = &taken.group.data;
+        let written = data.iter().try_for_each(|(off, d)| self.disk.write(*off, d));
+        match written.and_then(|()| log.map_or(Ok(()), |log| log.write(at, &taken.group.buf))) {
+            Ok(()) => Some(taken),
+            Err(e) => {
+                self.fail(format!("writing group {} of the log: {e}", taken.number));
+                None
+            }
+        }
+    }
+
+    /// Flushes what [`Committer::begin_step`] wrote.
+    pub fn end_step(&self, taken: Taken) {
+        let flushed = self.disk.flush().and_then(|()| match &self.log {
+            LogDisk::Own(log) => log.flush(),
+            LogDisk::Shared(_) | LogDisk::Memory => Ok(()),
+        });
+        match flushed {
+            Ok(()) => self.finish(taken),
+            Err(e) => self.fail(format!("flushing group {} of the log: {e}", taken.number)),
+        }
     }
 
     /// Completes a group's block; where on which disk it goes.

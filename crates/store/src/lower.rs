@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::alloc::Area;
 use crate::keys;
 use crate::onode::{BLOCK, Extent, Onode};
 use crate::pack::{Compression, PART_MAX};
@@ -106,8 +107,13 @@ impl Store {
                     l.txn.ops.push(Op::CloneRange { src, dst, src_off, len, dst_off });
                 } else {
                     let name = || o.to_string();
-                    let bytes = self.state.read_data(&from, &name, src_off, len)?;
-                    self.lower_write(&mut l, dst, dst_off, bytes)?;
+                    match self.state.read_data(&from, &name, src_off, len) {
+                        Ok(bytes) => self.lower_write(&mut l, dst, dst_off, bytes)?,
+                        Err(StoreError::Corrupt { .. } | StoreError::Io { .. }) => {
+                            self.lower_damaged(&mut l, dst, dst_off, len)?;
+                        }
+                        Err(e) => return Err(e),
+                    }
                 }
             }
             op => txn.ops.push(op),
@@ -321,6 +327,23 @@ impl Store {
         l.data.push((runs[0].0 * BLOCK, nothing));
         let placed = Placed { at, size, runs, crcs, blob: None, damaged: true };
         l.txn.ops.push(Op::Extents(t, Box::new(placed)));
+    }
+
+    /// Bytes that were to be copied and cannot be read: neither can the copy, in all blocks that
+    /// it touches.
+    fn lower_damaged(&mut self, l: &mut Lowering<'_>, t: Target, off: u64, len: u64) -> Result<()> {
+        let (at, size) = (off / BLOCK, off + len);
+        let blocks = size.div_ceil(BLOCK) - at;
+        // Nothing was set aside for this; the transaction was not let in without room for it.
+        let runs = self.state.space.alloc(blocks, Area::Data)?;
+        for (start, len) in &runs {
+            self.state.flight.remove(start);
+            l.data.push((start * BLOCK, vec![0; (len * BLOCK) as usize].into()));
+        }
+        let crcs = vec![stdx::crc32c(!0, &ZEROS); blocks as usize];
+        let placed = Placed { at, size, runs, crcs, blob: None, damaged: true };
+        l.txn.ops.push(Op::Extents(t, Box::new(placed)));
+        Ok(())
     }
 
     fn lower_zero(&mut self, l: &mut Lowering<'_>, t: Target, off: u64, len: u64) -> Result<()> {

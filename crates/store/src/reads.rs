@@ -130,6 +130,16 @@ impl Store {
         Ok(if off < end { o.data_ranges(off, end) } else { Vec::new() })
     }
 
+    /// Where on the device the object's data is, as `(offset, length)` in bytes: nothing of what
+    /// is in the log or with the object's metadata. For who spoils it.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn device_ranges(&self, c: impl Into<Coll>, o: &HObject) -> Result<Vec<(u64, u64)>> {
+        let o = self.state.object(c.into(), o)?;
+        Ok(o.device_runs().map(|f| (f.phys * BLOCK, f.blocks * BLOCK)).collect())
+    }
+
     /// One attribute.
     ///
     /// # Errors

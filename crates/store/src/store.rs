@@ -13,13 +13,13 @@ use types::{HObject, OsdId, PoolId, Uuid};
 
 use crate::alloc::{Alloc, Bitmap};
 use crate::checkpoint::{self, Job, Moved, Outcome};
-use crate::commit::{Committer, FLIGHTS};
+use crate::commit::{Committer, FLIGHTS, Taken};
 use crate::discard::Discards;
 use crate::fetch::Fetches;
 use crate::file::{FileDisk, give_way};
 use crate::keys;
 use crate::log::Place;
-use crate::merge::Merging;
+use crate::merge::{Merging, Progress};
 use crate::onode::BLOCK;
 use crate::placement::{self, LogPlacement};
 use crate::space::{Ledger, Runs, Space};
@@ -224,6 +224,8 @@ pub struct Store {
     pub(crate) threads: Option<Threads>,
     /// A checkpoint that waits for its owner to run it, where there are no threads.
     pub(crate) job: Option<Job>,
+    /// Groups that are written and not flushed, where there are no threads.
+    pub(crate) begun: VecDeque<Taken>,
     pub(crate) outcomes: Receiver<Result<Outcome>>,
     pub(crate) outcome_sender: Sender<Result<Outcome>>,
     /// Space for the large data of the transaction in hand.
@@ -412,6 +414,7 @@ impl Store {
             callbacks: VecDeque::new(),
             threads,
             job: None,
+            begun: VecDeque::new(),
             outcomes,
             outcome_sender,
             prepared: VecDeque::new(),
@@ -511,7 +514,8 @@ impl Store {
     /// # Errors
     /// Nothing was applied: [`StoreError::NoSpace`], [`StoreError::NoCollection`],
     /// [`StoreError::NoObject`] (a clone's source), [`StoreError::Invalid`],
-    /// [`StoreError::Corrupt`] (data to be copied), [`StoreError::Stopped`].
+    /// [`StoreError::Corrupt`] (metadata), [`StoreError::Stopped`]. Data to be copied that cannot
+    /// be read is no error: it cannot be read in the copy either.
     pub fn submit(&mut self, mut txn: Transaction) -> Result<Seq> {
         self.background()?;
         let mut known = self.validate(&txn)?;
@@ -625,15 +629,55 @@ impl Store {
     /// As [`Store::complete`].
     pub fn sync(&mut self) -> Result<()> {
         if self.threads.is_none() {
-            while self.commit.step() {}
+            while self.step() {}
         }
         self.commit.wait(self.seq)?;
         self.complete().map(drop)
     }
 
-    /// Without threads: writes one group. Returns whether there was one.
+    /// Without threads: makes one group durable. Returns whether there was one.
     pub fn step(&mut self) -> bool {
-        self.threads.is_none() && self.commit.step()
+        self.threads.is_none() && (self.end_group() || self.commit.step())
+    }
+
+    /// Without threads: writes a group, which [`Store::end_group`] flushes: time may pass in
+    /// between, and one more group be begun. Returns whether there was one.
+    pub fn begin_group(&mut self) -> bool {
+        if self.threads.is_some() || self.begun.len() >= FLIGHTS {
+            return false;
+        }
+        let taken = self.commit.begin_step();
+        let some = taken.is_some();
+        self.begun.extend(taken);
+        some
+    }
+
+    /// Without threads: flushes the older of the groups that were begun. Returns whether there
+    /// was one.
+    pub fn end_group(&mut self) -> bool {
+        let Some(taken) = self.begun.pop_front() else { return false };
+        self.commit.end_step(taken);
+        true
+    }
+
+    /// Without threads: groups that were begun and are not durable.
+    #[must_use]
+    pub fn groups_begun(&self) -> usize {
+        self.begun.len()
+    }
+
+    /// Without threads: whether a checkpoint waits for [`Store::step_checkpoint`], and all that
+    /// it writes is durable in the log.
+    #[must_use]
+    pub fn is_checkpoint_ready(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.frozen.seq <= self.commit.durable())
+    }
+
+    /// Without threads: whether a checkpoint or a merge waits to be made.
+    #[must_use]
+    pub fn has_work_behind(&self) -> bool {
+        let merge = self.merging.as_ref().map(|m| &m.progress);
+        self.job.is_some() || matches!(merge, Some(Progress::Waiting(_)))
     }
 
     /// Without threads: writes two groups before either is flushed, as the threads may.
@@ -647,7 +691,7 @@ impl Store {
     pub fn step_checkpoint(&mut self) -> bool {
         let Some(job) = self.job.take() else { return false };
         // It waits for the transactions before it.
-        while self.commit.durable() < job.frozen.seq && self.commit.step() {}
+        while self.commit.durable() < job.frozen.seq && self.step() {}
         let outcome = checkpoint::run(&self.state.space, &self.commit, job);
         self.outcome_sender.send(outcome).expect("the receiver is ours");
         true
@@ -668,7 +712,7 @@ impl Store {
     pub(crate) fn wait_a_little(&mut self) -> Result<()> {
         match &self.threads {
             None => {
-                let _ = self.commit.step() || self.step_checkpoint();
+                let _ = self.step() || self.step_checkpoint();
             }
             Some(threads) if Self::is_thread_gone(threads) => {
                 self.commit.fail("a thread of the store is gone".into());

@@ -77,12 +77,9 @@ impl Store {
                         if made.contains(cs) {
                             return Err(StoreError::NoObject(format!("{cs} {os}")));
                         }
-                        let o = self.state.object(*cs, os)?;
-                        if let Op::CloneRange { src_off, len, dst_off, .. } = op {
+                        self.state.object(*cs, os)?;
+                        if let Op::CloneRange { len, dst_off, .. } = op {
                             range(*dst_off, *len)?;
-                            // What will be copied must be readable.
-                            let name = || os.to_string();
-                            self.state.read_data(&o, &name, *src_off, *len)?;
                         }
                     }
                     touched.push(*d);
@@ -152,7 +149,7 @@ impl Store {
                     needs.grows = true;
                     needs.space += len + 2 * BLOCK;
                     needs.blocks += len / BLOCK;
-                    in_log(*len)
+                    in_log(*len) + 64
                 }
                 Op::Clone(s, _) => {
                     needs.clones = true;

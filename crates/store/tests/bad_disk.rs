@@ -263,3 +263,48 @@ fn what_follows_a_damaged_block_is_kept() {
     assert_eq!(store.read(c, &o, 0, 4_096).unwrap(), vec![7; 4_096]);
     assert_eq!(store.read(c, &o, 200_000, 100).unwrap(), vec![8; 100]);
 }
+
+/// What is copied of a damaged block is damaged in the copy, too, and no reason to refuse the
+/// transaction: the rest of it counts, also after a crash and a checkpoint.
+#[test]
+fn copies_of_damaged_data_are_damaged() {
+    let disk = Arc::new(mkfs().copy(false));
+    let mut store = open(&disk, 1).unwrap();
+    let c = Coll::Pg(SpgId { pg: PgId::new(1, 0), shard: ShardId::NONE });
+    let object =
+        |name: &'static str| HObject::head(PoolId(2), Bytes::new(), Bytes::new(), name.into());
+    let (o, few, many) = (object("o"), object("few"), object("many"));
+    let mut txn = Transaction::new();
+    txn.create_collection(c);
+    txn.write(c, &o, 0, vec![7; 300_000].into());
+    store.submit(txn).unwrap();
+    store.checkpoint().unwrap();
+    let (start, _) = store.device_ranges(c, &o).unwrap()[0];
+    disk.flip(start + 4_096, 3);
+
+    let mut txn = Transaction::new();
+    txn.clone_range(c, &o, &few, 5_000, 100, 5_000);
+    txn.clone_range(c, &o, &many, 1, 200_000, 100);
+    txn.write(c, &o, 20_000, vec![8; 100].into());
+    let last = store.submit(txn).unwrap();
+    while store.durable() < last {
+        store.step();
+    }
+    for round in ["at once", "after a crash", "after a checkpoint"] {
+        for (o, off) in [(&o, 5_000), (&few, 5_000), (&few, 4_096), (&many, 5_000)] {
+            let read = store.read(c, o, off, 10);
+            assert!(matches!(read, Err(StoreError::Corrupt { .. })), "{round} {o} {off}: {read:?}");
+        }
+        assert_eq!(store.read(c, &o, 20_000, 100).unwrap(), vec![8; 100], "{round}");
+        assert_eq!(store.read(c, &few, 0, 10).unwrap(), vec![0; 10], "{round}");
+        let sizes = [&few, &many].map(|o| store.stat(c, o).unwrap().size);
+        assert_eq!(sizes, [5_100, 200_100], "{round}");
+        let errors = store.fsck(false).unwrap().errors;
+        assert!(errors.is_empty(), "{round}: {errors:?}");
+        drop(store);
+        store = open(&disk, 1).unwrap();
+        if round == "after a crash" {
+            store.checkpoint().unwrap();
+        }
+    }
+}

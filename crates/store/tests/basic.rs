@@ -185,3 +185,42 @@ fn checkpoints_wait_for_the_data_under_small_writes() {
     assert_eq!(store.read(c, &a, 0, 1 << 20).unwrap(), want);
     store.close().unwrap();
 }
+
+/// Without threads a group is written first and durable once it is flushed; two may be under
+/// way, and the later one is not durable before the earlier.
+#[test]
+fn groups_are_durable_when_they_are_flushed() {
+    let disk = Arc::new(SimDisk::new(64 << 20, true));
+    let made = MkfsOptions { log_bytes: 4 << 20, ..MkfsOptions::default() };
+    Store::mkfs_on(disk.clone(), &made).unwrap();
+    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    let mut store = Store::open_on(disk.clone(), options).unwrap();
+    assert!(!store.begin_group() && !store.end_group(), "nothing was submitted");
+    let submit = |store: &mut Store, n: u8| {
+        let mut txn = Transaction::new();
+        if n == 1 {
+            txn.create_collection(pg(0));
+        }
+        txn.write(pg(0), &object("a"), 0, bytes(100_000, n));
+        store.submit(txn).unwrap()
+    };
+    let (one, flushes) = (submit(&mut store, 1), flushes(&disk));
+    assert!(store.begin_group());
+    let two = submit(&mut store, 2);
+    assert!(store.begin_group());
+    let three = submit(&mut store, 3);
+    assert!(!store.begin_group(), "two at a time");
+    assert_eq!((store.groups_begun(), store.durable() < one), (2, true));
+    assert_eq!(self::flushes(&disk), flushes, "nothing is flushed so far");
+    assert!(store.end_group());
+    assert_eq!((store.durable(), self::flushes(&disk)), (one, flushes + 1));
+    assert!(store.step(), "the one that was begun comes first");
+    assert_eq!(store.durable(), two);
+    store.sync().unwrap();
+    assert_eq!(store.durable(), three);
+}
+
+fn flushes(disk: &SimDisk) -> usize {
+    let events = disk.events().into_iter();
+    events.filter(|e| matches!(e, store::DiskEvent::Flush)).count()
+}

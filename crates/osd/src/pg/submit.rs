@@ -170,6 +170,7 @@ impl Pg {
                 if nth > 0 && answer.result >= 0 && !self.watch_again(&op, cx) {
                     answer.result = Errno::NOTCONN.0;
                 }
+                self.watch_answered(&op, cx);
                 answer.send(&op, cx);
             }
             let Some(obc) = self.obcs.get_mut(&f.oid) else { continue };

@@ -122,6 +122,9 @@ impl Pg {
                 if self.trim.in_flight.len() >= cx.conf.snap_trims_max || now < self.trim.next_ms {
                     return Ok(());
                 }
+                if cx.store.is_stopped() {
+                    return Ok(()); // the index would stay as it is
+                }
                 let Some(clone) = self.indexed(snap, cx)? else { break };
                 if !cx.may_move() {
                     cx.pace.wait(self.id);

@@ -142,6 +142,11 @@ impl Watches {
     }
 }
 
+/// Whether it begins a watch, or takes one up again.
+fn begins(o: &OsdOp) -> bool {
+    o.code == op::WATCH && matches!(o.raw[16], 1 | 3 | 5)
+}
+
 impl Pg {
     /// Events of a vector that changed nothing.
     pub(crate) fn on_watch_events(
@@ -221,11 +226,23 @@ impl Pg {
         }
     }
 
+    /// A request to watch is answered: its client counts the time from now on, however long the
+    /// write has taken.
+    ///
+    /// Source: the peer connects a watch when its write has been committed (`do_osd_op_effects`).
+    pub(crate) fn watch_answered(&mut self, op: &ClientOp, cx: &Cx<'_>) {
+        for o in op.msg.ops.iter().filter(|o| begins(o)) {
+            let all = self.watches.by_object.get_mut(&op.oid).into_iter().flatten();
+            for w in all.filter(|w| w.who == op.who && w.cookie == o.u64(0)) {
+                w.deadline_ms = cx.now.mono_ms() + u64::from(w.timeout_s) * 1000;
+            }
+        }
+    }
+
     /// A request to watch that was done before has come again: the watch belongs to this
     /// connection now. `false` when it has ended since.
     pub(crate) fn watch_again(&mut self, op: &ClientOp, cx: &mut Cx<'_>) -> bool {
-        let begins = |o: &&OsdOp| o.code == op::WATCH && matches!(o.raw[16], 1 | 3 | 5);
-        for o in op.msg.ops.iter().filter(begins) {
+        for o in op.msg.ops.iter().filter(|o| begins(o)) {
             if self.load_obc(&op.oid, cx).is_err() {
                 continue; // whoever gives signs of life will hear of it
             }

@@ -283,6 +283,32 @@ fn watching_is_asked_again() {
     }
 }
 
+/// A watch's time begins when its client hears of it, however long the write took.
+#[test]
+fn a_watch_lives_from_its_answer_on() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.run(POOL, "w", full(b"x"));
+    while c.step() {}
+    let mut watch = watch_op(3);
+    watch[0].put_u32(21, 3);
+    let tid = c.ask(POOL, "w", watch);
+    c.client_step();
+    assert!(c.step() && c.nodes[0].store.lock().queued() > 0, "it is to be flushed");
+    c.now.mono_ns += 2_500_000_000;
+    assert_eq!(c.wait(tid).result, 0);
+    let watchers = |c: &mut Cluster, ms: u64| {
+        c.now.mono_ns += ms * 1_000_000;
+        for _ in 0..2 {
+            c.event(0, |osd, now, out| osd.on_tick(now, out));
+            while c.step() {}
+        }
+        let r = c.run(POOL, "w", vec![OsdOp::new(op::LIST_WATCHERS, Bytes::new())]);
+        r.ops[0].data[6]
+    };
+    assert_eq!(watchers(&mut c, 2_000), 1);
+    assert_eq!(watchers(&mut c, 2_000), 0, "and ends without a sign of life");
+}
+
 /// A watch that was not heard of for long ends for notifications when it has ended on all
 /// copies: before, it may come back with its record.
 #[test]

@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use denc::Denc;
 use maps::SnapIntervals;
-use messages::{MOsdOpReply, OsdOp, op, req_flag};
+use messages::{MOsdOpReply, Mutation, OsdOp, op, req_flag};
 use stdx::IntervalSet;
 use types::{HObject, OsdId, PgId, PoolId, SnapId};
 
 use super::cluster::Cluster;
 use super::survive::{check_copies, seeds};
 use super::tier;
-use crate::backing::Coll;
+use crate::backing::{Coll, ObjectStore, StoreOp};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::snapset;
 
@@ -218,6 +218,39 @@ fn remove_snap(c: &mut Cluster, snap: u64) {
     inc.new_removed_snaps.entry(POOL).or_default().insert(snap, 1);
     c.follow_base(POOL, &mut inc);
     c.publish(inc);
+}
+
+/// A store that has stopped takes nothing more, so the index stays as it is: trimming does not go
+/// on for ever over it.
+#[test]
+fn trimming_ends_when_the_store_has_stopped() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    let write = |c: &mut Cluster, snap: u64| {
+        let write = OsdOp::extent(op::WRITEFULL, 0, 3, Bytes::from_static(b"abc"));
+        let tid = c.ask(POOL, "o", vec![write]);
+        let msg = &mut c.asked.back_mut().expect("just asked").msg;
+        (msg.snap_seq, msg.snaps) = (SnapId(snap), (1..=snap).map(SnapId).collect());
+        assert_eq!(c.wait(tid).result, 0);
+    };
+    write(&mut c, 0);
+    let snap = new_snap(&mut c);
+    write(&mut c, snap);
+    c.settle();
+    let pg = PgId { pool: POOL, ps: 0 }.into();
+    let mut store = c.nodes[0].store.clone();
+    let oid = store.list(Coll::Pg(pg), &HObject::min(), 1).unwrap().remove(0);
+    store.lock().capacity = Some(1);
+    let data = Mutation::Write { off: 0, data: Bytes::from_static(b"no room") };
+    store.submit(vec![StoreOp::Object(Coll::Pg(pg), oid, vec![data])], 0);
+    assert!(store.is_stopped());
+    c.event(0, |osd, now, out| {
+        let mut map = maps::OsdMap::clone(&osd.c.map);
+        let queue = SnapIntervals([(snap, 1)].into_iter().collect());
+        map.removed_snaps_queue = BTreeMap::from([(POOL, queue)]).into();
+        osd.c.map = map.into();
+        osd.with_pg(now, pg, out, |pg, cx| pg.kick_trim(cx));
+        assert!(osd.pgs[&pg].trim.purged.is_empty(), "nothing was trimmed");
+    });
 }
 
 /// What every PG says it has trimmed leaves the queue, as the monitors do it.

@@ -205,7 +205,9 @@ impl Run {
                         self.seen.merges += 1;
                     }
                 }
-                1..=3 => drop(store.step()),
+                1 => drop(store.begin_group()),
+                2 => drop(store.end_group() || store.step()),
+                3 => drop(store.step()),
                 4..=5 => drop(store.step_two() || store.step()),
                 6..=7 => drop(store.complete().expect("goes well")),
                 8 if dice.below(4) == 0 => self.settle(&mut store, disk, false),
