@@ -18,9 +18,9 @@ pub fn cluster(words: &[&str]) -> Result<()> {
 /// The share of the test command: some hundred seeds, and each planted bug found.
 pub fn share() -> Report {
     let mut report = Report::default();
-    report.check("sim: 300 seeds", || cluster(&["--seeds", "300"]));
-    report.check("sim: 200 seeds on the real store", || {
-        cluster(&["--seed", "1000", "--seeds", "200", "--real-store"])
+    report.check("sim: 200 seeds", || cluster(&["--seeds", "200"]));
+    report.check("sim: 100 seeds on the real store", || {
+        cluster(&["--seed", "1000", "--seeds", "100", "--real-store"])
     });
     report.check("sim: a map change with 1,000 OSDs and 20,000 PGs", || cluster(&["--remap"]));
     let plants = [
