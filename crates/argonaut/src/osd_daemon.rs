@@ -393,7 +393,7 @@ impl Daemon {
                 let large = env.data.len() >= KICK_BYTES;
                 self.with(|osd, out| {
                     osd.on_message(now, shift(conn), env, out);
-                    if large && osd.unkicked() > 0 {
+                    if large {
                         osd.kick_store();
                     }
                 });
@@ -684,10 +684,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     let to = Rc::downgrade(&daemon);
     rt::before_sleep(move || {
         let Some(daemon) = to.upgrade() else { return };
-        let mut osd = daemon.osd.borrow_mut();
-        if osd.unkicked() > 0 {
-            osd.kick_store();
-        }
+        daemon.osd.borrow_mut().kick_store();
     });
     let mut tick = tokio::time::interval(Duration::from_millis(100));
     let mut stop = std::pin::pin!(rt::stop_signal());

@@ -22,10 +22,12 @@ pub struct StoreBacking {
     compress: BTreeMap<PoolId, Compression>,
 }
 
-fn coll(c: Coll) -> store::Coll {
-    match c {
-        Coll::Meta => store::Coll::Meta,
-        Coll::Pg(pg) => store::Coll::Pg(pg),
+impl From<Coll> for store::Coll {
+    fn from(c: Coll) -> Self {
+        match c {
+            Coll::Meta => Self::Meta,
+            Coll::Pg(pg) => Self::Pg(pg),
+        }
     }
 }
 
@@ -85,32 +87,32 @@ impl StoreBacking {
         }
         match op {
             StoreOp::Create(c) => {
-                if !self.store.collection_exists(coll(c)) {
-                    txn.create_collection(coll(c));
+                if !self.store.collection_exists(c) {
+                    txn.create_collection(c);
                 }
             }
             StoreOp::Drop(c) => {
-                if self.store.collection_exists(coll(c)) {
-                    txn.remove_collection(coll(c));
+                if self.store.collection_exists(c) {
+                    txn.remove_collection(c);
                 }
             }
             StoreOp::Put(c, k, v) => {
-                txn.coll_set(coll(c), k, v);
+                txn.coll_set(c, k, v);
             }
             StoreOp::Rm(c, k) => {
-                txn.coll_rm(coll(c), k);
+                txn.coll_rm(c, k);
             }
             StoreOp::RmRange(c, a, b) => {
-                txn.coll_rm_range(coll(c), a, b);
+                txn.coll_rm_range(c, a, b);
             }
             StoreOp::Split(from, to, bits) => {
-                txn.split_collection(coll(from), to, bits);
+                txn.split_collection(from, to, bits);
             }
             StoreOp::Merge(from, to) => {
-                txn.merge_collection(coll(from), coll(to));
+                txn.merge_collection(from, to);
             }
             StoreOp::Object(c, o, mutations) => {
-                let c = coll(c);
+                let c = c.into();
                 if self.compress.contains_key(&o.pool) {
                     txn.expect(c, &o, compression::hint(&mutations));
                 }
@@ -210,7 +212,7 @@ impl ObjectStore for StoreBacking {
         if let Some(data) = self.at_hand(c, o, off, len) {
             return Ok(Some(data));
         }
-        absent(self.store.read(coll(c), o, off, len))
+        absent(self.store.read(c, o, off, len))
     }
 
     fn fetch(
@@ -223,7 +225,7 @@ impl ObjectStore for StoreBacking {
         if let Some(data) = self.at_hand(c, o, off, len) {
             return Ok(Some(Fetched::Here(data)));
         }
-        Ok(absent(self.store.fetch(coll(c), o, off, len))?.map(later))
+        Ok(absent(self.store.fetch(c, o, off, len))?.map(later))
     }
 
     fn fetch_verified(
@@ -233,11 +235,11 @@ impl ObjectStore for StoreBacking {
         off: u64,
         len: u64,
     ) -> Result<Option<Fetched>, StoreError> {
-        Ok(absent(self.store.fetch_device(coll(c), o, off, len))?.map(later))
+        Ok(absent(self.store.fetch_device(c, o, off, len))?.map(later))
     }
 
     fn size(&self, c: Coll, o: &HObject) -> Result<Option<u64>, StoreError> {
-        Ok(absent(self.store.stat(coll(c), o))?.map(|s| s.size))
+        Ok(absent(self.store.stat(c, o))?.map(|s| s.size))
     }
 
     fn fetched(&mut self) -> Option<(u64, Result<Bytes, StoreError>)> {
@@ -246,20 +248,20 @@ impl ObjectStore for StoreBacking {
     }
 
     fn attr(&self, c: Coll, o: &HObject, name: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        Ok(absent(self.store.get_attr(coll(c), o, name))?.flatten())
+        Ok(absent(self.store.get_attr(c, o, name))?.flatten())
     }
 
     fn attrs(&self, c: Coll, o: &HObject) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        Ok(absent(self.store.get_attrs(coll(c), o))?.unwrap_or_default().into_iter().collect())
+        Ok(absent(self.store.get_attrs(c, o))?.unwrap_or_default().into_iter().collect())
     }
 
     fn omap_header(&self, c: Coll, o: &HObject) -> Result<Bytes, StoreError> {
-        Ok(absent(self.store.omap_get_header(coll(c), o))?.unwrap_or_default())
+        Ok(absent(self.store.omap_get_header(c, o))?.unwrap_or_default())
     }
 
     fn omap_get(&self, c: Coll, o: &HObject, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let keys = [Bytes::copy_from_slice(key)];
-        let found = absent(self.store.omap_get_keys(coll(c), o, &keys))?.unwrap_or_default();
+        let found = absent(self.store.omap_get_keys(c, o, &keys))?.unwrap_or_default();
         Ok(found.into_values().next())
     }
 
@@ -270,15 +272,15 @@ impl ObjectStore for StoreBacking {
         from: &[u8],
         each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
     ) -> Result<(), StoreError> {
-        absent(self.store.omap_walk(coll(c), o, Bound::Included(from), each)).map(drop)
+        absent(self.store.omap_walk(c, o, Bound::Included(from), each)).map(drop)
     }
 
     fn list(&self, c: Coll, from: &HObject, max: usize) -> Result<Vec<HObject>, StoreError> {
-        Ok(absent(self.store.list(coll(c), from, max))?.map(|l| l.objects).unwrap_or_default())
+        Ok(absent(self.store.list(c, from, max))?.map(|l| l.objects).unwrap_or_default())
     }
 
     fn get(&self, c: Coll, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
-        Ok(absent(self.store.coll_get(coll(c), key))?.flatten())
+        Ok(absent(self.store.coll_get(c, key))?.flatten())
     }
 
     fn walk(
@@ -289,7 +291,7 @@ impl ObjectStore for StoreBacking {
         each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
     ) -> Result<(), StoreError> {
         let (from, to) = (Bound::Included(from), Bound::Excluded(to));
-        absent(self.store.coll_walk(coll(c), from, to, each)).map(drop)
+        absent(self.store.coll_walk(c, from, to, each)).map(drop)
     }
 
     fn collections(&self) -> Vec<Coll> {

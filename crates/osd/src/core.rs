@@ -471,8 +471,10 @@ impl Osd {
 
     /// The driver has handled what was at hand: what that wrote goes to the disk.
     pub fn kick_store(&mut self) {
-        self.kicked = self.c.tickets.given();
-        self.c.store.kick();
+        if self.unkicked() > 0 {
+            self.kicked = self.c.tickets.given();
+            self.c.store.kick();
+        }
     }
 
     /// Transactions that the store was given since [`Osd::kick_store`].

@@ -6,7 +6,7 @@
 //! store's second thread. Checkpoints and merges are made an event after they have become due.
 //! What the power cut leaves is opened again, and checked (`fsck`) before the OSD starts on it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -15,6 +15,7 @@ use env::Random;
 use messages::ObjectChange;
 use osd::memory::{Collection, Object};
 use osd::{Coll, DataCache, ObjectStore, Space, StoreBacking, StoreError, StoreOp, backing};
+use stdx::FastSet;
 use store::{LogPlacement, MkfsOptions, OpenOptions, Seq, Store, Transaction};
 use types::{HObject, OsdId, PgId, SpgId, Uuid};
 
@@ -218,8 +219,8 @@ impl RealStore {
     }
 
     /// Which PGs are led here: what is written to them is kept in memory.
-    pub fn set_read_here(&self, pgs: HashSet<PgId>) {
-        self.lock().cache.set_read_here(pgs.into_iter().collect());
+    pub fn set_read_here(&self, pgs: FastSet<PgId>) {
+        self.lock().cache.set_read_here(pgs);
     }
 
     /// Everything in order, data too; what is not.
@@ -258,7 +259,7 @@ impl RealStore {
                 .unwrap_or_else(|e| Object { data: e.0.as_bytes().into(), ..Object::default() });
             all.objects.insert(o, object);
         }
-        let keys = open.store().coll_iter(coll(c), Bound::Unbounded, usize::MAX);
+        let keys = open.store().coll_iter(c, Bound::Unbounded, usize::MAX);
         all.keys.extend(keys.unwrap_or_default());
         let all = Arc::new(all);
         seen.1.insert(c, all.clone());
@@ -266,7 +267,7 @@ impl RealStore {
     }
 
     fn ranges(&self, c: Coll, o: &HObject) -> Vec<(u64, u64)> {
-        self.store(|s| s.device_ranges(coll(c), o).unwrap_or_default()).unwrap_or_default()
+        self.store(|s| s.device_ranges(c, o).unwrap_or_default()).unwrap_or_default()
     }
 
     /// Whether an object has data in blocks of its own.
@@ -388,41 +389,36 @@ fn objects(open: &StoreBacking, c: Coll) -> Option<Vec<HObject>> {
     }
 }
 
-fn coll(c: Coll) -> store::Coll {
-    match c {
-        Coll::Meta => store::Coll::Meta,
-        Coll::Pg(pg) => store::Coll::Pg(pg),
-    }
-}
-
 /// From the store itself: what the adapter has in memory says nothing about it.
 fn data(open: &StoreBacking, c: Coll, o: &HObject) -> Result<Bytes, StoreError> {
-    open.store().read(coll(c), o, 0, u64::MAX).map_err(|e| StoreError(e.to_string()))
+    open.store().read(c, o, 0, u64::MAX).map_err(|e| StoreError(e.to_string()))
 }
 
 fn object(open: &StoreBacking, c: Coll, o: &HObject) -> Result<Object, StoreError> {
-    let mut omap = BTreeMap::new();
-    open.omap_walk(c, o, b"", &mut |k, v| {
-        omap.insert(Bytes::copy_from_slice(k), v.clone());
-        true
-    })?;
     Ok(Object {
         data: data(open, c, o)?[..].into(),
         attrs: open.attrs(c, o)?.into_iter().collect(),
         header: open.omap_header(c, o)?,
-        omap,
+        omap: pairs(|each| open.omap_walk(c, o, b"", each))?.into_iter().collect(),
     })
 }
 
 type Result<T, E = StoreError> = std::result::Result<T, E>;
+type Each<'a> = &'a mut dyn FnMut(&[u8], &Bytes) -> bool;
 type Pairs = Vec<(Bytes, Bytes)>;
 
-fn tell_all(all: Pairs, each: &mut dyn FnMut(&[u8], &Bytes) -> bool) {
-    for (k, v) in all {
-        if !each(&k, &v) {
-            break;
-        }
-    }
+/// All that a walk gives.
+fn pairs(walk: impl FnOnce(Each<'_>) -> Result<()>) -> Result<Pairs> {
+    let mut all = Pairs::new();
+    walk(&mut |k, v| {
+        all.push((Bytes::copy_from_slice(k), v.clone()));
+        true
+    })?;
+    Ok(all)
+}
+
+fn tell(all: Pairs, each: Each<'_>) {
+    let _ = all.iter().all(|(k, v)| each(k, v));
 }
 
 impl Inner {
@@ -548,14 +544,8 @@ impl ObjectStore for RealStore {
         from: &[u8],
         each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
     ) -> Result<()> {
-        let mut all = Pairs::new();
-        self.open(|s| {
-            s.omap_walk(c, o, from, &mut |k, v| {
-                all.push((Bytes::copy_from_slice(k), v.clone()));
-                true
-            })
-        })?;
-        tell_all(all, each); // which may ask for more
+        let all = pairs(|each| self.open(|s| s.omap_walk(c, o, from, each)))?;
+        tell(all, each); // which may ask for more
         Ok(())
     }
 
@@ -574,14 +564,7 @@ impl ObjectStore for RealStore {
         to: &[u8],
         each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
     ) -> Result<()> {
-        let mut all = Pairs::new();
-        self.open(|s| {
-            s.walk(c, from, to, &mut |k, v| {
-                all.push((Bytes::copy_from_slice(k), v.clone()));
-                true
-            })
-        })?;
-        tell_all(all, each);
+        tell(pairs(|each| self.open(|s| s.walk(c, from, to, each)))?, each);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-/// A map whose hash takes a third of the standard one's time. Its seed is the process's own, so that
+/// A map whose hash costs less than the standard one's. Its seed is the process's own, so that
 /// who chooses keys (names of objects) does not know which ones meet.
 pub type FastMap<K, V> = HashMap<K, V, foldhash::quality::RandomState>;
 

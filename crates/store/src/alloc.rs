@@ -143,9 +143,7 @@ impl Alloc {
         let free = used.free_count();
         let cursors = Self::starts(&used);
         let (freed, lowest) = (0, u64::MAX);
-        let mut alloc = Self { used, free, cursors, far: cursors, freed, lowest, stale: None };
-        alloc.restart();
-        alloc
+        Self { used, free, cursors, far: cursors, freed, lowest, stale: None }
     }
 
     /// From now on remembers what becomes free, for [`Alloc::take_stale`].

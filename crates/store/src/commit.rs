@@ -398,19 +398,8 @@ impl Committer {
         let (q, two) = self.take(q);
         drop(q);
         let mut both: Vec<Taken> = one.into_iter().chain(two).collect();
-        let written = both.iter_mut().try_for_each(|taken| {
-            let log = self.seal(taken);
-            for (off, data) in &taken.group.data {
-                self.disk.write(*off, data)?;
-            }
-            let (off, disk) = log;
-            disk.map_or(Ok(()), |disk| disk.write(off, &taken.group.buf))
-        });
-        let flushed = written.and_then(|()| {
-            self.disk.flush()?;
-            self.log.disk().map_or(Ok(()), |log| log.flush())
-        });
-        match flushed {
+        let written = both.iter_mut().try_for_each(|taken| self.write_out(taken));
+        match written.and_then(|()| self.flush()) {
             // The later one first: it must not count before the other.
             Ok(()) => both.into_iter().rev().for_each(|taken| self.finish(taken)),
             Err(e) => self.fail(format!("writing two groups of the log: {e}")),
@@ -427,10 +416,7 @@ impl Committer {
         let (q, taken) = self.take(self.lock());
         drop(q);
         let mut taken = taken?;
-        let (at, log) = self.seal(&mut taken);
-        let data = &taken.group.data;
-        let written = data.iter().try_for_each(|(off, d)| self.disk.write(*off, d));
-        match written.and_then(|()| log.map_or(Ok(()), |log| log.write(at, &taken.group.buf))) {
+        match self.write_out(&mut taken) {
             Ok(()) => Some(taken),
             Err(e) => {
                 self.fail(format!("writing group {} of the log: {e}", taken.number));
@@ -441,13 +427,25 @@ impl Committer {
 
     /// Flushes what [`Committer::begin_step`] wrote.
     pub fn end_step(&self, taken: Taken) {
-        let flushed = self.disk.flush().and_then(|()| match &self.log {
-            LogDisk::Own(log) => log.flush(),
-            LogDisk::Shared(_) | LogDisk::Memory => Ok(()),
-        });
-        match flushed {
+        match self.flush() {
             Ok(()) => self.finish(taken),
             Err(e) => self.fail(format!("flushing group {} of the log: {e}", taken.number)),
+        }
+    }
+
+    /// Writes a group and its data, and flushes nothing.
+    fn write_out(&self, t: &mut Taken) -> std::io::Result<()> {
+        let (at, log) = self.seal(t);
+        t.group.data.iter().try_for_each(|(off, data)| self.disk.write(*off, data))?;
+        log.map_or(Ok(()), |log| log.write(at, &t.group.buf))
+    }
+
+    /// Flushes what [`Committer::write_out`] wrote.
+    fn flush(&self) -> std::io::Result<()> {
+        self.disk.flush()?;
+        match &self.log {
+            LogDisk::Own(log) => log.flush(),
+            LogDisk::Shared(_) | LogDisk::Memory => Ok(()),
         }
     }
 

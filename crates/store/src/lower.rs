@@ -313,18 +313,28 @@ impl Store {
         block[from..from + bytes.len()].copy_from_slice(bytes);
         match read {
             Ok(_) => l.txn.ops.push(Op::Write(t, at * BLOCK, block.into())),
-            Err(_) => self.put_damaged(l, t, at, (at + 1) * BLOCK),
+            Err(_) => {
+                let runs = self.prepared(1);
+                self.put_damaged(l, t, (at, (at + 1) * BLOCK), runs);
+            }
         }
         Ok(())
     }
 
-    /// A block of which some could not be read: it must not pass for whole.
-    fn put_damaged(&mut self, l: &mut Lowering<'_>, t: Target, at: u64, size: u64) {
-        let runs = self.prepared(1);
-        let nothing = Bytes::from_static(&ZEROS);
-        let crcs = vec![stdx::crc32c(!0, &nothing)];
-        self.state.flight.remove(&runs[0].0);
-        l.data.push((runs[0].0 * BLOCK, nothing));
+    /// Blocks, from `at` on, of which some could not be read: they must not pass for whole.
+    fn put_damaged(
+        &mut self,
+        l: &mut Lowering<'_>,
+        t: Target,
+        (at, size): (u64, u64),
+        runs: Vec<(u64, u64)>,
+    ) {
+        let mut crcs = Vec::new();
+        for (start, blocks) in &runs {
+            crcs.resize(crcs.len() + *blocks as usize, stdx::crc32c(!0, &ZEROS));
+            self.state.flight.remove(start);
+            l.data.push((start * BLOCK, vec![0; (blocks * BLOCK) as usize].into()));
+        }
         let placed = Placed { at, size, runs, crcs, blob: None, damaged: true };
         l.txn.ops.push(Op::Extents(t, Box::new(placed)));
     }
@@ -336,13 +346,7 @@ impl Store {
         let blocks = size.div_ceil(BLOCK) - at;
         // Nothing was set aside for this; the transaction was not let in without room for it.
         let runs = self.state.space.alloc(blocks, Area::Data)?;
-        for (start, len) in &runs {
-            self.state.flight.remove(start);
-            l.data.push((start * BLOCK, vec![0; (len * BLOCK) as usize].into()));
-        }
-        let crcs = vec![stdx::crc32c(!0, &ZEROS); blocks as usize];
-        let placed = Placed { at, size, runs, crcs, blob: None, damaged: true };
-        l.txn.ops.push(Op::Extents(t, Box::new(placed)));
+        self.put_damaged(l, t, (at, size), runs);
         Ok(())
     }
 
@@ -375,7 +379,10 @@ impl Store {
             let name = || l.txn.targets[t as usize].1.to_string();
             match self.state.read_data(&old, &name, at * BLOCK, size - at * BLOCK) {
                 Ok(data) => l.txn.ops.push(Op::Write(t, at * BLOCK, data)),
-                Err(_) => self.put_damaged(l, t, at, size),
+                Err(_) => {
+                    let runs = self.prepared(1);
+                    self.put_damaged(l, t, (at, size), runs);
+                }
             }
         }
         self.leave_blobs(l, t, Some(&old), size, old.size)
