@@ -118,6 +118,12 @@ pub(crate) struct Fio {
     pub lat_ms: f64,
 }
 
+/// The middle one of an odd number of figures.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
 pub(crate) fn figure(text: &str, label: &str) -> Result<f64> {
     let line = text.lines().find(|l| l.starts_with(label));
     let line = line.with_context(|| format!("rados bench printed no '{label}':\n{text}"))?;

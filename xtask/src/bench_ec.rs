@@ -11,6 +11,8 @@ use crate::sh;
 const OSDS: u32 = 6;
 /// Objects of 4 MiB that small reads and writes go to.
 const OBJECTS: u32 = 64;
+/// How often each cell is measured.
+const ROUNDS: usize = 3;
 
 /// What is done: how it is called, and with how many in flight.
 const WORK: [(Work, u32); 6] = [
@@ -77,7 +79,7 @@ pub fn run(secs: u64) -> Result<()> {
         &format!(
             "{OSDS} OSDs each; pools of 3 copies and of 4+2 (isa, `allow_ec_overwrites` and\n`allow_ec_optimizations` on); \
              fio's rados engine reads and overwrites {OBJECTS} objects of 4 MiB, `rados bench` writes new ones; {secs} s a cell,\n\
-             one run; ours and theirs take turns cell by cell."
+             one run; {ROUNDS} rounds of cells in turn, medians."
         ),
     )?;
     let _ = writeln!(
@@ -109,8 +111,17 @@ fn table(sides: &[&dyn Side; 2], secs: u64) -> Result<String> {
     }
     let mut rows = String::new();
     for work in WORK {
-        let of = |side: usize, pool: &str| measure(sides[side], pool, work, secs);
-        let (ours, copies, theirs) = (of(0, "ec")?, of(0, "copies")?, of(1, "ec")?);
+        let cells = [(0, "ec"), (0, "copies"), (1, "ec")];
+        let mut rates: [Vec<f64>; 3] = Default::default();
+        for round in 0..ROUNDS {
+            // Who is first also touches memory for who comes next.
+            for i in 0..cells.len() {
+                let i = if round % 2 == 0 { i } else { cells.len() - 1 - i };
+                let (side, pool) = cells[i];
+                rates[i].push(measure(sides[side], pool, work, secs)?);
+            }
+        }
+        let [ours, copies, theirs] = rates.map(bench::median);
         let row = format!(
             "| {} | {} | {ours:.0} | {copies:.0} | {:.2} | {theirs:.0} | {:.2} |\n",
             work.0.name(),

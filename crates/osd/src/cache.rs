@@ -47,8 +47,9 @@ const GROWS_FROM: usize = 256 << 20;
 const GROWS_FOR_ONE_OF: u32 = 64;
 /// Large in this sense.
 const LARGE: usize = 64 << 10;
-/// Memory for later is taken in blocks of so many bytes.
-const BLOCK: usize = 1 << 20;
+/// Memory for later is taken in blocks of so many bytes: no smaller than what messages bring,
+/// for which blocks that do not lie side by side are of no use.
+const BLOCK: usize = 4 << 20;
 
 #[derive(Default)]
 struct Entry {
@@ -166,6 +167,8 @@ struct Inner {
     wanted: bool,
     /// Touched and not used yet; within the budget. Let go block by block as data comes.
     reserve: Vec<Vec<u8>>,
+    /// Bytes kept since the last block was let go.
+    came: usize,
     bytes: usize,
     stamp: u64,
     entries: FastMap<Of, FastMap<HObject, Entry>>,
@@ -251,8 +254,10 @@ impl Inner {
                 self.entries.entry(key.0).or_default().insert(key.1, entry);
             }
         }
-        // What was taken for later is for the next buffer of this size.
-        let left = self.reserve.len().saturating_sub(data.len() / BLOCK);
+        // What was taken for later is for the next buffers.
+        self.came += data.len();
+        let left = self.reserve.len().saturating_sub(self.came / BLOCK);
+        self.came %= BLOCK;
         self.reserve.truncate(left.min(self.budget.saturating_sub(self.bytes) / BLOCK));
         while self.bytes > self.budget || self.order.len() > 2 * self.count + 64 {
             let Some((stamp, key)) = self.order.pop_front() else { break };
@@ -520,16 +525,16 @@ mod tests {
             cache.on_change(pg, &object(n), &m);
             cache.read(pg, &object(n), 0, 1).is_some()
         };
-        let taken = || cache.inner().reserve.len();
+        let taken = || cache.inner().reserve.len() * BLOCK;
         let unused = || cache.0.lock().map(|i| i.budget - i.bytes).expect("not held");
         cache.take_memory(8 * MIB);
         assert_eq!(taken(), 0, "nothing was wanted");
         let left_out = (0..200).find(|n| !write(*n)).expect("more than fits");
         cache.take_memory(100 * MIB);
-        assert_eq!(taken(), 100);
+        assert_eq!(taken(), 100 * MIB);
         assert_eq!(unused(), 100 * MIB);
         assert!(write(left_out) && (1_000..1_023).all(write), "24 of them have room now");
-        assert!(taken() <= 8);
+        assert!(taken() <= 8 * MIB);
         assert!(!(2_000..2_050).all(write));
         cache.take_memory(200 * MIB);
         assert!(cache.give_memory());

@@ -114,10 +114,33 @@ pub(crate) struct Alloc {
     cursors: [u64; 2],
     /// Where long runs are looked for when there are only short ones at the cursor.
     far: [u64; 2],
-    /// Blocks given back since data was last looked for behind its cursor, and the first.
-    freed: u64,
-    lowest: u64,
+    /// What was given back since data was last looked for behind its cursor, and of that the
+    /// runs that are worth looking for elsewhere.
+    freed: Freed,
+    freed_far: Freed,
     stale: Option<Stale>,
+}
+
+/// Blocks given back, and the first of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Freed {
+    blocks: u64,
+    lowest: u64,
+}
+
+impl Freed {
+    fn add(&mut self, start: u64, len: u64) {
+        self.lowest = if self.blocks == 0 { start } else { self.lowest.min(start) };
+        self.blocks += len;
+    }
+
+    /// Puts a cursor where the first of so many blocks is, when there are so many.
+    fn moves(&mut self, cursor: &mut u64, blocks: u64) {
+        if self.blocks >= blocks {
+            *cursor = self.lowest.min(*cursor);
+            *self = Self::default();
+        }
+    }
 }
 
 /// Free blocks that were in use, and of which the device was not told.
@@ -142,8 +165,8 @@ impl Alloc {
     pub fn new(used: Bitmap) -> Self {
         let free = used.free_count();
         let cursors = Self::starts(&used);
-        let (freed, lowest) = (0, u64::MAX);
-        Self { used, free, cursors, far: cursors, freed, lowest, stale: None }
+        let freed = Freed::default();
+        Self { used, free, cursors, far: cursors, freed, freed_far: freed, stale: None }
     }
 
     /// From now on remembers what becomes free, for [`Alloc::take_stale`].
@@ -199,7 +222,7 @@ impl Alloc {
     /// and not each time, so that the search stays short.
     pub fn restart(&mut self) {
         self.cursors = Self::starts(&self.used);
-        (self.freed, self.lowest) = (0, u64::MAX);
+        self.freed = Freed::default();
     }
 
     /// Where the areas start: packed space in the device's last quarter.
@@ -218,10 +241,9 @@ impl Alloc {
         if blocks > self.free {
             return None;
         }
-        if self.freed >= AGAIN_BLOCKS.max(self.used.blocks() / AGAIN_PART) {
-            self.cursors[Area::Data as usize] = self.cursors[Area::Data as usize].min(self.lowest);
-            (self.freed, self.lowest) = (0, u64::MAX);
-        }
+        let again = AGAIN_BLOCKS.max(self.used.blocks() / AGAIN_PART);
+        self.freed.moves(&mut self.cursors[Area::Data as usize], again);
+        self.freed_far.moves(&mut self.far[Area::Data as usize], again);
         let mut out = Vec::new();
         let mut left = blocks;
         while left > 0 {
@@ -307,8 +329,10 @@ impl Alloc {
             return false;
         }
         self.free += len;
-        self.freed += len;
-        self.lowest = self.lowest.min(start);
+        self.freed.add(start, len);
+        if len >= LONG / 4 {
+            self.freed_far.add(start, len);
+        }
         self.note(start, len, true);
         self.used.clear(start, len)
     }
@@ -330,6 +354,23 @@ mod tests {
         alloc.release(1_024, 3_000);
         assert_eq!(alloc.alloc(3_000, Area::Data), Some(vec![(1_024, 3_000)]));
         assert_eq!(alloc.alloc(256, Area::Data), Some(vec![(8_448, 256)]));
+    }
+
+    /// Nor is new space taken for what is written where there are only holes, while as much is
+    /// given back.
+    #[test]
+    fn space_behind_holes_is_used_again() {
+        let mut alloc = Alloc::new(Bitmap::new(1 << 20));
+        alloc.alloc(1 << 16, Area::Data).expect("there is room");
+        (0..1 << 16).step_by(2).for_each(|at| alloc.release(at, 1));
+        for _ in 0..64 {
+            let object = |_| alloc.alloc(1_024, Area::Data).expect("there is room");
+            let objects: Vec<_> = (0..8).map(object).collect();
+            for (start, len) in objects.into_iter().flatten() {
+                assert!(start + len < 1 << 17, "block {start}");
+                alloc.release(start, len);
+            }
+        }
     }
 
     /// Holes between blocks in use are left while there is space in one piece, and taken when
