@@ -164,7 +164,7 @@ pub fn ceph(how: &Connect, words: &[String], format: Option<&str>) -> Result<Exi
         let (r, rs, out) = cluster.mon_command(&json, Bytes::new()).await?;
         std::io::stdout().write_all(&out)?;
         if !out.is_empty() && !out.ends_with(b"\n") {
-            println!();
+            say!("");
         }
         if r < 0 {
             eprintln!("Error: {rs} ({})", std::io::Error::from_raw_os_error(-r));
@@ -189,7 +189,7 @@ pub fn rados(
         if let RadosVerb::Lspools = verb {
             let map = cluster.map();
             for id in map.pools.keys() {
-                println!("{}", map.pool_name(*id).unwrap_or("?"));
+                say!("{}", map.pool_name(*id).unwrap_or("?"));
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -209,14 +209,14 @@ async fn run(io: &IoCtx, verb: &RadosVerb) -> Result<()> {
         RadosVerb::Lspools => unreachable!("handled by the caller"),
         RadosVerb::Ls => {
             for object in io.list().await? {
-                println!("{}", printable(&object.name));
+                say!("{}", printable(&object.name));
             }
         }
         RadosVerb::Put { object, file } => put(io, object, file).await?,
         RadosVerb::Get { object, file } => get(io, object, file).await?,
         RadosVerb::Stat { object } => {
             let stat = io.stat(object.as_bytes()).await?;
-            println!("{object} mtime {}, size {}", stat.mtime, stat.size);
+            say!("{object} mtime {}, size {}", stat.mtime, stat.size);
         }
         RadosVerb::Rm { objects } => {
             for object in objects {
@@ -234,11 +234,11 @@ async fn run(io: &IoCtx, verb: &RadosVerb) -> Result<()> {
             io.set_xattr(object.as_bytes(), name, value.as_bytes()).await?;
         }
         RadosVerb::Getxattr { object, name } => {
-            println!("{}", printable(&io.get_xattr(object.as_bytes(), name).await?));
+            say!("{}", printable(&io.get_xattr(object.as_bytes(), name).await?));
         }
         RadosVerb::Listxattr { object } => {
             for name in io.get_xattrs(object.as_bytes()).await?.keys() {
-                println!("{}", printable(name));
+                say!("{}", printable(name));
             }
         }
         RadosVerb::Setomapval { object, key, value } => {
@@ -251,7 +251,7 @@ async fn run(io: &IoCtx, verb: &RadosVerb) -> Result<()> {
             loop {
                 let (pairs, more) = io.get_omap(object.as_bytes(), &after, 1000).await?;
                 for (key, value) in &pairs {
-                    println!("{} {}", printable(key), printable(value));
+                    say!("{} {}", printable(key), printable(value));
                 }
                 match pairs.keys().next_back() {
                     Some(last) if more => after = last.to_vec(),
@@ -362,10 +362,10 @@ async fn bench(io: &IoCtx, seconds: u64, threads: usize, bytes: u64) -> Result<(
         latencies.get((latencies.len() as f64 * part) as usize).map_or(0.0, |ns| *ns as f64 / 1e6)
     };
     let count = latencies.len() as f64;
-    println!("operations   {count}");
-    println!("per second   {:.0}", count / took);
-    println!("MiB/s        {:.1}", count * bytes as f64 / took / f64::from(1 << 20));
-    println!("latency ms   p50 {:.2}  p99 {:.2}  max {:.2}", at(0.5), at(0.99), at(1.0 - 1e-9));
+    say!("operations   {count}");
+    say!("per second   {:.0}", count / took);
+    say!("MiB/s        {:.1}", count * bytes as f64 / took / f64::from(1 << 20));
+    say!("latency ms   p50 {:.2}  p99 {:.2}  max {:.2}", at(0.5), at(0.99), at(1.0 - 1e-9));
     for name in names {
         io.remove(name.as_bytes()).await?;
     }

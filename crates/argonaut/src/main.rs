@@ -1,5 +1,8 @@
 //! Argonaut: a Ceph cluster in one binary. The subcommands and what they wire together.
 
+#[macro_use]
+mod say;
+
 mod asok;
 mod classes;
 mod client;
@@ -238,7 +241,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         }
         Verb::Osd { new: Some(OsdVerb::New { connect, device }), .. } => {
             let id = osd_new::new(&connect, device.as_deref())?;
-            println!("{id}");
+            say!("{id}");
             eprintln!("osd.{id} is made; start it: argonaut osd -i {id}");
         }
         Verb::Osd { daemon, .. } => {

@@ -193,7 +193,7 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
         let cluster = rados::Cluster::connect(who).await?;
         let add = serde_json::json!({"prefix": "mon add", "name": id, "addr": addr.to_string()});
         let (r, rs, _) = cluster.mon_command(&add.to_string(), Bytes::new()).await?;
-        println!("{rs}");
+        say!("{rs}");
         if r < 0 {
             bail!("mon add: {}", std::io::Error::from_raw_os_error(-r));
         }
@@ -211,7 +211,7 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
     quorum::create(&data.join("store"), node, &BTreeMap::new(), &mkfs.to_state_bytes())?;
     write_secret(&data.join("keyring"), &kept.to_string())?;
     write_durably(&data.join("ready"), b"")?;
-    println!("mon.{id} is made in {}; start it: argonaut mon -i {id}", data.display());
+    say!("mon.{id} is made in {}; start it: argonaut mon -i {id}", data.display());
     Ok(())
 }
 

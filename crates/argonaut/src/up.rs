@@ -55,7 +55,7 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
     let fresh = !layout.exists();
     make(&layout, wanted, &progress)?;
     if let Some(pid) = layout.running("supervise") {
-        println!("the cluster in {} runs already (supervisor {pid})", layout.dir.display());
+        say!("the cluster in {} runs already (supervisor {pid})", layout.dir.display());
         wait_healthy(&layout, &progress, start)?;
         return Ok(());
     }
@@ -77,7 +77,7 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
     match healthy {
         Ok(health) => {
             let what = if fresh { "new cluster" } else { "cluster" };
-            println!("{health}: {what} in {} up after {took:.1} s", layout.dir.display());
+            say!("{health}: {what} in {} up after {took:.1} s", layout.dir.display());
         }
         Err(err) => {
             eprintln!(
@@ -88,14 +88,14 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
         }
     }
     let conf = layout.conf();
-    println!("ceph.conf: {}", conf.display());
-    println!("Try:");
-    println!("  export CEPH_CONF={}", conf.display());
-    println!("  ceph -s                       (without Ceph's packages: argonaut status)");
-    println!("  ceph osd pool create test && rados -p test bench 10 write");
-    println!("  argonaut down --dir {}", layout.dir.display());
+    say!("ceph.conf: {}", conf.display());
+    say!("Try:");
+    say!("  export CEPH_CONF={}", conf.display());
+    say!("  ceph -s                       (without Ceph's packages: argonaut status)");
+    say!("  ceph osd pool create test && rados -p test bench 10 write");
+    say!("  argonaut down --dir {}", layout.dir.display());
     if let Some(stop) = stop {
-        println!("running in the foreground; Ctrl-C stops the cluster");
+        say!("running in the foreground; Ctrl-C stops the cluster");
         while !stop.load(Ordering::Relaxed) {
             if let Some(status) = supervisor.try_wait()? {
                 bail!("the supervisor ended with {status}");
@@ -262,7 +262,7 @@ pub fn down(dir: &Path) -> Result<()> {
         running.extend(layout.running(&name).map(|pid| (name, pid)));
     }
     if running.is_empty() {
-        println!("the cluster in {} does not run", layout.dir.display());
+        say!("the cluster in {} does not run", layout.dir.display());
         return Ok(());
     }
     // The supervisor stops its daemons in order; without one they are told here.
@@ -279,7 +279,7 @@ pub fn down(dir: &Path) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    println!("stopped; the data stays in {}", layout.dir.display());
+    say!("stopped; the data stays in {}", layout.dir.display());
     Ok(())
 }
 
@@ -304,12 +304,13 @@ pub fn status(dir: &Path) -> Result<()> {
     let daemons = layout.daemons()?;
     for name in &daemons {
         match layout.running(name) {
-            Some(pid) => println!("{name:<8} runs, pid {pid}"),
-            None => println!("{name:<8} is stopped"),
+            Some(pid) => say!("{name:<8} runs, pid {pid}"),
+            None => say!("{name:<8} is stopped"),
         }
     }
     let socket = layout.asok(daemons.first().context("there is no monitor")?);
-    print!("\n{}", asok::ask(&socket, r#"{"prefix":"status"}"#, Duration::from_secs(10))?);
+    let status = asok::ask(&socket, r#"{"prefix":"status"}"#, Duration::from_secs(10))?;
+    say!("\n{}", status.trim_end_matches('\n'));
     Ok(())
 }
 
@@ -337,7 +338,7 @@ pub fn logs(dir: &Path, daemon: Option<&str>, follow: bool) -> Result<()> {
             let mut text = String::new();
             *place += file.read_to_string(&mut text)? as u64;
             for line in text.lines() {
-                println!("{name:<8} {line}");
+                say!("{name:<8} {line}");
             }
         }
         if !follow {
@@ -355,6 +356,6 @@ pub fn remove(dir: &Path) -> Result<()> {
     let layout = existing(dir)?;
     down(dir)?;
     fs::remove_dir_all(&layout.dir).with_context(|| layout.dir.display().to_string())?;
-    println!("removed {}", layout.dir.display());
+    say!("removed {}", layout.dir.display());
     Ok(())
 }
