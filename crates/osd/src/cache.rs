@@ -94,7 +94,31 @@ impl Entry {
         }
     }
 
+    /// Writes into the range that holds all of these bytes already, if nobody else looks at
+    /// its buffer: small overwrites of a large object would cut it into ever more ranges.
+    fn overwrite(&mut self, off: u64, data: &Bytes) -> bool {
+        let Some((at, kept)) = self.ranges.range_mut(..=off).next_back() else { return false };
+        let from = (off - at) as usize;
+        if from + data.len() > kept.len() {
+            return false;
+        }
+        match std::mem::take(kept).try_into_mut() {
+            Ok(mut own) => {
+                own[from..from + data.len()].copy_from_slice(data);
+                *kept = own.freeze();
+                true
+            }
+            Err(shared) => {
+                *kept = shared;
+                false
+            }
+        }
+    }
+
     fn put(&mut self, off: u64, data: &Bytes) {
+        if data.len() < COPIED_MAX && self.overwrite(off, data) {
+            return;
+        }
         self.cut(off, off + data.len() as u64);
         let data =
             if data.len() < COPIED_MAX { Bytes::copy_from_slice(data) } else { data.clone() };
@@ -569,5 +593,29 @@ mod tests {
         cache.on_change(pg, &object(1), &Mutation::Truncate(5));
         assert_eq!(cache.read(pg, &object(1), 0, 5).as_deref(), Some(&[0u8; 5][..]));
         assert!(cache.read(pg, &object(1), 0, 6).is_none());
+    }
+
+    /// Small overwrites of a large object change it where it is, unless somebody reads it.
+    #[test]
+    fn small_overwrites_leave_it_whole() {
+        let cache = DataCache::new(100_000);
+        let pg = led_here(&cache);
+        let o = object(1);
+        let write = |off: u64, byte: u8, len: usize| {
+            cache.on_change(pg, &o, &Mutation::Write { off, data: vec![byte; len].into() });
+        };
+        let ranges = || cache.inner().entry(&(Of::Own(pg), o.clone())).expect("it").ranges.len();
+        write(0, 1, 40_000);
+        for i in 0..300 {
+            write(i * 37 % 390 * 100, 2, 100);
+        }
+        assert_eq!(ranges(), 1);
+        let before = cache.read(pg, &o, 0, 40_000).expect("all of it");
+        let twos = before.iter().filter(|b| **b == 2).count();
+        write(0, 3, 10);
+        assert_eq!(before.iter().filter(|b| **b == 2).count(), twos, "what was read stays");
+        let after = cache.read(pg, &o, 0, 40_000).expect("all of it");
+        assert_eq!((after[..10].to_vec(), &after[10..]), (vec![3; 10], &before[10..]));
+        assert_eq!(ranges(), 2);
     }
 }

@@ -24,18 +24,25 @@ const TABLES_MAX: usize = 14;
 /// Entries between two looks at whether to give up.
 const PATIENCE: u32 = 1024;
 
-/// The first of the tables to merge, all behind it among them; `None` for not now.
+/// The first of the tables to merge, all behind it among them; `None` for not now. A table goes
+/// with those behind it when it is at most twice as large as the largest of them: what was merged
+/// waits for others of its size, and is not written again with each few that follow.
 pub(crate) fn due(tables: &[Arc<Table>]) -> Option<usize> {
-    let mut first = tables.len().checked_sub(1)?;
-    let mut total = tables[first].bytes();
-    while first > 0 && tables[first - 1].bytes() <= 2 * total {
+    let sizes: Vec<u64> = tables.iter().map(|t| t.bytes()).collect();
+    due_of(&sizes)
+}
+
+fn due_of(sizes: &[u64]) -> Option<usize> {
+    let mut first = sizes.len().checked_sub(1)?;
+    let mut largest = sizes[first];
+    while first > 0 && sizes[first - 1] <= 2 * largest {
         first -= 1;
-        total += tables[first].bytes();
+        largest = largest.max(sizes[first]);
     }
-    if tables.len() - first >= MERGE_AT {
+    if sizes.len() - first >= MERGE_AT {
         Some(first)
     } else {
-        (tables.len() > TABLES_MAX).then(|| tables.len() - TABLES_MAX / 2)
+        (sizes.len() > TABLES_MAX).then(|| sizes.len() - TABLES_MAX / 2)
     }
 }
 
@@ -111,4 +118,35 @@ pub(crate) fn run(job: Job) -> Result<Option<Table>> {
         }
     }
     out.finish(job.id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{TABLES_MAX, due_of};
+
+    /// With tables of one size after another, each byte is written again once for each time
+    /// that there is four times as much; the tables stay few, whatever their sizes.
+    #[test]
+    fn tables_of_like_size_are_merged() {
+        let (mut sizes, mut written, mut most) = (Vec::new(), 0, 0);
+        for _ in 0..256u64 {
+            sizes.push(10u64);
+            while let Some(first) = due_of(&sizes) {
+                let merged = sizes.drain(first..).sum();
+                written += merged;
+                sizes.push(merged);
+            }
+            most = most.max(sizes.len());
+        }
+        assert_eq!((sizes, written, most), (vec![2_560], 4 * 2_560, 12));
+        let mut sizes: Vec<u64> = Vec::new();
+        for i in (0..100).rev() {
+            sizes.push(1 << (i % 60));
+            if let Some(first) = due_of(&sizes) {
+                let merged = sizes.drain(first..).sum();
+                sizes.push(merged);
+            }
+            assert!(sizes.len() <= TABLES_MAX);
+        }
+    }
 }

@@ -31,7 +31,7 @@ impl Runs {
     }
 
     /// Reads `len` bytes of the stream from `off`; past the caches when `once`.
-    fn read(&self, disk: &dyn Disk, off: u64, len: usize, once: bool) -> Result<Vec<u8>> {
+    pub fn read(&self, disk: &dyn Disk, off: u64, len: usize, once: bool) -> Result<Vec<u8>> {
         let mut out = vec![0; len];
         let (mut at, mut done) = (0, 0);
         for (start, blocks) in &self.0 {

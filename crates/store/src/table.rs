@@ -5,6 +5,7 @@
 //! `u32` offset of each, then their `u32` number. The index has each block's first key,
 //! place, length and crc32c; index and filter stay in memory.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -185,40 +186,74 @@ impl Table {
         let what = || format!("table {}", self.meta.id);
         let place = (e.off, e.len as usize);
         let data = self.meta.runs.read_verified(disk, place, e.crc, &what)?;
+        self.parse(data, i)
+    }
+
+    fn parse(&self, data: Bytes, i: usize) -> Result<Block, StoreError> {
+        let id = self.meta.id;
         Block::parse(data)
-            .ok_or_else(|| StoreError::Format(format!("{}: block {i} is malformed", what())))
+            .ok_or_else(|| StoreError::Format(format!("table {id}: block {i} is malformed")))
+    }
+
+    /// Reads and verifies block `i` and those behind it, some [`READ_AHEAD`] bytes at once.
+    fn read_blocks(&self, disk: &dyn Disk, i: usize) -> Result<VecDeque<Block>, StoreError> {
+        let first = self.index[i].off;
+        let ends = self.index[i..].iter().map(|e| (e.off - first) as usize + e.len as usize);
+        let ends: Vec<usize> = ends.take_while(|end| *end <= READ_AHEAD).collect();
+        if ends.len() < 2 {
+            return Ok([self.read_block(disk, i)?].into());
+        }
+        let raw: Bytes =
+            self.meta.runs.read(disk, first, ends[ends.len() - 1], false)?.into();
+        let block = |(n, end): (usize, usize)| {
+            let e = &self.index[i + n];
+            let data = raw.slice(end - e.len as usize..end);
+            if stdx::crc32c(!0, &data) == e.crc {
+                self.parse(data, i + n)
+            } else {
+                self.read_block(disk, i + n) // once more, and by itself
+            }
+        };
+        ends.into_iter().enumerate().map(block).collect()
     }
 }
 
-/// Reads a table from some key on, block by block and without a cache.
+/// What a [`Cursor`] reads at once: a merge's reads are short beside what each costs.
+const READ_AHEAD: usize = 128 << 10;
+
+/// Reads a table from its first key on, without a cache.
 pub(crate) struct Cursor {
     table: Arc<Table>,
     next_block: usize,
-    block: Option<Block>,
+    /// Those that were read: it stands in the first.
+    blocks: VecDeque<Block>,
     at: usize,
 }
 
 impl Cursor {
     pub fn new(table: Arc<Table>) -> Self {
-        Self { table, next_block: 0, block: None, at: 0 }
+        Self { table, next_block: 0, blocks: VecDeque::new(), at: 0 }
     }
 
-    /// The entry it stands at; reads the next block where need be.
+    /// The entry it stands at; reads the next blocks where need be.
     pub fn peek(&mut self, disk: &dyn Disk) -> Result<Option<&[u8]>, StoreError> {
-        while self.block.as_ref().is_none_or(|b| self.at >= b.len()) {
-            if self.next_block >= self.table.block_count() {
-                return Ok(None);
-            }
-            self.block = Some(self.table.read_block(disk, self.next_block)?);
-            self.next_block += 1;
+        while self.blocks.front().is_none_or(|b| self.at >= b.len()) {
             self.at = 0;
+            self.blocks.pop_front();
+            if self.blocks.is_empty() {
+                if self.next_block >= self.table.block_count() {
+                    return Ok(None);
+                }
+                self.blocks = self.table.read_blocks(disk, self.next_block)?;
+                self.next_block += self.blocks.len();
+            }
         }
-        Ok(self.block.as_ref().map(|b| b.key(self.at)))
+        Ok(self.blocks.front().map(|b| b.key(self.at)))
     }
 
     /// The value of the entry last peeked at; moves on.
     pub fn take(&mut self) -> Slot {
-        let slot = self.block.as_ref().expect("peeked at").slot(self.at);
+        let slot = self.blocks.front().expect("peeked at").slot(self.at);
         self.at += 1;
         slot
     }

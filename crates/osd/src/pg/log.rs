@@ -218,21 +218,21 @@ impl PgLog {
         all.filter(|a| a.reqid.client.num != 0 || a.reqid.tid != 0).take(max).collect()
     }
 
-    /// Forgets the oldest requests beyond `bound`, when it is time; returns the version up to
-    /// which nothing is needed on disk any more, when something was forgotten.
-    pub fn trim_dups(&mut self, bound: Bound) -> Option<EVersion> {
+    /// Forgets the oldest requests beyond `bound`, when it is time; returns the versions of the
+    /// entries that are not needed on disk any more, oldest first.
+    pub fn trim_dups(&mut self, bound: Bound) -> Vec<EVersion> {
         let least = bound.dups.min(DUPS_MIN);
         let many = self.old_entries > bound.dups + bound.dups / 8 + ENTRIES_MIN;
         let large =
             self.old_entries > least + ENTRIES_MIN && is_beyond(self.old_bytes, bound.bytes);
+        let mut gone = Vec::new();
         if !many && !large {
-            return None;
+            return gone;
         }
-        let mut up_to = None;
         while let Some(&(version, reqid, bytes)) = self.old.front() {
             let fits = self.old_entries <= bound.dups && self.old_bytes <= bound.bytes;
             // An entry goes with all its requests.
-            if (fits || self.old_entries <= least) && up_to != Some(version) {
+            if (fits || self.old_entries <= least) && gone.last() != Some(&version) {
                 break;
             }
             self.old.pop_front();
@@ -241,9 +241,11 @@ impl PgLog {
             if self.dups.get(&reqid).is_some_and(|d| d.version == version) {
                 self.dups.remove(&reqid);
             }
-            up_to = Some(version);
+            if gone.last() != Some(&version) {
+                gone.push(version);
+            }
         }
-        up_to
+        gone
     }
 
     /// Bytes of the entries, and of what is on disk of requests from below the tail.
@@ -337,7 +339,7 @@ mod tests {
         log.trim(EVersion::new(3, 6));
         assert_eq!((log.entries.len(), log.tail), (4, EVersion::new(3, 6)));
         assert_eq!(log.dup(&entry(2).reqid).unwrap().user_version, 2);
-        assert_eq!(log.trim_dups(Bound { dups: 0, ..LARGE }), None, "too few to be worth it");
+        assert!(log.trim_dups(Bound { dups: 0, ..LARGE }).is_empty(), "too few to be worth it");
         assert_eq!(log.floor(EVersion::new(3, 8)), Some(EVersion::new(3, 8)));
         assert_eq!(log.floor(EVersion::new(9, 1)), Some(EVersion::new(3, 10)));
         assert_eq!(log.floor(EVersion::new(3, 5)), None);
@@ -347,6 +349,10 @@ mod tests {
     }
 
     const LARGE: Bound = Bound { entries: 1 << 20, dups: 1 << 20, bytes: 1 << 30 };
+
+    fn versions(all: std::ops::RangeInclusive<u64>) -> Vec<EVersion> {
+        all.map(|v| EVersion::new(3, v)).collect()
+    }
 
     fn log(entries: u64) -> PgLog {
         let mut log = PgLog::default();
@@ -365,9 +371,9 @@ mod tests {
         assert_eq!(to, EVersion::new(3, 21));
         assert_eq!(log.plan_trim(bound, EVersion::new(3, 7)), EVersion::new(3, 7));
         log.trim(to);
-        assert_eq!(log.trim_dups(bound), None);
+        assert_eq!(log.trim_dups(bound), []);
         log.trim(EVersion::new(3, 40));
-        assert_eq!((log.trim_dups(bound), log.old_len()), (Some(EVersion::new(3, 20)), 20));
+        assert_eq!((log.trim_dups(bound), log.old_len()), (versions(1..=20), 20));
         assert!(log.dup(&entry(20).reqid).is_none() && log.dup(&entry(21).reqid).is_some());
     }
 
@@ -395,12 +401,12 @@ mod tests {
         (115..1_000).for_each(|v| log.push(entry(v)));
         log.trim(EVersion::new(3, 990));
         assert_eq!(log.bytes().0, 9 * each);
-        let gone = log.trim_dups(bound).unwrap();
-        assert_eq!((gone, log.old_len()), (EVersion::new(3, 990 - DUPS_MIN as u64), DUPS_MIN));
+        let gone = log.trim_dups(bound);
+        assert_eq!((gone, log.old_len()), (versions(1..=990 - DUPS_MIN as u64), DUPS_MIN));
         let bound = Bound { bytes: 400 * each, ..LARGE };
         (1_000..1_500).for_each(|v| log.push(entry(v)));
         log.trim(EVersion::new(3, 1_499));
-        log.trim_dups(bound).unwrap();
+        assert!(!log.trim_dups(bound).is_empty());
         assert_eq!((log.old_len(), log.bytes()), (400, (0, 400 * each)));
     }
 
@@ -418,7 +424,7 @@ mod tests {
         }
         log.trim(EVersion::new(3, 399));
         let bound = Bound { bytes: 0, ..LARGE };
-        assert_eq!(log.trim_dups(bound), Some(EVersion::new(3, 399 - DUPS_MIN as u64)));
+        assert_eq!(log.trim_dups(bound), versions(1..=399 - DUPS_MIN as u64));
         assert!(log.dup(&entry(399 - DUPS_MIN as u64 + 1).reqid).is_some());
         assert_eq!(log.old_len(), DUPS_MIN * 25);
         log.reset(EVersion::ZERO);

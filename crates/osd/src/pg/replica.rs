@@ -12,7 +12,7 @@ use super::merge::decode_entries;
 use super::peering::list_page;
 use super::room::Left;
 use super::snaps::index_change;
-use super::{Cx, Pg, State, Ticket, log_key, log_range, missing_key};
+use super::{Cx, Pg, State, Ticket, log_key, missing_key};
 use crate::backing::StoreOp;
 
 impl Pg {
@@ -91,12 +91,9 @@ impl Pg {
             self.log.trim(to);
             self.save_info(ops);
         }
-        // One range for all of them.
-        if let Some(gone) = self.log.trim_dups(cx.conf.log_bound(cx.pg_count)) {
-            let (first, _) = log_range();
-            let behind = EVersion { epoch: gone.epoch, version: gone.version + 1 };
-            ops.push(StoreOp::RmRange(self.coll, first, log_key(behind)));
-        }
+        // Each by its key: a range would have to be read, with all that was removed before.
+        let gone = self.log.trim_dups(cx.conf.log_bound(cx.pg_count));
+        ops.extend(gone.into_iter().map(|v| StoreOp::Rm(self.coll, log_key(v))));
     }
 
     pub(crate) fn acknowledge(&mut self, cx: &mut Cx<'_>) {
