@@ -37,10 +37,17 @@ type Key = (Of, HObject);
 const COPIED_MAX: usize = 16 << 10;
 /// Larger writes to coding shards are not kept.
 const CODING_MAX: usize = 64 << 10;
-/// Ranges of an object that may lie side by side before they are joined.
-const RANGES_MAX: usize = 64;
-/// What an object costs beside its data.
+/// Ranges of an object that may lie side by side before they are joined: as many as a usual
+/// object of the peer's images has blocks.
+const RANGES_MAX: usize = 1024;
+/// Where that leaves more, the largest of them stay.
+const RANGES_KEPT: usize = RANGES_MAX / 4 * 3;
+/// They are joined to ranges of so many bytes at most, so that each byte is copied but a few
+/// times, however many come.
+const JOINED_MAX: usize = 64 << 10;
+/// What an object costs beside its data, and what each of its ranges does.
 const OBJECT_COST: usize = 512;
+const RANGE_COST: usize = 96;
 /// The budget of a cache that grows, at first.
 const GROWS_FROM: usize = 256 << 20;
 /// Such a cache grows for large writes to one object of so many.
@@ -65,7 +72,7 @@ struct Entry {
 
 impl Entry {
     fn cost(&self) -> usize {
-        self.bytes + OBJECT_COST
+        self.bytes + OBJECT_COST + RANGE_COST * self.ranges.len()
     }
 
     /// Takes out what lies in `from..to`.
@@ -129,25 +136,27 @@ impl Entry {
         }
     }
 
-    /// Makes one range of those that touch each other.
+    /// Makes one range of those that touch each other, while it is not too large.
     fn join(&mut self) {
         let mut all = std::mem::take(&mut self.ranges).into_iter().peekable();
         while let Some((at, first)) = all.next() {
-            let mut end = at + first.len() as u64;
+            let mut len = first.len();
             let mut run = vec![first];
-            while let Some((_, data)) = all.next_if(|(next, _)| *next == end) {
-                end += data.len() as u64;
+            let fits = |len: usize, next: u64, data: &Bytes| {
+                next == at + len as u64 && len + data.len() <= JOINED_MAX
+            };
+            while let Some((_, data)) = all.next_if(|(next, data)| fits(len, *next, data)) {
+                len += data.len();
                 run.push(data);
             }
             let data = if run.len() == 1 { run.remove(0) } else { run.concat().into() };
             self.ranges.insert(at, data);
         }
-        if self.ranges.len() > RANGES_MAX / 2 {
-            // Scattered: the largest stay.
+        if self.ranges.len() > RANGES_KEPT {
             let mut by_len: Vec<(usize, u64)> =
                 self.ranges.iter().map(|(at, data)| (data.len(), *at)).collect();
             by_len.sort_unstable();
-            for (len, at) in &by_len[..by_len.len() - RANGES_MAX / 2] {
+            for (len, at) in &by_len[..by_len.len() - RANGES_KEPT] {
                 self.ranges.remove(at);
                 self.bytes -= len;
             }
@@ -204,18 +213,18 @@ struct Inner {
 }
 
 impl Inner {
-    fn entry(&mut self, key: &Key) -> Option<&mut Entry> {
-        self.entries.get_mut(&key.0)?.get_mut(&key.1)
+    fn entry(&mut self, of: Of, o: &HObject) -> Option<&mut Entry> {
+        self.entries.get_mut(&of)?.get_mut(o)
     }
 
-    fn forget(&mut self, key: &Key) {
-        let Some(all) = self.entries.get_mut(&key.0) else { return };
-        if let Some(entry) = all.remove(&key.1) {
+    fn forget(&mut self, of: Of, o: &HObject) {
+        let Some(all) = self.entries.get_mut(&of) else { return };
+        if let Some(entry) = all.remove(o) {
             self.bytes -= entry.cost();
             self.count -= 1;
         }
         if all.is_empty() {
-            self.entries.remove(&key.0);
+            self.entries.remove(&of);
         }
     }
 
@@ -226,73 +235,76 @@ impl Inner {
         }
     }
 
-    fn cut(&mut self, key: &Key, from: u64, to: u64) {
-        let Some(entry) = self.entry(key) else { return };
-        let before = entry.bytes;
+    fn cut(&mut self, of: Of, o: &HObject, from: u64, to: u64) {
+        let Some(entry) = self.entry(of, o) else { return };
+        let (before, cost) = (entry.bytes, entry.cost());
         entry.cut(from, to);
-        let gone = before - entry.bytes;
-        if gone > entry.bytes {
+        if before - entry.bytes > entry.bytes {
             // What is left must not hold buffers that are mostly gone.
             entry.ranges.values_mut().for_each(|data| *data = Bytes::copy_from_slice(data));
         }
-        let empty = entry.ranges.is_empty();
-        self.bytes -= gone;
+        let (empty, after) = (entry.ranges.is_empty(), entry.cost());
+        self.bytes = self.bytes - cost + after;
         if empty {
-            self.forget(key);
+            self.forget(of, o);
         }
+        self.evict();
     }
 
-    fn keep(&mut self, key: Key, off: u64, data: &Bytes) {
+    fn keep(&mut self, of: Of, o: &HObject, off: u64, data: &Bytes) {
         if data.len() > self.budget / 2 {
-            return self.cut(&key, off, off + data.len() as u64);
+            return self.cut(of, o, off, off + data.len() as u64);
         }
         if self.budget < self.budget_max {
             if data.len() >= LARGE {
                 // What it replaces makes room for it.
-                self.cut(&key, off, off + data.len() as u64);
+                self.cut(of, o, off, off + data.len() as u64);
             }
-            let with_it = self.bytes + data.len() + OBJECT_COST;
+            let with_it = self.bytes + data.len() + OBJECT_COST + RANGE_COST;
             if with_it > self.budget {
-                if data.len() >= LARGE && !grows_for(&key.1) {
+                if data.len() >= LARGE && !grows_for(o) {
                     self.wanted = true;
                     return;
                 }
                 self.budget = with_it.min(self.budget_max);
             }
         }
-        match self.entry(&key) {
-            Some(entry) => {
-                let before = entry.cost();
-                entry.put(off, data);
-                entry.used = true;
-                let after = entry.cost();
-                self.bytes = self.bytes - before + after;
-            }
-            None => {
-                self.stamp += 1;
-                let mut entry = Entry { stamp: self.stamp, ..Entry::default() };
-                entry.put(off, data);
-                self.bytes += entry.cost();
-                self.count += 1;
-                self.order.push_back((self.stamp, key.clone()));
-                self.entries.entry(key.0).or_default().insert(key.1, entry);
-            }
+        if let Some(entry) = self.entry(of, o) {
+            let before = entry.cost();
+            entry.put(off, data);
+            entry.used = true;
+            let after = entry.cost();
+            self.bytes = self.bytes - before + after;
+        } else {
+            self.stamp += 1;
+            let mut entry = Entry { stamp: self.stamp, ..Entry::default() };
+            entry.put(off, data);
+            self.bytes += entry.cost();
+            self.count += 1;
+            let o = o.detached();
+            self.order.push_back((self.stamp, (of, o.clone())));
+            self.entries.entry(of).or_default().insert(o, entry);
         }
         // What was taken for later is for the next buffers.
         self.came += data.len();
         let left = self.reserve.len().saturating_sub(self.came / BLOCK);
         self.came %= BLOCK;
         self.reserve.truncate(left.min(self.budget.saturating_sub(self.bytes) / BLOCK));
+        self.evict();
+    }
+
+    /// Lets go what was not used lately, until the budget holds.
+    fn evict(&mut self) {
         while self.bytes > self.budget || self.order.len() > 2 * self.count + 64 {
-            let Some((stamp, key)) = self.order.pop_front() else { break };
+            let Some((stamp, (of, o))) = self.order.pop_front() else { break };
             let within = self.bytes <= self.budget;
-            let Some(entry) = self.entry(&key).filter(|e| e.stamp == stamp) else {
+            let Some(entry) = self.entry(of, &o).filter(|e| e.stamp == stamp) else {
                 continue;
             };
             if within || std::mem::take(&mut entry.used) {
-                self.order.push_back((stamp, key));
+                self.order.push_back((stamp, (of, o)));
             } else {
-                self.forget(&key);
+                self.forget(of, &o);
             }
         }
     }
@@ -300,17 +312,17 @@ impl Inner {
     fn change(&mut self, of: Of, o: &HObject, m: &Mutation, keeps: bool) {
         match m {
             Mutation::Write { off, data } if keeps && !data.is_empty() => {
-                self.keep((of, o.detached()), *off, data);
+                self.keep(of, o, *off, data);
             }
             _ if !self.entries.contains_key(&of) => {}
             Mutation::Write { off, data } => {
-                self.cut(&(of, o.clone()), *off, *off + data.len() as u64);
+                self.cut(of, o, *off, *off + data.len() as u64);
             }
             Mutation::Zero { off, len } | Mutation::CloneRange { off, len, .. } => {
-                self.cut(&(of, o.clone()), *off, off.saturating_add(*len));
+                self.cut(of, o, *off, off.saturating_add(*len));
             }
-            Mutation::Truncate(size) => self.cut(&(of, o.clone()), *size, u64::MAX),
-            Mutation::Remove | Mutation::CloneFrom(_) => self.forget(&(of, o.clone())),
+            Mutation::Truncate(size) => self.cut(of, o, *size, u64::MAX),
+            Mutation::Remove | Mutation::CloneFrom(_) => self.forget(of, o),
             _ => {}
         }
     }
@@ -584,7 +596,7 @@ mod tests {
         assert!(
             (0..40_000).all(|at| found[at] == if at % 200 < 100 { (at / 200) as u8 } else { 1 })
         );
-        assert_eq!(cache.bytes(), 40_000 + OBJECT_COST);
+        assert_eq!(cache.bytes(), 40_000 + OBJECT_COST + RANGE_COST);
         write(2, 0, 2, 40_000);
         assert!(cache.read(pg, &object(1), 10, 10).is_some());
         write(3, 0, 3, 40_000);
@@ -595,27 +607,39 @@ mod tests {
         assert!(cache.read(pg, &object(1), 0, 6).is_none());
     }
 
-    /// Small overwrites of a large object change it where it is, unless somebody reads it.
+    /// Many small writes: in an object that is here each takes the place of what was there,
+    /// unless somebody reads that; elsewhere they become ranges of some length.
     #[test]
-    fn small_overwrites_leave_it_whole() {
-        let cache = DataCache::new(100_000);
+    fn small_writes_are_copied_once() {
+        let cache = DataCache::new(10 << 20);
         let pg = led_here(&cache);
-        let o = object(1);
-        let write = |off: u64, byte: u8, len: usize| {
-            cache.on_change(pg, &o, &Mutation::Write { off, data: vec![byte; len].into() });
+        let write = |n: u64, off: u64, byte: u8, len: usize| {
+            cache.on_change(pg, &object(n), &Mutation::Write { off, data: vec![byte; len].into() });
         };
-        let ranges = || cache.inner().entry(&(Of::Own(pg), o.clone())).expect("it").ranges.len();
-        write(0, 1, 40_000);
+        let ranges = |n| {
+            let mut inner = cache.inner();
+            let all = &inner.entry(Of::Own(pg), &object(n)).expect("it").ranges;
+            (all.len(), all.values().map(Bytes::len).max().expect("some"))
+        };
+        write(1, 0, 1, 40_000);
         for i in 0..300 {
-            write(i * 37 % 390 * 100, 2, 100);
+            write(1, i * 37 % 390 * 100, 2, 100);
         }
-        assert_eq!(ranges(), 1);
-        let before = cache.read(pg, &o, 0, 40_000).expect("all of it");
+        assert_eq!(ranges(1), (1, 40_000));
+        let before = cache.read(pg, &object(1), 0, 40_000).expect("all of it");
         let twos = before.iter().filter(|b| **b == 2).count();
-        write(0, 3, 10);
+        write(1, 0, 3, 10);
         assert_eq!(before.iter().filter(|b| **b == 2).count(), twos, "what was read stays");
-        let after = cache.read(pg, &o, 0, 40_000).expect("all of it");
+        let after = cache.read(pg, &object(1), 0, 40_000).expect("all of it");
         assert_eq!((after[..10].to_vec(), &after[10..]), (vec![3; 10], &before[10..]));
-        assert_eq!(ranges(), 2);
+        assert_eq!(ranges(1).0, 2);
+
+        for i in 0..2_048 {
+            write(2, i * 3 % 2_048 * 2_048, (i % 251) as u8, 2_048);
+        }
+        let (many, longest) = ranges(2);
+        assert!(many <= RANGES_MAX && (4_096..=JOINED_MAX).contains(&longest), "{many} {longest}");
+        let whole = cache.read(pg, &object(2), 0, 4 << 20).expect("all of it");
+        assert!((0..2_048).all(|i| whole[i * 3 % 2_048 * 2_048] == (i % 251) as u8));
     }
 }

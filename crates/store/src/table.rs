@@ -203,8 +203,7 @@ impl Table {
         if ends.len() < 2 {
             return Ok([self.read_block(disk, i)?].into());
         }
-        let raw: Bytes =
-            self.meta.runs.read(disk, first, ends[ends.len() - 1], false)?.into();
+        let raw: Bytes = self.meta.runs.read(disk, first, ends[ends.len() - 1], false)?.into();
         let block = |(n, end): (usize, usize)| {
             let e = &self.index[i + n];
             let data = raw.slice(end - e.len as usize..end);
