@@ -127,7 +127,7 @@ pub fn run(secs: u64) -> Result<()> {
             "{OSDS} OSDs each, 3 copies; an image of {IMAGE_MIB} MiB with the default features, written whole before; fio's rbd \
              engine\n(librbd 20.2.4) on it, with librbd's cache as it comes (on) and off; {} images of {EXPORT_MIB} MiB exported at once; \
              fio's nbd engine\nthrough `argonaut rbd serve`, and on their side through qemu-nbd on `rbd:`, in two cache modes; {secs} s a \
-             cell,\none run; ours and theirs take turns cell by cell.",
+             cell, after as many\nthat do not count,\none run; ours and theirs take turns cell by cell.",
             EXPORTED.len()
         ),
     )?;
@@ -169,7 +169,8 @@ fn table(sides: &[&dyn Side; 2], secs: u64) -> Result<String> {
         sh::output(&mut client(&side.conf(), &format!("exec 2>&1; {}", lines.join(" && "))))?;
         librbd(*side, "--rw=write --bs=4m", 16, true)?;
     }
-    let timed = format!("--time_based --runtime={secs}");
+    // Memory that is touched for the first time is not what is to be measured.
+    let timed = format!("--time_based --ramp_time={secs} --runtime={secs}");
     let mut rows = String::new();
     for (name, args, flight, cache) in WORK {
         let of = |side: usize| librbd(sides[side], &format!("{args} {timed}"), flight, cache);

@@ -9,7 +9,7 @@ use stdx::IntervalSet;
 use types::{HObject, PoolId};
 
 use crate::keys::{self, Key};
-use crate::onode::{BLOCK, Extent, Freed, Onode, TINY};
+use crate::onode::{BLOCK, Crcs, Extent, Freed, Onode, TINY};
 use crate::pack::Packed;
 use crate::state::{Entry, Known, Seen, State};
 use crate::transaction::{Op, Target, Transaction};
@@ -522,7 +522,7 @@ impl State {
                 let (mut at, mut crcs) = (p.at, p.crcs.as_slice());
                 for (start, len) in &p.runs {
                     let (mine, rest) = crcs.split_at(*len as usize);
-                    let (phys, mut crcs_here) = (*start, mine.to_vec());
+                    let (phys, mut crcs_here) = (*start, Crcs::from_slice(mine));
                     if p.damaged {
                         crcs_here.iter_mut().for_each(|crc| *crc = !*crc);
                     }

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
+use smallvec::SmallVec;
 use stdx::IntervalSet;
 
 use crate::pack::{Algorithm, PART_MAX, Packed};
@@ -28,6 +29,10 @@ pub(crate) const TINY: u64 = 1024;
 /// Largest object, in bytes.
 pub(crate) const OBJECT_MAX: u64 = 1 << 40;
 
+/// Checksums of blocks. Those of few are kept in place: an image written at random has an extent
+/// for each block, and each change under a checkpoint copies them all.
+pub(crate) type Crcs = SmallVec<[u32; 4]>;
+
 /// A run of blocks of an object, and the run of blocks on the device that has them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
@@ -38,7 +43,7 @@ pub(crate) struct Extent {
     /// Whether other objects may refer to it, too: then `S` keys count.
     pub shared: bool,
     /// crc32c of each block on the device.
-    pub crcs: Vec<u32>,
+    pub crcs: Crcs,
     /// Where they are compressed: `phys` is where the blob begins, of which this may show a
     /// part.
     pub packed: Option<Packed>,
@@ -59,6 +64,20 @@ impl Extent {
         self.at + self.blocks()
     }
 
+    /// Becomes one with the next extent, where that continues it in the object and on the device;
+    /// whether it does.
+    fn takes(&mut self, next: &Extent) -> bool {
+        let joins = self.end() == next.at
+            && self.phys + self.blocks() == next.phys
+            && self.shared == next.shared
+            && self.packed.is_none()
+            && next.packed.is_none();
+        if joins {
+            self.crcs.extend_from_slice(&next.crcs);
+        }
+        joins
+    }
+
     /// The part that lies in the object's blocks `from..to`.
     pub fn part(&self, from: u64, to: u64) -> Self {
         let (from, to) = (from.max(self.at), to.min(self.end()));
@@ -72,9 +91,16 @@ impl Extent {
             at: from,
             phys: self.phys + skip,
             shared: self.shared,
-            crcs: self.crcs[skip as usize..(to - self.at) as usize].to_vec(),
+            crcs: Crcs::from_slice(&self.crcs[skip as usize..(to - self.at) as usize]),
             packed: None,
         }
+    }
+}
+
+/// Puts an extent behind the others.
+fn push(all: &mut Vec<Extent>, e: Extent) {
+    if !all.last_mut().is_some_and(|last| last.takes(&e)) {
+        all.push(e);
     }
 }
 
@@ -369,58 +395,89 @@ impl Onode {
         out
     }
 
-    /// Takes over blocks that the checkpoint of everything up to `seq` wrote, where they
-    /// still are what the object's newer pieces lie on; whether so, for each. Adds to
-    /// `freed` what is not needed: blocks that were under the new ones (but for shared
+    /// Takes over blocks that the checkpoint of everything up to `seq` wrote, in their order,
+    /// where they still are what the object's newer pieces lie on; whether so, for each. Adds
+    /// to `freed` what is not needed: blocks that were under the new ones (but for shared
     /// ones), or the new ones where the object went on.
     pub fn settle(&mut self, seq: u64, blocks: &[Settled], freed: &mut Vec<Freed>) -> Vec<bool> {
-        let mut out = Vec::with_capacity(blocks.len());
-        for s in blocks {
-            let (lo, hi) = (s.at * BLOCK, (s.at + 1) * BLOCK);
-            let same = !self.dropped.contains(s.at);
-            out.push(same);
-            if !same {
+        let same: Vec<bool> = blocks.iter().map(|s| !self.dropped.contains(s.at)).collect();
+        let (mut taken, all) = (Vec::with_capacity(blocks.len()), blocks.iter().zip(&same));
+        for (s, same) in all {
+            if *same {
+                taken.push(*s);
+            } else {
                 freed.push(Freed { phys: s.phys, blocks: 1, shared: false });
+            }
+        }
+        self.place(&taken, freed);
+        self.drop_old_pieces(seq, &taken);
+        same
+    }
+
+    /// Puts blocks in the place of what was there, in one go through all extents. None of what
+    /// they cover is compressed.
+    fn place(&mut self, blocks: &[Settled], freed: &mut Vec<Freed>) {
+        let old = std::mem::take(&mut self.extents);
+        let mut all = Vec::with_capacity(old.len() + blocks.len());
+        let mut next = blocks.iter().peekable();
+        let block = |s: &Settled| {
+            let crcs = Crcs::from_slice(&[s.crc]);
+            Extent { at: s.at, phys: s.phys, shared: false, crcs, packed: None }
+        };
+        for e in old {
+            let (at, end) = (e.at, e.end());
+            let mut rest = at; // of the extent, from here on
+            while let Some(s) = next.next_if(|s| s.at < end) {
+                if s.at >= at {
+                    debug_assert!(e.packed.is_none(), "no data lies over a blob");
+                    if rest < s.at {
+                        push(&mut all, e.part(rest, s.at));
+                    }
+                    if !e.shared {
+                        freed.push(Freed { phys: e.phys + (s.at - at), blocks: 1, shared: false });
+                    }
+                    rest = s.at + 1;
+                }
+                push(&mut all, block(s));
+            }
+            if rest == at {
+                push(&mut all, e);
+            } else if rest < end {
+                push(&mut all, e.part(rest, end));
+            }
+        }
+        next.for_each(|s| push(&mut all, block(s)));
+        self.extents = all;
+    }
+
+    /// Drops what `blocks` have of pieces up to `seq`.
+    fn drop_old_pieces(&mut self, seq: u64, blocks: &[Settled]) {
+        let mut all = Vec::with_capacity(self.pieces.len());
+        for p in std::mem::take(&mut self.pieces) {
+            if p.seq > seq {
+                all.push(p);
                 continue;
             }
-            let mut base = Vec::new();
-            self.drop_extents(s.at, s.at + 1, &mut base);
-            freed.extend(base.into_iter().filter(|f| !f.shared));
-            let (shared, crcs) = (false, vec![s.crc]);
-            self.insert_extent(Extent { at: s.at, phys: s.phys, shared, crcs, packed: None });
-            self.drop_old_pieces(seq, lo, hi);
+            let (mut rest, end) = (p.off, p.end());
+            let mut keep = |from: u64, to: u64| {
+                if from < to {
+                    let data = p.data.slice((from - p.off) as usize..(to - p.off) as usize);
+                    all.push(Piece { off: from, seq: p.seq, data });
+                }
+            };
+            let first = blocks.partition_point(|s| (s.at + 1) * BLOCK <= p.off);
+            for s in blocks[first..].iter().take_while(|s| s.at * BLOCK < end) {
+                keep(rest, s.at * BLOCK);
+                rest = (s.at + 1) * BLOCK;
+            }
+            keep(rest, end);
         }
-        self.merge_extents();
-        out
+        self.pieces = all;
     }
 
     fn insert_extent(&mut self, extent: Extent) {
         let at = self.extent_from(extent.at);
         self.extents.insert(at, extent);
-    }
-
-    fn drop_old_pieces(&mut self, seq: u64, lo: u64, hi: u64) {
-        let old: Vec<(u64, u64)> = self
-            .pieces_in(lo, hi)
-            .filter(|p| p.seq <= seq)
-            .map(|p| (p.off.max(lo), p.end().min(hi)))
-            .collect();
-        for (from, to) in old {
-            self.drop_pieces(from, to);
-        }
-    }
-
-    /// Joins extents that continue one another on the device.
-    pub fn merge_extents(&mut self) {
-        self.extents.dedup_by(|next, e| {
-            let joins =
-                e.end() == next.at && e.phys + e.blocks() == next.phys && e.shared == next.shared;
-            let joins = joins && e.packed.is_none() && next.packed.is_none();
-            if joins {
-                e.crcs.append(&mut next.crcs);
-            }
-            joins
-        });
     }
 
     /// Parts of `from..to` with data, in bytes, joined where they touch.
@@ -465,7 +522,7 @@ fn extents(r: &mut Reader<'_>, version: u8) -> Result<Vec<Extent>, DecodeError> 
         let (device, shared) = (head >> 1, head & 1 == 1);
         let packed = if is_packed { Some(packed(r, device)?) } else { None };
         r.require(device <= r.left() as u64 / 4, "each block has a checksum")?;
-        let crcs = (0..device).map(|_| r.u32()).collect::<Result<Vec<u32>, _>>()?;
+        let crcs = (0..device).map(|_| r.u32()).collect::<Result<Crcs, _>>()?;
         let blocks = packed.map_or(device, |p| u64::from(p.shown));
         let ends = |x: Option<u64>, n| x.and_then(|x| Some((x, x.checked_add(n)?)));
         let (Some((at, at_end)), Some((phys, to))) = (ends(at, blocks), ends(phys, device)) else {
@@ -502,7 +559,7 @@ pub(crate) fn put_packed(w: &mut Writer, p: &Packed) {
 fn extents_1(r: &mut Reader<'_>) -> Result<Vec<Extent>, DecodeError> {
     r.seq(|r| {
         let (at, phys, shared) = (r.u64()?, r.u64()?, r.bool()?);
-        Ok(Extent { at, phys, shared, crcs: r.seq(|r| r.u32())?, packed: None })
+        Ok(Extent { at, phys, shared, crcs: r.seq(|r| r.u32())?.into(), packed: None })
     })
 }
 
@@ -610,6 +667,59 @@ mod tests {
             prop_assert_eq!(Onode::from_bytes(&old_bytes(&o)), Ok(o));
         }
 
+        /// As if each block were put there by itself.
+        #[test]
+        fn blocks_settle_in_one_go(
+            parts in prop::collection::vec((0u64..3, 1u64..6, any::<bool>()), 0..9),
+            written in prop::collection::vec((0u64..40 * BLOCK, 1usize..9_000, 1u64..4), 0..9),
+            at in prop::collection::btree_set((0u64..40, any::<bool>()), 0..30),
+        ) {
+            let mut o = Onode { size: 1 << 30, ..Onode::default() };
+            let mut end = 0;
+            for (gap, n, shared) in parts {
+                let crcs = (0..n as u32).collect();
+                let at = end + gap;
+                o.extents.push(Extent { at, phys: 1_000 + at, shared, crcs, packed: None });
+                end = at + n;
+            }
+            o.extents.dedup_by(|next, e| e.takes(next));
+            for (off, len, seq) in written {
+                o.put_piece(Piece { off, seq, data: vec![seq as u8; len].into() });
+            }
+            let mut blocks: Vec<Settled> = Vec::new();
+            for (at, gone) in at {
+                if gone {
+                    o.dropped.insert(at, 1);
+                }
+                if blocks.last().is_none_or(|s| s.at < at) {
+                    let crc = at as u32;
+                    blocks.push(Settled { at, base: None, release: None, phys: 5_000 + at, crc });
+                }
+            }
+            let (mut each, mut freed_each) = (o.clone(), Vec::new());
+            for s in &blocks {
+                if each.dropped.contains(s.at) {
+                    freed_each.push(Freed { phys: s.phys, blocks: 1, shared: false });
+                    continue;
+                }
+                let (mut base, crcs) = (Vec::new(), Crcs::from_slice(&[s.crc]));
+                each.drop_extents(s.at, s.at + 1, &mut base);
+                freed_each.extend(base.into_iter().filter(|f| !f.shared));
+                each.insert_extent(Extent { at: s.at, phys: s.phys, shared: false, crcs, packed: None });
+                let (lo, hi) = (s.at * BLOCK, (s.at + 1) * BLOCK);
+                let old: Vec<_> = each.pieces_in(lo, hi).filter(|p| p.seq <= 2).cloned().collect();
+                old.iter().for_each(|p| each.drop_pieces(p.off.max(lo), p.end().min(hi)));
+            }
+            each.extents.dedup_by(|next, e| e.takes(next));
+            let mut freed = Vec::new();
+            let same = o.settle(2, &blocks, &mut freed);
+            prop_assert_eq!(same, blocks.iter().map(|s| !o.dropped.contains(s.at)).collect::<Vec<_>>());
+            freed.sort_unstable_by_key(|f| f.phys);
+            freed_each.sort_unstable_by_key(|f| f.phys);
+            prop_assert_eq!(freed, freed_each);
+            prop_assert_eq!(o, each);
+        }
+
         #[test]
         fn damaged_ones_are_refused(raw in prop::collection::vec(any::<u8>(), 0..60)) {
             let mut w = Writer::new(Features::ALL);
@@ -622,7 +732,13 @@ mod tests {
     #[test]
     fn scattered_blocks_are_small() {
         let phys = |at| 700_000 + at * 977;
-        let extent = |at| Extent { at, phys: phys(at), shared: false, crcs: vec![1], packed: None };
+        let extent = |at| Extent {
+            at,
+            phys: phys(at),
+            shared: false,
+            crcs: Crcs::from_slice(&[1]),
+            packed: None,
+        };
         let o = Onode { extents: (0..16).map(extent).collect(), ..Onode::default() };
         assert!(o.to_bytes().len() - Onode::default().to_bytes().len() <= 16 * 9);
     }
