@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use osd::{DataCache, Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
 use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
 use store::{LogPlacement, MkfsOptions, OpenOptions, Store};
+use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use types::{
     AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, UTime,
@@ -524,6 +526,19 @@ fn load_per_cpu() -> Option<f64> {
     Some(load / *CPUS)
 }
 
+/// Small reads of the store are done; never where nobody is told so.
+async fn some_read(reads: Option<&AsyncFd<OwnedFd>>) {
+    let Some(reads) = reads else { return std::future::pending().await };
+    match reads.readable().await {
+        // Before they are taken: those that come later are told anew.
+        Ok(mut ready) => ready.clear_ready(),
+        Err(e) => {
+            tracing::error!("watching for reads: {e}");
+            std::future::pending().await
+        }
+    }
+}
+
 async fn run(mut config: Config, id: i32) -> Result<()> {
     memory::keep();
     let name = EntityName::new(EntityKind::OSD, id.to_string());
@@ -547,7 +562,11 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         table_cache_bytes: config.u64("osd_memory_target") / 64,
         ..OpenOptions::default()
     };
-    let store = Store::open(&block, open).with_context(|| block.display().to_string())?;
+    let mut store = Store::open(&block, open).with_context(|| block.display().to_string())?;
+    // SAFETY: the descriptor is owned by what watches it, and closed with that.
+    #[allow(unsafe_code)]
+    let watch = |fd| unsafe { AsyncFd::register(fd) };
+    let reads = store.reads_fd().map(watch).transpose().context("watching for reads")?;
     let uuid = store.identity().2;
     let device_bytes = store.statfs().total;
     let journal = store.log_placement();
@@ -694,6 +713,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         tokio::select! {
             biased;
             () = written.notified() => daemon.on_store()?,
+            () = some_read(reads.as_ref()) => daemon.on_store()?,
             _ = tick.tick() => {
                 daemon.tick();
                 daemon.on_store()?; // a store that has refused wakes nobody

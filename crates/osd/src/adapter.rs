@@ -191,6 +191,10 @@ impl ObjectStore for StoreBacking {
         self.store.kick();
     }
 
+    fn kick_reads(&mut self) {
+        self.store.kick_reads();
+    }
+
     fn at_hand(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Option<Bytes> {
         let Coll::Pg(pg) = c else { return None };
         self.cache.read(pg, o, off, len)

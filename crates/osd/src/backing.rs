@@ -104,6 +104,9 @@ pub trait ObjectStore: Send {
     /// Begins to make durable what was submitted; it may have begun before.
     fn kick(&mut self) {}
 
+    /// Begins to read what was asked for by [`ObjectStore::fetch`].
+    fn kick_reads(&mut self) {}
+
     /// Bytes of an object from `off` on, at most `len`, fewer at its end; `None` when there
     /// is no such object.
     ///

@@ -469,8 +469,10 @@ impl Osd {
         self.loop_back(now, out);
     }
 
-    /// The driver has handled what was at hand: what that wrote goes to the disk.
+    /// The driver has handled what was at hand: what that wrote goes to the disk, and what it
+    /// wants to know is read from there.
     pub fn kick_store(&mut self) {
+        self.c.store.kick_reads();
         if self.unkicked() > 0 {
             self.kicked = self.c.tickets.given();
             self.c.store.kick();

@@ -1,24 +1,30 @@
-//! Reads of object data from the device: what to read, and threads that do it while the
-//! store's owner goes on.
+//! Reads of object data from the device: what to read, and how it is read while the store's
+//! owner goes on. Small reads the owner has under way itself, by io_uring; all others, and
+//! where that is not allowed, threads do.
 //!
 //! Invariants: a plan names blocks that nobody writes to while it is carried out: whoever
 //! begins a [`Fetch`] keeps the blocks that are freed from then on out of use until it is
 //! done ([`Fetches::oldest`]).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use bytes::Bytes;
 use env::Disk;
+use stdx::FastMap;
 use types::HObject;
 
-use crate::buf::Pool;
+use crate::buf::{Pool, Pooled};
 use crate::commit::Committer;
 use crate::onode::{BLOCK, Extent, Onode};
 use crate::space::read_past_caches;
+use crate::uring::ReadRing;
 use crate::{Coll, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -97,7 +103,6 @@ impl ReadPlan {
         read: &mut dyn FnMut(&Run, &mut [u8]) -> Result<bool>,
     ) -> Result<Option<Bytes>> {
         let (first, last) = self.blocks();
-        let base = first * BLOCK;
         let at = |block: u64| ((block - first) * BLOCK) as usize;
         let mut buf = pool.take(at(last));
         let mut filled = 0;
@@ -110,13 +115,30 @@ impl ReadPlan {
             }
         }
         buf[filled..].fill(0);
+        Ok(Some(self.finish(buf)))
+    }
+
+    /// From the plan's blocks as the device has them the bytes asked for, with what lies over
+    /// them.
+    fn finish(&self, mut buf: Pooled) -> Bytes {
+        let (first, last) = self.blocks();
+        let base = first * BLOCK;
         for p in self.onode.pieces_in(base, last * BLOCK) {
             let (lo, hi) = (p.off.max(base), p.end().min(last * BLOCK));
             buf[(lo - base) as usize..(hi - base) as usize]
                 .copy_from_slice(&p.data[(lo - p.off) as usize..(hi - p.off) as usize]);
         }
         let all = buf.freeze();
-        Ok(Some(all.slice((self.off - base) as usize..(self.end - base) as usize)))
+        all.slice((self.off - base) as usize..(self.end - base) as usize)
+    }
+
+    /// The one run of all of the plan's blocks, when it is a small one that has to be read as
+    /// it is.
+    fn small(&self) -> Option<&Run> {
+        let [run] = self.runs.as_slice() else { return None };
+        let whole = (run.at, run.end) == self.blocks() && run.end - run.at <= SMALL;
+        let plain = run.data.is_none() && self.extent(run).packed.is_none();
+        (whole && plain && !self.once).then_some(run)
     }
 
     /// Reads and verifies. `name` is for errors.
@@ -200,6 +222,13 @@ struct Queue {
 
 /// Threads at most: as many reads are under way on the device.
 const THREADS_MAX: usize = 16;
+/// Blocks of a read that is not worth a thread.
+const SMALL: u64 = 16;
+/// So many small reads are not held back for those that may follow.
+const TOLD_AT: usize = 16;
+/// After so many reads in a row that no cache below had, so many are not looked for there.
+const MISSES: u32 = 32;
+const PASSED: u32 = 7;
 
 struct Shared {
     queue: Mutex<Queue>,
@@ -216,7 +245,7 @@ impl Shared {
         self.queue.lock().expect("no holder of this lock panics")
     }
 
-    fn work(&self, done: &Sender<(FetchId, Result<Bytes>)>) {
+    fn work(&self, done: &Sender<Done>) {
         loop {
             let mut queue = self.queue();
             let job = loop {
@@ -243,13 +272,22 @@ impl Shared {
     }
 }
 
-/// Reads under way, and the threads that do them, which begin with the first.
+type Done = (FetchId, Result<Bytes>);
+
+/// Reads under way, and the threads of those that are not small, which begin with the first.
 pub(crate) struct Fetches {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
-    done: Receiver<(FetchId, Result<Bytes>)>,
-    finished: Sender<(FetchId, Result<Bytes>)>,
+    done: Receiver<Done>,
+    finished: Sender<Done>,
+    /// Small reads, and what each is of.
+    ring: Option<ReadRing>,
+    small: FastMap<FetchId, Job>,
     next: FetchId,
+    /// Looks into the caches below that found nothing, one after the other; and those left out
+    /// since.
+    misses: u32,
+    passed: u32,
     /// Reads under way, with how many freed runs of blocks each found in rest or gone.
     under_way: BTreeMap<FetchId, u64>,
 }
@@ -260,13 +298,85 @@ impl Fetches {
         let (queue, more) = (Mutex::default(), Condvar::new());
         let told = AtomicBool::new(false);
         let shared = Arc::new(Shared { queue, more, disk, pool, commit, told });
-        Self { shared, threads: Vec::new(), done, finished, next: 0, under_way: BTreeMap::new() }
+        Self {
+            shared,
+            threads: Vec::new(),
+            done,
+            finished,
+            ring: None,
+            small: FastMap::default(),
+            next: 0,
+            misses: 0,
+            passed: 0,
+            under_way: BTreeMap::new(),
+        }
+    }
+
+    /// From now on small data is read by io_uring, from the disk's file; what becomes readable
+    /// when some was. `None` where the kernel does not allow it.
+    pub fn read_by_ring(&mut self, file: File) -> Option<OwnedFd> {
+        let ring = ReadRing::new(file)?;
+        let fd = ring.fd().ok()?;
+        self.ring = Some(ring);
+        Some(fd)
+    }
+
+    /// The bytes, when a cache below has them. Where many were not there, only now and then one
+    /// is looked for: that costs as much as to have it read.
+    pub fn look_in_cache(&mut self, plan: &ReadPlan) -> Option<Bytes> {
+        if self.misses >= MISSES && self.passed < PASSED {
+            self.passed += 1;
+            return None;
+        }
+        self.passed = 0;
+        let data = plan.run_cached(&*self.shared.disk, &self.shared.pool);
+        self.misses = if data.is_some() { 0 } else { self.misses.saturating_add(1) };
+        data
     }
 
     /// Begins one. `freed` counts the runs of blocks that were freed before.
     pub fn begin(&mut self, plan: ReadPlan, of: (Coll, HObject), freed: u64) -> Result<FetchId> {
         self.next += 1;
         let id = self.next;
+        let job = Job { id, plan, of };
+        match &mut self.ring {
+            Some(ring) if ring.has_room() && job.plan.small().is_some() => {
+                let run = job.plan.small().expect("it was just seen");
+                let buf = self.shared.pool.take(((run.end - run.at) * BLOCK) as usize);
+                ring.begin(id, run.phys * BLOCK, buf);
+                self.small.insert(id, job);
+                if ring.untold() >= TOLD_AT {
+                    self.kick();
+                }
+            }
+            _ => self.give(job)?,
+        }
+        self.under_way.insert(id, freed);
+        Ok(id)
+    }
+
+    /// Has the kernel begin the small reads that it does not know of.
+    pub fn kick(&mut self) {
+        if self.ring.as_ref().is_some_and(|ring| ring.untold() > 0) {
+            self.submit(0);
+        }
+    }
+
+    fn submit(&mut self, wait: usize) {
+        let Some(Err(e)) = self.ring.as_mut().map(|ring| ring.submit(wait)) else { return };
+        tracing::warn!("io_uring is not used for reads any more: {e}");
+        self.ring = None;
+        for job in std::mem::take(&mut self.small).into_values() {
+            let id = job.id;
+            if let Err(e) = self.give(job) {
+                let _ = self.finished.send((id, Err(e)));
+                self.shared.commit.wake_owner();
+            }
+        }
+    }
+
+    /// Has a thread do it.
+    fn give(&mut self, job: Job) -> Result<()> {
         let mut queue = self.shared.queue();
         if queue.jobs.len() >= queue.idle && self.threads.len() < THREADS_MAX {
             let (shared, done) = (self.shared.clone(), self.finished.clone());
@@ -280,22 +390,57 @@ impl Fetches {
                 Err(_) => {} // those there are take it
             }
         }
-        queue.jobs.push_back(Job { id, plan, of });
+        queue.jobs.push_back(job);
         let wakes = queue.idle > 0;
         drop(queue);
         if wakes {
             self.shared.more.notify_one();
         }
-        self.under_way.insert(id, freed);
-        Ok(id)
+        Ok(())
+    }
+
+    /// A small read that is done. What did not come whole, or is not what it should be, goes to a
+    /// thread: that reads once more, and tells what is wrong.
+    fn next_small(&mut self) -> Option<Done> {
+        loop {
+            let (id, buf) = self.ring.as_mut()?.next()?;
+            let Some(job) = self.small.remove(&id) else { continue };
+            let crcs = job.plan.small().map_or(&[][..], |run| job.plan.crcs(run));
+            let data = match buf.filter(|buf| first_wrong(buf, crcs).is_none()) {
+                Some(buf) => Ok(job.plan.finish(buf)),
+                None => match self.give(job) {
+                    Ok(()) => continue,
+                    Err(e) => Err(e),
+                },
+            };
+            self.under_way.remove(&id);
+            return Some((id, data));
+        }
+    }
+
+    /// Waits until one is done, or a while.
+    pub fn wait(&mut self) {
+        const A_WHILE: Duration = Duration::from_millis(100);
+        if self.ring.as_ref().is_some_and(|ring| ring.len() > 0) {
+            self.submit(1);
+        } else if !self.under_way.is_empty()
+            && let Ok(done) = self.done.recv_timeout(A_WHILE)
+        {
+            let _ = self.finished.send(done);
+        }
     }
 
     /// One that is done. The owner is woken again for later ones after there was none.
-    pub fn next_done(&mut self) -> Option<(FetchId, Result<Bytes>)> {
+    pub fn next_done(&mut self) -> Option<Done> {
         if self.under_way.is_empty() {
             self.shared.told.store(false, Ordering::SeqCst);
             return None;
         }
+        let small = self.next_small();
+        if small.is_some() {
+            return small;
+        }
+        self.kick();
         let done = self.done.try_recv().or_else(|_| {
             self.shared.told.store(false, Ordering::SeqCst);
             self.done.try_recv()
@@ -312,6 +457,7 @@ impl Fetches {
 
     /// Ends the threads; what is under way is lost.
     pub fn stop(&mut self) {
+        self.ring = None;
         let mut queue = self.shared.queue();
         queue.closed = true;
         queue.jobs.clear();

@@ -75,11 +75,12 @@ impl FileDisk {
         Ok(Self { direct, buffered, size: size / 4096 * 4096, aligned, uring })
     }
 
-    /// Uses io_uring from now on, where the kernel allows it; whether it does.
-    pub fn use_io_uring(&self) -> bool {
+    /// Uses io_uring from now on, where the kernel allows it: then the file to read from that
+    /// way.
+    pub fn use_io_uring(&self) -> Option<File> {
         let mut uring = self.uring.lock().expect("no holder of this lock panics");
         *uring = Uring::new();
-        uring.is_some()
+        uring.as_ref().and_then(|_| self.buffered.try_clone().ok())
     }
 
     /// Writes by io_uring, all at once; whether everything was done. What was not is done

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 use types::HObject;
@@ -58,8 +59,9 @@ impl Store {
     }
 
     /// As [`Store::read`], but without waiting for the device: what is not in memory is read
-    /// by another thread, and [`Store::fetched`] gives it after a wake-up. It is the data of
-    /// now, whatever is submitted meanwhile.
+    /// meanwhile, from [`Store::kick_reads`] on at the latest, and [`Store::fetched`] gives it after a
+    /// wake-up, or when [`Store::reads_fd`] is readable. It is the data of now, whatever is
+    /// submitted meanwhile.
     ///
     /// # Errors
     /// As [`Store::stat`].
@@ -96,13 +98,13 @@ impl Store {
             Found::OnDevice(plan) => plan,
         };
         plan.once |= device;
-        let (disk, pool) = (&*self.state.space.disk, &self.state.pool);
         if !plan.once
-            && let Some(data) = plan.run_cached(disk, pool)
+            && let Some(data) = self.fetches.look_in_cache(&plan)
         {
             return Ok(Fetch::Ready(data));
         }
         if self.threads.is_none() {
+            let (disk, pool) = (&*self.state.space.disk, &self.state.pool);
             return plan.run(disk, pool, &|| format!("{c} {o}")).map(Fetch::Ready);
         }
         self.fetches.begin(plan, (c, o.clone()), self.freed_runs).map(Fetch::Later)
@@ -111,6 +113,22 @@ impl Store {
     /// A [`Store::fetch`] that is done; `None` when none is.
     pub fn fetched(&mut self) -> Option<(FetchId, Result<Bytes>)> {
         self.fetches.next_done()
+    }
+
+    /// Begins to read what was asked for by [`Store::fetch`]. To be called before the owner sleeps.
+    pub fn kick_reads(&mut self) {
+        self.fetches.kick();
+    }
+
+    /// Waits until a [`Store::fetch`] may be done, 100 ms at most where none is under way.
+    pub fn wait_fetched(&mut self) {
+        self.fetches.wait();
+    }
+
+    /// What is readable when a [`Store::fetch`] is done for which nobody is woken. Given once, and
+    /// only where the kernel allows io_uring.
+    pub fn reads_fd(&mut self) -> Option<OwnedFd> {
+        self.reads_fd.take()
     }
 
     /// The parts of `off..off + len` that hold data, as `(offset, length)`, ascending and

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -220,6 +221,8 @@ pub struct Store {
     /// Runs of blocks that ever came to rest.
     pub(crate) freed_runs: u64,
     pub(crate) fetches: Fetches,
+    /// Readable when small reads are done; until the owner takes it.
+    pub(crate) reads_fd: Option<OwnedFd>,
     pub(crate) callbacks: VecDeque<(Seq, Box<dyn FnOnce() + Send>)>,
     pub(crate) threads: Option<Threads>,
     /// A checkpoint that waits for its owner to run it, where there are no threads.
@@ -329,8 +332,9 @@ impl Store {
     /// cluster's or OSD's, or in use; [`StoreError::Corrupt`]; [`StoreError::Io`].
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
         let disk = FileDisk::open(path)?;
-        if options.io_uring && !disk.use_io_uring() {
-            tracing::info!("io_uring is not allowed here; writing by plain calls");
+        let reads = options.io_uring.then(|| disk.use_io_uring()).flatten();
+        if options.io_uring && reads.is_none() {
+            tracing::info!("io_uring is not allowed here; reading and writing by plain calls");
         }
         let log = match Superblock::read(&disk)?.placement {
             LogPlacement::Own => {
@@ -339,7 +343,9 @@ impl Store {
             }
             LogPlacement::Device | LogPlacement::Memory => None,
         };
-        Self::open_with(Arc::new(disk), log, options)
+        let mut store = Self::open_with(Arc::new(disk), log, options)?;
+        store.reads_fd = reads.and_then(|file| store.fetches.read_by_ring(file));
+        Ok(store)
     }
 
     /// As [`Store::open`], on any disk.
@@ -411,6 +417,7 @@ impl Store {
             resting_blocks: 0,
             freed_runs: 0,
             fetches,
+            reads_fd: None,
             callbacks: VecDeque::new(),
             threads,
             job: None,

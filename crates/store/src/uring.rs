@@ -1,9 +1,13 @@
-//! Writes of a group as one submission to the kernel: all are under way at once.
+//! Writes of a group as one submission to the kernel: all are under way at once. And small
+//! reads, which the thread that asks for them has under way itself.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use io_uring::{IoUring, opcode, types};
+
+use crate::buf::Pooled;
 
 /// Writes of one submission.
 const ENTRIES: u32 = 64;
@@ -66,5 +70,113 @@ impl Uring {
             }
         }
         Ok(whole)
+    }
+}
+
+/// Reads of one file that are under way.
+pub(crate) struct ReadRing {
+    ring: IoUring,
+    file: File,
+    /// By their place here, with the caller's number.
+    under_way: Vec<Option<(u64, Pooled)>>,
+    free: Vec<usize>,
+    /// Begun, and the kernel does not know of them yet.
+    untold: usize,
+}
+
+impl ReadRing {
+    /// `None` where the kernel or a container forbids it.
+    pub fn new(file: File) -> Option<Self> {
+        let ring = IoUring::new(ENTRIES).ok()?;
+        let slots = ENTRIES as usize;
+        let under_way = (0..slots).map(|_| None).collect();
+        Some(Self { ring, file, under_way, free: (0..slots).collect(), untold: 0 })
+    }
+
+    /// Readable when a read is done.
+    pub fn fd(&self) -> io::Result<OwnedFd> {
+        // SAFETY: the ring has its descriptor open for as long as it lives.
+        #[allow(unsafe_code)]
+        let fd = unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) };
+        fd.try_clone_to_owned()
+    }
+
+    /// Whether another read may be begun.
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Reads that are begun and not done.
+    pub fn len(&self) -> usize {
+        self.under_way.len() - self.free.len()
+    }
+
+    /// Begins to fill `buf` from `off`; under way with the next [`ReadRing::submit`]. There is
+    /// room.
+    #[allow(unsafe_code)]
+    pub fn begin(&mut self, number: u64, off: u64, mut buf: Pooled) {
+        let slot = self.free.pop().expect("the caller asked for room");
+        let len = u32::try_from(buf.len()).expect("a small read");
+        let file = types::Fd(self.file.as_fd().as_raw_fd());
+        let entry = opcode::Read::new(file, buf.as_mut_ptr(), len)
+            .offset(off)
+            .build()
+            .user_data(slot as u64);
+        self.under_way[slot] = Some((number, buf));
+        // SAFETY: the memory stays where it is and nobody else's until the entry's completion
+        // was seen: `next` gives it out only then, and `drop` waits or never does.
+        let pushed = unsafe { self.ring.submission().push(&entry) };
+        pushed.expect("the queue has a place for each slot");
+        self.untold += 1;
+    }
+
+    /// Begins that are not under way yet.
+    pub fn untold(&self) -> usize {
+        self.untold
+    }
+
+    /// Tells the kernel of what was begun, and waits for `wait` reads.
+    ///
+    /// # Errors
+    /// When the ring does not work any more.
+    pub fn submit(&mut self, wait: usize) -> io::Result<()> {
+        match self.ring.submit_and_wait(wait) {
+            Ok(n) => self.untold -= n.min(self.untold),
+            // It is full, or was interrupted: later.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::Interrupted
+                        | io::ErrorKind::WouldBlock
+                        | io::ErrorKind::ResourceBusy
+                ) => {}
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    /// A read that is done, and its bytes where all of them came.
+    pub fn next(&mut self) -> Option<(u64, Option<Pooled>)> {
+        loop {
+            let entry = self.ring.completion().next()?;
+            let slot = entry.user_data() as usize;
+            let Some((number, buf)) = self.under_way.get_mut(slot).and_then(Option::take) else {
+                continue;
+            };
+            self.free.push(slot);
+            let whole = usize::try_from(entry.result()) == Ok(buf.len());
+            return Some((number, whole.then_some(buf)));
+        }
+    }
+}
+
+impl Drop for ReadRing {
+    fn drop(&mut self) {
+        while self.len() > 0 && self.submit(1).is_ok() {
+            while self.next().is_some() {}
+        }
+        // What the kernel may still write to is nobody else's, ever.
+        let busy = |slot: &mut Option<(u64, Pooled)>| slot.take().map(std::mem::forget);
+        self.under_way.iter_mut().filter_map(busy).for_each(drop);
     }
 }

@@ -190,7 +190,7 @@ impl Open {
                 }
             }
             if flying > 0 {
-                let _ = self.woken.recv_timeout(Duration::from_millis(100));
+                self.store.wait_fetched();
                 while let Some((_, data)) = self.store.fetched() {
                     data.expect("reads");
                     flying -= 1;
