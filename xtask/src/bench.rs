@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, usage};
 use crate::{lab, sh};
 
 const OSDS: u32 = 3;
-/// Seconds of writing large objects before they are measured.
+/// Seconds of writing objects of a size before they are measured.
 const WARM_UP_S: u32 = 8;
 
 /// One side of the comparison.
@@ -176,7 +176,7 @@ pub fn peer(secs: u64) -> Result<()> {
         &format!("bench peer {secs}"),
         &format!(
             "{OSDS} OSDs each, cephx, crc, `rados bench` of 20.2.4 drives both,\n{secs} s a cell, one run; ours and theirs \
-             take turns cell by cell; before the first cell of 4 MiB in each\npool each side writes such objects for \
+             take turns cell by cell; before the first cell of each size in each\npool each side writes such objects for \
              {WARM_UP_S} s, so that both use memory that they have."
         ),
     )?;
@@ -255,8 +255,9 @@ fn table(ours: &Ours, theirs: &Theirs, secs: u64) -> Result<(String, String)> {
             sh::output(&mut client(&side.conf(), &line))?;
         }
         for bytes in [4096u64, 4 << 20] {
-            for side in sides.into_iter().filter(|_| bytes > 4096) {
-                let line = format!("rados -p bench{replicas} bench {WARM_UP_S} write -t 16");
+            for side in sides {
+                let line =
+                    format!("rados -p bench{replicas} bench {WARM_UP_S} write -b {bytes} -t 16");
                 sh::output(&mut client(&side.conf(), &line))?;
             }
             for (kind, flights) in [("write", [16, 1]), ("seq", [16, 1]), ("rand", [16, 1])] {
