@@ -45,7 +45,7 @@ impl Osd {
                 if self.pgs.contains_key(&child) {
                     continue;
                 }
-                match self.split_one(parent, child) {
+                match self.split_one(parent, child, at) {
                     Ok(()) => children.push(child),
                     // What it would be made of was not taken; the OSD is about to end.
                     Err(_) if self.c.store.is_stopped() => return children,
@@ -69,7 +69,7 @@ impl Osd {
         children
     }
 
-    fn split_one(&mut self, parent: SpgId, child: SpgId) -> Result<(), String> {
+    fn split_one(&mut self, parent: SpgId, child: SpgId, at: Epoch) -> Result<(), String> {
         let bits = child.pg.ps.ilog2() + 1;
         let mask = if bits == 32 { u32::MAX } else { (1 << bits) - 1 };
         let moves = |oid: &HObject| oid.hash & mask == child.pg.ps;
@@ -88,8 +88,9 @@ impl Osd {
         }
         pg.refresh_info();
         pg.info.recount = true;
+        pg.split_at = at;
         let mut young = Pg::new(child, pg.info.clone(), pg.pool.clone());
-        young.up_primary = pg.up_primary;
+        (young.up_primary, young.split_at) = (pg.up_primary, at);
         young.log.tail = pg.log.tail;
         young.save_info(&mut ops);
         pg.save_info(&mut ops);

@@ -76,6 +76,13 @@ fn sends_again(map: &OsdMap, was: Option<&OsdMap>, pool: PoolId) -> bool {
     was.is_some_and(|was| since(was).is_some() && since(was) != since(map))
 }
 
+/// Whether this map divides the PG or merges it: its OSD drops what it was asked before.
+fn divides(map: &OsdMap, was: Option<&OsdMap>, pg: PgId) -> bool {
+    let pg_num = |map: &OsdMap| map.pool(pg.pool).map(|p| p.pg_num);
+    let numbers = was.and_then(pg_num).zip(pg_num(map));
+    numbers.is_some_and(|(old, new)| maps::pg_num_matters(pg, old, new))
+}
+
 fn is_full(map: &OsdMap, pool: PoolId) -> bool {
     map.has_flag(OsdMapFlags::FULL) || map.pool(pool).is_some_and(|p| p.has_flag(PoolFlags::FULL))
 }
@@ -232,7 +239,8 @@ impl Objecter {
         }
         for op in self.ops.values_mut().filter(|op| op.sent) {
             let pools = [op.request.object.pool, op.pool()];
-            op.sent = !pools.iter().any(|pool| sends_again(&map, was.as_deref(), *pool));
+            op.sent = !pools.iter().any(|pool| sends_again(&map, was.as_deref(), *pool))
+                && op.target.is_none_or(|(pg, _)| !divides(&map, was.as_deref(), pg.pg));
         }
         let gone: Vec<OsdId> = self
             .sessions

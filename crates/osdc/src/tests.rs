@@ -166,3 +166,28 @@ fn overlays_lead_to_the_cache() {
     assert_eq!(place.pg.pg.pool, CACHE);
     assert_eq!(pools(&mut o, Some(gone)), [(POOL, POOL, 2); 3]);
 }
+
+/// What is under way in a PG that is divided is sent again though it goes where it went: its OSD
+/// drops it. Other PGs' requests stay.
+#[test]
+fn divided_pgs_are_asked_again() {
+    let (mut o, map, mut out) = ready();
+    let ps = map.pool(POOL).unwrap().raw_pg_to_pg(POOL, request(0).object.hash).ps;
+    let grown = |map: &OsdMap, pg_num: u32| {
+        next(map, |inc| {
+            let mut pool = map.pool(POOL).unwrap().clone();
+            (pool.pg_num, pool.pg_num_pending) = (pg_num, pg_num);
+            inc.new_pools.insert(POOL, pool);
+        })
+    };
+    // One PG more at a time: each divides that of the same number less eight.
+    let (mut map, mut attempt) = (map, 0);
+    for n in 9..=16 {
+        map = grown(&map, n);
+        o.on_map(Arc::new(map.clone()), &mut out);
+        let again = if n == 9 + ps { vec![(req_flag::READ, 1)] } else { vec![] };
+        attempt += again.len();
+        assert_eq!(sent(&mut out), again, "{n} PGs, the object was in {ps}");
+    }
+    assert_eq!(attempt, 1);
+}

@@ -301,6 +301,10 @@ pub struct Pg {
     pub(crate) coll: Coll,
     pub(crate) pool: PoolView,
     pub(crate) up_primary: OsdId,
+    /// The map that divided it last, or made it so; not kept over a restart. What waited here for
+    /// objects that went to a child was dropped then, and clients send all again: nothing that was
+    /// sent before may pass it, even when the object has come back.
+    pub(crate) split_at: Epoch,
     /// What is known of this copy; `last_update`, `log_tail`, `counts` and `missing` are
     /// refreshed from the log when it is sent or saved.
     pub(crate) info: PgInfo,
@@ -424,6 +428,7 @@ impl Pg {
             coll: Coll::Pg(id),
             pool,
             up_primary: OsdId::NONE,
+            split_at: Epoch(0),
             info,
             log: PgLog::default(),
             missing: BTreeMap::new(),

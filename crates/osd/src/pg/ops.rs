@@ -145,7 +145,7 @@ impl Pg {
             return;
         }
         if !self.leads
-            || op.msg.epoch < self.info.same_primary_since
+            || op.msg.epoch < self.info.same_primary_since.max(self.split_at)
             || !self.is_home_of(&op)
             || op.msg.epoch < self.pool.last_force_op_resend
         {

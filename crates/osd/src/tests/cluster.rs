@@ -630,8 +630,13 @@ impl Cluster {
         while self.client_epoch < self.map.epoch {
             self.client_epoch.0 += 1;
             let map = &self.maps[&self.client_epoch];
+            let before = self.maps.get(&Epoch(self.client_epoch.0 - 1));
+            let pg_num = |map: &OsdMap, pool| map.pool(pool).map_or(0, |p| p.pg_num);
             for a in self.asked.iter_mut().filter(|a| a.sent.is_some()) {
-                if Self::target(map, &a.msg) != a.sent {
+                let pg = a.msg.pg.pg;
+                let (old, new) = (before.map_or(0, |m| pg_num(m, pg.pool)), pg_num(map, pg.pool));
+                let divided = old > 0 && new > 0 && maps::pg_num_matters(pg, old, new);
+                if divided || Self::target(map, &a.msg) != a.sent {
                     a.sent = None;
                     a.msg.retry_attempt += 1;
                 }

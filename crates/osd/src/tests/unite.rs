@@ -104,6 +104,44 @@ fn resends_are_recognised_after_a_merge() {
     }
 }
 
+/// What waited in a PG for an object that went to a child was dropped, and its client sends it again
+/// as soon as it knows of the split. Until then nothing that it asks passes that: not when the
+/// object has come back, and not where it went when there is such a PG again.
+#[test]
+fn nothing_passes_what_a_split_dropped() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    let split = |c: &mut Cluster| {
+        c.set_pool(POOL, |p| super::cluster::set_pg_num(p, 2));
+        c.settle();
+    };
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(c.run(POOL, name, write(name)).result, 0);
+    }
+    for again in [false, true] {
+        // As a client knows it that hears of no later map.
+        let before = c.map.epoch;
+        if again {
+            shrink_to(&mut c, 1);
+            split(&mut c);
+        } else {
+            split(&mut c);
+            shrink_to(&mut c, 1);
+        }
+        let late = ["a", "b", "c", "d"].map(|name| c.ask(POOL, name, append("!")));
+        c.send_with_old_map(before);
+        for _ in 0..20 {
+            c.tick(100);
+            while c.step() {}
+        }
+        assert!(late.iter().all(|tid| !c.answers.contains_key(tid)), "again {again}");
+        c.break_client(0);
+        c.settle();
+        assert!(late.iter().all(|tid| c.answers[tid].result == 0), "again {again}");
+        split(&mut c);
+    }
+    assert_eq!(read(&mut c, "c"), "c!!");
+}
+
 /// PGs that lack a copy are not merged: they serve again.
 #[test]
 fn what_is_not_whole_is_not_merged() {
