@@ -66,6 +66,18 @@ fn forget(path: &Path) {
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
 }
 
+/// A read that the device has to do. The kernel may keep a page although it is asked to forget it.
+fn from_device(f: &mut Fixture, n: usize, off: u64, len: u64) -> FetchId {
+    for _ in 0..1_000 {
+        forget(&f.file.0);
+        if let Fetch::Later(id) = f.store.fetch(pg(), &object(n), off, len).unwrap() {
+            return id;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("the kernel does not forget it");
+}
+
 /// Waits for all that is under way.
 fn gather(f: &mut Fixture, mut flying: HashMap<FetchId, Vec<u8>>) {
     while !flying.is_empty() {
@@ -125,11 +137,8 @@ fn a_descriptor_tells_of_reads() {
         rustix::event::poll(&mut fds, Some(&most)).unwrap() == 1
     };
     for n in 0..20usize {
-        forget(&f.file.0);
         let off = n as u64 * 40_000;
-        let Fetch::Later(id) = f.store.fetch(pg(), &object(1), off, 4096).unwrap() else {
-            panic!("the kernel has forgotten it");
-        };
+        let id = from_device(&mut f, 1, off, 4096);
         assert!(!is_readable(0), "the kernel does not know of it yet");
         f.store.kick_reads();
         assert!((0..100).any(|_| is_readable(200)));
@@ -147,10 +156,7 @@ fn damage_is_found_by_small_reads() {
         let (at, _) = f.store.device_ranges(pg(), &object(3)).unwrap()[0];
         let file = File::options().write(true).open(&f.file.0).unwrap();
         file.write_all_at(&[0x55; 512], at + 8192).unwrap();
-        forget(&f.file.0);
-        let Fetch::Later(_) = f.store.fetch(pg(), &object(3), 9000, 100).unwrap() else {
-            panic!("the kernel has forgotten it");
-        };
+        from_device(&mut f, 3, 9000, 100);
         let found = loop {
             f.store.wait_fetched();
             if let Some(found) = f.store.fetched() {
