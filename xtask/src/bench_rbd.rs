@@ -127,7 +127,7 @@ pub fn run(secs: u64) -> Result<()> {
             "{OSDS} OSDs each, 3 copies; an image of {IMAGE_MIB} MiB with the default features, written whole before; fio's rbd \
              engine\n(librbd 20.2.4) on it, with librbd's cache as it comes (on) and off; {} images of {EXPORT_MIB} MiB exported at once; \
              fio's nbd engine\nthrough `argonaut rbd serve`, and on their side through qemu-nbd on `rbd:`, in two cache modes; {secs} s a \
-             cell, after as many\nthat do not count,\none run; ours and theirs take turns cell by cell.",
+             cell, after as many\nthat do not count, one run; ours and theirs take turns cell by cell.",
             EXPORTED.len()
         ),
     )?;

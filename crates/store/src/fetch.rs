@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::Disk;
-use stdx::FastMap;
 use types::HObject;
 
 use crate::buf::{Pool, Pooled};
@@ -280,9 +279,8 @@ pub(crate) struct Fetches {
     threads: Vec<JoinHandle<()>>,
     done: Receiver<Done>,
     finished: Sender<Done>,
-    /// Small reads, and what each is of.
-    ring: Option<ReadRing>,
-    small: FastMap<FetchId, Job>,
+    /// Small reads.
+    ring: Option<ReadRing<Job>>,
     next: FetchId,
     /// Looks into the caches below that found nothing, one after the other; and those left out
     /// since.
@@ -304,7 +302,6 @@ impl Fetches {
             done,
             finished,
             ring: None,
-            small: FastMap::default(),
             next: 0,
             misses: 0,
             passed: 0,
@@ -338,15 +335,13 @@ impl Fetches {
     pub fn begin(&mut self, plan: ReadPlan, of: (Coll, HObject), freed: u64) -> Result<FetchId> {
         self.next += 1;
         let id = self.next;
+        let small = plan.small().map(|run| (run.phys * BLOCK, (run.end - run.at) * BLOCK));
         let job = Job { id, plan, of };
-        match &mut self.ring {
-            Some(ring) if ring.has_room() && job.plan.small().is_some() => {
-                let run = job.plan.small().expect("it was just seen");
-                let buf = self.shared.pool.take(((run.end - run.at) * BLOCK) as usize);
-                ring.begin(id, run.phys * BLOCK, buf);
-                self.small.insert(id, job);
+        match (&mut self.ring, small) {
+            (Some(ring), Some((off, len))) if ring.has_room() => {
+                ring.begin(job, off, self.shared.pool.take(len as usize));
                 if ring.untold() >= TOLD_AT {
-                    self.kick();
+                    self.submit(0);
                 }
             }
             _ => self.give(job)?,
@@ -357,7 +352,7 @@ impl Fetches {
 
     /// Has the kernel begin the small reads that it does not know of.
     pub fn kick(&mut self) {
-        if self.ring.as_ref().is_some_and(|ring| ring.untold() > 0) {
+        if self.ring.as_mut().is_some_and(|ring| ring.untold() > 0) {
             self.submit(0);
         }
     }
@@ -365,8 +360,8 @@ impl Fetches {
     fn submit(&mut self, wait: usize) {
         let Some(Err(e)) = self.ring.as_mut().map(|ring| ring.submit(wait)) else { return };
         tracing::warn!("io_uring is not used for reads any more: {e}");
-        self.ring = None;
-        for job in std::mem::take(&mut self.small).into_values() {
+        let jobs = self.ring.take().map(|mut ring| ring.end());
+        for job in jobs.into_iter().flatten() {
             let id = job.id;
             if let Err(e) = self.give(job) {
                 let _ = self.finished.send((id, Err(e)));
@@ -403,9 +398,9 @@ impl Fetches {
     /// thread: that reads once more, and tells what is wrong.
     fn next_small(&mut self) -> Option<Done> {
         loop {
-            let (id, buf) = self.ring.as_mut()?.next()?;
-            let Some(job) = self.small.remove(&id) else { continue };
-            let crcs = job.plan.small().map_or(&[][..], |run| job.plan.crcs(run));
+            let (job, buf) = self.ring.as_mut()?.next()?;
+            let id = job.id;
+            let crcs = job.plan.crcs(job.plan.small().expect("only small ones are in the ring"));
             let data = match buf.filter(|buf| first_wrong(buf, crcs).is_none()) {
                 Some(buf) => Ok(job.plan.finish(buf)),
                 None => match self.give(job) {
@@ -418,7 +413,7 @@ impl Fetches {
         }
     }
 
-    /// Waits until one is done, or a while.
+    /// Waits until one is done, or a while; not at all where none is under way.
     pub fn wait(&mut self) {
         const A_WHILE: Duration = Duration::from_millis(100);
         if self.ring.as_ref().is_some_and(|ring| ring.len() > 0) {

@@ -401,8 +401,8 @@ impl Onode {
     /// ones), or the new ones where the object went on.
     pub fn settle(&mut self, seq: u64, blocks: &[Settled], freed: &mut Vec<Freed>) -> Vec<bool> {
         let same: Vec<bool> = blocks.iter().map(|s| !self.dropped.contains(s.at)).collect();
-        let (mut taken, all) = (Vec::with_capacity(blocks.len()), blocks.iter().zip(&same));
-        for (s, same) in all {
+        let mut taken = Vec::with_capacity(blocks.len());
+        for (s, same) in blocks.iter().zip(&same) {
             if *same {
                 taken.push(*s);
             } else {

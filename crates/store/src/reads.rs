@@ -120,7 +120,7 @@ impl Store {
         self.fetches.kick();
     }
 
-    /// Waits until a [`Store::fetch`] may be done, 100 ms at most where none is under way.
+    /// Waits until a [`Store::fetch`] may be done; not at all where none is under way.
     pub fn wait_fetched(&mut self) {
         self.fetches.wait();
     }

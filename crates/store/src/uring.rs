@@ -51,17 +51,9 @@ impl Uring {
         }
         let (mut seen, mut whole) = (0, true);
         while seen < count {
-            match self.0.submit_and_wait(count - seen) {
-                Ok(_) => {}
-                Err(e)
-                    if matches!(
-                        e.kind(),
-                        io::ErrorKind::Interrupted
-                            | io::ErrorKind::WouldBlock
-                            | io::ErrorKind::ResourceBusy
-                    ) => {}
+            if let Err(e) = submit(&self.0, count - seen) {
                 // The kernel may still read from the caller's memory: no way on from here.
-                Err(e) => panic!("io_uring stopped working: {e}"),
+                panic!("io_uring stopped working: {e}");
             }
             for done in self.0.completion() {
                 seen += 1;
@@ -73,24 +65,32 @@ impl Uring {
     }
 }
 
-/// Reads of one file that are under way.
-pub(crate) struct ReadRing {
-    ring: IoUring,
-    file: File,
-    /// By their place here, with the caller's number.
-    under_way: Vec<Option<(u64, Pooled)>>,
-    free: Vec<usize>,
-    /// Begun, and the kernel does not know of them yet.
-    untold: usize,
+/// Tells the kernel of what was begun, and waits until `wait` entries are done; fewer when it is
+/// busy or was interrupted, and what it was not told of stays for the next time.
+fn submit(ring: &IoUring, wait: usize) -> io::Result<()> {
+    use io::ErrorKind::{Interrupted, ResourceBusy, WouldBlock};
+    match ring.submit_and_wait(wait) {
+        Err(e) if !matches!(e.kind(), Interrupted | WouldBlock | ResourceBusy) => Err(e),
+        _ => Ok(()),
+    }
 }
 
-impl ReadRing {
+/// Reads of one file that are under way.
+pub(crate) struct ReadRing<T> {
+    ring: IoUring,
+    file: File,
+    /// By their place here, with what the caller has to do with each.
+    under_way: Vec<Option<(T, Pooled)>>,
+    free: Vec<usize>,
+}
+
+impl<T> ReadRing<T> {
     /// `None` where the kernel or a container forbids it.
     pub fn new(file: File) -> Option<Self> {
         let ring = IoUring::new(ENTRIES).ok()?;
         let slots = ENTRIES as usize;
         let under_way = (0..slots).map(|_| None).collect();
-        Some(Self { ring, file, under_way, free: (0..slots).collect(), untold: 0 })
+        Some(Self { ring, file, under_way, free: (0..slots).collect() })
     }
 
     /// Readable when a read is done.
@@ -114,7 +114,7 @@ impl ReadRing {
     /// Begins to fill `buf` from `off`; under way with the next [`ReadRing::submit`]. There is
     /// room.
     #[allow(unsafe_code)]
-    pub fn begin(&mut self, number: u64, off: u64, mut buf: Pooled) {
+    pub fn begin(&mut self, of: T, off: u64, mut buf: Pooled) {
         let slot = self.free.pop().expect("the caller asked for room");
         let len = u32::try_from(buf.len()).expect("a small read");
         let file = types::Fd(self.file.as_fd().as_raw_fd());
@@ -122,17 +122,16 @@ impl ReadRing {
             .offset(off)
             .build()
             .user_data(slot as u64);
-        self.under_way[slot] = Some((number, buf));
+        self.under_way[slot] = Some((of, buf));
         // SAFETY: the memory stays where it is and nobody else's until the entry's completion
-        // was seen: `next` gives it out only then, and `drop` waits or never does.
+        // was seen: `next` gives it out only then, and `end` waits or never does.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         pushed.expect("the queue has a place for each slot");
-        self.untold += 1;
     }
 
-    /// Begins that are not under way yet.
-    pub fn untold(&self) -> usize {
-        self.untold
+    /// Begun, and the kernel does not know of them yet.
+    pub fn untold(&mut self) -> usize {
+        self.ring.submission().len()
     }
 
     /// Tells the kernel of what was begun, and waits for `wait` reads.
@@ -140,43 +139,42 @@ impl ReadRing {
     /// # Errors
     /// When the ring does not work any more.
     pub fn submit(&mut self, wait: usize) -> io::Result<()> {
-        match self.ring.submit_and_wait(wait) {
-            Ok(n) => self.untold -= n.min(self.untold),
-            // It is full, or was interrupted: later.
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::Interrupted
-                        | io::ErrorKind::WouldBlock
-                        | io::ErrorKind::ResourceBusy
-                ) => {}
-            Err(e) => return Err(e),
-        }
-        Ok(())
+        submit(&self.ring, wait)
     }
 
     /// A read that is done, and its bytes where all of them came.
-    pub fn next(&mut self) -> Option<(u64, Option<Pooled>)> {
+    pub fn next(&mut self) -> Option<(T, Option<Pooled>)> {
         loop {
             let entry = self.ring.completion().next()?;
             let slot = entry.user_data() as usize;
-            let Some((number, buf)) = self.under_way.get_mut(slot).and_then(Option::take) else {
+            let Some((of, buf)) = self.under_way.get_mut(slot).and_then(Option::take) else {
                 continue;
             };
             self.free.push(slot);
             let whole = usize::try_from(entry.result()) == Ok(buf.len());
-            return Some((number, whole.then_some(buf)));
+            return Some((of, whole.then_some(buf)));
         }
+    }
+
+    /// Waits for what is under way, as far as the ring does, and gives back what all of it was for.
+    pub fn end(&mut self) -> Vec<T> {
+        let mut all = Vec::new();
+        while self.len() > 0 && self.submit(1).is_ok() {
+            all.extend(std::iter::from_fn(|| self.next()).map(|(of, _)| of));
+        }
+        for (slot, left) in self.under_way.iter_mut().enumerate() {
+            let Some((of, buf)) = left.take() else { continue };
+            // What the kernel may still write to is nobody else's, ever.
+            std::mem::forget(buf);
+            self.free.push(slot);
+            all.push(of);
+        }
+        all
     }
 }
 
-impl Drop for ReadRing {
+impl<T> Drop for ReadRing<T> {
     fn drop(&mut self) {
-        while self.len() > 0 && self.submit(1).is_ok() {
-            while self.next().is_some() {}
-        }
-        // What the kernel may still write to is nobody else's, ever.
-        let busy = |slot: &mut Option<(u64, Pooled)>| slot.take().map(std::mem::forget);
-        self.under_way.iter_mut().filter_map(busy).for_each(drop);
+        self.end();
     }
 }

@@ -232,17 +232,17 @@ impl PgLog {
         while let Some(&(version, reqid, bytes)) = self.old.front() {
             let fits = self.old_entries <= bound.dups && self.old_bytes <= bound.bytes;
             // An entry goes with all its requests.
-            if (fits || self.old_entries <= least) && gone.last() != Some(&version) {
-                break;
+            if gone.last() != Some(&version) {
+                if fits || self.old_entries <= least {
+                    break;
+                }
+                gone.push(version);
             }
             self.old.pop_front();
             self.old_bytes -= bytes;
             self.old_entries -= usize::from(bytes > 0); // the entry itself is its last
             if self.dups.get(&reqid).is_some_and(|d| d.version == version) {
                 self.dups.remove(&reqid);
-            }
-            if gone.last() != Some(&version) {
-                gone.push(version);
             }
         }
         gone
