@@ -44,7 +44,8 @@ pub trait Disk: Send + Sync {
     /// The device's; then nothing is known of any write since the last flush.
     fn flush(&self) -> io::Result<()>;
 
-    /// Writes all of `writes`, in any order, and flushes.
+    /// Writes all of `writes`, in any order, and makes these durable: writes before them still
+    /// need a flush.
     ///
     /// # Errors
     /// As [`Disk::flush`].

@@ -9,9 +9,10 @@
 //!
 //! The budget is small at first and grows with use: a page that is touched for the first
 //! time costs more than all other work on what is written there, and one that was let go is
-//! there for the next write. Until it is all there, what is here stays, and of the large
-//! writes to other objects those to one object of 64 are kept. Once that has happened,
-//! moments without work are used to touch the memory for more of them ([`DataCache::take_memory`]).
+//! there for the next write. Until it is all there, large writes drive nothing out, and grow it for
+//! one object of 64; small ones take the place of what was not used lately, and grow it by an
+//! eighth of their bytes. Once there was no room for either, moments without work are used to
+//! touch the memory for more ([`DataCache::take_memory`]).
 //!
 //! Invariants: a kept range equals what the store returns for it, or another shard's store
 //! once it has all that this primary sent; the sum of all ranges stays within the budget.
@@ -54,6 +55,8 @@ const GROWS_FROM: usize = 256 << 20;
 const GROWS_FOR_ONE_OF: u32 = 64;
 /// Large in this sense.
 const LARGE: usize = 64 << 10;
+/// And by this part of what else is written.
+const GROWS_BY_ONE_OF: usize = 8;
 /// Memory for later is taken in blocks of so many bytes: no smaller than what messages bring,
 /// for which blocks that do not lie side by side are of no use.
 const BLOCK: usize = 4 << 20;
@@ -196,7 +199,7 @@ struct Inner {
     budget: usize,
     /// What the budget may grow to.
     budget_max: usize,
-    /// A large write was not kept, for want of budget.
+    /// Something was not kept, for want of budget.
     wanted: bool,
     /// Touched and not used yet; within the budget. Let go block by block as data comes.
     reserve: Vec<Vec<u8>>,
@@ -256,17 +259,24 @@ impl Inner {
             return self.cut(of, o, off, off + data.len() as u64);
         }
         if self.budget < self.budget_max {
-            if data.len() >= LARGE {
+            let large = data.len() >= LARGE;
+            if large {
                 // What it replaces makes room for it.
                 self.cut(of, o, off, off + data.len() as u64);
+            } else if self.wanted {
+                let more = data.len().div_ceil(GROWS_BY_ONE_OF);
+                self.budget = (self.budget + more).min(self.budget_max);
             }
             let with_it = self.bytes + data.len() + OBJECT_COST + RANGE_COST;
             if with_it > self.budget {
-                if data.len() >= LARGE && !grows_for(o) {
+                if large && grows_for(o) {
+                    self.budget = with_it.min(self.budget_max);
+                } else {
                     self.wanted = true;
-                    return;
+                    if large {
+                        return;
+                    }
                 }
-                self.budget = with_it.min(self.budget_max);
             }
         }
         if let Some(entry) = self.entry(of, o) {
@@ -542,8 +552,13 @@ mod tests {
         for n in 0..32 * 1024 {
             write(100_000 + n, 4096);
         }
-        assert!(cache.bytes() as u64 / MIB >= before + 128, "little pieces are always kept");
-        large(2_000..14_000);
+        let kept = (100_000..132_768).filter(|n| is_here(*n)).count();
+        assert!(kept > 20_000, "little pieces drive out what was not used: {kept}");
+        let old = (0..63).chain(100..963).filter(|n| is_here(*n)).count() as u64;
+        assert!((1..before / 4).contains(&old), "what was used has its second chance: {old}");
+        let grown = cache.bytes() as u64 / MIB - before;
+        assert!((12..32).contains(&grown), "and grow it slowly: {grown} MiB for 128");
+        large(2_000..16_000);
         assert!((1_016..1_024).contains(&large(14_000..14_001)), "no more than it may");
         assert!(!(0..63).any(is_here), "and all of it is used for what is new");
     }

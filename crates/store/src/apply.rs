@@ -406,7 +406,14 @@ impl State {
                 self.active_bytes += (data.len() as u64).min(TINY) + 64;
                 let end = (off + data.len() as u64).div_ceil(BLOCK);
                 self.active_blocks += end - off / BLOCK;
-                self.edit_data(&mut o, |o, freed| o.write(seq, *off, data.clone(), freed))?;
+                // Where nothing is compressed the extents, which are many, need no look.
+                let packs = self.packs(o.pool);
+                self.edit_data(&mut o, |o, freed| {
+                    if packs {
+                        o.drop_packed(*off, data.len() as u64, freed);
+                    }
+                    o.write(seq, *off, data.clone());
+                })?;
             }
             Op::Zero(t, off, len) => {
                 let mut o = self.target(txn, *t, known)?;

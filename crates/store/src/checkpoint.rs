@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use denc::Denc;
-use stdx::IntervalSet;
+use smallvec::SmallVec;
 
 use crate::alloc::{Area, Bitmap};
 use crate::commit::Committer;
 use crate::fetch::read_blocks;
 use crate::keys::{self, Key};
 use crate::log::Place;
-use crate::onode::{BLOCK, Onode, Settled};
+use crate::onode::{BLOCK, Onode, Piece, Settled};
 use crate::space::{BlockWriter, Runs, Space};
 use crate::state::{Entry, Frozen};
 use crate::superblock::{Manifest, Superblock};
@@ -218,25 +218,35 @@ impl Run<'_> {
             if base.is_some_and(|e| e.packed.is_some()) {
                 return Err(StoreError::Format(format!("{}: data lies over a blob", name())));
             }
-            let covered: u64 = o.pieces_in(lo, hi).map(|p| p.end().min(hi) - p.off.max(lo)).sum();
+            let pieces: SmallVec<[&Piece; 4]> = o.pieces_in(lo, hi).collect();
             let mut intact = true;
-            block.fill(0);
-            if let Some(e) = base
-                && covered < BLOCK
-            {
-                let i = at - e.at;
-                let crc = &e.crcs[i as usize..=i as usize];
-                let (disk, phys) = (&*self.space.disk, e.phys + i);
-                let read = read_blocks(disk, phys, crc, &mut block, false, &name, lo);
-                intact = read.is_ok();
-            }
-            for p in o.pieces_in(lo, hi) {
-                let (from, to) = (p.off.max(lo), p.end().min(hi));
-                block[(from - lo) as usize..(to - lo) as usize]
-                    .copy_from_slice(&p.data[(from - p.off) as usize..(to - p.off) as usize]);
-            }
-            let phys = self.blocks.put(&block)?;
-            let good = stdx::crc32c(!0, &block);
+            let whole = match pieces[..] {
+                [p] if p.off <= lo && hi <= p.end() => {
+                    &p.data[(lo - p.off) as usize..(hi - p.off) as usize]
+                }
+                _ => {
+                    let covered: u64 = pieces.iter().map(|p| p.end().min(hi) - p.off.max(lo)).sum();
+                    block.fill(0);
+                    if let Some(e) = base
+                        && covered < BLOCK
+                    {
+                        let i = at - e.at;
+                        let crc = &e.crcs[i as usize..=i as usize];
+                        let (disk, phys) = (&*self.space.disk, e.phys + i);
+                        let read = read_blocks(disk, phys, crc, &mut block, false, &name, lo);
+                        intact = read.is_ok();
+                    }
+                    for p in pieces {
+                        let (from, to) = (p.off.max(lo), p.end().min(hi));
+                        block[(from - lo) as usize..(to - lo) as usize].copy_from_slice(
+                            &p.data[(from - p.off) as usize..(to - p.off) as usize],
+                        );
+                    }
+                    &block[..]
+                }
+            };
+            let phys = self.blocks.put(whole)?;
+            let good = stdx::crc32c(!0, whole);
             // What was there could not be read: the block must not pass for whole.
             let crc = if intact { good } else { !good };
             self.job.used.set(phys, 1);
@@ -257,11 +267,7 @@ impl Run<'_> {
             let base = base.map(|e| e.phys + (at - e.at));
             settled.push(Settled { at, base, release, phys, crc });
         }
-        let mut onode = o.clone();
-        onode.dropped = IntervalSet::new();
-        onode.settle(Seq::MAX, &settled, &mut Vec::new());
-        assert!(onode.pieces.is_empty(), "every piece went to a block");
-        let onode = Arc::new(onode);
+        let onode = Arc::new(o.settled(&settled));
         self.job.pools.entry(keys::pool(key)).or_default().allocated += new_blocks * BLOCK;
         let moved = Moved { key: key.clone(), id: o.id, blocks: settled, onode: onode.clone() };
         self.moved.push(moved);

@@ -305,12 +305,20 @@ impl Onode {
         self.pieces.insert(at, piece);
     }
 
-    /// Data that rides in the log. Compressed blocks it touches are covered as a whole.
-    pub fn write(&mut self, seq: u64, off: u64, data: Bytes, freed: &mut Vec<Freed>) {
+    /// Data that rides in the log. None of the blocks it touches is compressed
+    /// ([`Onode::drop_packed`]).
+    pub fn write(&mut self, seq: u64, off: u64, data: Bytes) {
         if data.is_empty() {
             return;
         }
-        let (first, last) = (off / BLOCK, (off + data.len() as u64).div_ceil(BLOCK));
+        self.size = self.size.max(off + data.len() as u64);
+        self.put_piece(Piece { off, seq, data });
+    }
+
+    /// Drops what is compressed of the blocks that `len` bytes from `off` on touch: they are
+    /// written as a whole.
+    pub fn drop_packed(&mut self, off: u64, len: u64, freed: &mut Vec<Freed>) {
+        let (first, last) = (off / BLOCK, (off + len).div_ceil(BLOCK));
         let mut at = first;
         let next = |o: &Self, at| {
             let e = o.extents_in(at, last).find(|e| e.packed.is_some())?;
@@ -320,8 +328,6 @@ impl Onode {
             self.drop_extents(from, to, freed);
             at = to;
         }
-        self.size = self.size.max(off + data.len() as u64);
-        self.put_piece(Piece { off, seq, data });
     }
 
     /// Data that is on the device already. Covers whole blocks.
@@ -412,6 +418,19 @@ impl Onode {
         self.place(&taken, freed);
         self.drop_old_pieces(seq, &taken);
         same
+    }
+
+    /// As a checkpoint writes it that put all of its pieces into `blocks`.
+    pub fn settled(&self, blocks: &[Settled]) -> Self {
+        let mut o = Self {
+            attrs: self.attrs.clone(),
+            extents: self.extents.clone(),
+            pieces: Vec::new(),
+            dropped: IntervalSet::new(),
+            ..*self
+        };
+        o.place(blocks, &mut Vec::new());
+        o
     }
 
     /// Puts blocks in the place of what was there, in one go through all extents. None of what

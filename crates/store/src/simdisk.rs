@@ -202,6 +202,16 @@ impl SimDisk {
         SimPart { disk: self.clone(), off, size }
     }
 
+    /// Makes only `writes` durable, each in its turn.
+    fn commit_at(&self, to: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        for (off, data) in writes {
+            self.write(to + off, data)?;
+        }
+        writes.iter().try_for_each(|(off, data)| {
+            self.flush_event(DiskEvent::FlushPart(to + off, data.len() as u64))
+        })
+    }
+
     fn flush_event(&self, event: DiskEvent) -> io::Result<()> {
         let mut inner = self.lock();
         inner.may_fail()?;
@@ -241,6 +251,12 @@ impl Disk for SimPart {
 
     fn flush(&self) -> io::Result<()> {
         self.disk.flush_event(DiskEvent::FlushPart(self.off, self.size))
+    }
+
+    fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        let inside = |(off, data): &(u64, &[u8])| off + data.len() as u64 <= self.size;
+        assert!(writes.iter().all(inside), "writes lie on the disk");
+        self.disk.commit_at(self.off, writes)
     }
 
     fn discard(&self, off: u64, len: u64) -> io::Result<()> {
@@ -303,6 +319,10 @@ impl Disk for SimDisk {
 
     fn flush(&self) -> io::Result<()> {
         self.flush_event(DiskEvent::Flush)
+    }
+
+    fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        self.commit_at(0, writes)
     }
 
     /// What is thrown away reads as anything: here as a pattern that nobody writes.

@@ -8,7 +8,7 @@ use env::Disk;
 
 use crate::StoreError;
 use crate::alloc::{Alloc, Area};
-use crate::buf::AlignedBuf;
+use crate::buf::{AlignedBuf, Pool};
 use crate::onode::BLOCK;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -55,6 +55,30 @@ impl Runs {
             return Err(StoreError::Format("a stream is shorter than its description".into()));
         }
         Ok(out)
+    }
+
+    /// As [`Runs::read`] past the caches, into a buffer of `pool`.
+    pub fn read_pooled(&self, disk: &dyn Disk, off: u64, len: usize, pool: &Pool) -> Result<Bytes> {
+        let first = off / BLOCK * BLOCK;
+        let end = (off + len as u64).next_multiple_of(BLOCK);
+        let mut buf = pool.take((end - first) as usize);
+        let (mut at, mut done) = (0, 0);
+        for (start, blocks) in &self.0 {
+            let to = at + blocks * BLOCK;
+            let from = first + done as u64;
+            if from < to.min(end) {
+                let n = (to.min(end) - from) as usize;
+                disk.read_once(start * BLOCK + (from - at), &mut buf[done..done + n])
+                    .map_err(StoreError::io("reading a stream"))?;
+                done += n;
+            }
+            at = to;
+        }
+        if done < buf.len() {
+            return Err(StoreError::Format("a stream is shorter than its description".into()));
+        }
+        let skip = (off - first) as usize;
+        Ok(buf.freeze().slice(skip..skip + len))
     }
 
     /// Reads and verifies `len` bytes of the stream from `off`. What does not fit is read

@@ -13,6 +13,7 @@ use denc::{DecodeError, Denc, Reader, Writer};
 use env::Disk;
 
 use crate::StoreError;
+use crate::buf::Pool;
 use crate::space::{Runs, Space, StreamWriter};
 
 /// Entries of a block stay below this, except for one that is larger alone.
@@ -196,14 +197,19 @@ impl Table {
     }
 
     /// Reads and verifies block `i` and those behind it, some [`READ_AHEAD`] bytes at once.
-    fn read_blocks(&self, disk: &dyn Disk, i: usize) -> Result<VecDeque<Block>, StoreError> {
+    fn read_blocks(
+        &self,
+        disk: &dyn Disk,
+        i: usize,
+        pool: &Pool,
+    ) -> Result<VecDeque<Block>, StoreError> {
         let first = self.index[i].off;
         let ends = self.index[i..].iter().map(|e| (e.off - first) as usize + e.len as usize);
         let ends: Vec<usize> = ends.take_while(|end| *end <= READ_AHEAD).collect();
         if ends.len() < 2 {
             return Ok([self.read_block(disk, i)?].into());
         }
-        let raw: Bytes = self.meta.runs.read(disk, first, ends[ends.len() - 1], false)?.into();
+        let raw = self.meta.runs.read_pooled(disk, first, ends[ends.len() - 1], pool)?;
         let block = |(n, end): (usize, usize)| {
             let e = &self.index[i + n];
             let data = raw.slice(end - e.len as usize..end);
@@ -220,9 +226,10 @@ impl Table {
 /// What a [`Cursor`] reads at once: a merge's reads are short beside what each costs.
 const READ_AHEAD: usize = 128 << 10;
 
-/// Reads a table from its first key on, without a cache.
+/// Reads a table from its first key on, past all caches: it goes away soon.
 pub(crate) struct Cursor {
     table: Arc<Table>,
+    pool: Pool,
     next_block: usize,
     /// Those that were read: it stands in the first.
     blocks: VecDeque<Block>,
@@ -231,7 +238,7 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     pub fn new(table: Arc<Table>) -> Self {
-        Self { table, next_block: 0, blocks: VecDeque::new(), at: 0 }
+        Self { table, pool: Pool::default(), next_block: 0, blocks: VecDeque::new(), at: 0 }
     }
 
     /// The entry it stands at; reads the next blocks where need be.
@@ -243,7 +250,7 @@ impl Cursor {
                 if self.next_block >= self.table.block_count() {
                     return Ok(None);
                 }
-                self.blocks = self.table.read_blocks(disk, self.next_block)?;
+                self.blocks = self.table.read_blocks(disk, self.next_block, &self.pool)?;
                 self.next_block += self.blocks.len();
             }
         }

@@ -128,8 +128,10 @@ fn flush(event: &DiskEvent, pending: &mut Vec<DiskEvent>, platter: &SimDisk) {
         DiskEvent::FlushPart(off, len) => *off..off + len,
         _ => 0..u64::MAX,
     };
+    // Of two writes to one place the older does not come later.
     pending.retain(|e| {
-        let done = matches!(e, DiskEvent::Write(off, _) if part.contains(off));
+        let DiskEvent::Write(off, data) = e else { return true };
+        let done = *off < part.end && part.start < off + data.len() as u64;
         if done {
             platter.apply(e);
         }
