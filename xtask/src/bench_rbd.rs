@@ -18,6 +18,9 @@ const IMAGE_MIB: u64 = 1024;
 const EXPORTED: [&str; 3] = ["one", "two", "three"];
 const EXPORT_MIB: u64 = 512;
 
+/// Each cell is measured so often, and the median counts.
+const ROUNDS: usize = 3;
+
 /// fio's work through librbd: how it is called, its parameters, in flight, and whether librbd's
 /// cache is on.
 const WORK: [(&str, &str, u32, bool); 9] = [
@@ -127,7 +130,7 @@ pub fn run(secs: u64) -> Result<()> {
             "{OSDS} OSDs each, 3 copies; an image of {IMAGE_MIB} MiB with the default features, written whole before; fio's rbd \
              engine\n(librbd 20.2.4) on it, with librbd's cache as it comes (on) and off; {} images of {EXPORT_MIB} MiB exported at once; \
              fio's nbd engine\nthrough `argonaut rbd serve`, and on their side through qemu-nbd on `rbd:`, in two cache modes; {secs} s a \
-             cell, after as many\nthat do not count, one run; ours and theirs take turns cell by cell.",
+             cell, after as many\nthat do not count, one run; each cell {ROUNDS} times, ours and theirs in turn, medians.",
             EXPORTED.len()
         ),
     )?;
@@ -137,6 +140,20 @@ pub fn run(secs: u64) -> Result<()> {
     );
     text.push_str(&rows);
     keep(&text, "rbd")
+}
+
+/// What each side does, by the median of [`ROUNDS`]; who was last begins the next round.
+fn in_turn(mut of: impl FnMut(usize) -> Result<bench::Fio>) -> Result<[bench::Fio; 2]> {
+    let mut found: [Vec<bench::Fio>; 2] = Default::default();
+    for round in 0..ROUNDS {
+        for i in [round % 2, 1 - round % 2] {
+            found[i].push(of(i)?);
+        }
+    }
+    Ok(found.map(|all| bench::Fio {
+        iops: bench::median(all.iter().map(|f| f.iops).collect()),
+        lat_ms: bench::median(all.iter().map(|f| f.lat_ms).collect()),
+    }))
 }
 
 fn row(name: &str, flight: u32, ours: bench::Fio, theirs: bench::Fio) -> String {
@@ -175,9 +192,16 @@ fn table(sides: &[&dyn Side; 2], secs: u64) -> Result<String> {
     for (name, args, flight, cache) in WORK {
         let of = |side: usize| librbd(sides[side], &format!("{args} {timed}"), flight, cache);
         let name = format!("{name}{}", if cache { "" } else { ", cache off" });
-        rows.push_str(&row(&name, flight, of(0)?, of(1)?));
+        let [ours, theirs] = in_turn(of)?;
+        rows.push_str(&row(&name, flight, ours, theirs));
     }
-    let (ours, theirs) = (export(sides[0])?, export(sides[1])?);
+    let mut rates: [Vec<f64>; 2] = Default::default();
+    for _ in 0..ROUNDS {
+        for (side, rates) in sides.iter().zip(&mut rates) {
+            rates.push(export(*side)?);
+        }
+    }
+    let [ours, theirs] = rates.map(bench::median);
     let exported = format!(
         "| {} `rbd export` at once | 1 each | {ours:.0} MiB/s | {theirs:.0} | {:.2} | | |\n",
         EXPORTED.len(),
@@ -187,9 +211,9 @@ fn table(sides: &[&dyn Side; 2], secs: u64) -> Result<String> {
     rows.push_str(&exported);
     for (work, args) in [("random write", "--rw=randwrite"), ("random read", "--rw=randread")] {
         let job = format!("{args} --bs=4k --iodepth=16 {timed}");
-        let ours = nbd(sides[0], Server::Ours, &job)?;
         for cache in ["writeback", "none"] {
-            let theirs = nbd(sides[1], Server::Qemu(cache), &job)?;
+            let server = [Server::Ours, Server::Qemu(cache)];
+            let [ours, theirs] = in_turn(|side| nbd(sides[side], server[side], &job))?;
             let name = format!("NBD: 4 KiB {work} (theirs: cache={cache})");
             rows.push_str(&row(&name, 16, ours, theirs));
         }

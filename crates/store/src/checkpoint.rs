@@ -212,13 +212,27 @@ impl Run<'_> {
         let mut settled = Vec::new();
         let mut new_blocks = 0;
         let mut block = vec![0; BLOCK as usize];
-        for at in o.piece_blocks() {
+        let blocks = o.piece_blocks();
+        // Both are in order: what is passed is not searched again.
+        let mut extents = blocks.first().map_or(&[][..], |at| o.extents_from(*at));
+        let mut rest = &o.pieces[..];
+        for at in blocks {
             let (lo, hi) = (at * BLOCK, (at + 1) * BLOCK);
-            let base = o.extent_of(at);
+            while let [e, more @ ..] = extents
+                && e.end() <= at
+            {
+                extents = more;
+            }
+            while let [p, more @ ..] = rest
+                && p.end() <= lo
+            {
+                rest = more;
+            }
+            let base = extents.first().filter(|e| e.at <= at);
             if base.is_some_and(|e| e.packed.is_some()) {
                 return Err(StoreError::Format(format!("{}: data lies over a blob", name())));
             }
-            let pieces: SmallVec<[&Piece; 4]> = o.pieces_in(lo, hi).collect();
+            let pieces: SmallVec<[&Piece; 4]> = rest.iter().take_while(|p| p.off < hi).collect();
             let mut intact = true;
             let whole = match pieces[..] {
                 [p] if p.off <= lo && hi <= p.end() => {

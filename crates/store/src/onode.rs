@@ -230,6 +230,11 @@ impl Onode {
         self.extents.get(self.extent_from(block)).filter(|e| e.at <= block)
     }
 
+    /// Extents from the first on that ends behind `block`.
+    pub fn extents_from(&self, block: u64) -> &[Extent] {
+        &self.extents[self.extent_from(block)..]
+    }
+
     /// Extents that touch the blocks `from..to`.
     pub fn extents_in(&self, from: u64, to: u64) -> impl Iterator<Item = &Extent> {
         self.extents[self.extent_from(from)..].iter().take_while(move |e| e.at < to)
