@@ -92,7 +92,10 @@ pub fn test() -> Result<()> {
         report.check(&format!("root {suite} ({version})"), || lab::root(suite).map(drop));
     }
     report.check("rustc for WebAssembly", wasm_target);
-    let mut unit = sh::cargo(&["test", "--workspace", "--quiet"]);
+    let args = ["test", "--workspace", "--quiet"];
+    let build = || sh::run(sh::cargo(&args).arg("--no-run"));
+    report.check("build of the tests", build);
+    let mut unit = sh::cargo(&args);
     if wasm_target().is_err() {
         unit.env("ARGONAUT_WITHOUT_WASM", "1");
     }
@@ -106,8 +109,10 @@ pub fn test() -> Result<()> {
     unit.env("ARGONAUT_CRUSHTOOL", tool("crushtool"));
     unit.env("ARGONAUT_EC_TOOL", tool("ceph-erasure-code-tool"));
     unit.env("ARGONAUT_OSDMAPTOOL", tool("osdmaptool"));
+    // Many tests use one core: the other builds meanwhile.
+    let release = std::thread::spawn(|| crate::cluster::binary().map(drop));
     report.check("cargo test", || sh::run(&mut unit));
-    report.check("release build", || crate::cluster::binary().map(drop));
+    report.check("release build", || release.join().expect("building does not panic"));
     report.add(crate::sim::share());
     report.add(interop::run(&[], true)?);
     report.add(interop::client_library());
