@@ -10,14 +10,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use denc::Denc;
-use smallvec::SmallVec;
 
 use crate::alloc::{Area, Bitmap};
 use crate::commit::Committer;
 use crate::fetch::read_blocks;
 use crate::keys::{self, Key};
 use crate::log::Place;
-use crate::onode::{BLOCK, Onode, Piece, Settled};
+use crate::onode::{BLOCK, Onode, Settled};
 use crate::space::{BlockWriter, Runs, Space};
 use crate::state::{Entry, Frozen};
 use crate::superblock::{Manifest, Superblock};
@@ -232,9 +231,9 @@ impl Run<'_> {
             if base.is_some_and(|e| e.packed.is_some()) {
                 return Err(StoreError::Format(format!("{}: data lies over a blob", name())));
             }
-            let pieces: SmallVec<[&Piece; 4]> = rest.iter().take_while(|p| p.off < hi).collect();
+            let pieces = &rest[..rest.iter().take_while(|p| p.off < hi).count()];
             let mut intact = true;
-            let whole = match pieces[..] {
+            let whole = match pieces {
                 [p] if p.off <= lo && hi <= p.end() => {
                     &p.data[(lo - p.off) as usize..(hi - p.off) as usize]
                 }

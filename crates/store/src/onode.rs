@@ -237,7 +237,7 @@ impl Onode {
 
     /// Extents that touch the blocks `from..to`.
     pub fn extents_in(&self, from: u64, to: u64) -> impl Iterator<Item = &Extent> {
-        self.extents[self.extent_from(from)..].iter().take_while(move |e| e.at < to)
+        self.extents_from(from).iter().take_while(move |e| e.at < to)
     }
 
     /// Pieces that touch the bytes `from..to`.

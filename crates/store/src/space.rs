@@ -1,5 +1,6 @@
 //! Streams of bytes in runs of blocks that are not next to one another.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -30,30 +31,44 @@ impl Runs {
         }
     }
 
+    /// Where `len` bytes of the stream from `off` lie: on the device, and which of them. Fewer
+    /// where the stream ends before.
+    fn parts(&self, off: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
+        let (end, mut at) = (off + len as u64, 0);
+        self.0.iter().filter_map(move |(start, blocks)| {
+            let from = at;
+            at += blocks * BLOCK;
+            let (lo, hi) = (from.max(off), at.min(end));
+            let part = || ((lo - off) as usize)..((hi - off) as usize);
+            (lo < hi).then(|| (start * BLOCK + (lo - from), part()))
+        })
+    }
+
+    /// Fills `out` with the stream from `off` on by `read`, which reads from the device.
+    fn read_by(
+        &self,
+        off: u64,
+        out: &mut [u8],
+        read: impl Fn(u64, &mut [u8]) -> std::io::Result<()>,
+    ) -> Result<()> {
+        let mut done = 0;
+        for (device, part) in self.parts(off, out.len()) {
+            done = part.end;
+            read(device, &mut out[part]).map_err(StoreError::io("reading a stream"))?;
+        }
+        if done < out.len() {
+            return Err(StoreError::Format("a stream is shorter than its description".into()));
+        }
+        Ok(())
+    }
+
     /// Reads `len` bytes of the stream from `off`; past the caches when `once`.
     pub fn read(&self, disk: &dyn Disk, off: u64, len: usize, once: bool) -> Result<Vec<u8>> {
         let mut out = vec![0; len];
-        let (mut at, mut done) = (0, 0);
-        for (start, blocks) in &self.0 {
-            let bytes = blocks * BLOCK;
-            let from = off + done as u64;
-            if done < len && from < at + bytes {
-                let n = (len - done).min((at + bytes - from) as usize);
-                let device = start * BLOCK + (from - at);
-                let part = &mut out[done..done + n];
-                let read = if once {
-                    read_past_caches(disk, device, part)
-                } else {
-                    disk.read(device, part)
-                };
-                read.map_err(StoreError::io("reading a stream"))?;
-                done += n;
-            }
-            at += bytes;
-        }
-        if done < len {
-            return Err(StoreError::Format("a stream is shorter than its description".into()));
-        }
+        self.read_by(off, &mut out, |device, part| match once {
+            true => read_past_caches(disk, device, part),
+            false => disk.read(device, part),
+        })?;
         Ok(out)
     }
 
@@ -62,21 +77,7 @@ impl Runs {
         let first = off / BLOCK * BLOCK;
         let end = (off + len as u64).next_multiple_of(BLOCK);
         let mut buf = pool.take((end - first) as usize);
-        let (mut at, mut done) = (0, 0);
-        for (start, blocks) in &self.0 {
-            let to = at + blocks * BLOCK;
-            let from = first + done as u64;
-            if from < to.min(end) {
-                let n = (to.min(end) - from) as usize;
-                disk.read_once(start * BLOCK + (from - at), &mut buf[done..done + n])
-                    .map_err(StoreError::io("reading a stream"))?;
-                done += n;
-            }
-            at = to;
-        }
-        if done < buf.len() {
-            return Err(StoreError::Format("a stream is shorter than its description".into()));
-        }
+        self.read_by(first, &mut buf, |device, part| disk.read_once(device, part))?;
         let skip = (off - first) as usize;
         Ok(buf.freeze().slice(skip..skip + len))
     }
