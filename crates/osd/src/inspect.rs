@@ -56,17 +56,25 @@ impl Pg {
             .peers
             .iter()
             .map(|(o, p)| {
-                (o.to_string(), p.answered, p.info.is_some(), p.activated, p.missing.len())
+                let version = p.info.as_ref().map(|i| i.last_update.to_string());
+                (o.to_string(), p.answered, version, p.activated, p.missing.len())
+            })
+            .collect();
+        let unfound: Vec<String> = self
+            .unfound_objects()
+            .map(|(o, v)| {
+                let vain = self.not_at(o).into_iter().flatten().map(ToString::to_string);
+                format!("{o} {v} not at {:?}", vain.collect::<Vec<_>>())
             })
             .collect();
         format!(
-            "{:?} flushed {} auth {:?} blocked by {:?} unfound {} peers (osd, answered, has, \
-             activated, missing) {peers:?} waiting {} blocked {} in flight {} past {:?}",
+            "{:?} flushed {} auth {:?} blocked by {:?} missing {} unfound {unfound:?} peers (osd, \
+             answered, version, activated, missing) {peers:?} waiting {} blocked {} in flight {} past {:?}",
             self.state,
             self.flushed,
             self.auth.map(|o| o.to_string()),
             self.blocked_by.iter().map(|o| o.0).collect::<Vec<_>>(),
-            self.unfound(),
+            self.missing.len(),
             self.waiting.len(),
             self.blocked.values().map(std::collections::VecDeque::len).sum::<usize>(),
             self.in_flight.len(),

@@ -63,6 +63,8 @@ struct Inner {
     fetches: u64,
     /// Something was spoilt, and some object may not be readable since.
     suspect: bool,
+    /// Something was spoilt at some time: what mended it may be lost with the power.
+    spoilt: bool,
     /// Somebody else's data may be on the disk.
     crowded: bool,
     /// The last ticket that the OSD gave.
@@ -102,6 +104,7 @@ impl RealStore {
             late: VecDeque::new(),
             fetches: 0,
             suspect: false,
+            spoilt: false,
             crowded: false,
             ticket: 0,
             seen: (0, BTreeMap::new()),
@@ -164,7 +167,8 @@ impl RealStore {
     /// way, some of which may be there.
     pub fn crash(&self, chance: &mut dyn Random) -> bool {
         let mut inner = self.lock();
-        let Inner { open, disk, late, .. } = &mut *inner;
+        let Inner { open, disk, late, suspect, spoilt, .. } = &mut *inner;
+        *suspect |= *spoilt;
         let mut half = false;
         if let Some(open) = open
             && open.store().is_checkpoint_ready()
@@ -282,7 +286,7 @@ impl RealStore {
     pub fn spoil(&self, c: Coll, o: &HObject, at: u64) -> bool {
         let ranges = self.ranges(c, o);
         let mut inner = self.lock();
-        let Inner { disk, suspect, .. } = &mut *inner;
+        let Inner { disk, suspect, spoilt: once, .. } = &mut *inner;
         let all: u64 = ranges.iter().map(|(_, len)| len).sum();
         let mut left = at % all.max(1);
         for (off, len) in ranges {
@@ -294,6 +298,7 @@ impl RealStore {
                     disk.flip(off + left, at as u8)
                 };
                 *suspect |= spoilt;
+                *once |= spoilt;
                 return spoilt;
             }
             left -= len;

@@ -286,6 +286,24 @@ impl PgLog {
         gone
     }
 
+    /// The log reaches back to `tail`: `below` are all entries from there to the tail it has, which
+    /// another copy still had.
+    pub fn reach_back(&mut self, tail: EVersion, below: &[PgLogEntry]) {
+        while let Some(&(version, _, bytes)) = self.old.back()
+            && version > tail
+        {
+            self.old.pop_back();
+            self.old_bytes -= bytes;
+            self.old_entries -= usize::from(bytes > 0);
+        }
+        for e in below.iter().rev() {
+            self.remember(e);
+            self.bytes += e.bytes();
+            self.entries.push_front(e.clone());
+        }
+        self.tail = tail;
+    }
+
     /// Forgets everything; the log starts anew behind `tail`.
     pub fn reset(&mut self, tail: EVersion) {
         *self = Self { tail, ..Self::default() };

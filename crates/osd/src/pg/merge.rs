@@ -31,12 +31,24 @@ impl Pg {
         ops: &mut Vec<StoreOp>,
         store: &dyn ObjectStore,
     ) -> Result<(), NoCommonPoint> {
-        if !self.log.contains(since) {
-            return Err(NoCommonPoint);
-        }
         // What the sender remembers of requests below is known here: the log meets theirs.
-        let below = entries.partition_point(|e| e.version <= since);
-        let entries = &entries[below..];
+        let mut entries = &entries[entries.partition_point(|e| e.version <= since)..];
+        let mut since = since;
+        if !self.log.contains(since) {
+            // The own log may have been trimmed further than theirs.
+            let tail = self.log.tail;
+            let upto = entries.partition_point(|e| e.version <= tail);
+            let Some(at) = upto.checked_sub(1).filter(|at| entries[*at].version == tail) else {
+                return Err(NoCommonPoint);
+            };
+            let below;
+            (below, entries) = entries.split_at(at + 1);
+            ops.extend(
+                below.iter().map(|e| StoreOp::Put(self.coll, log_key(e.version), e.to_bytes())),
+            );
+            self.log.reach_back(since, below);
+            since = tail;
+        }
         // How far both agree.
         let at = self.log.entries.partition_point(|e| e.version <= since);
         let agreed = self
@@ -232,6 +244,38 @@ mod tests {
         pg.replace_log(EVersion::new(2, 6), theirs, vec![], vec![], &mut vec![], &store);
         assert_eq!((pg.log.entries.len(), pg.log.old_len()), (1, 2));
         assert_eq!(pg.log.dup(&asked).map(|d| d.version), Some(EVersion::new(2, 5)));
+    }
+
+    /// A log that was trimmed further than the one that counts meets it at its own tail: what it
+    /// has alone is undone, nothing else is touched, and it reaches back as far again.
+    #[test]
+    fn a_shorter_log_meets_a_longer_one() {
+        let (zero, v) = (EVersion::ZERO, EVersion::new);
+        let mut own = pg(vec![
+            e(1, 1, "a", zero),
+            e(1, 2, "b", zero),
+            e(1, 3, "c", zero),
+            e(1, 4, "b", v(1, 2)),
+            e(1, 5, "c", v(1, 3)),
+        ]);
+        own.log.trim(v(1, 3));
+        let theirs = || vec![e(1, 2, "b", zero), e(1, 3, "c", zero), e(1, 4, "b", v(1, 2))];
+        let mut ops = Vec::new();
+        own.merge_log(v(1, 1), theirs(), &mut ops, &MemStore::default()).unwrap();
+        assert_eq!((own.log.tail, own.log.head()), (v(1, 1), v(1, 4)));
+        assert_eq!(own.missing.iter().collect::<Vec<_>>(), [(&oid("c"), &v(1, 3))]);
+        assert_eq!((own.log.entries.len(), own.log.old_len()), (3, 1));
+        assert_eq!(own.log.bytes().0, pg(theirs()).log.bytes().0);
+        let put = |at: EVersion| {
+            ops.iter().any(|op| matches!(op, StoreOp::Put(_, k, _) if *k == log_key(at)))
+        };
+        assert!(put(v(1, 2)) && put(v(1, 3)), "what it reaches back to is on disk");
+        assert!(!put(v(1, 4)), "what both have is left alone");
+        // Nothing in common when the own tail is none of theirs.
+        let mut other = pg(vec![e(1, 1, "a", zero), e(2, 3, "a", v(1, 1)), e(2, 4, "b", zero)]);
+        other.log.trim(v(2, 3));
+        let merged = other.merge_log(v(1, 1), theirs(), &mut ops, &MemStore::default());
+        assert_eq!(merged, Err(NoCommonPoint));
     }
 
     /// Logs without a version in common are not merged.
