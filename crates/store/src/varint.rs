@@ -3,12 +3,21 @@
 
 use denc::{DecodeError, Reader, Writer};
 
-pub(crate) fn put(w: &mut Writer, mut n: u64) {
+/// The bytes of a number, and how many they are.
+pub(crate) fn bytes(mut n: u64) -> ([u8; 10], usize) {
+    let (mut raw, mut len) = ([0; 10], 1);
     while n >= 0x80 {
-        w.u8(n as u8 | 0x80);
+        raw[len - 1] = n as u8 | 0x80;
         n >>= 7;
+        len += 1;
     }
-    w.u8(n as u8);
+    raw[len - 1] = n as u8;
+    (raw, len)
+}
+
+pub(crate) fn put(w: &mut Writer, n: u64) {
+    let (raw, len) = bytes(n);
+    w.raw(&raw[..len]);
 }
 
 /// # Errors
