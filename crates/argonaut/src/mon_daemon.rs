@@ -409,17 +409,33 @@ impl Daemon {
             let quorum = self.quorum.clone();
             tokio::task::spawn_local(async move { quorum.elect().await });
         }
-        let wanted = self.monitor.borrow().wanted_members();
-        if let Some(wanted) = wanted.filter(|_| !self.changing.replace(true)) {
+        let (wanted, successor) = {
+            let monitor = self.monitor.borrow();
+            (monitor.wanted_members(), monitor.successor())
+        };
+        if (wanted.is_some() || successor.is_some()) && !self.changing.replace(true) {
             let this = self.clone();
             tokio::task::spawn_local(async move {
-                if let Err(err) = this.change_members(&wanted).await {
+                let changed = match (wanted, successor) {
+                    (Some(wanted), _) => this.change_members(&wanted).await,
+                    (None, Some(node)) => this.yield_to(node).await,
+                    (None, None) => Ok(()),
+                };
+                if let Err(err) = changed {
                     tracing::warn!("the members of the quorum did not change: {err:#}");
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 this.changing.set(false);
             });
         }
+    }
+
+    async fn yield_to(&self, node: u64) -> Result<()> {
+        tracing::info!("another monitor is to lead, as this one leaves");
+        if !self.quorum.yield_to(node).await? {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        Ok(())
     }
 
     async fn change_members(&self, wanted: &BTreeMap<u64, String>) -> Result<()> {

@@ -356,11 +356,17 @@ impl World {
             let quorum = life.quorum.clone();
             life.runtime.spawn(async move { quorum.elect().await });
         }
-        let wanted = life.role.wanted_members();
-        if let Some(wanted) = wanted.filter(|_| !life.changing.swap(true, Ordering::Relaxed)) {
+        let (wanted, successor) = (life.role.wanted_members(), life.role.successor());
+        if (wanted.is_some() || successor.is_some()) && !life.changing.swap(true, Ordering::Relaxed)
+        {
             let (quorum, changing) = (life.quorum.clone(), Arc::clone(&life.changing));
             life.runtime.spawn(async move {
-                if quorum.change_members(&wanted).await.is_err() {
+                let done = match (wanted, successor) {
+                    (Some(wanted), _) => quorum.change_members(&wanted).await.is_ok(),
+                    (None, Some(node)) => quorum.yield_to(node).await.is_ok_and(|done| done),
+                    (None, None) => true,
+                };
+                if !done {
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 changing.store(false, Ordering::Relaxed);

@@ -281,14 +281,18 @@ impl Monitor {
         let hold = if self.applied > 0 || o.term > 0 { LEASE_MS + 50 } else { 0 };
         let turn = u64::from(self.rank) * STAGGER_MS;
         let ready = now_ms >= since + turn && up_ms >= hold + turn;
-        let begin = ready && o.standing == Standing::Electing && o.began_ms.is_none();
+        // Who is to leave lets those that stay lead, unless they cannot.
+        let map = &self.state.monmap.mons;
+        let leaves = !map.is_empty() && !map.contains_key(&self.config.name);
+        let hunts = ready && o.standing == Standing::Electing;
+        let begin = hunts && !leaves && o.began_ms.is_none();
         if begin {
             o.began_ms = Some(now_ms);
         }
-        let hunts = ready && o.standing == Standing::Electing;
         o.hunts_since_ms = hunts.then(|| o.hunts_since_ms.unwrap_or(now_ms));
         let vain = o.hunts_since_ms.is_some_and(|since| now_ms >= since + VAIN_MS);
-        Elections { allowed: ready && !(vain && sits_out(me, now_ms)), begin }
+        let turn = if vain { !sits_out(me, now_ms) } else { !leaves };
+        Elections { allowed: ready && turn, begin }
     }
 
     /// As the leader: who should count in the quorum next, where that is not who does. At
@@ -318,16 +322,27 @@ impl Monitor {
             wanted.insert(*id, name.clone());
             return Some(wanted);
         }
-        // Those out of reach first, for the others need no word from them; itself last.
+        // Those out of reach first, for the others need no word from them.
         let left = members.iter().filter(|(_, n)| !map.mons.contains_key(*n)).map(|(id, _)| *id);
-        let order = |id: &u64| (*id == self.config.node, o.is_connected(*id));
-        if let Some(id) = left.min_by_key(order)
-            && members.len() > 1
-        {
-            wanted.remove(&id);
-            return Some(wanted);
+        let left = left.filter(|id| *id != self.config.node);
+        let id = left.min_by_key(|id| o.is_connected(*id))?;
+        wanted.remove(&id);
+        Some(wanted)
+    }
+
+    /// As the leader: who should lead instead, where this monitor is to leave.
+    #[must_use]
+    pub fn successor(&self) -> Option<u64> {
+        let (o, map) = (&self.others, &self.state.monmap.mons);
+        let stays = !o.leads() || map.is_empty() || map.contains_key(&self.config.name);
+        if stays || !self.is_monmap_settled() || self.wanted_members().is_some() {
+            return None;
         }
-        None
+        let may = |id: &&u64| {
+            o.is_connected(**id) && o.names.get(*id).is_some_and(|n| map.contains_key(n))
+        };
+        let last_said = |id: &u64| o.peers.get(id).map(|p| p.admitted_ms);
+        o.members.keys().filter(may).copied().max_by_key(last_said)
     }
 
     /// Whether the monitor map no longer has this monitor, and the others go on without it.

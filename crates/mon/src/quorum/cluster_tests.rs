@@ -379,3 +379,39 @@ fn members_change_and_catch_up() {
         net.agree();
     });
 }
+
+/// Of two monitors the leader is to leave: the other leads before it goes, at once and by the
+/// leader's own vote, and then goes on alone, even if what the leader heard last was cut off.
+#[test]
+fn a_leader_that_leaves_lets_the_other_lead() {
+    local(async {
+        let mut net = Net::new("leave", 2).await;
+        let all = [0, 1];
+        net.commit(&all, "first").await;
+        let leader = net.leader(&all).await;
+        let other = 1 - leader;
+        let (leaves, stays) = {
+            let up = &net.wires.borrow().up;
+            (up[&leader].clone(), up[&other].clone())
+        };
+        assert!(!stays.yield_to(leader).await.unwrap(), "only a leader yields");
+        leaves.allow_elections(false);
+        let term = leaves.raft.metrics().borrow().current_term;
+        // Not before the other has the whole log, nor right after it was elected itself.
+        let mut tries = 0;
+        while !leaves.yield_to(other).await.unwrap() {
+            tries += 1;
+            assert!(tries < 50, "it votes for the other");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let next = net.until("the other leads", |net| {
+            let term = *net.mons[&other].leads.borrow();
+            (term > 0).then_some(term)
+        });
+        assert_eq!(next.await, term + 1, "it had the vote");
+        stays.change_members(&BTreeMap::from([(other, "m".to_owned())])).await.unwrap();
+        net.crash(leader).await;
+        net.commit(&[other], "alone").await;
+        net.agree();
+    });
+}

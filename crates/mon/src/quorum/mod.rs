@@ -388,8 +388,8 @@ impl Quorum {
         }
     }
 
-    /// As the leader: makes `wanted` the monitors that count. Returns when that is
-    /// committed; a monitor that is added has caught up before it counts.
+    /// As the leader: makes `wanted`, itself among them, the monitors that count. Returns when
+    /// that is committed; a monitor that is added has caught up before it counts.
     ///
     /// # Errors
     /// [`QuorumError::Raft`] when it cannot be done now; part of it may have been.
@@ -423,6 +423,26 @@ impl Quorum {
             self.raft.change_membership(change, false).await.map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// As a leader that is to leave: lets `node` lead, once it has the whole log, by voting for it
+    /// in the next term. Removing itself, a leader could be the only one that knows of it, and
+    /// would neither stand for election nor vote for those who do not. Whether it was done.
+    ///
+    /// # Errors
+    /// [`QuorumError::Raft`] when this monitor no longer takes part.
+    pub async fn yield_to(&self, node: u64) -> Result<bool, QuorumError> {
+        let (term, last, has) = {
+            let metrics = self.raft.metrics();
+            let now = metrics.borrow();
+            let has = now.replication.as_ref().and_then(|all| *all.get(&node)?);
+            (now.current_term, now.last_log_index, has)
+        };
+        if has.is_none() || has.map(|id| id.index) != last {
+            return Ok(false);
+        }
+        let vote = openraft::raft::VoteRequest::new(openraft::Vote::new(term + 1, node), has);
+        Ok(self.raft.vote(vote).await.map_err(failed)?.vote_granted)
     }
 
     /// Ends taking part; what is committed stays.
