@@ -69,7 +69,7 @@ impl Pg {
             .collect();
         format!(
             "{:?} flushed {} auth {:?} blocked by {:?} missing {} unfound {unfound:?} peers (osd, \
-             answered, version, activated, missing) {peers:?} waiting {} blocked {} in flight {} past {:?}",
+             answered, version, activated, missing) {peers:?} waiting {} blocked {} in flight {} past {:?}; {}",
             self.state,
             self.flushed,
             self.auth.map(|o| o.to_string()),
@@ -78,7 +78,34 @@ impl Pg {
             self.waiting.len(),
             self.blocked.values().map(std::collections::VecDeque::len).sum::<usize>(),
             self.in_flight.len(),
-            self.info.past.iter().map(|i| (i.first.0, i.last.0)).collect::<Vec<_>>()
+            self.info.past.iter().map(|i| (i.first.0, i.last.0)).collect::<Vec<_>>(),
+            self.held_text()
+        )
+    }
+
+    /// Where requests wait, beside what the states tell.
+    fn held_text(&self) -> String {
+        let blocked: Vec<_> =
+            self.blocked.iter().map(|(o, ops)| format!("{o} {}", ops.len())).collect();
+        let busy = |o: &super::pg::Obc| o.writer || o.readers + o.in_flight > 0;
+        let objects: Vec<_> = self
+            .obcs
+            .iter()
+            .filter(|(_, o)| busy(o) || !o.waiting.is_empty())
+            .map(|(id, o)| {
+                let (w, r, f) = (o.writer, o.readers, o.in_flight);
+                format!("{id} writer {w} readers {r} in flight {f} waiting {}", o.waiting.len())
+            })
+            .collect();
+        format!(
+            "unleased {}, behind {blocked:?}, copying {:?}, fetching {}, whole {}, no room {}, \
+             objects {objects:?}, cache quiet {}",
+            self.unleased.len(),
+            self.copying.keys().map(ToString::to_string).collect::<Vec<_>>(),
+            self.fetching.len(),
+            self.waiting_whole.len(),
+            self.room.held(),
+            self.tier.is_quiet()
         )
     }
 }

@@ -162,10 +162,11 @@ impl World {
         }
         let removed = |w: &mut Self| w.clients[w.remover].open.is_empty();
         let drained = self.run_until(DRAIN_SECS, removed);
-        // What nobody removes (operators' keys, other pools) may keep a disk full.
-        let full = self.some_disk_has(90);
+        // What nobody removes (operators' keys, other pools) may keep a disk full, and what
+        // waited may fill it again.
         let answered = |w: &mut Self| w.clients.iter().all(|c| c.open.is_empty());
-        let goes_on = drained && (full || self.run_until(DRAIN_SECS, answered));
+        let full = |w: &mut Self| w.some_disk_has(90);
+        let goes_on = drained && (full(self) || self.run_until(DRAIN_SECS, answered) || full(self));
         if !goes_on && !self.is_clean() && (self.some_disk_has(75) || self.some_disk_lacks_room()) {
             // A request waits for copies that lack its object, and these for room for the
             // whole of it: somebody has to make it.

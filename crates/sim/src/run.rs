@@ -308,9 +308,15 @@ impl World {
             .take(4)
             .map(|(i, t, o)| format!("client {i} tid {t} {} {:?}", o.name, o.ask))
             .collect();
+        let led = self.osds.iter().enumerate().filter_map(|(i, p)| Some((i, p.role.as_ref()?)));
+        let busy: Vec<String> = led
+            .flat_map(|(i, role)| role.pg_summaries().into_iter().map(move |s| (i, s)))
+            .filter(|(_, s)| s.leads && !s.quiet)
+            .map(|(i, s)| format!("{} on osd.{i}: {}", s.id, s.why))
+            .collect();
         let asked = if self.operators_idle() { "" } else { "; commands wait" };
         format!(
-            "{}; open: {open:?}{asked}; {}{}",
+            "{}; open: {open:?}{asked}; busy: {busy:?}; {}{}",
             self.first_not_clean().unwrap_or_else(|| "clean".into()),
             self.why_not_heard(),
             self.why_no_quorum()

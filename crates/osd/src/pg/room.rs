@@ -80,6 +80,11 @@ impl Room {
         self.held.iter().any(|o| came_before(o, op))
     }
 
+    /// How many wait.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
     /// It waits for room.
     pub fn hold(&mut self, op: Box<ClientOp>) {
         enqueue(&mut self.held, op.afresh());
