@@ -78,6 +78,20 @@ struct Cell {
     rss_mib: f64,
 }
 
+impl Cell {
+    /// Figure by figure the middle one of several turns.
+    fn median(all: &[Self]) -> Self {
+        let of = |figure: fn(&Self) -> f64| median(all.iter().map(figure).collect());
+        Self {
+            mib_s: of(|c| c.mib_s),
+            iops: of(|c| c.iops),
+            lat_ms: of(|c| c.lat_ms),
+            osd_cpu_per_100k: of(|c| c.osd_cpu_per_100k),
+            rss_mib: of(|c| c.rss_mib),
+        }
+    }
+}
+
 pub(crate) fn client(conf: &str, line: &str) -> Command {
     lab::exec("forky", &format!("export CEPH_CONF={conf}; {line}"))
 }
@@ -122,6 +136,20 @@ pub(crate) struct Fio {
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
+}
+
+/// How often each side of a comparison has its turn.
+pub(crate) const ROUNDS: usize = 3;
+
+/// What each side did, turn by turn; who was last begins the next round.
+pub(crate) fn in_turn<T>(mut of: impl FnMut(usize) -> Result<T>) -> Result<[Vec<T>; 2]> {
+    let mut found = [Vec::new(), Vec::new()];
+    for round in 0..ROUNDS {
+        for i in [round % 2, 1 - round % 2] {
+            found[i].push(of(i)?);
+        }
+    }
+    Ok(found)
 }
 
 pub(crate) fn figure(text: &str, label: &str) -> Result<f64> {
@@ -175,8 +203,8 @@ pub fn peer(secs: u64) -> Result<()> {
     let mut text = head(
         &format!("bench peer {secs}"),
         &format!(
-            "{OSDS} OSDs each, cephx, crc, `rados bench` of 20.2.4 drives both,\n{secs} s a cell, one run; ours and theirs \
-             take turns cell by cell; before the first cell of each size in each\npool each side writes such objects for \
+            "{OSDS} OSDs each, cephx, crc, `rados bench` of 20.2.4 drives both,\n{secs} s a cell, medians of {ROUNDS} rounds in which \
+             ours and theirs take turns; before the first cell of each size in each\npool each side writes such objects for \
              {WARM_UP_S} s, so that both use memory that they have."
         ),
     )?;
@@ -262,14 +290,13 @@ fn table(ours: &Ours, theirs: &Theirs, secs: u64) -> Result<(String, String)> {
             }
             for (kind, flights) in [("write", [16, 1]), ("seq", [16, 1]), ("rand", [16, 1])] {
                 for flight in flights {
-                    let mut cells = [Cell::default(); 2];
-                    for (i, side) in sides.into_iter().enumerate() {
-                        // The reads need the objects that the last write of this size left.
-                        cells[i] =
-                            cell(side, &format!("bench{replicas}"), kind, bytes, flight, secs)?;
-                        peak[i] = peak[i].max(cells[i].rss_mib);
+                    // The reads need the objects that the last write of this size left.
+                    let pool = format!("bench{replicas}");
+                    let cells = in_turn(|i| cell(sides[i], &pool, kind, bytes, flight, secs))?;
+                    for (peak, cells) in peak.iter_mut().zip(&cells) {
+                        *peak = cells.iter().fold(*peak, |most, c| most.max(c.rss_mib));
                     }
-                    let [a, b] = cells;
+                    let [a, b] = cells.map(|cells| Cell::median(&cells));
                     let (x, y, unit) = if bytes == 4096 {
                         (a.iops, b.iops, "IOPS")
                     } else {

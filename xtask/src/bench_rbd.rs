@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::{self, Side, client, head, keep};
+use crate::bench::{self, ROUNDS, Side, client, head, keep};
 use crate::cluster;
 use crate::{lab, sh};
 
@@ -17,9 +17,6 @@ const IMAGE_MIB: u64 = 1024;
 /// Images exported at once, each as large as `EXPORT_MIB`.
 const EXPORTED: [&str; 3] = ["one", "two", "three"];
 const EXPORT_MIB: u64 = 512;
-
-/// Each cell is measured so often, and the median counts.
-const ROUNDS: usize = 3;
 
 /// fio's work through librbd: how it is called, its parameters, in flight, and whether librbd's
 /// cache is on.
@@ -143,13 +140,8 @@ pub fn run(secs: u64) -> Result<()> {
 }
 
 /// What each side does, by the median of [`ROUNDS`]; who was last begins the next round.
-fn in_turn(mut of: impl FnMut(usize) -> Result<bench::Fio>) -> Result<[bench::Fio; 2]> {
-    let mut found: [Vec<bench::Fio>; 2] = Default::default();
-    for round in 0..ROUNDS {
-        for i in [round % 2, 1 - round % 2] {
-            found[i].push(of(i)?);
-        }
-    }
+fn in_turn(of: impl FnMut(usize) -> Result<bench::Fio>) -> Result<[bench::Fio; 2]> {
+    let found = bench::in_turn(of)?;
     Ok(found.map(|all| bench::Fio {
         iops: bench::median(all.iter().map(|f| f.iops).collect()),
         lat_ms: bench::median(all.iter().map(|f| f.lat_ms).collect()),
