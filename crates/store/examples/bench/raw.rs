@@ -35,6 +35,28 @@ pub fn appends(path: &Path, size: usize, secs: f64) -> Rate {
     meter.end(ops, Vec::new())
 }
 
+/// Direct writes of 4 KiB to random places of a file's first `len` bytes, by `threads` threads;
+/// none is flushed.
+pub fn random_writes(path: &Path, len: u64, secs: f64, threads: u64) -> Rate {
+    let disk = &FileDisk::open(path).expect("opens");
+    let meter = Meter::start();
+    let one = |seed: u64| {
+        let (data, mut ops, mut chance) = (payload(4096), 0, env::Seeded(seed));
+        let meter = Meter::start();
+        while meter.secs() < secs {
+            let at = (env::Random::u64(&mut chance) % (len >> 12)) << 12;
+            disk.write(at, &data).expect("writes");
+            ops += 1;
+        }
+        ops
+    };
+    let total = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|seed| scope.spawn(move || one(seed))).collect();
+        handles.into_iter().map(|h| h.join().expect("writes")).sum()
+    });
+    meter.end(total, Vec::new())
+}
+
 /// What the kernel keeps of a file goes.
 pub fn forget(path: &Path) {
     let file = File::open(path).expect("opens");
