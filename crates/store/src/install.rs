@@ -156,7 +156,31 @@ impl Store {
         if self.merging.is_some() || self.merges_fail {
             return;
         }
-        let Some(first) = merge::due(&self.state.tables) else { return };
+        let short =
+            || self.state.available(self.soon_free(), self.merge_blocks()) < self.short_of();
+        let shrinks = || merge::shrinks_by(&self.state.tables).is_some();
+        let due = merge::due(&self.state.tables);
+        let Some(first) = due.or_else(|| (short() && shrinks()).then_some(0)) else { return };
+        self.begin_merge_of(first);
+    }
+
+    /// With less than this available, bytes, tables are merged for the space they take.
+    fn short_of(&self) -> u64 {
+        self.superblock.size / 64
+    }
+
+    /// Merges all tables for the space that this frees: done when this returns.
+    pub(crate) fn merge_all(&mut self) -> Result<()> {
+        self.finish_checkpoint()?;
+        self.finish_merge();
+        if self.state.tables.len() > 1 && !self.merges_fail {
+            self.begin_merge_of(0);
+            self.finish_merge();
+        }
+        Ok(())
+    }
+
+    fn begin_merge_of(&mut self, first: usize) {
         self.next_table += 1;
         let tables = self.state.tables[first..].to_vec();
         let old = tables.iter().map(|t| t.meta.id).collect();

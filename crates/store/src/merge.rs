@@ -21,6 +21,8 @@ type Result<T> = std::result::Result<T, StoreError>;
 const MERGE_AT: usize = 4;
 /// Tables at most, whatever their sizes.
 const TABLES_MAX: usize = 14;
+/// Merges for the sake of space free as much at least, if all is as it seems.
+const SHRINK_MIN: u64 = 1 << 20;
 /// Entries between two looks at whether to give up.
 const PATIENCE: u32 = 1024;
 
@@ -44,6 +46,14 @@ fn due_of(sizes: &[u64]) -> Option<usize> {
     } else {
         (sizes.len() > TABLES_MAX).then(|| sizes.len() - TABLES_MAX / 2)
     }
+}
+
+/// Bytes that a merge of all tables may free, where that is worth writing them anew: what was
+/// written since the largest was, if that is a good part of it.
+pub(crate) fn shrinks_by(tables: &[Arc<Table>]) -> Option<u64> {
+    let largest = tables.iter().map(|t| t.bytes()).max()?;
+    let all: u64 = tables.iter().map(|t| t.bytes()).sum();
+    (all - largest >= (largest / 2).max(SHRINK_MIN)).then_some(all - largest)
 }
 
 /// Tables next to one another, oldest first, and what to make of them.

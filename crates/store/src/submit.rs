@@ -5,6 +5,7 @@ use bytes::Bytes;
 use crate::alloc::Area;
 use crate::keys;
 use crate::lower::Given;
+use crate::merge;
 use crate::onode::{BLOCK, OBJECT_MAX};
 use crate::placement::LogPlacement;
 use crate::state::{Entry, Known};
@@ -295,6 +296,14 @@ impl Store {
                 self.finish_checkpoint()?;
                 self.freeze()?;
             }
+            self.reclaim()?;
+            if need <= self.state.available(0, self.merge_blocks()) {
+                return Ok(());
+            }
+        }
+        // Tables hold what newer ones have replaced.
+        if merge::shrinks_by(&self.state.tables).is_some_and(|bytes| bytes >= need) {
+            self.merge_all()?;
             self.reclaim()?;
             if need <= self.state.available(0, self.merge_blocks()) {
                 return Ok(());

@@ -123,3 +123,44 @@ fn at_the_brim_everything_that_frees_goes_on() {
         store.submit(txn).unwrap_or_else(|e| panic!("seed {seed}: room again: {e}"));
     }
 }
+
+/// Keys that are set again and again in a store with little room: what tables keep of older values
+/// goes when its space is wanted.
+#[test]
+fn older_values_make_room() {
+    const KEYS: u64 = 16_000;
+    for seed in seeds(2) {
+        let mut dice = Dice::new(seed ^ 0x0e2f);
+        let disk = Arc::new(SimDisk::new(64 << 20, false));
+        let options = MkfsOptions {
+            fsid: Uuid([1; 16]),
+            osd_uuid: Uuid([2; 16]),
+            log_bytes: 2 << 20,
+            ..MkfsOptions::default()
+        };
+        Store::mkfs_on(disk.clone(), &options).unwrap();
+        let mut store = open(&disk);
+        let mut txn = Transaction::new();
+        txn.create_collection(C);
+        txn.touch(C, &object(0));
+        store.submit(txn).unwrap();
+        for step in 0..KEYS / 16 * 4 {
+            let key = |n: u64| Bytes::from(format!("k{n:06}"));
+            let mut txn = Transaction::new();
+            let pairs: Vec<(Bytes, Bytes)> = (0..16)
+                .map(|i| match step * 16 + i {
+                    n if n < KEYS => (key(n), dice.bytes(1000)),
+                    _ => (key(dice.below(KEYS)), dice.bytes(1000)),
+                })
+                .collect();
+            txn.omap_set(C, &object(0), pairs);
+            let submitted = store.submit(txn);
+            submitted.unwrap_or_else(|e| panic!("seed {seed}, step {step}: {e}"));
+            if step % 4 == 0 {
+                while store.step() || store.step_checkpoint() || store.step_merge() {}
+                store.complete().unwrap();
+            }
+        }
+        assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new());
+    }
+}

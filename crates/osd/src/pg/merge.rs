@@ -98,13 +98,24 @@ impl Pg {
             self.log.push(e.clone());
         }
         for (oid, prior) in undone {
+            // Only the log knew of the void write: the object is as it was before.
+            let lacks_void = self.missing.get(&oid).is_some_and(|v| *v > common);
             if prior == EVersion::ZERO {
                 self.remove_here(&oid, ops, store);
+            } else if lacks_void && self.has_here(&oid, prior, store) {
+                self.missing.remove(&oid);
+                ops.push(StoreOp::Rm(self.coll, missing_key(&oid)));
             } else {
                 self.set_missing(oid, prior, ops);
             }
         }
         Ok(())
+    }
+
+    /// Whether the whole object is here in that version: one that is being brought has no record.
+    fn has_here(&self, oid: &HObject, version: EVersion, store: &dyn ObjectStore) -> bool {
+        let here = Self::read_state(store, self.coll, oid);
+        here.is_ok_and(|o| o.is_stored() && o.info.version == version)
     }
 
     /// What is remembered of requests below the tail: encoded entries, oldest first. They
@@ -276,6 +287,38 @@ mod tests {
         other.log.trim(v(2, 3));
         let merged = other.merge_log(v(1, 1), theirs(), &mut ops, &MemStore::default());
         assert_eq!(merged, Err(NoCommonPoint));
+    }
+
+    /// A copy that took over a log and got none of its objects yet still has what was before: when
+    /// the log's end is void it lacks nothing. What is on its way has no record.
+    #[test]
+    fn what_was_never_brought_is_whole_again() {
+        let (zero, v) = (EVersion::ZERO, EVersion::new);
+        let first = || vec![e(1, 1, "a", zero), e(1, 2, "b", zero)];
+        let mut own = pg(first());
+        let mut store = MemStore::default();
+        let info = crate::object::ObjectInfo { version: v(1, 1), ..Default::default() };
+        let name = Bytes::from_static(crate::object::INFO_ATTR);
+        let record = vec![Mutation::SetAttr(name, info.to_bytes())];
+        let on_its_way = vec![Mutation::Touch];
+        let ops = vec![
+            StoreOp::Create(own.coll),
+            StoreOp::Object(own.coll, oid("a"), record),
+            StoreOp::Object(own.coll, oid("b"), on_its_way),
+        ];
+        store.submit(ops, 1);
+        let more = vec![e(2, 3, "a", v(1, 1)), e(2, 4, "b", v(1, 2))];
+        own.merge_log(v(1, 2), more, &mut Vec::new(), &store).unwrap();
+        assert_eq!(own.missing.len(), 2);
+        let mut ops = Vec::new();
+        own.merge_log(v(1, 2), vec![], &mut ops, &store).unwrap();
+        assert_eq!(own.missing.iter().collect::<Vec<_>>(), [(&oid("b"), &v(1, 2))]);
+        let gone = missing_key(&oid("a"));
+        assert!(ops.iter().any(|op| matches!(op, StoreOp::Rm(_, k) if *k == gone)));
+        // One that was found damaged stays missing: what is here says nothing.
+        own.missing.insert(oid("a"), v(1, 1));
+        own.merge_log(v(1, 1), vec![], &mut Vec::new(), &store).unwrap();
+        assert_eq!(own.missing.get(&oid("a")), Some(&v(1, 1)));
     }
 
     /// Logs without a version in common are not merged.
