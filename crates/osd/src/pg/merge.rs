@@ -35,14 +35,17 @@ impl Pg {
         let mut entries = &entries[entries.partition_point(|e| e.version <= since)..];
         let mut since = since;
         if !self.log.contains(since) {
-            // The own log may have been trimmed further than theirs.
+            // The own log may have been trimmed further than theirs. Its tail may be an entry of
+            // another PG that this one was divided from: then the next one says that they meet.
             let tail = self.log.tail;
             let upto = entries.partition_point(|e| e.version <= tail);
-            let Some(at) = upto.checked_sub(1).filter(|at| entries[*at].version == tail) else {
+            let is_entry = upto.checked_sub(1).is_some_and(|at| entries[at].version == tail);
+            let next = self.log.entries.front().map(|e| e.version);
+            if !is_entry && (next.is_none() || next != entries.get(upto).map(|e| e.version)) {
                 return Err(NoCommonPoint);
-            };
+            }
             let below;
-            (below, entries) = entries.split_at(at + 1);
+            (below, entries) = entries.split_at(upto);
             ops.extend(
                 below.iter().map(|e| StoreOp::Put(self.coll, log_key(e.version), e.to_bytes())),
             );
@@ -282,6 +285,13 @@ mod tests {
         };
         assert!(put(v(1, 2)) && put(v(1, 3)), "what it reaches back to is on disk");
         assert!(!put(v(1, 4)), "what both have is left alone");
+        // The tail of a PG that was divided is an entry of the other part; what follows is not.
+        let mut part = pg(vec![e(1, 1, "a", zero), e(1, 2, "other", zero), e(1, 4, "b", zero)]);
+        part.log.trim(v(1, 2));
+        let theirs_too = vec![e(1, 1, "a", zero), e(1, 4, "b", zero)];
+        part.merge_log(zero, theirs_too, &mut ops, &MemStore::default()).unwrap();
+        assert_eq!((part.log.tail, part.log.head()), (zero, v(1, 4)));
+        assert!(part.missing.is_empty());
         // Nothing in common when the own tail is none of theirs.
         let mut other = pg(vec![e(1, 1, "a", zero), e(2, 3, "a", v(1, 1)), e(2, 4, "b", zero)]);
         other.log.trim(v(2, 3));
