@@ -14,7 +14,7 @@ use bytes::Bytes;
 use env::{ConnId, Random};
 use maps::{MonInfo, MonMap};
 use mon::links::{Links, Me, PeerEvent, log_message};
-use mon::{Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
+use mon::{MembershipStep, Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
 use rados::{MonLink, mon_addrs};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
 use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTime, Uuid};
@@ -409,17 +409,15 @@ impl Daemon {
             let quorum = self.quorum.clone();
             tokio::task::spawn_local(async move { quorum.elect().await });
         }
-        let (wanted, successor) = {
-            let monitor = self.monitor.borrow();
-            (monitor.wanted_members(), monitor.successor())
-        };
-        if (wanted.is_some() || successor.is_some()) && !self.changing.replace(true) {
+        let step = self.monitor.borrow().membership_step();
+        if let Some(step) = step
+            && !self.changing.replace(true)
+        {
             let this = self.clone();
             tokio::task::spawn_local(async move {
-                let changed = match (wanted, successor) {
-                    (Some(wanted), _) => this.change_members(&wanted).await,
-                    (None, Some(node)) => this.yield_to(node).await,
-                    (None, None) => Ok(()),
+                let changed = match step {
+                    MembershipStep::Change(wanted) => this.change_members(&wanted).await,
+                    MembershipStep::Yield(node) => this.yield_to(node).await,
                 };
                 if let Err(err) = changed {
                     tracing::warn!("the members of the quorum did not change: {err:#}");

@@ -23,7 +23,7 @@
 //! let s = quorum::start(path).await?;              // on a tokio runtime, one thread
 //! let mut mon = Monitor::new(config, &s.state, now, rng, auth_rng)?;
 //! while let Ok(e) = s.events.try_recv() { mon.on_quorum(now, e)?; }   // the old log
-//! mon.lead(now, s.quorum.term());
+//! // it leads once the log tells that it began: quorum::Event::Began
 //! // new connections: mon.auth().connection() is the ServerAuth of each
 //! loop {
 //!     // connection opened / message / closed: mon.on_opened, on_message, on_closed
@@ -72,7 +72,7 @@ pub use classes::{ClassModule, Classes};
 pub use config::{ConfigDb, ConfigMask, ConfigPlace, ConfigSection, normalize, parse_who};
 pub use ctx::{BalancerStep, CommandCtx, Outcome, Reply, Wait};
 pub use mkfs::{Mkfs, REQUIRE_OSD_RELEASE};
-pub use monitor::{Elections, MonConfig, MonError, Monitor, Output, PeerInfo};
+pub use monitor::{Elections, MembershipStep, MonConfig, MonError, Monitor, Output, PeerInfo};
 pub use mutation::{AuthChange, Mutation};
 pub use pgmap::{PgMap, Rates, Usage, raw_used_rate, used_ratio};
 pub use progress::Progress;

@@ -48,7 +48,7 @@ impl Alone {
         let state = mkfs.to_state_bytes();
         let mon = Monitor::new(config, &state, now, Box::new(Seeded(5)), auth_rng).unwrap();
         let mut this = Self { mon, now, index: 0, acks: Vec::new(), local: Vec::new() };
-        this.mon.lead(now, 1);
+        this.mon.lead(now, mon::quorum::Ballot { term: 1, node: 0 });
         this.settle();
         let any = EntityAddr {
             kind: AddrKind::ANY,

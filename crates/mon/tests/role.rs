@@ -77,7 +77,7 @@ impl Alone {
                 quorum::Event::Committed { index, origin: 0, token: *token, data: data.clone() };
             mon.on_quorum(now, event).unwrap();
         }
-        mon.lead(now, 1);
+        mon.lead(now, quorum::Ballot { term: 1, node: 0 });
         let mut this = Self {
             mon,
             now,
@@ -375,7 +375,8 @@ fn what_was_not_said_is_said_later() {
     a.say(one, &MonCommand { fsid, cmd, ..MonCommand::default() });
     a.poll();
     assert_eq!(a.proposed.len(), 1);
-    a.mon.on_quorum(a.now, quorum::Event::Standing { term: 2, leader: Some(1) }).unwrap();
+    let ballot = quorum::Ballot { term: 2, node: 1 };
+    a.mon.on_quorum(a.now, quorum::Event::Standing { ballot, leader: Some(1) }).unwrap();
     let applied = a.mon.rewind_to().expect("the state ran ahead");
     a.poll();
     assert!(a.heard(two).is_empty() && a.heard(three).is_empty());
@@ -897,6 +898,21 @@ fn asked_twice_done_once() {
     assert_eq!(answer(&mut b, conn), first);
     b.say(conn, &rename);
     assert_ne!(answer(&mut b, conn), first, "asked anew, it is done anew");
+}
+
+/// Votes are ordered by the candidate's number within a term, so that a reign can end in the
+/// term it began in.
+#[test]
+fn deposed_in_its_own_term() {
+    let mut a = Alone::new();
+    let standing = |term, node| quorum::Event::Standing {
+        ballot: quorum::Ballot { term, node },
+        leader: None,
+    };
+    a.mon.on_quorum(a.now, standing(1, 0)).unwrap();
+    assert!(a.mon.leads(), "what was heard while it stood for election is old");
+    a.mon.on_quorum(a.now, standing(1, 2)).unwrap();
+    assert!(!a.mon.leads());
 }
 
 /// One that joins a cluster begins with a state of its own and is given the founders', which

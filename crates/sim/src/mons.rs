@@ -17,7 +17,7 @@ use maps::{MonInfo, MonMap};
 use messages::Envelope;
 use mon::links::{Links, Me, PeerEvent, Wire, log_message};
 use mon::quorum::{self, Call, Quorum, memory::Memory};
-use mon::{Mkfs, MonConfig, Monitor, Output};
+use mon::{MembershipStep, Mkfs, MonConfig, Monitor, Output};
 use stdx::crc32c;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
@@ -356,15 +356,16 @@ impl World {
             let quorum = life.quorum.clone();
             life.runtime.spawn(async move { quorum.elect().await });
         }
-        let (wanted, successor) = (life.role.wanted_members(), life.role.successor());
-        if (wanted.is_some() || successor.is_some()) && !life.changing.swap(true, Ordering::Relaxed)
+        if let Some(step) = life.role.membership_step()
+            && !life.changing.swap(true, Ordering::Relaxed)
         {
             let (quorum, changing) = (life.quorum.clone(), Arc::clone(&life.changing));
             life.runtime.spawn(async move {
-                let done = match (wanted, successor) {
-                    (Some(wanted), _) => quorum.change_members(&wanted).await.is_ok(),
-                    (None, Some(node)) => quorum.yield_to(node).await.is_ok_and(|done| done),
-                    (None, None) => true,
+                let done = match step {
+                    MembershipStep::Change(wanted) => quorum.change_members(&wanted).await.is_ok(),
+                    MembershipStep::Yield(node) => {
+                        quorum.yield_to(node).await.is_ok_and(|done| done)
+                    }
                 };
                 if !done {
                     tokio::time::sleep(Duration::from_secs(1)).await;
@@ -449,7 +450,6 @@ impl World {
         let mut busy = false;
         loop {
             let now = self.clock(Node::Mon(m));
-            let node = self.mons[m].node;
             let Some(life) = self.life(m) else { return busy };
             let event = match life.events.try_recv() {
                 Ok(event) => event,
@@ -467,7 +467,7 @@ impl World {
                 _ => None,
             };
             let began = match &event {
-                quorum::Event::Began { term, node: leader, .. } => Some((*term, *leader)),
+                quorum::Event::Began { index, ballot } => Some((*ballot, *index)),
                 _ => None,
             };
             life.role.on_quorum(now, event).expect("what the log holds can be read");
@@ -484,10 +484,14 @@ impl World {
                     self.complain(format!("mon.{} has another entry {index}", name_of(m)));
                 }
             }
-            if let Some((term, leader)) = began {
-                self.tell(|| format!("mon.{}: {leader} leads in term {term}", name_of(m)));
-                if *self.terms.entry(term).or_insert(leader) != leader {
-                    self.complain(format!("two monitors lead in term {term} (one is {node})"));
+            if let Some((ballot, index)) = began {
+                self.tell(|| format!("mon.{}: {ballot:?} began at {index}", name_of(m)));
+                let begins = *self.reigns.entry(ballot).or_insert(index);
+                let before = self.reigns.range(..ballot).next_back().is_some_and(|e| *e.1 >= index);
+                let after = self.reigns.range(ballot..).nth(1).is_some_and(|e| *e.1 <= index);
+                if begins != index || before || after {
+                    let why = format!("{ballot:?} begins at {index} for mon.{}", name_of(m));
+                    self.complain(format!("{why}, against {:?}", self.reigns));
                 }
             }
         }

@@ -329,8 +329,8 @@ pub struct World {
     pub(crate) operators: Vec<Operator>,
     /// A checksum of each entry of the monitors' log.
     pub(crate) entries: BTreeMap<u64, u32>,
-    /// Who led in each term.
-    pub(crate) terms: BTreeMap<u64, u64>,
+    /// Where each election's winner began.
+    pub(crate) reigns: BTreeMap<mon::quorum::Ballot, u64>,
     pub(crate) osds: Vec<OsdProc>,
     pub(crate) clients: Vec<Client>,
     pub(crate) next_gid: u64,
@@ -407,7 +407,7 @@ impl World {
             mons: crate::mons::founders(fsid, &settings, plant),
             operators: Vec::new(),
             entries: BTreeMap::new(),
-            terms: BTreeMap::new(),
+            reigns: BTreeMap::new(),
             settings,
             now: SEC,
             chance,

@@ -18,6 +18,22 @@ fn open(disk: &Arc<SimDisk>) -> Store {
     Store::open_on(disk.clone(), options).unwrap()
 }
 
+/// A store on `disk` with one empty collection.
+fn made(disk: &Arc<SimDisk>, log_bytes: u64) -> Store {
+    let options = MkfsOptions {
+        fsid: Uuid([1; 16]),
+        osd_uuid: Uuid([2; 16]),
+        log_bytes,
+        ..MkfsOptions::default()
+    };
+    Store::mkfs_on(disk.clone(), &options).unwrap();
+    let mut store = open(disk);
+    let mut txn = Transaction::new();
+    txn.create_collection(C);
+    store.submit(txn).unwrap();
+    store
+}
+
 fn object(n: u64) -> HObject {
     HObject::head(PoolId(1), Bytes::new(), Bytes::new(), Bytes::from(format!("o{n}")))
 }
@@ -37,17 +53,7 @@ fn at_the_brim_everything_that_frees_goes_on() {
     for seed in seeds(6) {
         let mut dice = Dice::new(seed ^ 0xb41f);
         let disk = Arc::new(SimDisk::new((16 + dice.below(32)) << 20, false));
-        let options = MkfsOptions {
-            fsid: Uuid([1; 16]),
-            osd_uuid: Uuid([2; 16]),
-            log_bytes: 1 << 20,
-            ..MkfsOptions::default()
-        };
-        Store::mkfs_on(disk.clone(), &options).unwrap();
-        let mut store = open(&disk);
-        let mut txn = Transaction::new();
-        txn.create_collection(C);
-        store.submit(txn).unwrap();
+        let mut store = made(&disk, 1 << 20);
         let (mut held, mut entries, mut next) = (BTreeMap::<u64, Bytes>::new(), 0u64, 0u64);
         let mut refused = VecDeque::new();
         for step in 0..4000u64 {
@@ -132,16 +138,8 @@ fn older_values_make_room() {
     for seed in seeds(2) {
         let mut dice = Dice::new(seed ^ 0x0e2f);
         let disk = Arc::new(SimDisk::new(64 << 20, false));
-        let options = MkfsOptions {
-            fsid: Uuid([1; 16]),
-            osd_uuid: Uuid([2; 16]),
-            log_bytes: 2 << 20,
-            ..MkfsOptions::default()
-        };
-        Store::mkfs_on(disk.clone(), &options).unwrap();
-        let mut store = open(&disk);
+        let mut store = made(&disk, 2 << 20);
         let mut txn = Transaction::new();
-        txn.create_collection(C);
         txn.touch(C, &object(0));
         store.submit(txn).unwrap();
         for step in 0..KEYS / 16 * 4 {

@@ -24,7 +24,7 @@ mod subs;
 
 use std::collections::{BTreeMap, VecDeque};
 
-pub use others::Elections;
+pub use others::{Elections, MembershipStep};
 
 use ::auth::{MonAuth, MonAuthSettings, PeerIdentity, SharedRandom};
 use bytes::Bytes;
@@ -232,7 +232,7 @@ pub struct Monitor {
     /// The state holds what was not committed and is to be made anew.
     rewind: bool,
     /// The term to lead in once that is done.
-    lead_then: Option<u64>,
+    lead_then: Option<quorum::Ballot>,
     next_round_ms: u64,
     log_seq: u64,
     map_cache: subs::MapCache,
@@ -345,13 +345,13 @@ impl Monitor {
         &self.volatile
     }
 
-    /// Begins service as the leader; `term` grows with each election. Old entries must
+    /// Begins service as the leader; `ballot` is the election it won. Old entries must
     /// have been applied: [`quorum::Event::Began`] does this.
-    pub fn lead(&mut self, now: Now, term: u64) {
+    pub fn lead(&mut self, now: Now, ballot: quorum::Ballot) {
         self.now = now;
-        self.enter_leading(term);
+        self.enter_leading(ballot);
         let q = &mut self.volatile.quorum;
-        q.election_epoch = (term * 2) as u32 + 2;
+        q.election_epoch = (ballot.term * 2) as u32 + 2;
         q.leader = self.config.name.clone();
         q.since_mono_ms = now.mono_ms();
         self.volatile.quorum.quorum = self.quorum_ranks();
@@ -429,20 +429,20 @@ impl Monitor {
                     self.replace_state(index, &state, &[])?;
                 }
             }
-            quorum::Event::Began { index, term, node } => {
-                let ours = node == self.config.node;
-                // In a later term of its own, too, what it had under way may be lost.
-                if !ours || self.is_later(term) {
+            quorum::Event::Began { index, ballot } => {
+                let ours = ballot.node == self.config.node;
+                // In a later reign of its own, too, what it had under way may be lost.
+                if !ours || self.is_later(ballot) {
                     self.deposed();
                 }
                 self.applied = self.applied.max(index);
                 if ours && self.rewind {
-                    self.lead_then = Some(term);
-                } else if ours && self.begins(term) {
-                    self.lead(now, term);
+                    self.lead_then = Some(ballot);
+                } else if ours && self.begins(ballot) {
+                    self.lead(now, ballot);
                 }
             }
-            quorum::Event::Standing { term, leader } => self.on_standing(term, leader)?,
+            quorum::Event::Standing { ballot, leader } => self.on_standing(ballot, leader)?,
             quorum::Event::Members { voters, .. } => self.on_members(voters),
         }
         self.deliver_later();

@@ -3,7 +3,7 @@
 //! ```text
 //!              Standing{leader: other}                 Began{node: this}
 //!  Following ◀────────────────────────── Electing ──────────────────────▶ Leading
-//!      └──────────── higher term ──────────▶ ◀───────── higher term ─────────┘
+//!      └───────── a later ballot ──────────▶ ◀──────── a later ballot ───────┘
 //! ```
 //! What may be trusted:
 //! - *Leading*: the state is the newest there is while [`Others::is_fresh`]: a majority has
@@ -24,7 +24,7 @@ use messages::LogPriority;
 
 use super::{Monitor, Wish};
 use crate::peer::{PeerSays, QuorumNews};
-use crate::quorum::LEASE_MS;
+use crate::quorum::{Ballot, LEASE_MS};
 use crate::{MonError, Mutation};
 
 /// Subtracted from the lease for clocks that run unequally.
@@ -89,13 +89,22 @@ pub struct Elections {
     pub begin: bool,
 }
 
+/// What a leader does next so that those count whom the monitor map names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MembershipStep {
+    /// Makes these the monitors that count: number to name. See `Quorum::change_members`.
+    Change(BTreeMap<u64, String>),
+    /// Lets this one lead, as it is to leave itself. See `Quorum::yield_to`.
+    Yield(u64),
+}
+
 /// See the module's page.
 pub(super) struct Others {
     pub(super) standing: Standing,
-    /// The newest term heard of.
-    term: u64,
-    /// The term this monitor last led in.
-    led_term: u64,
+    /// The newest election heard of.
+    ballot: Ballot,
+    /// The last one that this monitor won.
+    led: Ballot,
     leading_since_ms: u64,
     /// Who counts: number to name.
     members: BTreeMap<u64, String>,
@@ -122,8 +131,8 @@ impl Others {
     pub(super) fn new(now: Now) -> Self {
         Self {
             standing: Standing::Electing,
-            term: 0,
-            led_term: 0,
+            ballot: Ballot::default(),
+            led: Ballot::default(),
             leading_since_ms: 0,
             members: BTreeMap::new(),
             was_member: false,
@@ -212,7 +221,7 @@ impl Monitor {
         format!(
             "{:?} term {} osdmap {} under way {} open {} {} reaches {reach:?}",
             o.standing,
-            o.term,
+            o.ballot.term,
             self.state.osdmap.epoch,
             self.in_flight.is_some(),
             self.open.mutations.len(),
@@ -278,7 +287,7 @@ impl Monitor {
             return Elections { allowed: false, begin: false };
         };
         // Who was just started does not wait for timeouts: the first rank stands at once.
-        let hold = if self.applied > 0 || o.term > 0 { LEASE_MS + 50 } else { 0 };
+        let hold = if self.applied > 0 || o.ballot.term > 0 { LEASE_MS + 50 } else { 0 };
         let turn = u64::from(self.rank) * STAGGER_MS;
         let ready = now_ms >= since + turn && up_ms >= hold + turn;
         // Who is to leave lets those that stay lead, unless they cannot.
@@ -295,15 +304,21 @@ impl Monitor {
         Elections { allowed: ready && turn, begin }
     }
 
-    /// As the leader: who should count in the quorum next, where that is not who does. At
+    /// As the leader: what to do next where those who count are not those of the map. At
     /// most one monitor more or less than now, and only by a map that is committed: a change
     /// of who counts can overtake one of the map, and outlive it.
     #[must_use]
-    pub fn wanted_members(&self) -> Option<BTreeMap<u64, String>> {
+    pub fn membership_step(&self) -> Option<MembershipStep> {
         let o = &self.others;
         if !o.leads() || o.members.is_empty() || !self.is_monmap_settled() {
             return None;
         }
+        let change = self.wanted_members().map(MembershipStep::Change);
+        change.or_else(|| self.successor().map(MembershipStep::Yield))
+    }
+
+    fn wanted_members(&self) -> Option<BTreeMap<u64, String>> {
+        let o = &self.others;
         let named = |id: &u64, name: &String| match name.as_str() {
             "" if *id == self.config.node => self.config.name.clone(),
             name => name.to_owned(),
@@ -330,12 +345,9 @@ impl Monitor {
         Some(wanted)
     }
 
-    /// As the leader: who should lead instead, where this monitor is to leave.
-    #[must_use]
-    pub fn successor(&self) -> Option<u64> {
+    fn successor(&self) -> Option<u64> {
         let (o, map) = (&self.others, &self.state.monmap.mons);
-        let stays = !o.leads() || map.is_empty() || map.contains_key(&self.config.name);
-        if stays || !self.is_monmap_settled() || self.wanted_members().is_some() {
+        if map.is_empty() || map.contains_key(&self.config.name) {
             return None;
         }
         let may = |id: &&u64| {
@@ -364,11 +376,15 @@ impl Monitor {
         self.others.members = voters;
     }
 
-    pub(super) fn on_standing(&mut self, term: u64, leader: Option<u64>) -> Result<(), MonError> {
-        if term < self.others.term || (self.others.leads() && term <= self.others.led_term) {
+    pub(super) fn on_standing(
+        &mut self,
+        ballot: Ballot,
+        leader: Option<u64>,
+    ) -> Result<(), MonError> {
+        if ballot < self.others.ballot || (self.others.leads() && ballot <= self.others.led) {
             return Ok(());
         }
-        self.others.term = term;
+        self.others.ballot = ballot;
         if self.others.leads() {
             self.step_down();
         }
@@ -388,22 +404,22 @@ impl Monitor {
         Ok(())
     }
 
-    /// Whether the first entry of `term` makes this monitor lead.
-    pub(super) fn begins(&self, term: u64) -> bool {
-        term >= self.others.term && term > self.others.led_term && !self.rewind
+    /// Whether the first entry after `ballot` makes this monitor lead.
+    pub(super) fn begins(&self, ballot: Ballot) -> bool {
+        ballot >= self.others.ballot && ballot > self.others.led && !self.rewind
     }
 
-    /// Whether `term` came after the one this monitor last led in.
-    pub(super) fn is_later(&self, term: u64) -> bool {
-        term > self.others.led_term
+    /// Whether `ballot` came after the last one that this monitor won.
+    pub(super) fn is_later(&self, ballot: Ballot) -> bool {
+        ballot > self.others.led
     }
 
     /// Enters leadership; what the log holds was applied.
-    pub(super) fn enter_leading(&mut self, term: u64) {
+    pub(super) fn enter_leading(&mut self, ballot: Ballot) {
         let now_ms = self.now.mono_ms();
         let o = &mut self.others;
         o.standing = Standing::Leading;
-        (o.term, o.led_term) = (o.term.max(term), term);
+        (o.ballot, o.led) = (o.ballot.max(ballot), ballot);
         o.leading_since_ms = now_ms;
         o.in_touch_ms = now_ms;
         o.status_at_ms = 0;
@@ -459,8 +475,8 @@ impl Monitor {
         self.now = now;
         self.rewind = false;
         self.replace_state(index, state, entries)?;
-        if let Some(term) = self.lead_then.take().filter(|term| self.begins(*term)) {
-            self.lead(now, term);
+        if let Some(ballot) = self.lead_then.take().filter(|ballot| self.begins(*ballot)) {
+            self.lead(now, ballot);
         }
         Ok(())
     }
@@ -543,7 +559,7 @@ impl Monitor {
                 Standing::Following(node) if self.others.is_in_touch(me, now_ms) => Some(node),
                 _ => None,
             };
-            let term = self.others.term;
+            let term = self.others.ballot.term;
             for node in self.others.connected().collect::<Vec<_>>() {
                 self.out.push(Wish::Says { node, says: PeerSays::Status { term, leader } });
             }
@@ -680,7 +696,7 @@ impl Monitor {
     /// does not know yet is no news.
     pub(super) fn is_young(&self) -> bool {
         self.others.members.len() > 1
-            && self.others.term > 1
+            && self.others.ballot.term > 1
             && self.now.mono_ms() < self.others.leading_since_ms + YOUNG_MS
     }
 

@@ -81,10 +81,10 @@ impl Net {
                         told.borrow_mut().clear();
                         *state.borrow_mut() = new;
                     }
-                    Event::Began { term, node: leader, .. } if leader == node => {
-                        *leads.borrow_mut() = term;
+                    Event::Began { ballot, .. } if ballot.node == node => {
+                        *leads.borrow_mut() = ballot.term;
                     }
-                    Event::Standing { term, .. } if term > *leads.borrow() => {
+                    Event::Standing { ballot, .. } if ballot.term > *leads.borrow() => {
                         *leads.borrow_mut() = 0;
                     }
                     _ => {}

@@ -74,15 +74,13 @@ pub enum Event {
     Began {
         /// Its place.
         index: u64,
-        /// The leader's term.
-        term: u64,
-        /// The leader.
-        node: u64,
+        /// The election that it won.
+        ballot: Ballot,
     },
-    /// The term, or who leads in it as far as this monitor knows.
+    /// The newest election, or who leads after it as far as this monitor knows.
     Standing {
-        /// Grows with each election.
-        term: u64,
+        /// The newest election heard of.
+        ballot: Ballot,
         /// The leader; `None` while one is being elected.
         leader: Option<u64>,
     },
@@ -93,6 +91,22 @@ pub enum Event {
         /// Those that only listen.
         learners: BTreeMap<u64, String>,
     },
+}
+
+/// An election: of two, the later one counts. A term can see several, for votes are ordered
+/// by the candidate's number in it: a later one ends the reign that an earlier one began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ballot {
+    /// What Ceph calls the election's epoch.
+    pub term: u64,
+    /// The candidate.
+    pub node: u64,
+}
+
+impl Ballot {
+    fn of(id: &openraft::LeaderId<u64>) -> Self {
+        Self { term: id.term, node: id.node_id }
+    }
 }
 
 /// Why the log cannot be used.
@@ -236,12 +250,12 @@ async fn watch_standing(
     loop {
         let now = {
             let m = metrics.borrow_and_update();
-            (m.current_term, m.current_leader)
+            (Ballot::of(&m.vote.leader_id), m.current_leader)
         };
         if told != Some(now) {
             told = Some(now);
-            let (term, leader) = now;
-            if events.send(Event::Standing { term, leader }).is_err() {
+            let (ballot, leader) = now;
+            if events.send(Event::Standing { ballot, leader }).is_err() {
                 return;
             }
         }

@@ -17,8 +17,8 @@ use openraft::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
-use super::Event;
 use super::store::{Store, StoreError};
+use super::{Ballot, Event};
 
 /// What is proposed: bytes of the role's own, and which proposal it was to whom.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -244,13 +244,13 @@ impl RaftStateMachine<Config> for Machine {
             }
             match entry.payload {
                 // The first entry of a leader: all before it are committed. Those of earlier
-                // terms are history.
+                // ones are history.
                 EntryPayload::Blank => {
                     let leader = entry.log_id.leader_id;
                     let vote = self.store.vote().map_err(on_read)?;
                     let replays = self.replays.load(Ordering::Relaxed);
-                    if vote.is_some_and(|v| v.leader_id.term == leader.term) && !replays {
-                        let event = Event::Began { index, term: leader.term, node: leader.node_id };
+                    if vote.is_some_and(|v| v.leader_id == leader) && !replays {
+                        let event = Event::Began { index, ballot: Ballot::of(&leader) };
                         self.events.send(event).map_err(|_| gone())?;
                     }
                 }

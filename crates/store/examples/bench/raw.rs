@@ -35,26 +35,38 @@ pub fn appends(path: &Path, size: usize, secs: f64) -> Rate {
     meter.end(ops, Vec::new())
 }
 
-/// Direct writes of 4 KiB to random places of a file's first `len` bytes, by `threads` threads;
-/// none is flushed.
-pub fn random_writes(path: &Path, len: u64, secs: f64, threads: u64) -> Rate {
-    let disk = &FileDisk::open(path).expect("opens");
-    let meter = Meter::start();
+/// What `threads` threads do in `secs`, each on what `open` gives it, at random places of 4 KiB
+/// in the first `len` bytes.
+fn at_random<T>(
+    (len, secs, threads): (u64, f64, u64),
+    open: impl Fn() -> T + Sync,
+    act: impl Fn(&T, &mut [u8], u64) + Sync,
+) -> Rate {
     let one = |seed: u64| {
-        let (data, mut ops, mut chance) = (payload(4096), 0, env::Seeded(seed));
-        let meter = Meter::start();
+        let (on, mut block) = (open(), payload(4096).to_vec());
+        let (mut ops, mut chance, meter) = (0, env::Seeded(seed), Meter::start());
         while meter.secs() < secs {
             let at = (env::Random::u64(&mut chance) % (len >> 12)) << 12;
-            disk.write(at, &data).expect("writes");
+            act(&on, &mut block, at);
             ops += 1;
         }
         ops
     };
+    let meter = Meter::start();
     let total = std::thread::scope(|scope| {
+        let one = &one;
         let handles: Vec<_> = (0..threads).map(|seed| scope.spawn(move || one(seed))).collect();
-        handles.into_iter().map(|h| h.join().expect("writes")).sum()
+        handles.into_iter().map(|h| h.join().expect("does it")).sum()
     });
     meter.end(total, Vec::new())
+}
+
+/// Direct writes of 4 KiB to random places of a file's first `len` bytes, by `threads` threads;
+/// none is flushed.
+pub fn random_writes(path: &Path, len: u64, secs: f64, threads: u64) -> Rate {
+    let (disk, data) = (FileDisk::open(path).expect("opens"), payload(4096));
+    let write = |(): &(), _: &mut [u8], at| disk.write(at, &data).expect("writes");
+    at_random((len, secs, threads), || (), write)
 }
 
 /// What the kernel keeps of a file goes.
@@ -67,23 +79,13 @@ pub fn forget(path: &Path) {
 /// Reads of 4 KiB at random places of a file's first `len` bytes, by `threads` threads.
 pub fn random_reads(path: &Path, len: u64, secs: f64, threads: u64) -> Rate {
     forget(path);
-    let meter = Meter::start();
-    let total = std::thread::scope(|scope| {
-        let one = |seed: u64| {
-            let file = File::open(path).expect("opens");
-            let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
-            let (mut buf, mut ops, mut chance) = ([0; 4096], 0, env::Seeded(seed));
-            let meter = Meter::start();
-            while meter.secs() < secs {
-                let at = (env::Random::u64(&mut chance) % (len >> 12)) << 12;
-                file.read_exact_at(&mut buf, at).expect("reads");
-                std::hint::black_box(stdx::crc32c(!0, &buf));
-                ops += 1;
-            }
-            ops
-        };
-        let handles: Vec<_> = (0..threads).map(|seed| scope.spawn(move || one(seed))).collect();
-        handles.into_iter().map(|h| h.join().expect("reads")).sum()
-    });
-    meter.end(total, Vec::new())
+    let open = || {
+        let file = File::open(path).expect("opens");
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
+        file
+    };
+    at_random((len, secs, threads), open, |file, block, at| {
+        file.read_exact_at(block, at).expect("reads");
+        std::hint::black_box(stdx::crc32c(!0, block));
+    })
 }
