@@ -1,7 +1,7 @@
 //! The store's state in memory over its tables: what reads see.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -135,7 +135,26 @@ const READ_MAX: u64 = 1 << 30;
 /// One source of a merged scan.
 enum Source<'a> {
     Memory(std::iter::Peekable<std::collections::btree_map::Range<'a, Key, Entry>>),
-    Table { table: &'a Arc<Table>, block: Option<Arc<Block>>, number: usize, at: usize },
+    Table(Walk<'a>),
+}
+
+/// A table from some entry on.
+struct Walk<'a> {
+    table: &'a Arc<Table>,
+    block: Option<Arc<Block>>,
+    /// Those behind it that were read with it.
+    ahead: VecDeque<Arc<Block>>,
+    /// The one that is next, of those that were not.
+    number: usize,
+    at: usize,
+    /// Blocks that it has walked through: with the third it is a long way.
+    walked: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn key(&self) -> Option<&[u8]> {
+        self.block.as_ref().map(|b| b.key(self.at))
+    }
 }
 
 impl State {
@@ -157,6 +176,23 @@ impl State {
         let bytes = block.bytes() as u64 + 64;
         self.caches.borrow_mut().blocks.put(key, block.clone(), bytes);
         Ok(block)
+    }
+
+    /// As [`State::block`], with those behind it that have keys below `end`, as far as they are
+    /// read at once.
+    fn blocks(&self, table: &Table, i: usize, end: &[u8]) -> Result<VecDeque<Arc<Block>>> {
+        if let Some(block) = self.caches.borrow_mut().blocks.get(&(table.meta.id, i)) {
+            return Ok([block].into());
+        }
+        let read = table.read_blocks(&*self.space.disk, i, end)?;
+        let mut caches = self.caches.borrow_mut();
+        let keep = |(n, block): (usize, Block)| {
+            let bytes = block.bytes() as u64 + 64;
+            let block = Arc::new(block);
+            caches.blocks.put((table.meta.id, i + n), block.clone(), bytes);
+            block
+        };
+        Ok(read.into_iter().enumerate().map(keep).collect())
     }
 
     fn in_memory(&self, key: &Key) -> Option<&Entry> {
@@ -255,9 +291,15 @@ impl State {
         }
         for table in self.tables.iter().rev() {
             let number = table.block_of(start).unwrap_or(0);
-            let mut source = Source::Table { table, block: None, number, at: 0 };
-            self.fill(&mut source, Some(start))?;
-            sources.push(source);
+            let ahead = VecDeque::new();
+            let mut walk = Walk { table, block: None, ahead, number, at: 0, walked: 0 };
+            if number < table.block_count() {
+                let block = self.block(table, number)?;
+                (walk.at, walk.number) = (block.lower_bound(start), number + 1);
+                walk.block = Some(block);
+            }
+            self.fill(&mut walk, end)?;
+            sources.push(Source::Table(walk));
         }
         let mut key = Vec::new();
         loop {
@@ -266,7 +308,7 @@ impl State {
             for (i, s) in sources.iter_mut().enumerate() {
                 let k: Option<&[u8]> = match s {
                     Source::Memory(m) => m.peek().map(|(k, _)| &***k),
-                    Source::Table { block, at, .. } => block.as_ref().map(|b| b.key(*at)),
+                    Source::Table(walk) => walk.key(),
                 };
                 if let Some(k) = k
                     && k < end
@@ -286,8 +328,8 @@ impl State {
                         Entry::Value(v) => f(&key, Some(v)),
                         Entry::Removed => true,
                     },
-                    Source::Table { block, at, .. } => {
-                        match block.as_ref().expect("it was the smallest").slot(*at) {
+                    Source::Table(walk) => {
+                        match walk.block.as_ref().expect("it was the smallest").slot(walk.at) {
                             Slot::Value(v) => f(&key, Some(&v)),
                             Slot::Removed => true,
                         }
@@ -301,35 +343,30 @@ impl State {
                     Source::Memory(m) => {
                         m.next_if(|(k, _)| ***k == *key);
                     }
-                    Source::Table { block, at, .. } => {
-                        if block.as_ref().is_some_and(|b| b.key(*at) == key) {
-                            *at += 1;
+                    Source::Table(walk) => {
+                        if walk.key().is_some_and(|k| k == key) {
+                            walk.at += 1;
+                            self.fill(walk, end)?;
                         }
                     }
                 }
-                self.fill(s, None)?;
             }
         }
     }
 
-    /// Makes a table's source stand at an entry, not below `start`, or at its end.
-    fn fill(&self, s: &mut Source<'_>, start: Option<&[u8]>) -> Result<()> {
-        let Source::Table { table, block, number, at } = s else { return Ok(()) };
-        if let Some(start) = start
-            && *number < table.block_count()
-        {
-            let b = self.block(table, *number)?;
-            *at = b.lower_bound(start);
-            *block = Some(b);
-            *number += 1;
-        }
-        while block.as_ref().is_some_and(|b| *at >= b.len()) {
-            *block = None;
-            if *number < table.block_count() {
-                *block = Some(self.block(table, *number)?);
-                *number += 1;
-                *at = 0;
+    /// Makes it stand at an entry, or at its end; nothing from `end` on is wanted.
+    fn fill(&self, walk: &mut Walk<'_>, end: &[u8]) -> Result<()> {
+        while walk.block.as_ref().is_some_and(|b| walk.at >= b.len()) {
+            (walk.block, walk.at) = (None, 0);
+            if walk.ahead.is_empty() && walk.table.has_below(walk.number, end) {
+                walk.walked += 1;
+                walk.ahead = match walk.walked {
+                    ..3 => [self.block(walk.table, walk.number)?].into(),
+                    _ => self.blocks(walk.table, walk.number, end)?,
+                };
+                walk.number += walk.ahead.len();
             }
+            walk.block = walk.ahead.pop_front();
         }
         Ok(())
     }

@@ -196,34 +196,81 @@ impl Table {
             .ok_or_else(|| StoreError::Format(format!("table {id}: block {i} is malformed")))
     }
 
-    /// Reads and verifies block `i` and those behind it, some [`READ_AHEAD`] bytes at once.
-    fn read_blocks(
+    /// Whether block `i` is there and has keys below `end`.
+    pub fn has_below(&self, i: usize, end: &[u8]) -> bool {
+        self.index.get(i).is_some_and(|e| *e.first < *end)
+    }
+
+    /// Reads and verifies block `i` and those behind it that have keys below `end`, some
+    /// [`READ_AHEAD`] bytes at once. Each has its memory to itself: it may be kept.
+    pub fn read_blocks(
+        &self,
+        disk: &dyn Disk,
+        i: usize,
+        end: &[u8],
+    ) -> Result<Vec<Block>, StoreError> {
+        let below = self.index[i..].iter().take_while(|e| *e.first < *end);
+        let Some((first, len)) = self.stretch(i, below.count()) else {
+            return Ok([self.read_block(disk, i)?].into());
+        };
+        let raw = Bytes::from(self.meta.runs.read(disk, first, len, false)?);
+        let blocks = self.parse_all(disk, i, &raw, Bytes::copy_from_slice);
+        blocks.collect()
+    }
+
+    /// As [`Table::read_blocks`] for all that follow, past all caches and in memory that they
+    /// share.
+    fn read_once(
         &self,
         disk: &dyn Disk,
         i: usize,
         pool: &Pool,
     ) -> Result<VecDeque<Block>, StoreError> {
+        let Some((first, len)) = self.stretch(i, usize::MAX) else {
+            return Ok([self.read_block(disk, i)?].into());
+        };
+        let raw = self.meta.runs.read_pooled(disk, first, len, pool)?;
+        let blocks = self.parse_all(disk, i, &raw, |part| raw.slice_ref(part));
+        blocks.collect()
+    }
+
+    /// Where so many blocks from `i` on are, as far as they are read at once; `None` where that
+    /// is not more than one.
+    fn stretch(&self, i: usize, most: usize) -> Option<(u64, usize)> {
         let first = self.index[i].off;
         let ends = self.index[i..].iter().map(|e| (e.off - first) as usize + e.len as usize);
-        let ends: Vec<usize> = ends.take_while(|end| *end <= READ_AHEAD).collect();
-        if ends.len() < 2 {
-            return Ok([self.read_block(disk, i)?].into());
-        }
-        let raw = self.meta.runs.read_pooled(disk, first, ends[ends.len() - 1], pool)?;
-        let block = |(n, end): (usize, usize)| {
-            let e = &self.index[i + n];
-            let data = raw.slice(end - e.len as usize..end);
-            if stdx::crc32c(!0, &data) == e.crc {
-                self.parse(data, i + n)
+        let ends = ends.take(most).take_while(|end| *end <= READ_AHEAD);
+        let (n, len) = ends.fold((0, 0), |(n, _), end| (n + 1, end));
+        (n > 1).then_some((first, len))
+    }
+
+    /// The blocks from `i` on that are in `raw`, each as `part` gives its bytes.
+    fn parse_all<'a>(
+        &'a self,
+        disk: &'a dyn Disk,
+        i: usize,
+        raw: &'a [u8],
+        part: impl Fn(&'a [u8]) -> Bytes + 'a,
+    ) -> impl Iterator<Item = Result<Block, StoreError>> + 'a {
+        let first = self.index[i].off;
+        let place = move |e: &IndexEntry| {
+            let at = (e.off - first) as usize;
+            at..at + e.len as usize
+        };
+        let within = self.index[i..].iter().take_while(move |e| place(e).end <= raw.len());
+        within.enumerate().map(move |(n, e)| {
+            let data = &raw[place(e)];
+            if stdx::crc32c(!0, data) == e.crc {
+                self.parse(part(data), i + n)
             } else {
                 self.read_block(disk, i + n) // once more, and by itself
             }
-        };
-        ends.into_iter().enumerate().map(block).collect()
+        })
     }
 }
 
-/// What a [`Cursor`] reads at once: a merge's reads are short beside what each costs.
+/// What is read at once where one block after the other is wanted: short beside what each read
+/// costs.
 const READ_AHEAD: usize = 128 << 10;
 
 /// Reads a table from its first key on, past all caches: it goes away soon.
@@ -250,7 +297,7 @@ impl Cursor {
                 if self.next_block >= self.table.block_count() {
                     return Ok(None);
                 }
-                self.blocks = self.table.read_blocks(disk, self.next_block, &self.pool)?;
+                self.blocks = self.table.read_once(disk, self.next_block, &self.pool)?;
                 self.next_block += self.blocks.len();
             }
         }
