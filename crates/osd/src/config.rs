@@ -194,6 +194,12 @@ impl Config {
         self.heartbeat_grace_ms / 10 * 8
     }
 
+    /// The newest entries of a PG's log that any copy has.
+    #[must_use]
+    pub fn log_least(&self) -> usize {
+        self.log_entries_min.max(16)
+    }
+
     /// What the log of each of `pgs` PGs may take. The peer's `get_target_pg_log_entries`, and
     /// a share of the bytes: half of it for the log, half for requests remembered beyond it;
     /// together they fit into one message.
@@ -201,7 +207,7 @@ impl Config {
     pub fn log_bound(&self, pgs: usize) -> Bound {
         const BYTES: (u64, u64) = (8 << 10, 4 << 20);
         let pgs = pgs.max(1);
-        let min = self.log_entries_min.max(16);
+        let min = self.log_least();
         let share = self.log_entries_per_osd / pgs;
         let bytes = (self.log_bytes_per_osd / 2 / pgs as u64).clamp(BYTES.0, BYTES.1);
         Bound {

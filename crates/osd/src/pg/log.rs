@@ -262,6 +262,34 @@ impl PgLog {
         (self.entries.len() + self.dups.len(), self.bytes + dups + old)
     }
 
+    /// The oldest of the newest `max` entries from below the tail that requests are remembered by,
+    /// and how many these are.
+    #[must_use]
+    pub fn old_from(&self, max: usize) -> Option<(EVersion, usize)> {
+        let entries = self.old.iter().rev().filter(|(_, _, bytes)| *bytes > 0);
+        entries.take(max).enumerate().last().map(|(n, (version, ..))| (*version, n + 1))
+    }
+
+    /// Number of entries above `from`, up to `to`.
+    #[must_use]
+    pub fn entries_in(&self, from: EVersion, to: EVersion) -> usize {
+        let upto = |v| self.entries.partition_point(|e| e.version <= v);
+        upto(to) - upto(from).min(upto(to))
+    }
+
+    /// Where the tail is of a copy of this log with its newest `least` entries, and all above
+    /// `upto`; and from where on entries go with it so that `dups` more recognise requests.
+    #[must_use]
+    pub fn shortened(&self, least: usize, dups: usize, upto: EVersion) -> (EVersion, EVersion) {
+        let below = |n: usize| match n.checked_sub(1) {
+            Some(n) => self.entries[n].version,
+            None => self.tail,
+        };
+        let safe = self.entries.partition_point(|e| e.version <= upto);
+        let n = self.entries.len().saturating_sub(least).min(safe);
+        (below(n), below(n.saturating_sub(dups)))
+    }
+
     /// Number of requests remembered from below the tail.
     #[must_use]
     pub fn old_len(&self) -> usize {
@@ -447,6 +475,24 @@ mod tests {
         assert_eq!(log.old_len(), DUPS_MIN * 25);
         log.reset(EVersion::ZERO);
         assert_eq!(log.in_memory(), (0, 0));
+    }
+
+    /// A copy that begins anew gets the newest entries, more where not all have them, and those
+    /// below for as many requests as are wanted.
+    #[test]
+    fn shortened_for_a_new_copy() {
+        let v = |n| EVersion::new(3, n);
+        let mut log = log(60);
+        assert_eq!(log.shortened(10, 20, v(60)), (v(50), v(30)));
+        assert_eq!(log.shortened(10, 20, v(45)), (v(45), v(25)), "not all have 46");
+        assert_eq!(log.shortened(10, 20, EVersion::ZERO), (EVersion::ZERO, EVersion::ZERO));
+        assert_eq!(log.shortened(100, 20, v(60)), (EVersion::ZERO, EVersion::ZERO));
+        log.trim(v(40));
+        assert_eq!(log.shortened(10, 20, v(60)), (v(50), v(40)), "the rest is from below");
+        assert_eq!(log.entries_in(v(40), v(50)), 10);
+        assert_eq!(log.old_from(10), Some((v(31), 10)));
+        assert_eq!(log.old_from(usize::MAX), Some((v(1), 40)));
+        assert_eq!((log.old_from(0), PgLog::default().old_from(7)), (None, None));
     }
 
     /// What goes takes its bytes along, whichever way it goes.

@@ -480,12 +480,11 @@ impl Pg {
         let peer = self.peers.get(&osd);
         let (round, info) = (self.round, self.info.clone());
         if let Some((missing, surplus)) = peer.and_then(|p| p.reset.as_ref()) {
-            let mut entries = self.requests_below_tail(cx.store);
-            entries.extend(self.log.after(self.log.tail));
+            let (since, entries) = self.log_for_anew(cx);
             return PeerMsg::Activate {
                 round,
                 info,
-                since: self.log.tail,
+                since,
                 reset: true,
                 entries,
                 missing: missing.clone(),

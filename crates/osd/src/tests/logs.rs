@@ -10,8 +10,13 @@ use super::survive::{Faults, check_copies, seeds, storm_on};
 const POOL: PoolId = PoolId(1);
 
 /// All OSDs anew, with this share of bytes for logs.
-fn bounded(mut c: Cluster, bytes: &'static str) -> Cluster {
-    c.options = vec![("osd_target_pg_log_bytes_per_osd", bytes)];
+fn bounded(c: Cluster, bytes: &'static str) -> Cluster {
+    with(c, vec![("osd_target_pg_log_bytes_per_osd", bytes)])
+}
+
+/// All OSDs anew, with these options.
+fn with(mut c: Cluster, options: Vec<(&'static str, &'static str)>) -> Cluster {
+    c.options = options;
     for i in 0..c.nodes.len() {
         c.kill(i);
         c.start(i);
@@ -127,4 +132,58 @@ fn what_was_recognised_stays_so() {
     let read = vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())];
     assert_eq!(c.run(POOL, "x", read).ops[0].data.as_ref(), b"once");
     check_copies(&c);
+}
+
+/// A copy that begins anew is sent the newest entries and as many requests as are remembered, not
+/// the whole log; one that is sent again from below its tail is not done twice.
+#[test]
+fn a_new_copy_gets_a_short_log() {
+    for (log_max, requests) in [("400", "on disk"), ("800", "in memory")] {
+        let options = vec![
+            ("osd_min_pg_log_entries", "30"),
+            ("osd_max_pg_log_entries", log_max),
+            ("osd_pg_log_dups_tracked", "300"),
+        ];
+        let mut c = with(Cluster::ready(3, 2, 1, 3), options);
+        write(&mut c, 1_000, "y");
+        let append = OsdOp::extent(op::APPEND, 0, 4, Bytes::from_static(b"once"));
+        c.ask(POOL, "x", vec![append]);
+        c.client_step();
+        c.run_unheard();
+        for i in 0..200u32 {
+            let data = Bytes::copy_from_slice(&i.to_le_bytes());
+            c.ask(POOL, "y", vec![OsdOp::extent(op::WRITEFULL, 0, 4, data)]);
+            c.client_step();
+            c.run_unheard();
+        }
+        let pg = types::SpgId {
+            pg: types::PgId { pool: POOL, ps: 0 },
+            shard: types::ShardId::NONE,
+        };
+        let acting = c.map.pg_to_up_acting(pg.pg).acting;
+        let (old, new) = (acting[0].0 as usize, acting[1].0 as usize);
+        c.kill(new);
+        c.mark_down(new);
+        c.nodes[new].store = crate::memory::MemStore::default();
+        c.start(new);
+        c.run_unheard();
+        for _ in 0..200 {
+            c.tick(200);
+            c.run_unheard();
+        }
+        let log = &c.nodes[new].osd.as_ref().expect("it runs").pgs[&pg].log;
+        assert!((30..60).contains(&log.entries.len()), "{requests}: {}", log.entries.len());
+        assert!((250..=340).contains(&log.dup_count()), "{requests}: {}", log.dup_count());
+        // It leads, and is sent what it only knows from below its tail.
+        let mut inc = c.next_inc();
+        inc.new_pg_upmap.insert(pg.pg, vec![acting[1], acting[0]]);
+        c.publish(inc);
+        c.break_client(old);
+        c.settle();
+        let acting = c.map.pg_to_up_acting(pg.pg).acting;
+        assert_eq!(acting[0].0 as usize, new, "{requests}: it leads");
+        let read = vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())];
+        assert_eq!(c.run(POOL, "x", read).ops[0].data.as_ref(), b"once", "{requests}");
+        check_copies(&c);
+    }
 }
