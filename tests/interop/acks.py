@@ -125,6 +125,10 @@ def check(pool, log_path):
         assert got >= generation, "%s: acknowledged %d, found %d" % (name, generation, got)
         assert got > generation or len(data) == size, (name, len(data), size)
     print("%d objects hold what was acknowledged" % len(newest))
+    # The verdict is said: how librados takes itself down at the interpreter's end, which crashed
+    # once in some hundred runs, is not what is checked here.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":
