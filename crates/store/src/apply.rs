@@ -11,7 +11,8 @@ use types::{HObject, PoolId};
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Crcs, Extent, Freed, Onode, TINY};
 use crate::pack::Packed;
-use crate::state::{Entry, Known, Seen, State};
+use crate::state::{Entry, Known, SHARED_BLOCKS, Seen, State};
+use crate::sweep::Bounds;
 use crate::transaction::{Op, Target, Transaction};
 use crate::{Coll, Seq, StoreError};
 
@@ -30,9 +31,6 @@ struct Named {
     pool: PoolId,
     seen: Seen,
 }
-
-/// Blocks that one `S` key counts.
-const SHARED_BLOCKS: u64 = 64;
 
 impl State {
     /// Applies all of `txn`. In replay, also takes the space it names.
@@ -174,7 +172,15 @@ impl State {
     }
 
     fn remove_onode(&mut self, key: &Key, pool: PoolId) -> Result<()> {
-        let Some(o) = self.onode(key)? else { return Ok(()) };
+        match self.onode(key)? {
+            Some(o) => self.remove_known(key, pool, &o),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes an object of which this is the onode. Fails only when references to blocks cannot
+    /// be read.
+    pub fn remove_known(&mut self, key: &Key, pool: PoolId, o: &Onode) -> Result<()> {
         let stats = self.pools.entry(pool).or_default();
         stats.objects = stats.objects.saturating_sub(1);
         stats.stored = stats.stored.saturating_sub(o.size);
@@ -379,6 +385,17 @@ impl State {
                     self.put(keys::coll(*c), Entry::Removed);
                 }
             }
+            Op::DropCollection(c) => {
+                known.forget();
+                if let Some(id) = self.colls.remove(c) {
+                    self.put(keys::coll(*c), Entry::Removed);
+                    self.put(keys::dead_coll(id), Entry::Value(Bytes::new()));
+                    self.bury(id);
+                }
+            }
+            // What cannot be read stays: no error.
+            Op::Sweep(id, 0) => self.forget_dead(*id),
+            Op::Sweep(id, n) => drop(self.sweep(*id, Bounds::exactly(*n))),
             Op::Split(src, dst, bits) => {
                 let Coll::Pg(pg) = dst else { return Ok(()) };
                 let mask = 1u32.checked_shl(*bits).map_or(u32::MAX, |b| b - 1);

@@ -1,11 +1,12 @@
 //! Checking that everything the store says of itself is true.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::ops::Bound;
 
 use types::PoolId;
 
 use crate::alloc::Bitmap;
-use crate::keys;
+use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Piece};
 use crate::{PoolStats, Store, StoreError};
 
@@ -15,7 +16,7 @@ const PART: u64 = 4 << 20;
 /// What a check found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FsckReport {
-    /// Objects seen.
+    /// Objects seen, but for those of removed collections.
     pub objects: u64,
     /// Bytes of data read and verified.
     pub verified: u64,
@@ -71,7 +72,8 @@ impl Store {
                 errors.push("a key of an object is malformed".into());
                 continue;
             };
-            report.objects += 1;
+            let dead = keys::coll_id(&key).is_some_and(|id| state.dead.contains_key(&id));
+            report.objects += u64::from(!dead);
             let stats = pools.entry(name.pool).or_default();
             stats.objects += 1;
             stats.stored += o.size;
@@ -98,7 +100,8 @@ impl Store {
             if o.extents.last().is_some_and(|e| e.end() > o.size.div_ceil(BLOCK)) {
                 errors.push(format!("{name}: has data beyond its end"));
             }
-            if deep {
+            // Nobody reads what was removed.
+            if deep && !dead {
                 for (mut at, len) in o.data_ranges(0, o.size) {
                     let end = at + len;
                     while at < end {
@@ -147,7 +150,33 @@ impl Store {
         if !pools.is_empty() {
             errors.push("a pool has no statistics".into());
         }
+        errors.extend(self.strays()?);
         report.errors = errors;
         Ok(report)
+    }
+
+    /// Numbers of collections that have objects or keys, and are neither in use nor being swept;
+    /// or both.
+    fn strays(&self) -> Result<Vec<String>, StoreError> {
+        let state = &self.state;
+        let live: HashSet<u32> = state.colls.values().copied().collect();
+        let mut errors = Vec::new();
+        for kind in [keys::ONODE, keys::COLL_KEY] {
+            let mut from = Key::from(vec![kind]);
+            loop {
+                let mut found = None;
+                state.scan(Bound::Included(&from), &[kind + 1], &mut |k, _| {
+                    found = keys::coll_id(k);
+                    false
+                })?;
+                let Some(id) = found else { break };
+                if live.contains(&id) == state.dead.contains_key(&id) {
+                    let what = if live.contains(&id) { "both live and dead" } else { "nobody's" };
+                    errors.push(format!("collection {id} is {what}"));
+                }
+                from = keys::coll_end(kind, id);
+            }
+        }
+        Ok(errors)
     }
 }

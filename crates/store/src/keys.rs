@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `C` | collection, encoded | u32 id |
 //! | `D` | omap id, u64 big-endian | empty: this omap is dead, its keys may be dropped |
+//! | `E` | collection id, u32 big-endian | empty: this collection is dead, and being swept |
 //! | `M` | omap id, u64 big-endian; 0, or 1 and the user's key | omap header; omap value |
 //! | `O` | collection id, u32 big-endian; the object in listing order | onode |
 //! | `P` | collection id, u32 big-endian; the caller's key | the caller's value |
@@ -19,6 +20,7 @@ pub(crate) use crate::key::Key;
 
 pub(crate) const COLL: u8 = b'C';
 pub(crate) const DEAD: u8 = b'D';
+pub(crate) const DEAD_COLL: u8 = b'E';
 pub(crate) const OMAP: u8 = b'M';
 pub(crate) const ONODE: u8 = b'O';
 pub(crate) const COLL_KEY: u8 = b'P';
@@ -120,6 +122,21 @@ pub(crate) fn coll_key(id: u32, key: &[u8]) -> Key {
     let mut k = in_coll(COLL_KEY, id, key.len());
     k.extend_from_slice(key);
     k.into()
+}
+
+/// The mark of a dead collection.
+pub(crate) fn dead_coll(id: u32) -> Key {
+    in_coll(DEAD_COLL, id, 0).into()
+}
+
+/// The collection's number in a key of an object or a collection's, or a mark.
+pub(crate) fn coll_id(k: &[u8]) -> Option<u32> {
+    k.get(1..COLL_PREFIX).map(|raw| u32::from_be_bytes(raw.try_into().expect("four bytes")))
+}
+
+/// Before the first key of kind `first` in the collection.
+pub(crate) fn coll_start(first: u8, id: u32) -> Key {
+    in_coll(first, id, 0).into()
 }
 
 /// The first key of kind `first` in the collection after `id`.

@@ -13,6 +13,8 @@
 //!   and manifest goes to free space, and its old space is free once the new one is durable;
 //! - every byte on the device has a crc32c which is verified when it is read.
 //!
+//! A removed collection is gone at once; what it held is let go in steps behind, see `sweep`.
+//!
 //! One thread owns a [`Store`]; its calls block only for reads that miss memory, and for
 //! submits while the log is full. [`Store::fetch`] reads without blocking. Formats: `docs/formats/store.md`.
 
@@ -47,6 +49,7 @@ mod state;
 mod store;
 mod submit;
 mod superblock;
+mod sweep;
 mod table;
 mod transaction;
 mod uring;

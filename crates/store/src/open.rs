@@ -52,6 +52,8 @@ pub(crate) fn load(
         frozen_blocks: 0,
         tables: Arc::new(tables),
         colls: BTreeMap::new(),
+        dead: BTreeMap::new(),
+        stuck: BTreeSet::new(),
         next_id: manifest.next_id,
         next_coll: manifest.next_coll,
         pools: BTreeMap::new(),
@@ -84,6 +86,10 @@ pub(crate) fn load(
         true
     })?;
     state.colls = colls;
+    let (from, end) = ([keys::DEAD_COLL], [keys::DEAD_COLL + 1]);
+    for mark in state.keys_in(&from, &end)? {
+        keys::coll_id(&mark).into_iter().for_each(|id| state.bury(id));
+    }
     Ok(state)
 }
 

@@ -110,6 +110,11 @@ pub(crate) struct State {
     /// Oldest first.
     pub tables: Arc<Vec<Arc<Table>>>,
     pub colls: BTreeMap<Coll, u32>,
+    /// Collections without a name that are not swept yet, and the key from which on they may
+    /// hold something.
+    pub dead: BTreeMap<u32, Key>,
+    /// Those of them that could not be read.
+    pub stuck: BTreeSet<u32>,
     pub next_id: u64,
     pub next_coll: u32,
     pub pools: BTreeMap<PoolId, PoolStats>,
@@ -127,6 +132,8 @@ pub(crate) struct State {
     pub pool: Pool,
 }
 
+/// Blocks that one `S` key counts.
+pub(crate) const SHARED_BLOCKS: u64 = 64;
 /// Reads of so many blocks go past the page cache.
 const LARGE_READ: u64 = (128 << 10) / BLOCK;
 /// Bytes of one read at most.
@@ -213,6 +220,10 @@ impl State {
             }
         }
         Ok(None)
+    }
+
+    pub fn is_in_memory(&self, key: &Key) -> bool {
+        self.in_memory(key).is_some()
     }
 
     pub fn get(&self, key: &Key) -> Result<Option<Bytes>> {

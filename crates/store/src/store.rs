@@ -26,6 +26,7 @@ use crate::placement::{self, LogPlacement};
 use crate::space::{Ledger, Runs, Space};
 use crate::state::{Frozen, Known, State};
 use crate::superblock::{LOG_OFF, Manifest, Superblock};
+use crate::sweep::{self, Bounds, Sweeps};
 use crate::transaction::{Op, Released};
 use crate::{StoreError, Transaction, open, record};
 
@@ -97,6 +98,9 @@ pub struct OpenOptions {
     /// Begin to write only at [`Store::kick`], so that all that is submitted meanwhile
     /// becomes one group.
     pub gather: bool,
+    /// Objects of removed collections that the owner lets go of at a time, at most; so many
+    /// times 16 of their keys.
+    pub sweep_objects: usize,
 }
 
 impl Default for OpenOptions {
@@ -113,6 +117,7 @@ impl Default for OpenOptions {
             waker: Box::new(|| {}),
             discard: false,
             gather: false,
+            sweep_objects: sweep::OBJECTS,
         }
     }
 }
@@ -246,6 +251,7 @@ pub struct Store {
     pub(crate) discards: Discards,
     /// A table could not be read: no more merges until the store is opened again.
     pub(crate) merges_fail: bool,
+    pub(crate) sweeps: Sweeps,
 }
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -433,12 +439,15 @@ impl Store {
             retiring: Vec::new(),
             discards: Discards::new(options.discard),
             merges_fail: false,
+            sweeps: Sweeps { bounds: Bounds::new(options.sweep_objects), last: 0, ended: false },
         };
         if options.discard {
             let mut alloc = store.state.space.alloc.lock().expect("no holder of this lock panics");
             alloc.track_stale();
         }
         store.release_leftovers()?;
+        // The rest follows: who has just opened the store waits for this group.
+        store.sweep_if_due()?;
         Ok(store)
     }
 
@@ -468,6 +477,7 @@ impl Store {
         self.give_up_merge();
         // None begins any more.
         self.merges_fail = true;
+        self.sweeps.ended = true;
         self.checkpoint()?;
         self.stop();
         Ok(())
@@ -616,7 +626,7 @@ impl Store {
     }
 
     /// Runs the callbacks of what has become durable, in order, and does the owner's part
-    /// of background work. To be called after each wake-up. Returns [`Store::durable`].
+    /// of background work, among it a step of what removed collections leave to do. To be called after each wake-up. Returns [`Store::durable`].
     ///
     /// # Errors
     /// [`StoreError::Stopped`] when a write failed: nothing after it will become durable.
@@ -627,7 +637,7 @@ impl Store {
             let (_, run) = self.callbacks.pop_front().expect("there is a front");
             run();
         }
-        result.map(|()| durable)
+        result.and_then(|()| self.sweep_if_due()).map(|()| durable)
     }
 
     /// Waits until everything submitted is durable, and runs the callbacks.
@@ -791,7 +801,7 @@ impl Store {
         }
     }
 
-    fn freeze_if_due(&mut self) -> Result<()> {
+    pub(crate) fn freeze_if_due(&mut self) -> Result<()> {
         if self.since_freeze >= self.checkpoint_bytes && self.state.frozen.is_none() {
             return self.freeze();
         }

@@ -62,7 +62,11 @@ impl Store {
             match op {
                 Op::CreateCollection(c) if self.state.colls.contains_key(c) => {}
                 Op::CreateCollection(c) => made.push(*c),
-                Op::RemoveCollection(_) | Op::Release(..) | Op::Extents(..) => {}
+                Op::RemoveCollection(_)
+                | Op::DropCollection(_)
+                | Op::Sweep(..)
+                | Op::Release(..)
+                | Op::Extents(..) => {}
                 Op::Split(a, b, _) | Op::Merge(a, b) => {
                     has(&made, *a)?;
                     has(&made, *b)?;
@@ -178,8 +182,8 @@ impl Store {
     /// Whether there is room for `txn` now: if so, [`Store::submit`] does not refuse it for
     /// want of space. It may do more than this says, as it waits for what is about to be
     /// free. What only removes, and the small keys of a PG's log, always fit: space is kept
-    /// for them. Costs no I/O but for the onode of a clone's
-    /// source.
+    /// for them. Of removed collections only what has been swept counts. Costs no I/O but for
+    /// the onode of a clone's source.
     ///
     /// # Errors
     /// [`StoreError::NoSpace`]; [`StoreError::Invalid`] when the log could never take it.
@@ -207,13 +211,19 @@ impl Store {
         if clones && self.clones_unsettled(txn)? {
             self.finish_checkpoint()?;
         }
+        self.await_room(record)?;
+        self.prepare(blocks)
+    }
+
+    /// Waits while the log has no room for a record of so many bytes, or the queue is full.
+    pub(crate) fn await_room(&mut self, record: u64) -> Result<()> {
         while self.commit.is_behind() || !self.commit.has_room(record) {
             if !self.commit.has_room(record) && self.state.frozen.is_none() {
                 self.freeze()?;
             }
             self.wait_a_little()?;
         }
-        self.prepare(blocks)
+        Ok(())
     }
 
     /// Whether an object to be cloned has small data that the checkpoint under way is
@@ -285,6 +295,8 @@ impl Store {
         if need <= self.state.available(0, self.merge_blocks()) {
             return Ok(());
         }
+        // What was removed counts as free, whether or not it has been swept.
+        self.sweep_for(need)?;
         let available = self.state.available(self.soon_free(), self.merge_blocks());
         // What is kept for the changes in memory is free when they are written, but for what
         // they take. Only for a good deal of it: a full store must not write a checkpoint

@@ -44,7 +44,14 @@ pub(crate) type Target = u32;
 #[derive(Clone, Debug)]
 pub(crate) enum Op {
     CreateCollection(Coll),
+    /// At once with all it holds: in logs of older versions only, where others may have got the
+    /// space right behind it.
     RemoveCollection(Coll),
+    /// Takes the name away; what the collection holds is swept, see `sweep`.
+    DropCollection(Coll),
+    /// The first `.1` objects, or when none are left keys, of the dead collection `.0` go; with
+    /// 0 its mark.
+    Sweep(u32, u32),
     /// Objects of `.0` whose hash, modulo 2^`.2`, is that of `.1` move there.
     Split(Coll, Coll, u32),
     /// All objects of `.0` move to `.1`; the collection stays, empty.
@@ -183,6 +190,8 @@ impl Transaction {
                 }
                 Op::CreateCollection(_)
                 | Op::RemoveCollection(_)
+                | Op::DropCollection(_)
+                | Op::Sweep(..)
                 | Op::Split(..)
                 | Op::Merge(..)
                 | Op::CollSet(..)
@@ -228,9 +237,11 @@ impl Transaction {
         self
     }
 
-    /// Removes the collection with all its objects and keys.
+    /// Removes the collection with all its objects and keys: for reads at once, and in the same
+    /// time whatever it holds. Their space comes back behind that, see
+    /// [`crate::Store::dead_collections`].
     pub fn remove_collection(&mut self, c: impl Into<Coll>) -> &mut Self {
-        self.ops.push(Op::RemoveCollection(c.into()));
+        self.ops.push(Op::DropCollection(c.into()));
         self
     }
 

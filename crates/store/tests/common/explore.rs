@@ -40,6 +40,11 @@ pub struct Seen {
     pub refused: u64,
     pub checkpoints: u64,
     pub merges: u64,
+    /// Collections removed, and steps of work before which some were not swept.
+    pub removals: u64,
+    pub sweeping: u64,
+    /// States judged with some of a removed collection left.
+    pub half_swept: u64,
 }
 
 impl Seen {
@@ -51,6 +56,9 @@ impl Seen {
         self.refused += other.refused;
         self.checkpoints += other.checkpoints;
         self.merges += other.merges;
+        self.removals += other.removals;
+        self.sweeping += other.sweeping;
+        self.half_swept += other.half_swept;
     }
 }
 
@@ -75,6 +83,7 @@ struct Plan {
     scale: Scale,
     discard: bool,
     algorithm: Option<Algorithm>,
+    sweep_objects: usize,
 }
 
 impl Plan {
@@ -96,7 +105,9 @@ impl Plan {
         let discard = seed % 3 == 1;
         let algorithm = algorithm(seed / 2);
         dice.repeats = algorithm.is_some();
-        Self { kind, log, size, scale: Scale { objects, size: bytes }, discard, algorithm }
+        let scale = Scale { objects, size: bytes };
+        let sweep_objects = 1 + dice.below(3) as usize;
+        Self { kind, log, size, scale, discard, algorithm, sweep_objects }
     }
 }
 
@@ -113,7 +124,8 @@ fn parts(disk: &Arc<SimDisk>, plan: &Plan) -> (Arc<dyn Disk>, Option<Arc<dyn Dis
 }
 
 fn open(disk: &Arc<SimDisk>, plan: &Plan) -> Result<Store, StoreError> {
-    let options = OpenOptions { threads: false, discard: plan.discard, ..OpenOptions::default() };
+    let Plan { discard, sweep_objects, .. } = *plan;
+    let options = OpenOptions { threads: false, discard, sweep_objects, ..OpenOptions::default() };
     let (disk, log) = parts(disk, plan);
     let mut store = Store::open_with(disk, log, options)?;
     if let Some(algorithm) = plan.algorithm {
@@ -199,6 +211,7 @@ impl Run {
         let often = if self.plan.kind == Kind::Compacting { 3 } else { 1 };
         for _ in 0..self.effort.steps {
             let dice = &mut self.dice;
+            self.seen.sweeping += u64::from(store.dead_collections() > 0);
             match dice.below(19 + often) {
                 0 => {
                     if store.step_checkpoint() {
@@ -231,6 +244,10 @@ impl Run {
                         model = before.clone();
                         let scale = Scale { size: 200_000, ..self.plan.scale };
                         txn = model.random_fill(dice, scale);
+                    }
+                    if n == 16 && dice.below(3) == 0 && !before.colls.is_empty() {
+                        (txn, model) = remove_all(dice, &before, self.plan.scale);
+                        self.seen.removals += 1;
                     }
                     match store.submit(txn) {
                         Ok(seq) => {
@@ -325,7 +342,7 @@ impl Run {
         }
         go_on.unwrap_or_else(|| {
             let disk = Arc::new(begin.copy(true));
-            let at = judge("the state it began with", &self.plan, &disk, models, 0);
+            let (at, _) = judge("the state it began with", &self.plan, &disk, models, 0);
             (disk, at)
         })
     }
@@ -379,14 +396,35 @@ impl Run {
             let before = disk.copy(false);
             let disk = Arc::new(disk);
             let what = format!("{what}, state {i} ({how})");
-            let at = judge(&what, &self.plan, &disk, models, acked);
+            let (at, opening) = judge(&what, &self.plan, &disk, models, acked);
             self.seen.states += 1;
+            self.sweep_out(&what, &before, models);
             if self.dice.below(3) == 0 {
-                self.cut_recovery(&what, before.copy(false), disk.events(), models, at, 0);
+                self.cut_recovery(&what, before.copy(false), opening, models, at, 0);
             }
             last = Some((Arc::new(before.copy(true)), at));
         }
         last
+    }
+
+    /// Where a removed collection was not swept, it goes on, and nothing is left in the end.
+    fn sweep_out(&mut self, what: &str, disk: &SimDisk, models: &Models) {
+        let mut store = open(&Arc::new(disk.copy(false)), &self.plan).expect("was judged before");
+        if store.dead_collections() == 0 {
+            return;
+        }
+        self.seen.half_swept += 1;
+        let (_, model) = models.range(..=store.opened_at()).next_back().expect("was judged");
+        while store.dead_collections() > 0 {
+            let worked = store.step() || store.step_checkpoint();
+            assert!(worked, "{what}: sweeping goes on by itself");
+            store.complete().unwrap_or_else(|e| panic!("{what}: {e}"));
+        }
+        assert_eq!(difference(&store, model), None, "{what}: swept");
+        let report = store.fsck(true).unwrap_or_else(|e| panic!("{what}: fsck: {e}"));
+        assert_eq!(report.errors, Vec::<String>::new(), "{what}: swept");
+        let objects = model.colls.values().map(|c| c.objects.len() as u64).sum::<u64>();
+        assert_eq!(report.objects, objects, "{what}: swept");
     }
 
     /// The power goes again while the store opens, and perhaps once more.
@@ -414,12 +452,12 @@ impl Run {
         let disk = Arc::new(disk.copy(true));
         let before = disk.copy(false);
         let what = format!("{what}, cut again at {n} of opening");
-        let again = judge(&what, &self.plan, &disk, models, at);
+        let (again, opening) = judge(&what, &self.plan, &disk, models, at);
         assert_eq!(again, at, "{what}: what one opening found the next finds, too");
         self.seen.states += 1;
         self.seen.recoveries += 1;
         if depth < 3 && self.dice.below(2) == 0 {
-            self.cut_recovery(&what, before, disk.events(), models, at, depth + 1);
+            self.cut_recovery(&what, before, opening, models, at, depth + 1);
         }
     }
 }
@@ -434,6 +472,27 @@ fn remove_some(dice: &mut Dice, before: &Model) -> (store::Transaction, Model) {
         for o in gone {
             objects.remove(&o);
             txn.remove(c, &o);
+        }
+    }
+    (txn, model)
+}
+
+/// A collection goes, and perhaps comes again at once, with an object of the same name.
+fn remove_all(dice: &mut Dice, before: &Model, scale: Scale) -> (store::Transaction, Model) {
+    let (mut txn, mut model) = (store::Transaction::new(), before.clone());
+    let n = dice.below(model.colls.len() as u64) as usize;
+    let (c, was) = before.colls.iter().nth(n).expect("one at least");
+    model.colls.remove(c);
+    txn.remove_collection(*c);
+    // Only removals must fit where nothing else does.
+    if dice.below(2) == 0 {
+        model.colls.entry(*c).or_default();
+        txn.create_collection(*c);
+        if let Some(o) = was.objects.keys().next() {
+            let len = 1 + dice.below(scale.size);
+            let data = dice.bytes(len as usize);
+            model.put(*c, o, data.clone());
+            txn.write(*c, o, 0, data);
         }
     }
     (txn, model)
@@ -461,9 +520,18 @@ fn tear(disk: &SimDisk, event: &DiskEvent, dice: &mut Dice) {
     }
 }
 
-/// Opens what a power cut left, and judges it. Returns what it holds.
-fn judge(what: &str, plan: &Plan, disk: &Arc<SimDisk>, models: &Models, acked: Seq) -> Seq {
+/// Opens what a power cut left, and judges it. Returns what it holds, and what opening did to the
+/// disk.
+fn judge(
+    what: &str,
+    plan: &Plan,
+    disk: &Arc<SimDisk>,
+    models: &Models,
+    acked: Seq,
+) -> (Seq, Vec<DiskEvent>) {
     let mut store = open(disk, plan).unwrap_or_else(|e| panic!("{what}: {e}"));
+    // A check may write transactions of the store's own, which count.
+    let opening = disk.events();
     let at = store.opened_at();
     assert!(at >= acked, "{what}: holds {at} transactions, {acked} were acknowledged");
     let model = models.range(..=at).next_back();
@@ -471,5 +539,5 @@ fn judge(what: &str, plan: &Plan, disk: &Arc<SimDisk>, models: &Models, acked: S
     assert_eq!(difference(&store, model), None, "{what}: after {at} transactions");
     let report = store.fsck(true).unwrap_or_else(|e| panic!("{what}: fsck: {e}"));
     assert_eq!(report.errors, Vec::<String>::new(), "{what}: after {at} transactions");
-    at
+    (at, opening)
 }

@@ -144,6 +144,11 @@ impl Model {
         coll.objects.entry(o.clone()).or_default()
     }
 
+    /// The object is this data, and nothing else.
+    pub fn put(&mut self, c: Coll, o: &HObject, data: Bytes) {
+        *self.object(c, o) = Object { data, ..Object::default() };
+    }
+
     fn some_object(&self, dice: &mut Dice, c: Coll) -> Option<HObject> {
         let objects = &self.colls[&c].objects;
         let n = dice.below(objects.len() as u64) as usize;
