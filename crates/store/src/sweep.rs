@@ -384,6 +384,45 @@ mod tests {
         store.close().unwrap();
     }
 
+    /// References to blocks that cannot be read keep their object, whole and counted.
+    #[test]
+    fn objects_go_as_a_whole() {
+        let disk = made(64 << 20);
+        let mut store = open(&disk);
+        submit(&mut store, |txn| {
+            txn.create_collection(pg(0));
+        });
+        for n in 0..20 {
+            submit(&mut store, |txn| {
+                txn.write(pg(0), &object(n), 0, Bytes::from(vec![n as u8; 1 << 20]));
+                if n > 1 {
+                    txn.clone_object(pg(0), &object(n), &object(n + 50));
+                }
+            });
+        }
+        store.close().unwrap();
+        let mut store = open(&disk);
+        let all = store.statfs().pools[&PoolId(1)];
+        // References are what it ends with, more than a block of them.
+        let table = &store.state.tables[0].meta;
+        disk.flip(table.runs.device(table.index_off - 1), 3);
+        submit(&mut store, |txn| {
+            txn.remove_collection(pg(0));
+        });
+        settle(&mut store);
+        assert_eq!((store.dead_collections(), store.state.stuck.len()), (1, 1));
+        let (from, end) = ([keys::ONODE], [keys::ONODE + 1]);
+        let left = store.state.keys_in(&from, &end).unwrap();
+        let onodes: Vec<_> =
+            left.iter().map(|key| store.state.onode(key).unwrap().unwrap()).collect();
+        let stats = store.statfs().pools[&PoolId(1)];
+        assert_eq!(stats.objects, onodes.len() as u64);
+        assert_eq!(stats.stored, onodes.iter().map(|o| o.size).sum::<u64>());
+        assert_eq!(stats.allocated, onodes.iter().map(|o| o.allocated()).sum::<u64>());
+        assert!(onodes.iter().any(|o| o.extents.iter().any(|e| e.shared)));
+        assert!(stats.objects < all.objects);
+    }
+
     /// A table that is damaged after a sweep, before the next checkpoint: the store opens.
     #[test]
     fn replay_leaves_what_it_cannot_read() {
