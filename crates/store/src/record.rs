@@ -536,6 +536,20 @@ mod tests {
         }
     }
 
+    /// So a version that lacks a kind refuses the store, and does not pass it over.
+    #[test]
+    fn unknown_kinds_are_refused() {
+        let mut txn = Transaction::new();
+        txn.remove_collection(Coll::Meta);
+        let raw = encoded(&txn);
+        assert_eq!(raw[4..], [0, 1, 28, 0]);
+        for kind in [0, 30, 255] {
+            let mut raw = raw.to_vec();
+            raw[6] = kind;
+            assert!(matches!(decode(&raw.into()), Err(StoreError::Format(_))), "{kind}");
+        }
+    }
+
     /// What a record takes beside keys, names and data.
     #[test]
     fn records_are_short() {

@@ -626,7 +626,8 @@ impl Store {
     }
 
     /// Runs the callbacks of what has become durable, in order, and does the owner's part
-    /// of background work, among it a step of what removed collections leave to do. To be called after each wake-up. Returns [`Store::durable`].
+    /// of background work, among it a step of what removed collections leave to do. To be
+    /// called after each wake-up. Returns [`Store::durable`].
     ///
     /// # Errors
     /// [`StoreError::Stopped`] when a write failed: nothing after it will become durable.
