@@ -632,13 +632,20 @@ impl Store {
     /// # Errors
     /// [`StoreError::Stopped`] when a write failed: nothing after it will become durable.
     pub fn complete(&mut self) -> Result<Seq> {
+        let durable = self.look_after()?;
+        self.sweep_if_due()?;
+        Ok(durable)
+    }
+
+    /// As [`Store::complete`], but sweeps nothing.
+    fn look_after(&mut self) -> Result<Seq> {
         let result = self.background();
         let durable = self.durable();
         while self.callbacks.front().is_some_and(|(seq, _)| *seq <= durable) {
             let (_, run) = self.callbacks.pop_front().expect("there is a front");
             run();
         }
-        result.and_then(|()| self.sweep_if_due()).map(|()| durable)
+        result.map(|()| durable)
     }
 
     /// Waits until everything submitted is durable, and runs the callbacks.
@@ -646,11 +653,18 @@ impl Store {
     /// # Errors
     /// As [`Store::complete`].
     pub fn sync(&mut self) -> Result<()> {
+        self.await_all()?;
+        self.sweep_if_due()
+    }
+
+    /// As [`Store::sync`], but sweeps nothing: no checkpoint begins, and what rests may be free
+    /// behind it.
+    pub(crate) fn await_all(&mut self) -> Result<()> {
         if self.threads.is_none() {
             while self.step() {}
         }
         self.commit.wait(self.seq)?;
-        self.complete().map(drop)
+        self.look_after().map(drop)
     }
 
     /// Without threads: makes one group durable. Returns whether there was one.

@@ -332,10 +332,10 @@ impl Store {
             self.freeze()?;
             self.finish_checkpoint()?;
         }
-        self.sync()?;
+        self.await_all()?;
         // The next group says that the ones before are durable.
         self.submit_own(Op::Release(0, Vec::new()))?;
-        self.sync()?;
+        self.await_all()?;
         self.settle_resting();
         self.finish_discard();
         Ok(())

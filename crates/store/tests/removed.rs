@@ -268,8 +268,15 @@ fn restarts_go_on_where_it_ended() {
 /// A full store whose largest collection goes takes at once what needs its space.
 #[test]
 fn space_is_there_when_it_is_wanted() {
+    space_is_there(0);
+    // A checkpoint is due all the time.
+    space_is_there(1);
+}
+
+fn space_is_there(checkpoint_bytes: u64) {
     let disk = made(64 << 20);
-    let mut store = open(&disk, 16);
+    let options = OpenOptions { threads: false, checkpoint_bytes, ..OpenOptions::default() };
+    let mut store = Store::open_on(disk, options).unwrap();
     let mut txn = Transaction::new();
     txn.create_collection(pg(0)).create_collection(pg(1));
     store.submit(txn).unwrap();
