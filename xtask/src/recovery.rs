@@ -1,6 +1,7 @@
 //! Recovery beside clients: how much longer they wait, and how fast it goes.
 
-use std::process::{Child, Stdio};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -17,8 +18,8 @@ const P99_MAX: f64 = 2.0;
 /// Recovery has at least half of what they leave: a quarter of what it does alone.
 const SHARE_MIN: f64 = 0.25;
 const OBJECT_MIB: u64 = 4;
-/// Each look is a process with a handshake: more often they slow down what they look at.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// How often the cluster's state is looked at, in seconds.
+const LOOK_EVERY: &str = "0.25";
 
 /// Fills a pool of two copies with `gib` GiB on two OSDs, then lets a third in: alone, and
 /// beside clients.
@@ -156,19 +157,14 @@ impl Load {
 
 /// Marks osd.2 in or out, and waits until all is where it should be: MiB moved and seconds.
 fn moved(cluster: &Cluster, how: &str) -> Result<(f64, f64)> {
-    let status = || -> Result<Value> {
-        let mut ask = std::process::Command::new(crate::cluster::binary()?);
-        ask.args(["ceph", "-f", "json", "-c"]).arg(cluster.conf()).arg("status");
-        Ok(serde_json::from_str(&sh::output(&mut ask)?)?)
-    };
     let began = sh::now();
     sh::output(&mut cluster.client(SUITE, &format!("ceph osd {how} 2")))?;
-    let mut begun = false;
+    let mut looks = Looks::begin(cluster)?;
+    let (mut begun, mut last) = (false, Value::Null);
     while began.elapsed() < Duration::from_secs(600) {
-        std::thread::sleep(LOOK_EVERY);
-        let s = status()?;
-        begun |= !thrash::is_clean(&s);
-        if begun && thrash::is_clean(&s) {
+        last = looks.next()?;
+        begun |= !thrash::is_clean(&last);
+        if begun && thrash::is_clean(&last) {
             let secs = began.elapsed().as_secs_f64();
             let line = "ceph pg ls-by-pool data -f json";
             let pgs: Value = serde_json::from_str(&sh::output(&mut cluster.client(SUITE, line))?)?;
@@ -179,5 +175,33 @@ fn moved(cluster: &Cluster, how: &str) -> Result<(f64, f64)> {
             return Ok(((objects * OBJECT_MIB) as f64, secs));
         }
     }
-    bail!("not clean after 600 s: {}", status()?["pgmap"])
+    bail!("not clean after 600 s: {}", last["pgmap"])
+}
+
+/// Looks at the cluster's state over one connection: a process with a handshake for each slows
+/// down what it looks at.
+struct Looks(Child, std::io::Lines<BufReader<ChildStdout>>);
+
+impl Looks {
+    fn begin(cluster: &Cluster) -> Result<Self> {
+        let tool = cluster.dir.join("looks.py");
+        std::fs::copy(sh::repo().join("tests/interop/looks.py"), &tool)?;
+        let line = format!("exec timeout 700 python3 {} {LOOK_EVERY}", tool.display());
+        let mut client = cluster.client(SUITE, &line);
+        let mut child = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("its standard output")?).lines();
+        Ok(Self(child, lines))
+    }
+
+    fn next(&mut self) -> Result<Value> {
+        let line = self.1.next().context("no more looks")??;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take()); // its end
+        self.0.wait().ok();
+    }
 }
