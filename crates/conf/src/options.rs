@@ -254,6 +254,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         true,
         "Below this part of OSDs up, none is marked down.",
     ),
+    opt(
+        "mon_osd_prime_pg_temp",
+        Bool,
+        "true",
+        true,
+        "PGs that move are served by those that have them, from the epoch on that moves them.",
+    ),
     opt("mon_osd_report_timeout", Secs, "900", true, "Silence after which an OSD is marked down."),
     opt(
         "mon_osd_reporter_subtree_level",

@@ -66,6 +66,7 @@ pub mod quorum;
 pub mod services;
 mod session;
 mod state;
+mod temp;
 mod volatile;
 
 pub use classes::{ClassModule, Classes};

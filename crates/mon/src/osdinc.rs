@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use maps::{Incremental, OsdMap, OsdState, SealedEpoch};
 use types::{OsdId, PgId, PoolId, UTime};
 
+use crate::temp::keep_acting;
+
 /// The map an epoch starts from and what was changed so far.
 #[derive(Clone, Debug)]
 pub(crate) struct OpenOsd {
@@ -122,10 +124,12 @@ impl OpenOsd {
         true
     }
 
-    /// Ends the epoch: what follows from the changes is added, crcs are filled in.
+    /// Ends the epoch: what follows from the changes is added, crcs are filled in. `writes` is how
+    /// many a PG has had; without, nobody is asked to go on acting.
     pub(crate) fn finish(
         mut self,
         now: UTime,
+        writes: Option<&dyn Fn(PgId) -> u64>,
     ) -> Result<(Incremental, SealedEpoch), maps::ApplyError> {
         let map = self.result()?;
         let inc = &mut self.inc;
@@ -138,6 +142,9 @@ impl OpenOsd {
             inc.new_last_in_change = now;
         }
         follow_bases(inc, &map);
+        if let Some(writes) = writes {
+            keep_acting(inc, (&self.base, &map), writes);
+        }
         // What belongs to PGs that are gone goes with them.
         let gone = |pg: &PgId| !map.have_pg(*pg);
         // So does an acting set of which nobody is up: with holes in it nobody would lead.
@@ -263,7 +270,7 @@ mod tests {
             assert_eq!(together.pg_temp, apart.pg_temp);
             assert_eq!(together.primary_affinity, apart.primary_affinity);
             assert_eq!(together.client_addrs, apart.client_addrs);
-            let (inc, sealed) = both.finish(UTime { sec: 5, nsec: 0 }).expect("it can be sealed");
+            let (inc, sealed) = both.finish(UTime { sec: 5, nsec: 0 }, None).expect("it can be sealed");
             let mut again = base.clone();
             again.apply_incremental(&inc).expect("everybody can follow");
             assert_eq!(again, sealed.map);
@@ -306,7 +313,7 @@ mod tests {
         map.apply_incremental(&inc).expect("exceptions");
         let mut inc = Incremental::new(map.fsid, Epoch(3));
         inc.new_state.insert(OsdId(3), OsdState::EXISTS.0 | OsdState::UP.0);
-        let (_, sealed) = OpenOsd::new(map, inc).finish(UTime::default()).expect("sealed");
+        let (_, sealed) = OpenOsd::new(map, inc).finish(UTime::default(), None).expect("sealed");
         let map = sealed.map;
         assert!(!map.exists(OsdId(3)));
         assert!(map.pg_upmap.is_empty() && map.pg_upmap_primaries.is_empty());

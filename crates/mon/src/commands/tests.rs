@@ -151,7 +151,7 @@ impl Cluster {
             Mutation::Batch(all) => all.iter().for_each(|one| self.commit(one)),
             Mutation::Osd(inc) => {
                 let open = crate::osdinc::OpenOsd::new(self.state.osdmap.clone(), (**inc).clone());
-                let sealed = open.finish(UTime::from_nanos(self.now.wall_ns));
+                let sealed = open.finish(UTime::from_nanos(self.now.wall_ns), None);
                 let (inc, _) = sealed.unwrap_or_else(|e| panic!("{}: {e}", self.doing));
                 self.state.apply(&Mutation::Osd(Box::new(inc))).map(drop).unwrap();
             }

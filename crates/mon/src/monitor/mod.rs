@@ -31,7 +31,7 @@ use bytes::Bytes;
 use denc::{Denc, Features};
 use env::{ConnId, Now, Random};
 use messages::{Envelope, LogEntry, LogPriority, Message, PRIO_HIGH};
-use types::{AddrVec, EntityId, EntityKind, EntityName, Epoch, UTime};
+use types::{AddrVec, EntityId, EntityKind, EntityName, Epoch, PgId, UTime};
 
 use crate::mutation::Entry;
 use crate::osdinc::OpenOsd;
@@ -693,7 +693,11 @@ impl Monitor {
     /// Ends the OSD map epoch being filled.
     fn close_osd(&mut self) {
         let Some(open) = self.open.osd.take() else { return };
-        match open.finish(self.wall()) {
+        let pgs = &self.volatile.pgmap.pgs;
+        let writes = |pg: PgId| pgs.get(&pg).map_or(0, |stat| stat.version.version);
+        let primes = self.option_bool("mon_osd_prime_pg_temp", true);
+        let writes = primes.then_some(&writes as &dyn Fn(PgId) -> u64);
+        match open.finish(self.wall(), writes) {
             Ok((inc, sealed)) => {
                 self.state.record_osdmap(inc.epoch, sealed);
                 self.open.mutations.push(Mutation::Osd(Box::new(inc)));
