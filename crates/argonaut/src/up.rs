@@ -177,6 +177,8 @@ fn free_port(addr: Ipv4Addr, wanted: u16, count: u32) -> Result<u16> {
     })
 }
 
+/// How long a daemon may take to answer.
+const ASOK_WAIT: Duration = Duration::from_secs(2);
 /// How long a warning lasts before it is taken for one that waiting does not mend.
 const WARNING_SETTLED: Duration = Duration::from_secs(3);
 
@@ -188,22 +190,36 @@ fn all_clean(status: &serde_json::Value) -> bool {
         == status["pgmap"]["num_pgs"].as_u64().unwrap_or(0)
 }
 
+/// How many OSDs know that they are up. What the monitors say is not enough: after a crash their
+/// map has those of before up, and a client that takes this map waits ten seconds for a better one.
+fn booted<'a>(layout: &Layout, osds: impl Iterator<Item = &'a String>) -> u64 {
+    let is_active = |name: &&String| {
+        let text = asok::ask(&layout.asok(name), r#"{"prefix":"status"}"#, ASOK_WAIT);
+        let status: serde_json::Value =
+            text.ok().and_then(|t| serde_json::from_str(&t).ok()).unwrap_or_default();
+        status["state"] == "active"
+    };
+    osds.filter(is_active).count() as u64
+}
+
 /// Waits until the cluster has all its OSDs up and is healthy. Warnings that have nothing
 /// to do with its start, such as a pool that nobody named an application for, are told.
 #[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
 fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<String> {
     let daemons = layout.daemons()?;
-    let osds = daemons.iter().filter(|d| d.starts_with("osd.")).count() as u64;
+    let all_osds = || daemons.iter().filter(|d| d.starts_with("osd."));
+    let osds = all_osds().count() as u64;
     let socket = layout.asok(daemons.first().context("there is no monitor")?);
     let mut last = String::from("no monitor answers");
     let mut warned: Option<(Instant, serde_json::Value)> = None;
     while start.elapsed() < HEALTHY_MAX {
         fetch_keys(layout, &daemons, &socket);
         let command = r#"{"prefix":"status","format":"json"}"#;
-        if let Ok(text) = asok::ask(&socket, command, Duration::from_secs(2)) {
+        let up = booted(layout, all_osds());
+        if let Ok(text) = asok::ask(&socket, command, ASOK_WAIT) {
             let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
             let health = status["health"]["status"].as_str().unwrap_or("unknown").to_owned();
-            let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
+            let up = up.min(status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0));
             if health == "HEALTH_OK" && up == osds {
                 return Ok(health);
             }
