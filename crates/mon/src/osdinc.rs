@@ -270,7 +270,8 @@ mod tests {
             assert_eq!(together.pg_temp, apart.pg_temp);
             assert_eq!(together.primary_affinity, apart.primary_affinity);
             assert_eq!(together.client_addrs, apart.client_addrs);
-            let (inc, sealed) = both.finish(UTime { sec: 5, nsec: 0 }, None).expect("it can be sealed");
+            let (inc, sealed) =
+                both.finish(UTime { sec: 5, nsec: 0 }, None).expect("it can be sealed");
             let mut again = base.clone();
             again.apply_incremental(&inc).expect("everybody can follow");
             assert_eq!(again, sealed.map);

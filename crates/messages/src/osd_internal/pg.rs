@@ -160,6 +160,13 @@ impl PgLogEntry {
         size_of::<Self>() + names(&self.oid) + parts + answered
     }
 
+    /// With how it is encoded.
+    #[must_use]
+    pub fn with_bytes(self) -> (Self, Bytes) {
+        let bytes = self.to_bytes();
+        (self, bytes)
+    }
+
     /// A copy whose names share no memory with the message it came from.
     #[must_use]
     pub fn detached(mut self) -> Self {

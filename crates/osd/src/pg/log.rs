@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use denc::Denc;
+use denc::{Denc, Features, Writer};
 use messages::{Answered, PgLogEntry};
 use stdx::FastMap;
 use types::{EVersion, ReqId};
@@ -358,7 +358,19 @@ impl PgLog {
     #[must_use]
     pub fn after(&self, v: EVersion) -> Vec<Bytes> {
         let n = self.entries.partition_point(|e| e.version <= v);
-        self.entries.iter().skip(n).map(Denc::to_bytes).collect()
+        // Thousands of them, in one piece of memory.
+        let mut w = Writer::with_capacity(Features::ALL, self.bytes.min(4 << 20));
+        let ends: Vec<usize> = self
+            .entries
+            .iter()
+            .skip(n)
+            .map(|e| {
+                e.encode(&mut w);
+                w.len()
+            })
+            .collect();
+        let (all, mut from) = (w.finish(), 0);
+        ends.into_iter().map(|end| all.slice(std::mem::replace(&mut from, end)..end)).collect()
     }
 }
 

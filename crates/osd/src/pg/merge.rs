@@ -158,12 +158,12 @@ impl Pg {
     }
 
     /// Forgets the own log and takes over another, whole; entries up to `tail` are what it
-    /// remembers of requests. `missing` is all that this copy lacks and `surplus` what it has
+    /// remembers of requests; with each is how it is encoded. `missing` is all that this copy lacks and `surplus` what it has
     /// too much.
     pub(crate) fn replace_log(
         &mut self,
         tail: EVersion,
-        entries: Vec<PgLogEntry>,
+        entries: impl IntoIterator<Item = (PgLogEntry, Bytes)>,
         missing: Vec<(HObject, EVersion)>,
         surplus: Vec<HObject>,
         ops: &mut Vec<StoreOp>,
@@ -174,12 +174,12 @@ impl Pg {
         self.drop_all_undo(ops);
         self.log.reset(tail);
         let mut last = EVersion::ZERO;
-        for e in entries {
+        for (e, raw) in entries {
             if e.version <= last {
                 continue; // a sender's error must not cost the order of the log
             }
             last = e.version;
-            ops.push(StoreOp::Put(self.coll, log_key(e.version), e.to_bytes()));
+            ops.push(StoreOp::Put(self.coll, log_key(e.version), raw));
             self.log.load(e);
         }
         let first = Bytes::from_static(&[MISSING]);
@@ -274,6 +274,7 @@ mod tests {
         ];
         let asked = theirs[0].reqid;
         let store = MemStore::default();
+        let theirs = theirs.into_iter().map(PgLogEntry::with_bytes);
         pg.replace_log(EVersion::new(2, 6), theirs, vec![], vec![], &mut vec![], &store);
         assert_eq!((pg.log.entries.len(), pg.log.old_len()), (1, 2));
         assert_eq!(pg.log.dup(&asked).map(|d| d.version), Some(EVersion::new(2, 5)));

@@ -420,6 +420,7 @@ impl Pg {
             let (missing, surplus) = compare(&should, &have, &self.missing);
             let (tail, entries) = self.pending_reset.take().expect("checked");
             let mut ops = Vec::new();
+            let entries = entries.into_iter().map(PgLogEntry::with_bytes);
             self.replace_log(tail, entries, missing, surplus, &mut ops, cx.store);
             self.save_info(&mut ops);
             cx.submit(ops, Ticket::None);

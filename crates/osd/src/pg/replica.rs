@@ -293,6 +293,7 @@ impl Pg {
         let mut ops = Vec::new();
         if reset {
             let missing = missing.into_iter().map(|(o, v)| (o.detached(), v)).collect();
+            let entries = entries.into_iter().zip(raw.iter().cloned());
             self.replace_log(since, entries, missing, surplus, &mut ops, cx.store);
         } else if self.merge_log(since, entries, &mut ops, cx.store).is_err() {
             self.say(cx, self.primary(), PeerMsg::Unrelated { round });

@@ -156,10 +156,8 @@ fn a_new_copy_gets_a_short_log() {
             c.client_step();
             c.run_unheard();
         }
-        let pg = types::SpgId {
-            pg: types::PgId { pool: POOL, ps: 0 },
-            shard: types::ShardId::NONE,
-        };
+        let pg =
+            types::SpgId { pg: types::PgId { pool: POOL, ps: 0 }, shard: types::ShardId::NONE };
         let acting = c.map.pg_to_up_acting(pg.pg).acting;
         let (old, new) = (acting[0].0 as usize, acting[1].0 as usize);
         c.kill(new);
