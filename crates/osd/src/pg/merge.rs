@@ -157,9 +157,9 @@ impl Pg {
         (tail, entries)
     }
 
-    /// Forgets the own log and takes over another, whole; entries up to `tail` are what it
-    /// remembers of requests; with each is how it is encoded. `missing` is all that this copy lacks and `surplus` what it has
-    /// too much.
+    /// Forgets the own log and takes over another, whole; entries, each with how it is encoded, up
+    /// to `tail` are what it remembers of requests. `missing` is all that this copy lacks and
+    /// `surplus` what it has too much.
     pub(crate) fn replace_log(
         &mut self,
         tail: EVersion,
