@@ -1,11 +1,11 @@
 //! Recovery beside clients: how much longer they wait, and how fast it goes.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 use crate::report::Report;
@@ -149,7 +149,6 @@ impl Load {
     }
 
     fn answer_now(mut self) -> Result<Value> {
-        use std::io::Write;
         writeln!(self.0.stdin.take().context("its standard input")?, "end")?;
         self.answer()
     }
@@ -157,10 +156,10 @@ impl Load {
 
 /// Marks osd.2 in or out, and waits until all is where it should be: MiB moved and seconds.
 fn moved(cluster: &Cluster, how: &str) -> Result<(f64, f64)> {
-    let began = sh::now();
-    sh::output(&mut cluster.client(SUITE, &format!("ceph osd {how} 2")))?;
     let mut looks = Looks::begin(cluster)?;
-    let (mut begun, mut last) = (false, Value::Null);
+    let (mut begun, mut last) = (false, looks.next()?);
+    let began = sh::now();
+    looks.ask(&json!({"prefix": format!("osd {how}"), "ids": ["2"]}))?;
     while began.elapsed() < Duration::from_secs(600) {
         last = looks.next()?;
         begun |= !thrash::is_clean(&last);
@@ -178,8 +177,8 @@ fn moved(cluster: &Cluster, how: &str) -> Result<(f64, f64)> {
     bail!("not clean after 600 s: {}", last["pgmap"])
 }
 
-/// Looks at the cluster's state over one connection: a process with a handshake for each slows
-/// down what it looks at.
+/// Looks at the cluster's state, and changes it, over one connection: a process with a handshake
+/// for each slows down what it looks at.
 struct Looks(Child, std::io::Lines<BufReader<ChildStdout>>);
 
 impl Looks {
@@ -196,6 +195,11 @@ impl Looks {
     fn next(&mut self) -> Result<Value> {
         let line = self.1.next().context("no more looks")??;
         Ok(serde_json::from_str(&line)?)
+    }
+
+    /// Gives the monitors a command; looks come after it.
+    fn ask(&mut self, command: &Value) -> Result<()> {
+        Ok(writeln!(self.0.stdin.as_mut().context("its standard input")?, "{command}")?)
     }
 }
 

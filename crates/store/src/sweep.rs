@@ -21,9 +21,9 @@ use crate::{Seq, Store, StoreError};
 type Result<T> = std::result::Result<T, StoreError>;
 
 /// Objects of one step, at most.
-pub(crate) const OBJECTS: usize = 16;
+pub(crate) const OBJECTS: usize = 8;
 /// For each object, a step may remove so many keys.
-const KEYS: usize = 16;
+const KEYS: usize = 8;
 /// Runs of blocks that one step lets go of, about; a group of shared ones counts [`SHARED_COST`]
 /// times. An object is never divided.
 const RUNS: u64 = 1024;
