@@ -18,8 +18,8 @@ const P99_MAX: f64 = 2.0;
 /// Recovery has at least half of what they leave: a quarter of what it does alone.
 const SHARE_MIN: f64 = 0.25;
 const OBJECT_MIB: u64 = 4;
-/// How often the cluster's state is looked at, in seconds.
-const LOOK_EVERY: &str = "0.25";
+/// How often the cluster's state is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Fills a pool of two copies with `gib` GiB on two OSDs, then lets a third in: alone, and
 /// beside clients.
@@ -45,16 +45,19 @@ pub fn run(gib: u64) -> Result<Report> {
         "rados bench -p data 600 write -b {} -t 16 --max-objects {objects} --no-cleanup",
         OBJECT_MIB << 20
     ))?;
+    let mut monitors = Monitors::connect(&cluster)?;
     let machine = Machine::now()?;
-    let alone = moved(&cluster, "in")?;
+    let secs = moved(&mut monitors, "in")?;
+    let busy = machine.busy()?;
+    let alone = (arrived(&cluster)?, secs);
     println!(
         "        alone: {:.0} MiB in {:.1} s, {:.0} MiB/s, {:.0} % of the machine's CPUs",
         alone.0,
         alone.1,
         alone.0 / alone.1,
-        machine.busy()? * 100.0
+        busy * 100.0
     );
-    moved(&cluster, "out")?;
+    moved(&mut monitors, "out")?;
     let full = load(&cluster, 10, None)?.answer()?;
     println!("        clients alone, all they can: {full}");
     let half = full["ops_s"].as_f64().context("operations a second")? / 2.0;
@@ -67,9 +70,11 @@ pub fn run(gib: u64) -> Result<Report> {
     );
     let client = load(&cluster, 600, Some(half))?;
     let machine = Machine::now()?;
-    let beside = moved(&cluster, "in")?;
+    let secs = moved(&mut monitors, "in")?;
     let busy = machine.busy()?;
     let during = client.answer_now()?;
+    // Not before: it is felt.
+    let beside = (arrived(&cluster)?, secs);
     println!(
         "        beside clients: {:.0} MiB in {:.1} s, {:.0} MiB/s, {:.0} % of the CPUs",
         beside.0,
@@ -154,56 +159,56 @@ impl Load {
     }
 }
 
-/// Marks osd.2 in or out, and waits until all is where it should be: MiB moved and seconds.
-fn moved(cluster: &Cluster, how: &str) -> Result<(f64, f64)> {
-    let mut looks = Looks::begin(cluster)?;
-    let (mut begun, mut last) = (false, looks.next()?);
+/// Marks osd.2 in or out, and waits until all is where it should be: seconds.
+fn moved(monitors: &mut Monitors, how: &str) -> Result<f64> {
     let began = sh::now();
-    looks.ask(&json!({"prefix": format!("osd {how}"), "ids": ["2"]}))?;
+    monitors.ask(&json!({"prefix": format!("osd {how}"), "ids": ["2"]}))?;
+    let (mut begun, mut last) = (false, Value::Null);
     while began.elapsed() < Duration::from_secs(600) {
-        last = looks.next()?;
+        last = monitors.ask(&json!({"prefix": "status", "format": "json"}))?;
         begun |= !thrash::is_clean(&last);
         if begun && thrash::is_clean(&last) {
-            let secs = began.elapsed().as_secs_f64();
-            let line = "ceph pg ls-by-pool data -f json";
-            let pgs: Value = serde_json::from_str(&sh::output(&mut cluster.client(SUITE, line))?)?;
-            let pgs = pgs["pg_stats"].as_array().context("its PGs")?;
-            let on = |pg: &&Value| pg["up"].as_array().is_some_and(|up| up.contains(&2.into()));
-            let objects: u64 =
-                pgs.iter().filter(on).filter_map(|pg| pg["stat_sum"]["num_objects"].as_u64()).sum();
-            return Ok(((objects * OBJECT_MIB) as f64, secs));
+            return Ok(began.elapsed().as_secs_f64());
         }
+        std::thread::sleep(LOOK_EVERY);
     }
     bail!("not clean after 600 s: {}", last["pgmap"])
 }
 
+/// MiB of the large objects that osd.2 has.
+fn arrived(cluster: &Cluster) -> Result<f64> {
+    let line = "ceph pg ls-by-pool data -f json";
+    let pgs: Value = serde_json::from_str(&sh::output(&mut cluster.client(SUITE, line))?)?;
+    let pgs = pgs["pg_stats"].as_array().context("its PGs")?;
+    let on = |pg: &&Value| pg["up"].as_array().is_some_and(|up| up.contains(&2.into()));
+    let objects: u64 =
+        pgs.iter().filter(on).filter_map(|pg| pg["stat_sum"]["num_objects"].as_u64()).sum();
+    Ok((objects * OBJECT_MIB) as f64)
+}
+
 /// Looks at the cluster's state, and changes it, over one connection: a process with a handshake
 /// for each slows down what it looks at.
-struct Looks(Child, std::io::Lines<BufReader<ChildStdout>>);
+struct Monitors(Child, std::io::Lines<BufReader<ChildStdout>>);
 
-impl Looks {
-    fn begin(cluster: &Cluster) -> Result<Self> {
-        let tool = cluster.dir.join("looks.py");
-        std::fs::copy(sh::repo().join("tests/interop/looks.py"), &tool)?;
-        let line = format!("exec timeout 700 python3 {} {LOOK_EVERY}", tool.display());
+impl Monitors {
+    fn connect(cluster: &Cluster) -> Result<Self> {
+        let tool = cluster.dir.join("commands.py");
+        std::fs::copy(sh::repo().join("tests/interop/commands.py"), &tool)?;
+        let line = format!("exec timeout 1800 python3 {}", tool.display());
         let mut client = cluster.client(SUITE, &line);
         let mut child = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let lines = BufReader::new(child.stdout.take().context("its standard output")?).lines();
         Ok(Self(child, lines))
     }
 
-    fn next(&mut self) -> Result<Value> {
-        let line = self.1.next().context("no more looks")??;
+    fn ask(&mut self, command: &Value) -> Result<Value> {
+        writeln!(self.0.stdin.as_mut().context("its standard input")?, "{command}")?;
+        let line = self.1.next().context("no answer")??;
         Ok(serde_json::from_str(&line)?)
-    }
-
-    /// Gives the monitors a command; looks come after it.
-    fn ask(&mut self, command: &Value) -> Result<()> {
-        Ok(writeln!(self.0.stdin.as_mut().context("its standard input")?, "{command}")?)
     }
 }
 
-impl Drop for Looks {
+impl Drop for Monitors {
     fn drop(&mut self) {
         drop(self.0.stdin.take()); // its end
         self.0.wait().ok();
