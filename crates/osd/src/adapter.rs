@@ -232,6 +232,19 @@ impl ObjectStore for StoreBacking {
         Ok(absent(self.store.fetch(c, o, off, len))?.map(later))
     }
 
+    fn fetch_gently(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Option<Fetched>, StoreError> {
+        if let Some(data) = self.at_hand(c, o, off, len) {
+            return Ok(Some(Fetched::Here(data)));
+        }
+        Ok(absent(self.store.fetch_gently(c, o, off, len))?.map(later))
+    }
+
     fn fetch_verified(
         &mut self,
         c: Coll,

@@ -150,7 +150,21 @@ pub trait ObjectStore: Send {
         None
     }
 
-    /// As [`ObjectStore::fetch`], from the device itself wherever there is one: what caches
+    /// As [`ObjectStore::fetch`], for one who can wait better than clients do.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    fn fetch_gently(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Option<Fetched>, StoreError> {
+        self.fetch(c, o, off, len)
+    }
+
+    /// As [`ObjectStore::fetch_gently`], from the device itself wherever there is one: what caches
     /// have says nothing about it.
     ///
     /// # Errors
@@ -162,7 +176,7 @@ pub trait ObjectStore: Send {
         off: u64,
         len: u64,
     ) -> Result<Option<Fetched>, StoreError> {
-        self.fetch(c, o, off, len)
+        self.fetch_gently(c, o, off, len)
     }
 
     /// Bytes of data, as the store has them; `None` when there is no such object.

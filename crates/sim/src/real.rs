@@ -510,6 +510,18 @@ impl ObjectStore for RealStore {
         self.lock().late.pop_front()
     }
 
+    fn fetch_gently(
+        &mut self,
+        c: Coll,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Option<backing::Fetched>> {
+        let mut inner = self.lock();
+        let read = inner.opened().fetch_gently(c, o, off, len);
+        inner.later(read)
+    }
+
     fn fetch_verified(
         &mut self,
         c: Coll,

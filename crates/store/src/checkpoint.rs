@@ -13,7 +13,7 @@ use denc::Denc;
 
 use crate::alloc::{Area, Bitmap};
 use crate::commit::Committer;
-use crate::fetch::read_blocks;
+use crate::fetch::{Way, read_blocks};
 use crate::keys::{self, Key};
 use crate::log::Place;
 use crate::onode::{BLOCK, Onode, Settled};
@@ -246,7 +246,7 @@ impl Run<'_> {
                         let i = at - e.at;
                         let crc = &e.crcs[i as usize..=i as usize];
                         let (disk, phys) = (&*self.space.disk, e.phys + i);
-                        let read = read_blocks(disk, phys, crc, &mut block, false, &name, lo);
+                        let read = read_blocks(disk, phys, crc, &mut block, Way::Cached, &name, lo);
                         intact = read.is_ok();
                     }
                     for p in pieces {

@@ -44,14 +44,41 @@ pub(crate) struct Run {
     pub data: Option<Bytes>,
 }
 
+/// How data is read from the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// Through the caches below.
+    Cached,
+    /// Past them.
+    Direct,
+    /// Past them, [`STEP`] by [`STEP`]: a device does one thing after the other, and others'
+    /// flushes wait behind a large one.
+    Gently,
+}
+
+impl Way {
+    fn read(self, disk: &dyn Disk, off: u64, out: &mut [u8]) -> std::io::Result<()> {
+        match self {
+            Self::Cached => disk.read(off, out),
+            Self::Direct => disk.read_once(off, out),
+            Self::Gently => {
+                let mut steps = out.chunks_mut(STEP).enumerate();
+                steps.try_for_each(|(i, step)| disk.read_once(off + (i * STEP) as u64, step))
+            }
+        }
+    }
+}
+
+/// Bytes of a step of [`Way::Gently`].
+const STEP: usize = 128 << 10;
+
 /// How to read the bytes `off..end` of an object.
 pub(crate) struct ReadPlan {
     pub onode: Arc<Onode>,
     pub off: u64,
     pub end: u64,
     pub runs: Vec<Run>,
-    /// Past the caches below.
-    pub once: bool,
+    pub way: Way,
 }
 
 impl ReadPlan {
@@ -137,13 +164,13 @@ impl ReadPlan {
         let [run] = self.runs.as_slice() else { return None };
         let whole = (run.at, run.end) == self.blocks() && run.end - run.at <= SMALL;
         let plain = run.data.is_none() && self.extent(run).packed.is_none();
-        (whole && plain && !self.once).then_some(run)
+        (whole && plain && self.way == Way::Cached).then_some(run)
     }
 
     /// Reads and verifies. `name` is for errors.
     pub fn run(&self, disk: &dyn Disk, pool: &Pool, name: &dyn Fn() -> String) -> Result<Bytes> {
         let data = self.gather(pool, &mut |run, out| {
-            read_blocks(disk, run.phys, self.crcs(run), out, self.once, name, run.at * BLOCK)?;
+            read_blocks(disk, run.phys, self.crcs(run), out, self.way, name, run.at * BLOCK)?;
             Ok(true)
         })?;
         // The reader never declines.
@@ -165,20 +192,19 @@ fn first_wrong(data: &[u8], crcs: &[u32]) -> Option<usize> {
     blocks.enumerate().find(|(_, (b, crc))| stdx::crc32c(!0, b) != **crc).map(|(i, _)| i)
 }
 
-/// Reads blocks and verifies each; past the caches when `once`. What does not fit is read
-/// once more that way before it is called damaged.
+/// Reads blocks and verifies each. What does not fit is read once more, past the caches, before
+/// it is called damaged.
 pub(crate) fn read_blocks(
     disk: &dyn Disk,
     phys: u64,
     crcs: &[u32],
     out: &mut [u8],
-    once: bool,
+    way: Way,
     name: &dyn Fn() -> String,
     offset: u64,
 ) -> Result<()> {
     let what = "reading data";
-    let read = if once { disk.read_once(phys * BLOCK, out) } else { disk.read(phys * BLOCK, out) };
-    read.map_err(StoreError::io(what))?;
+    way.read(disk, phys * BLOCK, out).map_err(StoreError::io(what))?;
     if first_wrong(out, crcs).is_none() {
         return Ok(());
     }

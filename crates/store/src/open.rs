@@ -11,7 +11,7 @@ use types::PoolId;
 use crate::alloc::{Alloc, Bitmap};
 use crate::buf::Pool;
 use crate::cache::Cache;
-use crate::fetch::read_blocks;
+use crate::fetch::{Way, read_blocks};
 use crate::log::{Found, Place, Reader, Ring};
 use crate::onode::BLOCK;
 use crate::space::Space;
@@ -176,7 +176,7 @@ fn data_is_whole(state: &State, group: &Found) -> Result<bool> {
                 let mut buf = vec![0; mine.len() * BLOCK as usize];
                 let name = || "the log's last group".to_owned();
                 let disk = &*state.space.disk;
-                match read_blocks(disk, *start, mine, &mut buf, true, &name, 0) {
+                match read_blocks(disk, *start, mine, &mut buf, Way::Direct, &name, 0) {
                     Ok(()) => {}
                     Err(StoreError::Corrupt { .. }) => return Ok(false),
                     Err(e) => return Err(e),

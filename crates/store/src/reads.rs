@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use bytes::Bytes;
 use types::HObject;
 
-use crate::fetch::Found;
+use crate::fetch::{Found, Way};
 use crate::keys;
 use crate::onode::BLOCK;
 use crate::{Coll, Fetch, FetchId, Listing, Stat, StatFs, Store, StoreError};
@@ -66,11 +66,27 @@ impl Store {
     /// # Errors
     /// As [`Store::stat`].
     pub fn fetch(&mut self, c: impl Into<Coll>, o: &HObject, off: u64, len: u64) -> Result<Fetch> {
-        self.fetch_from(c.into(), o, (off, len), false)
+        self.fetch_from(c.into(), o, (off, len), |way| way)
     }
 
-    /// As [`Store::fetch`], past the page cache: what is on the device itself, verified. What
-    /// is still on its way there is given as it is in memory.
+    /// As [`Store::fetch`], for one who can wait better than others: large data is read in
+    /// steps, between which the device serves those.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn fetch_gently(
+        &mut self,
+        c: impl Into<Coll>,
+        o: &HObject,
+        off: u64,
+        len: u64,
+    ) -> Result<Fetch> {
+        let way = |way| if way == Way::Direct { Way::Gently } else { way };
+        self.fetch_from(c.into(), o, (off, len), way)
+    }
+
+    /// As [`Store::fetch_gently`], past the page cache: what is on the device itself, verified.
+    /// What is still on its way there is given as it is in memory.
     ///
     /// # Errors
     /// As [`Store::stat`].
@@ -81,24 +97,24 @@ impl Store {
         off: u64,
         len: u64,
     ) -> Result<Fetch> {
-        self.fetch_from(c.into(), o, (off, len), true)
+        self.fetch_from(c.into(), o, (off, len), |_| Way::Gently)
     }
 
-    /// `device`: past the page cache.
+    /// `way` gives how it is read from how it would be.
     fn fetch_from(
         &mut self,
         c: Coll,
         o: &HObject,
         (off, len): (u64, u64),
-        device: bool,
+        way: impl Fn(Way) -> Way,
     ) -> Result<Fetch> {
         let onode = self.state.object(c, o)?;
         let mut plan = match self.state.look(&onode, off, len)? {
             Found::Here(data) => return Ok(Fetch::Ready(data)),
             Found::OnDevice(plan) => plan,
         };
-        plan.once |= device;
-        if !plan.once
+        plan.way = way(plan.way);
+        if plan.way == Way::Cached
             && let Some(data) = self.fetches.look_in_cache(&plan)
         {
             return Ok(Fetch::Ready(data));

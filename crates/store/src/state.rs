@@ -11,7 +11,7 @@ use types::{HObject, PoolId};
 
 use crate::buf::Pool;
 use crate::cache::Cache;
-use crate::fetch::{Found, ReadPlan, Run};
+use crate::fetch::{Found, ReadPlan, Run, Way};
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Onode};
 use crate::pack::Compression;
@@ -454,9 +454,9 @@ impl State {
             .collect();
         // Past the page cache, which costs three times the CPU: who reads large data again
         // keeps it himself.
-        let once = last - first >= LARGE_READ;
+        let way = if last - first >= LARGE_READ { Way::Direct } else { Way::Cached };
         let onode = o.clone();
-        Ok(Found::OnDevice(ReadPlan { onode, off, end, runs, once }))
+        Ok(Found::OnDevice(ReadPlan { onode, off, end, runs, way }))
     }
 
     /// Space kept for writing the changes in memory, in bytes.

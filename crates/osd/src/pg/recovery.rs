@@ -353,7 +353,10 @@ impl Pg {
             return Ok(None);
         }
         let most = cx.pace.part_bytes(cx.now).min(push.size - push.off);
-        let read = cx.store.fetch(self.coll, &push.oid, push.off, most)?;
+        let read = match cx.pace.has_clients(cx.now) {
+            true => cx.store.fetch_gently(self.coll, &push.oid, push.off, most)?,
+            false => cx.store.fetch(self.coll, &push.oid, push.off, most)?,
+        };
         if let Some(Fetched::Later(id)) = &read {
             cx.fetches.insert(*id, self.id);
         }
