@@ -55,6 +55,8 @@ struct Gated {
     disk: SimDisk,
     shut: Mutex<bool>,
     opened: Condvar,
+    /// Bytes of each read that passed it.
+    read: Mutex<Vec<usize>>,
 }
 
 impl Gated {
@@ -78,6 +80,7 @@ impl Disk for Gated {
 
     fn read(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
         self.pass();
+        self.read.lock().unwrap().push(buf.len());
         self.disk.read(off, buf)
     }
 
@@ -92,7 +95,12 @@ impl Disk for Gated {
 
 fn open(bytes: u64) -> (Arc<Gated>, Store) {
     let disk = SimDisk::new(bytes, false);
-    let gated = Arc::new(Gated { disk, shut: Mutex::new(false), opened: Condvar::new() });
+    let gated = Arc::new(Gated {
+        disk,
+        shut: Mutex::default(),
+        opened: Condvar::new(),
+        read: Mutex::default(),
+    });
     let options = MkfsOptions { log_bytes: 4 << 20, ..MkfsOptions::default() };
     Store::mkfs_on(gated.clone(), &options).unwrap();
     let mut store = Store::open_on(gated.clone(), OpenOptions::default()).unwrap();
@@ -165,6 +173,34 @@ fn many_reads_at_once() {
     assert!(store.fetched().is_none());
     assert!(matches!(store.fetch(pg(), &object(99), 0, 1), Err(StoreError::NoObject(_))));
     store.close().unwrap();
+}
+
+/// What is read gently leaves the device to others again and again; damage is found as ever.
+#[test]
+fn gently_is_in_steps() {
+    let (disk, mut store) = open(128 << 20);
+    write(&mut store, 0, 7).unwrap();
+    store.checkpoint().unwrap();
+    let read = |store: &mut Store, gently: bool, off: u64, len: u64| {
+        disk.read.lock().unwrap().clear();
+        let fetch = match gently {
+            true => store.fetch_gently(pg(), &object(0), off, len),
+            false => store.fetch(pg(), &object(0), off, len),
+        };
+        let Fetch::Later(id) = fetch.unwrap() else { panic!("large data is not in memory") };
+        let data = wait(store, id);
+        (data, std::mem::take(&mut *disk.read.lock().unwrap()))
+    };
+    for (gently, off, len) in [(false, 0, LARGE), (true, 0, LARGE), (true, 5_000, 300_000)] {
+        let (data, reads) = read(&mut store, gently, off as u64, len as u64);
+        assert!(data.unwrap() == fill(7).slice(off..off + len), "{off}~{len}");
+        assert!(reads.iter().sum::<usize>() >= len, "{reads:?}");
+        assert_eq!(reads.iter().all(|n| *n <= 128 << 10), gently, "{reads:?}");
+    }
+    let (off, _) = store.device_ranges(pg(), &object(0)).unwrap()[0];
+    disk.disk.write(off + (600 << 10), &[9; 4096]).unwrap();
+    let (data, _) = read(&mut store, true, 0, LARGE as u64);
+    assert!(matches!(data, Err(StoreError::Corrupt { offset, .. }) if offset == 600 << 10));
 }
 
 /// An owner that looks only when it is woken hears of each read, though several that are done
