@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -526,17 +527,24 @@ fn load_per_cpu() -> Option<f64> {
     Some(load / *CPUS)
 }
 
-/// Small reads of the store are done; never where nobody is told so.
-async fn some_read(reads: Option<&AsyncFd<OwnedFd>>) {
-    let Some(reads) = reads else { return std::future::pending().await };
-    match reads.readable().await {
-        // Before they are taken: those that come later are told anew.
-        Ok(mut ready) => ready.clear_ready(),
-        Err(e) => {
-            tracing::error!("watching for reads: {e}");
-            std::future::pending().await
+/// Something that nobody is woken for is done in one of the store's rings.
+async fn some_done(rings: &[AsyncFd<OwnedFd>]) {
+    std::future::poll_fn(|cx| {
+        let mut some = Poll::Pending;
+        for ring in rings {
+            match ring.poll_read_ready(cx) {
+                // Before it is taken: what comes later is told anew.
+                Poll::Ready(Ok(mut ready)) => {
+                    ready.clear_ready();
+                    some = Poll::Ready(());
+                }
+                Poll::Ready(Err(e)) => tracing::error!("watching the store's rings: {e}"),
+                Poll::Pending => {}
+            }
         }
-    }
+        some
+    })
+    .await;
 }
 
 async fn run(mut config: Config, id: i32) -> Result<()> {
@@ -566,7 +574,8 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     // SAFETY: the descriptor is owned by what watches it, and closed with that.
     #[allow(unsafe_code)]
     let watch = |fd| unsafe { AsyncFd::register(fd) };
-    let reads = store.reads_fd().map(watch).transpose().context("watching for reads")?;
+    let rings = store.ring_fds().into_iter().map(watch).collect::<Result<Vec<_>, _>>();
+    let rings = rings.context("watching the store's rings")?;
     let uuid = store.identity().2;
     let device_bytes = store.statfs().total;
     let journal = store.log_placement();
@@ -713,7 +722,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         tokio::select! {
             biased;
             () = written.notified() => daemon.on_store()?,
-            () = some_read(reads.as_ref()) => daemon.on_store()?,
+            () = some_done(&rings) => daemon.on_store()?,
             _ = tick.tick() => {
                 daemon.tick();
                 daemon.on_store()?; // a store that has refused wakes nobody

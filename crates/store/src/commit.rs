@@ -2,7 +2,8 @@
 //!
 //! The owner adds records to the open group under a lock held for one copy; an I/O thread
 //! takes the whole group, writes it with the data it points to and flushes. There are two
-//! such threads, so that one group is written while the one before is being flushed.
+//! such threads, so that one group is written while the one before is being flushed. A group
+//! that goes to the log alone the owner has under way itself, where it can (`logring`).
 //! Groups become durable in their order: the last transaction's number is published, and
 //! the owner woken, when a group and all before it are done. A group's header calls those
 //! groups proven that were durable when it was taken.
@@ -62,6 +63,23 @@ pub(crate) struct Taken {
     pos: u64,
     /// The last durable group, and the superblock's generation.
     known: (u64, u64),
+}
+
+impl Taken {
+    /// What goes to the log.
+    pub fn bytes(&self) -> &[u8] {
+        &self.group.buf
+    }
+}
+
+/// What there is to write for the owner itself.
+pub(crate) enum ForOwner {
+    /// A group, complete, for this place of the log's device.
+    Group(u64, Box<Taken>),
+    /// A group that cannot be begun yet.
+    Later,
+    /// Nothing: there is no group, or threads have been told of it.
+    Nothing,
 }
 
 /// Groups written at a time.
@@ -303,13 +321,46 @@ impl Committer {
         }
     }
 
+    /// Where the oldest group would go, and its length; `None` where there is none.
+    fn place_of_next(&self, q: &Queue) -> Option<(u64, u64)> {
+        let len = (q.groups.front()?.buf.len() as u64).next_multiple_of(4096);
+        Some((self.ring.fit(q.head.pos, len), len))
+    }
+
+    /// Whether these bytes of the ring are being written for the first time.
+    fn is_preparing(q: &Queue, (pos, len): (u64, u64)) -> bool {
+        q.preparing.is_some_and(|(from, to)| pos < to && from < pos + len)
+    }
+
+    /// The oldest group, if it may be written now and goes to the log alone; threads are told
+    /// of any other. There is a log.
+    pub fn take_for_owner(&self) -> ForOwner {
+        let q = self.lock();
+        let Some(place) = self.place_of_next(&q) else { return ForOwner::Nothing };
+        if self.failed.get().is_some() {
+            // A group behind one that is missing would call it durable.
+            return ForOwner::Nothing;
+        }
+        if !Self::may_start(&q) {
+            return ForOwner::Later;
+        }
+        let alone = q.groups.front().is_some_and(|g| g.data.is_empty());
+        if !alone || Self::is_preparing(&q, place) {
+            self.kick(q);
+            return ForOwner::Nothing;
+        }
+        let (q, taken) = self.take(q);
+        drop(q);
+        let mut taken = taken.expect("there is a group");
+        let (at, _) = self.seal(&mut taken);
+        ForOwner::Group(at, Box::new(taken))
+    }
+
     /// Takes the oldest group for writing. The queue has one.
     fn take<'a>(&self, mut q: MutexGuard<'a, Queue>) -> (MutexGuard<'a, Queue>, Option<Taken>) {
         loop {
-            let Some(g) = q.groups.front() else { return (q, None) };
-            let len = (g.buf.len() as u64).next_multiple_of(4096);
-            let pos = self.ring.fit(q.head.pos, len);
-            if q.preparing.is_some_and(|(from, to)| pos < to && from < pos + len) {
+            let Some((pos, len)) = self.place_of_next(&q) else { return (q, None) };
+            if Self::is_preparing(&q, (pos, len)) {
                 q = self.wait_done(q);
                 continue;
             }
@@ -332,8 +383,8 @@ impl Committer {
     }
 
     /// A group was written: it and those behind it that were done before are durable once
-    /// all before it are.
-    fn finish(&self, taken: Taken) {
+    /// all before it are. Whether any is now.
+    pub fn finish(&self, taken: Taken) -> bool {
         let mut g = taken.group;
         let bytes = g.bytes();
         g.data.clear();
@@ -359,14 +410,22 @@ impl Committer {
         }
         if some {
             self.tell_done(q);
+        }
+        some
+    }
+
+    /// As [`Committer::finish`], for an owner that may sleep.
+    fn finish_behind(&self, taken: Taken) {
+        if self.finish(taken) {
             (self.waker)();
         }
     }
 
-    fn write(&self, mut taken: Taken) -> bool {
+    /// Writes a group by plain calls. Whether it could be.
+    pub fn write(&self, mut taken: Taken) -> bool {
         match self.write_group(&mut taken) {
             Ok(()) => {
-                self.finish(taken);
+                self.finish_behind(taken);
                 true
             }
             Err(e) => {
@@ -401,7 +460,7 @@ impl Committer {
         let written = both.iter_mut().try_for_each(|taken| self.write_out(taken));
         match written.and_then(|()| self.flush()) {
             // The later one first: it must not count before the other.
-            Ok(()) => both.into_iter().rev().for_each(|taken| self.finish(taken)),
+            Ok(()) => both.into_iter().rev().for_each(|taken| self.finish_behind(taken)),
             Err(e) => self.fail(format!("writing two groups of the log: {e}")),
         }
         self.failed.get().is_none()
@@ -428,7 +487,7 @@ impl Committer {
     /// Flushes what [`Committer::begin_step`] wrote.
     pub fn end_step(&self, taken: Taken) {
         match self.flush() {
-            Ok(()) => self.finish(taken),
+            Ok(()) => self.finish_behind(taken),
             Err(e) => self.fail(format!("flushing group {} of the log: {e}", taken.number)),
         }
     }

@@ -83,6 +83,14 @@ impl FileDisk {
         uring.as_ref().and_then(|_| self.buffered.try_clone().ok())
     }
 
+    /// The file to write to by io_uring.
+    ///
+    /// # Errors
+    /// When no more descriptors can be had.
+    pub(crate) fn for_writes(&self) -> io::Result<File> {
+        self.direct.try_clone()
+    }
+
     /// Writes by io_uring, all at once; whether everything was done. What was not is done
     /// again by plain calls, which say why they cannot.
     fn write_by_ring(&self, writes: &[(u64, &[u8])]) -> bool {

@@ -35,6 +35,7 @@ mod install;
 mod key;
 mod keys;
 mod log;
+mod logring;
 mod lower;
 mod merge;
 mod onode;

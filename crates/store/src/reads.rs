@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::os::fd::OwnedFd;
 
 use bytes::Bytes;
 use types::HObject;
@@ -60,7 +59,7 @@ impl Store {
 
     /// As [`Store::read`], but without waiting for the device: what is not in memory is read
     /// meanwhile, from [`Store::kick_reads`] on at the latest, and [`Store::fetched`] gives it after a
-    /// wake-up, or when [`Store::reads_fd`] is readable. It is the data of now, whatever is
+    /// wake-up, or when one of [`Store::ring_fds`] is readable. It is the data of now, whatever is
     /// submitted meanwhile.
     ///
     /// # Errors
@@ -139,12 +138,6 @@ impl Store {
     /// Waits until a [`Store::fetch`] may be done; not at all where none is under way.
     pub fn wait_fetched(&mut self) {
         self.fetches.wait();
-    }
-
-    /// What is readable when a [`Store::fetch`] is done for which nobody is woken. Given once, and
-    /// only where the kernel allows io_uring.
-    pub fn reads_fd(&mut self) -> Option<OwnedFd> {
-        self.reads_fd.take()
     }
 
     /// The parts of `off..off + len` that hold data, as `(offset, length)`, ascending and

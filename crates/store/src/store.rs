@@ -20,6 +20,7 @@ use crate::fetch::Fetches;
 use crate::file::{FileDisk, give_way};
 use crate::keys;
 use crate::log::Place;
+use crate::logring::LogRing;
 use crate::merge::{Merging, Progress};
 use crate::onode::BLOCK;
 use crate::placement::{self, LogPlacement};
@@ -227,7 +228,8 @@ pub struct Store {
     pub(crate) freed_runs: u64,
     pub(crate) fetches: Fetches,
     /// Readable when small reads are done; until the owner takes it.
-    pub(crate) reads_fd: Option<OwnedFd>,
+    pub(crate) ring_fds: Vec<OwnedFd>,
+    pub(crate) log_ring: Option<LogRing>,
     pub(crate) callbacks: VecDeque<(Seq, Box<dyn FnOnce() + Send>)>,
     pub(crate) threads: Option<Threads>,
     /// A checkpoint that waits for its owner to run it, where there are no threads.
@@ -342,15 +344,26 @@ impl Store {
         if options.io_uring && reads.is_none() {
             tracing::info!("io_uring is not allowed here; reading and writing by plain calls");
         }
-        let log = match Superblock::read(&disk)?.placement {
+        let (log, appends) = match Superblock::read(&disk)?.placement {
             LogPlacement::Own => {
                 let log = options.log_path.clone().unwrap_or_else(|| placement::beside(path));
-                Some(Arc::new(FileDisk::open(&log)?) as Arc<dyn Disk>)
+                let log = FileDisk::open(&log)?;
+                let appends = log.for_writes().ok();
+                (Some(Arc::new(log) as Arc<dyn Disk>), appends)
             }
-            LogPlacement::Device | LogPlacement::Memory => None,
+            LogPlacement::Device => (None, disk.for_writes().ok()),
+            LogPlacement::Memory => (None, None),
         };
+        let gathers = options.gather && options.threads;
         let mut store = Self::open_with(Arc::new(disk), log, options)?;
-        store.reads_fd = reads.and_then(|file| store.fetches.read_by_ring(file));
+        if let Some(reads) = reads {
+            store.ring_fds.extend(store.fetches.read_by_ring(reads));
+            let ring = appends.filter(|_| gathers);
+            if let Some((ring, fd)) = ring.and_then(|f| LogRing::new(f, store.commit.clone())) {
+                store.log_ring = Some(ring);
+                store.ring_fds.push(fd);
+            }
+        }
         Ok(store)
     }
 
@@ -423,7 +436,8 @@ impl Store {
             resting_blocks: 0,
             freed_runs: 0,
             fetches,
-            reads_fd: None,
+            ring_fds: Vec::new(),
+            log_ring: None,
             callbacks: VecDeque::new(),
             threads,
             job: None,
@@ -499,6 +513,7 @@ impl Store {
         self.give_up_merge();
         self.finish_discard();
         self.fetches.stop();
+        self.log_ring = None;
         if let Some(Threads { io, preparer, checkpointer, jobs }) = self.threads.take() {
             drop(jobs);
             self.commit.stop();
@@ -609,8 +624,31 @@ impl Store {
     }
 
     /// Begins to write what was submitted; see [`OpenOptions::gather`].
-    pub fn kick(&self) {
-        self.commit.begin();
+    pub fn kick(&mut self) {
+        match &mut self.log_ring {
+            Some(ring) => ring.begin(),
+            None => self.commit.begin(),
+        }
+    }
+
+    /// What is readable when [`Store::complete`] or [`Store::fetched`] may have something for
+    /// which nobody is woken. Given once, and only where the kernel allows io_uring.
+    pub fn ring_fds(&mut self) -> Vec<OwnedFd> {
+        std::mem::take(&mut self.ring_fds)
+    }
+
+    /// Waits until a part of the log is written that nobody is woken for; not at all where none
+    /// is under way, which it tells.
+    pub fn wait_written(&mut self) -> bool {
+        self.log_ring.as_mut().is_some_and(LogRing::wait)
+    }
+
+    /// Takes over what the owner has written itself.
+    fn reap(&mut self) {
+        if let Some(ring) = &mut self.log_ring {
+            ring.reap();
+        }
+        self.log_ring.take_if(|ring| ring.is_over());
     }
 
     /// The last transaction submitted.
@@ -639,6 +677,7 @@ impl Store {
 
     /// As [`Store::complete`], but sweeps nothing.
     fn look_after(&mut self) -> Result<Seq> {
+        self.reap();
         let result = self.background();
         let durable = self.durable();
         while self.callbacks.front().is_some_and(|(seq, _)| *seq <= durable) {
@@ -663,6 +702,8 @@ impl Store {
         if self.threads.is_none() {
             while self.step() {}
         }
+        self.kick();
+        while self.durable() < self.seq && self.wait_written() {}
         self.commit.wait(self.seq)?;
         self.look_after().map(drop)
     }
@@ -749,7 +790,11 @@ impl Store {
             Some(threads) if Self::is_thread_gone(threads) => {
                 self.commit.fail("a thread of the store is gone".into());
             }
-            Some(_) => self.commit.wait_a_group(),
+            Some(_) => {
+                if !self.wait_written() {
+                    self.commit.wait_a_group();
+                }
+            }
         }
         self.background()
     }

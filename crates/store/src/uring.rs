@@ -1,11 +1,11 @@
 //! Writes of a group as one submission to the kernel: all are under way at once. And small
-//! reads, which the thread that asks for them has under way itself.
+//! reads and appends to the log, which the thread that asks for them has under way itself.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 
 use crate::buf::Pooled;
 
@@ -75,16 +75,17 @@ fn submit(ring: &IoUring, wait: usize) -> io::Result<()> {
     }
 }
 
-/// Reads of one file that are under way.
-pub(crate) struct ReadRing<T> {
+/// What is under way in one file; each `T` holds the memory that the kernel reads or fills,
+/// in a place of its own that stays where it is when the `T` is moved.
+pub(crate) struct Ring<T> {
     ring: IoUring,
     file: File,
-    /// By their place here, with what the caller has to do with each.
-    under_way: Vec<Option<(T, Pooled)>>,
+    under_way: Vec<Option<T>>,
+    /// Places in `under_way`.
     free: Vec<usize>,
 }
 
-impl<T> ReadRing<T> {
+impl<T> Ring<T> {
     /// `None` where the kernel or a container forbids it.
     pub fn new(file: File) -> Option<Self> {
         let ring = IoUring::new(ENTRIES).ok()?;
@@ -93,7 +94,7 @@ impl<T> ReadRing<T> {
         Some(Self { ring, file, under_way, free: (0..slots).collect() })
     }
 
-    /// Readable when a read is done.
+    /// Readable when something is done.
     pub fn fd(&self) -> io::Result<OwnedFd> {
         // SAFETY: the ring has its descriptor open for as long as it lives.
         #[allow(unsafe_code)]
@@ -101,40 +102,51 @@ impl<T> ReadRing<T> {
         fd.try_clone_to_owned()
     }
 
-    /// Whether another read may be begun.
+    /// Whether more may be begun.
     pub fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Reads that are begun and not done.
+    /// What is begun and not done.
     pub fn len(&self) -> usize {
         self.under_way.len() - self.free.len()
     }
 
-    /// Begins to fill `buf` from `off`; under way with the next [`ReadRing::submit`]. There is
-    /// room.
+    /// Begins to fill what `memory` gives of `held` from `off`. There is room, here and below.
+    pub fn read(&mut self, mut held: T, off: u64, memory: impl FnOnce(&mut T) -> &mut [u8]) {
+        let (file, memory) = (types::Fd(self.file.as_raw_fd()), memory(&mut held));
+        let len = u32::try_from(memory.len()).expect("a small read");
+        let entry = opcode::Read::new(file, memory.as_mut_ptr(), len).offset(off).build();
+        self.begin(held, entry);
+    }
+
+    /// Begins to write what `memory` gives of `held` to `off`, and to make it durable.
+    pub fn write_durably(&mut self, held: T, off: u64, memory: impl FnOnce(&T) -> &[u8]) {
+        let (file, memory) = (types::Fd(self.file.as_raw_fd()), memory(&held));
+        // Of more the kernel writes a part, as it does of what is as long as this says.
+        let len = u32::try_from(memory.len()).unwrap_or(u32::MAX);
+        let flags = rustix::io::ReadWriteFlags::DSYNC.bits() as i32;
+        let entry = opcode::Write::new(file, memory.as_ptr(), len).offset(off).rw_flags(flags);
+        self.begin(held, entry.build());
+    }
+
+    /// Under way with the next [`Ring::submit`].
     #[allow(unsafe_code)]
-    pub fn begin(&mut self, of: T, off: u64, mut buf: Pooled) {
+    fn begin(&mut self, held: T, entry: squeue::Entry) {
         let slot = self.free.pop().expect("the caller asked for room");
-        let len = u32::try_from(buf.len()).expect("a small read");
-        let file = types::Fd(self.file.as_fd().as_raw_fd());
-        let entry = opcode::Read::new(file, buf.as_mut_ptr(), len)
-            .offset(off)
-            .build()
-            .user_data(slot as u64);
-        self.under_way[slot] = Some((of, buf));
+        self.under_way[slot] = Some(held);
         // SAFETY: the memory stays where it is and nobody else's until the entry's completion
         // was seen: `next` gives it out only then, and `end` waits or never does.
-        let pushed = unsafe { self.ring.submission().push(&entry) };
+        let pushed = unsafe { self.ring.submission().push(&entry.user_data(slot as u64)) };
         pushed.expect("the queue has a place for each slot");
     }
 
-    /// Begun, and the kernel does not know of them yet.
+    /// Begun, and the kernel does not know of it yet.
     pub fn untold(&mut self) -> usize {
         self.ring.submission().len()
     }
 
-    /// Tells the kernel of what was begun, and waits for `wait` reads.
+    /// Tells the kernel of what was begun, and waits for `wait` to be done.
     ///
     /// # Errors
     /// When the ring does not work any more.
@@ -142,39 +154,96 @@ impl<T> ReadRing<T> {
         submit(&self.ring, wait)
     }
 
-    /// A read that is done, and its bytes where all of them came.
-    pub fn next(&mut self) -> Option<(T, Option<Pooled>)> {
+    /// Something that is done, and how many of its bytes; `None` of those where it failed.
+    pub fn next(&mut self) -> Option<(T, Option<usize>)> {
         loop {
             let entry = self.ring.completion().next()?;
             let slot = entry.user_data() as usize;
-            let Some((of, buf)) = self.under_way.get_mut(slot).and_then(Option::take) else {
+            let Some(held) = self.under_way.get_mut(slot).and_then(Option::take) else {
                 continue;
             };
             self.free.push(slot);
-            let whole = usize::try_from(entry.result()) == Ok(buf.len());
-            return Some((of, whole.then_some(buf)));
+            return Some((held, usize::try_from(entry.result()).ok()));
         }
+    }
+
+    /// Waits for what is under way, as far as the ring does. What is left then is given to
+    /// `lost`, which must keep its memory for ever: the kernel may still use it.
+    pub fn end(&mut self, mut done: impl FnMut(T), lost: impl FnMut(T)) {
+        while self.len() > 0 && self.submit(1).is_ok() {
+            std::iter::from_fn(|| self.next()).for_each(|(held, _)| done(held));
+        }
+        self.under_way.iter_mut().filter_map(Option::take).for_each(lost);
+        self.free = (0..self.under_way.len()).collect();
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        self.end(drop, std::mem::forget);
+    }
+}
+
+/// Reads of one file that are under way, each with what the caller has to do with it.
+pub(crate) struct ReadRing<T>(Ring<(T, Pooled)>);
+
+impl<T> ReadRing<T> {
+    /// `None` where the kernel or a container forbids it.
+    pub fn new(file: File) -> Option<Self> {
+        Ring::new(file).map(Self)
+    }
+
+    /// Readable when a read is done.
+    pub fn fd(&self) -> io::Result<OwnedFd> {
+        self.0.fd()
+    }
+
+    /// Whether another read may be begun.
+    pub fn has_room(&self) -> bool {
+        self.0.has_room()
+    }
+
+    /// Reads that are begun and not done.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Begins to fill `buf` from `off`; under way with the next [`ReadRing::submit`]. There is
+    /// room.
+    pub fn begin(&mut self, of: T, off: u64, buf: Pooled) {
+        self.0.read((of, buf), off, |(_, buf)| buf);
+    }
+
+    /// Begun, and the kernel does not know of them yet.
+    pub fn untold(&mut self) -> usize {
+        self.0.untold()
+    }
+
+    /// Tells the kernel of what was begun, and waits for `wait` reads.
+    ///
+    /// # Errors
+    /// When the ring does not work any more.
+    pub fn submit(&mut self, wait: usize) -> io::Result<()> {
+        self.0.submit(wait)
+    }
+
+    /// A read that is done, and its bytes where all of them came.
+    pub fn next(&mut self) -> Option<(T, Option<Pooled>)> {
+        let ((of, buf), done) = self.0.next()?;
+        let whole = done == Some(buf.len());
+        Some((of, whole.then_some(buf)))
     }
 
     /// Waits for what is under way, as far as the ring does, and gives back what all of it was for.
     pub fn end(&mut self) -> Vec<T> {
-        let mut all = Vec::new();
-        while self.len() > 0 && self.submit(1).is_ok() {
-            all.extend(std::iter::from_fn(|| self.next()).map(|(of, _)| of));
-        }
-        for (slot, left) in self.under_way.iter_mut().enumerate() {
-            let Some((of, buf)) = left.take() else { continue };
-            // What the kernel may still write to is nobody else's, ever.
-            std::mem::forget(buf);
-            self.free.push(slot);
-            all.push(of);
-        }
-        all
-    }
-}
-
-impl<T> Drop for ReadRing<T> {
-    fn drop(&mut self) {
-        self.end();
+        let all = std::cell::RefCell::new(Vec::new());
+        self.0.end(
+            |(of, _)| all.borrow_mut().push(of),
+            |(of, buf)| {
+                std::mem::forget(buf);
+                all.borrow_mut().push(of);
+            },
+        );
+        all.into_inner()
     }
 }

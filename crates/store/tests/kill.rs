@@ -15,10 +15,12 @@ use store::{Coll, MkfsOptions, OpenOptions, Store};
 use types::Uuid;
 
 const CHILD: &str = "STORE_KILL_CHILD";
+/// Set where the owner says when groups begin, and has the log's part under way itself.
+const GATHERS: &str = "STORE_KILL_GATHERS";
 const SCALE: Scale = Scale { objects: 30, size: 300_000 };
 
-fn open(path: &Path) -> Store {
-    let options = OpenOptions { checkpoint_bytes: 1 << 20, ..OpenOptions::default() };
+fn open(path: &Path, gather: bool) -> Store {
+    let options = OpenOptions { checkpoint_bytes: 1 << 20, gather, ..OpenOptions::default() };
     Store::open(path, options).expect("opens")
 }
 
@@ -39,7 +41,8 @@ fn after(n: u64, seed: u64) -> (Model, Dice) {
 
 /// Works until killed; prints what is durable.
 fn child(path: &Path, seed: u64) {
-    let mut store = open(path);
+    let gathers = std::env::var_os(GATHERS).is_some();
+    let mut store = open(path, gathers);
     let mut n = count(&store);
     let (mut model, mut dice) = after(n, seed);
     let mut waiting = std::collections::VecDeque::new();
@@ -51,6 +54,10 @@ fn child(path: &Path, seed: u64) {
         txn.coll_set(Coll::Meta, "n", Bytes::copy_from_slice(&n.to_le_bytes()));
         waiting.push_back((store.submit(txn).expect("submits"), n));
         while waiting.len() > 16 || waiting.front().is_some_and(|(s, _)| *s <= store.durable()) {
+            if gathers {
+                store.kick();
+                store.wait_written();
+            }
             store.complete().expect("goes well");
             match waiting.front() {
                 Some((seq, n)) if *seq <= store.durable() => {
@@ -87,6 +94,7 @@ fn killed_processes_lose_nothing_acknowledged() {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "killed_processes_lose_nothing_acknowledged", "--nocapture"])
             .env(CHILD, &path)
+            .envs((round % 2 == 0).then_some((GATHERS, "1")))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -106,7 +114,7 @@ fn killed_processes_lose_nothing_acknowledged() {
         process.kill().unwrap();
         process.wait().unwrap();
         let acked: u64 = reader.join().unwrap();
-        let mut store = open(&path);
+        let mut store = open(&path, false);
         let n = count(&store);
         assert!(n >= acked, "round {round}: {n} are there, {acked} were durable");
         let (mut model, _) = after(n, 7);

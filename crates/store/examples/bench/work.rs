@@ -148,7 +148,9 @@ impl Open {
                 ops += 1;
             }
             self.store.kick();
-            let _ = self.woken.recv_timeout(Duration::from_millis(100));
+            if !self.store.wait_written() {
+                let _ = self.woken.recv_timeout(Duration::from_millis(100));
+            }
             let durable = self.store.complete().expect("goes well");
             let now = Instant::now();
             while flying.front().is_some_and(|(seq, _)| *seq <= durable) {
