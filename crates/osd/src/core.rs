@@ -566,6 +566,11 @@ impl Osd {
             return;
         }
         if self.c.booted {
+            if self.c.pace.may_copy(now) {
+                // The more urgent first.
+                self.c.slots.backfills.go_on();
+                self.run_freed_slots(now, out);
+            }
             for pg in self.pgs.values_mut() {
                 pg.on_tick(&mut self.c.cx(now, out));
             }

@@ -54,6 +54,9 @@ const PART_COST: u64 = 16 << 10;
 /// Parts of an object: without clients, and with.
 const PART_ALONE: u64 = 4 << 20;
 const PART_BESIDE: u64 = 512 << 10;
+/// Between the begins of two copies of PGs beside clients, ms: each costs its OSDs turns as long
+/// as the PG's log, and everybody two maps; of several in a row all that clients ask waits for.
+const COPY_EVERY_MS: u64 = 100;
 /// How much a part changes what the next are presumed to take.
 const PART_SMOOTH: f64 = 0.125;
 /// An answer counts as at most so many times the usual one: single ones that hang say nothing.
@@ -206,6 +209,7 @@ pub struct Pace {
     used_ns: u64,
     begun_ns: u64,
     next_start_ms: u64,
+    next_copy_ms: u64,
     /// The last slowdown that was seen.
     slowdown: f64,
     waiting: BTreeSet<SpgId>,
@@ -228,6 +232,7 @@ impl Default for Pace {
             used_ns: 0,
             begun_ns: 0,
             next_start_ms: 0,
+            next_copy_ms: 0,
             slowdown: 1.0,
             waiting: BTreeSet::new(),
         }
@@ -311,6 +316,17 @@ impl Pace {
     /// An object's recovery begins.
     pub fn started(&mut self, conf: &PaceConf, now: Now) {
         self.next_start_ms = now.mono_ms() + conf.sleep_ms;
+    }
+
+    /// Whether another PG may begin to be copied to where it should be.
+    #[must_use]
+    pub fn may_copy(&self, now: Now) -> bool {
+        now.mono_ms() >= self.next_copy_ms || !self.has_clients(now)
+    }
+
+    /// A PG begins to be copied.
+    pub fn copy_begun(&mut self, now: Now) {
+        self.next_copy_ms = now.mono_ms() + COPY_EVERY_MS;
     }
 
     /// A part of so many bytes goes.
@@ -512,6 +528,19 @@ mod tests {
         let (rate, took) = live(&PaceConf::default(), true, 0.0);
         assert!(rate > 200.0 * MIB, "{rate}");
         assert!(took < 2.1);
+    }
+
+    /// Copies begin apart from one another where there are clients, and at once where there are
+    /// none.
+    #[test]
+    fn copies_begin_one_by_one() {
+        let mut pace = Pace::default();
+        assert!(pace.may_copy(at(5_000)));
+        pace.copy_begun(at(5_000));
+        assert!(pace.may_copy(at(5_000)), "nobody would feel it");
+        pace.hear(100, at(5_000));
+        assert!(!pace.may_copy(at(5_000)) && !pace.may_copy(at(5_000 + COPY_EVERY_MS - 1)));
+        assert!(pace.may_copy(at(5_000 + COPY_EVERY_MS)));
     }
 
     /// However much clients feel it, it ends some day.

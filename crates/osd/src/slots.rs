@@ -10,6 +10,8 @@ use types::SpgId;
 pub struct Slots {
     held: BTreeSet<SpgId>,
     freed: bool,
+    /// Somebody might have had one, and waits for something else.
+    put_off: bool,
 }
 
 impl Slots {
@@ -38,6 +40,16 @@ impl Slots {
     /// Gives it back.
     pub fn give_back(&mut self, pg: SpgId) {
         self.freed |= self.held.remove(&pg);
+    }
+
+    /// Who wanted one has to wait for something else than slots.
+    pub fn put_off(&mut self) {
+        self.put_off = true;
+    }
+
+    /// What was waited for has come: those that were put off may want one.
+    pub fn go_on(&mut self) {
+        self.freed |= std::mem::take(&mut self.put_off);
     }
 
     /// Whether one was given back since this was asked last.
@@ -93,6 +105,20 @@ impl AllSlots {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Who was put off is asked again once.
+    #[test]
+    fn put_off() {
+        let mut s = Slots::default();
+        s.go_on();
+        assert!(!s.take_freed());
+        s.put_off();
+        assert!(!s.take_freed(), "it still waits");
+        s.go_on();
+        assert!(s.take_freed() && !s.take_freed());
+        s.go_on();
+        assert!(!s.take_freed());
+    }
 
     /// No more than asked for; who has one is not counted twice.
     #[test]

@@ -250,6 +250,7 @@ impl Pg {
             self.end_backfill(cx);
         }
         let allowed = self.may_backfill(cx);
+        let hurries = self.forced || !self.is_full_sized();
         for o in &targets {
             if !cx.map.is_up(o.osd) {
                 continue;
@@ -263,9 +264,14 @@ impl Pg {
             let late = now >= peer.target_ms;
             match &peer.target {
                 Target::Wait if allowed && late => {
+                    if !hurries && !cx.pace.may_copy(cx.now) {
+                        cx.slots.backfills.put_off();
+                        continue;
+                    }
                     if !cx.slots.backfills.take(self.id, cx.conf.backfills_max) && !self.forced {
                         continue;
                     }
+                    cx.pace.copy_begun(cx.now);
                     peer.target = Target::Slot;
                     peer.target_ms = now + RETRY_MS;
                     self.say(cx, *o, PeerMsg::BackfillAsk);
