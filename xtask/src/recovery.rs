@@ -87,7 +87,8 @@ pub fn run(gib: u64) -> Result<Report> {
         Ok((speed, during))
     };
     let p99 = |v: &Value| v["p99"].as_f64().context("the slowest hundredth");
-    let (mut times, mut shares, mut of_alone) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut quiet, mut waits) = (f64::MAX, Vec::new());
+    let (mut shares, mut of_alone) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
         let client = load(&cluster, 15, Some(half))?;
         let machine = Machine::now()?;
@@ -102,20 +103,23 @@ pub fn run(gib: u64) -> Result<Report> {
         ))?;
         let (rest, _) = beside(", not held back")?;
         ceph("ceph config set osd osd_mclock_profile balanced")?;
-        times.push(p99(&during)? / p99(&before)?);
+        // What disturbs those who are alone is no part of recovery.
+        quiet = quiet.min(p99(&before)?);
+        waits.push(p99(&during)?);
         shares.push(speed / rest);
         of_alone.push(speed * alone.1 / alone.0);
         println!(
-            "        round {round}: slowest hundredth {:.2} times as long, {:.0} % of what it is when \
-             nothing holds it back",
-            times[times.len() - 1],
+            "        round {round}: {:.0} % of what it is when nothing holds it back",
             shares[shares.len() - 1] * 100.0
         );
     }
     let of_alone = 100.0 * median(of_alone);
     report.check("clients wait twice as long at most", || {
-        let times = median(times);
-        println!("        slowest hundredth: {times:.2} times as long, median of {ROUNDS} rounds");
+        let times = median(waits) / quiet;
+        println!(
+            "        slowest hundredth: {times:.2} times as long, median of {ROUNDS} rounds beside the \
+             quietest alone"
+        );
         if times > P99_MAX {
             bail!("{times:.2} times as long");
         }
