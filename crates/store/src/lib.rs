@@ -20,6 +20,7 @@
 
 mod alloc;
 mod apply;
+mod behind;
 mod buf;
 mod cache;
 mod checkpoint;

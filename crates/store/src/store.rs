@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -13,15 +13,16 @@ use env::Disk;
 use types::{HObject, OsdId, PoolId, Uuid};
 
 use crate::alloc::{Alloc, Bitmap};
+use crate::behind::start_threads;
 use crate::checkpoint::{self, Job, Moved, Outcome};
-use crate::commit::{Committer, FLIGHTS, Taken};
+use crate::commit::{Committer, Taken};
 use crate::discard::Discards;
 use crate::fetch::Fetches;
-use crate::file::{FileDisk, give_way};
+use crate::file::FileDisk;
 use crate::keys;
 use crate::log::Place;
 use crate::logring::LogRing;
-use crate::merge::{Merging, Progress};
+use crate::merge::Merging;
 use crate::onode::BLOCK;
 use crate::placement::{self, LogPlacement};
 use crate::space::{Ledger, Runs, Space};
@@ -200,10 +201,10 @@ pub(crate) enum Work {
 }
 
 pub(crate) struct Threads {
-    io: Vec<JoinHandle<()>>,
+    pub(crate) io: Vec<JoinHandle<()>>,
     /// Says in the end whether the log is all written.
-    preparer: Option<JoinHandle<bool>>,
-    checkpointer: JoinHandle<()>,
+    pub(crate) preparer: Option<JoinHandle<bool>>,
+    pub(crate) checkpointer: JoinHandle<()>,
     pub(crate) jobs: SyncSender<Work>,
 }
 
@@ -227,8 +228,9 @@ pub struct Store {
     /// Runs of blocks that ever came to rest.
     pub(crate) freed_runs: u64,
     pub(crate) fetches: Fetches,
-    /// Readable when small reads are done; until the owner takes it.
+    /// Readable when small reads, or appends to the log, are done; until the owner takes them.
     pub(crate) ring_fds: Vec<OwnedFd>,
+    /// What of the log the owner has under way itself.
     pub(crate) log_ring: Option<LogRing>,
     pub(crate) callbacks: VecDeque<(Seq, Box<dyn FnOnce() + Send>)>,
     pub(crate) threads: Option<Threads>,
@@ -707,234 +709,6 @@ impl Store {
         self.commit.wait(self.seq)?;
         self.look_after().map(drop)
     }
-
-    /// Without threads: makes one group durable. Returns whether there was one.
-    pub fn step(&mut self) -> bool {
-        self.threads.is_none() && (self.end_group() || self.commit.step())
-    }
-
-    /// Without threads: writes a group, which [`Store::end_group`] flushes: time may pass in
-    /// between, and one more group be begun. Returns whether there was one.
-    pub fn begin_group(&mut self) -> bool {
-        if self.threads.is_some() || self.begun.len() >= FLIGHTS {
-            return false;
-        }
-        let taken = self.commit.begin_step();
-        let some = taken.is_some();
-        self.begun.extend(taken);
-        some
-    }
-
-    /// Without threads: flushes the older of the groups that were begun. Returns whether there
-    /// was one.
-    pub fn end_group(&mut self) -> bool {
-        let Some(taken) = self.begun.pop_front() else { return false };
-        self.commit.end_step(taken);
-        true
-    }
-
-    /// Without threads: groups that were begun and are not durable.
-    #[must_use]
-    pub fn groups_begun(&self) -> usize {
-        self.begun.len()
-    }
-
-    /// Without threads: whether a checkpoint waits for [`Store::step_checkpoint`], and all that
-    /// it writes is durable in the log.
-    #[must_use]
-    pub fn is_checkpoint_ready(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.frozen.seq <= self.commit.durable())
-    }
-
-    /// Without threads: whether a checkpoint or a merge waits to be made.
-    #[must_use]
-    pub fn has_work_behind(&self) -> bool {
-        let merge = self.merging.as_ref().map(|m| &m.progress);
-        self.job.is_some() || matches!(merge, Some(Progress::Waiting(_)))
-    }
-
-    /// Without threads: writes two groups before either is flushed, as the threads may.
-    /// Returns whether there were two.
-    pub fn step_two(&mut self) -> bool {
-        self.threads.is_none() && self.commit.step_two()
-    }
-
-    /// Without threads: makes the checkpoint that has begun, if one has; the next
-    /// [`Store::complete`] takes it over. Returns whether there was one.
-    pub fn step_checkpoint(&mut self) -> bool {
-        let Some(job) = self.job.take() else { return false };
-        // It waits for the transactions before it.
-        while self.commit.durable() < job.frozen.seq && self.step() {}
-        let outcome = checkpoint::run(&self.state.space, &self.commit, job);
-        self.outcome_sender.send(outcome).expect("the receiver is ours");
-        true
-    }
-
-    /// Without threads: begins a checkpoint, where none is under way.
-    ///
-    /// # Errors
-    /// As [`Store::complete`].
-    pub fn begin_checkpoint(&mut self) -> Result<()> {
-        self.freeze()
-    }
-
-    fn is_thread_gone(threads: &Threads) -> bool {
-        threads.io.iter().chain([&threads.checkpointer]).any(JoinHandle::is_finished)
-    }
-
-    pub(crate) fn wait_a_little(&mut self) -> Result<()> {
-        match &self.threads {
-            None => {
-                let _ = self.step() || self.step_checkpoint();
-            }
-            Some(threads) if Self::is_thread_gone(threads) => {
-                self.commit.fail("a thread of the store is gone".into());
-            }
-            Some(_) => {
-                if !self.wait_written() {
-                    self.commit.wait_a_group();
-                }
-            }
-        }
-        self.background()
-    }
-
-    /// The owner's part of what goes on behind: blocks that have rested, data that has
-    /// arrived, a checkpoint that is done.
-    fn background(&mut self) -> Result<()> {
-        if self.stopped {
-            return Err(StoreError::Stopped("an earlier transaction failed".into()));
-        }
-        if let Some(e) = self.commit.failed() {
-            return Err(e);
-        }
-        if !self.state.flight.is_empty() {
-            let durable = self.commit.durable();
-            self.state.flight.retain(|_, (_, seq)| *seq > durable);
-        }
-        if self.state.frozen.is_some()
-            && let Ok(outcome) = self.outcomes.try_recv()
-        {
-            let taken = outcome.and_then(|o| self.install(o));
-            if let Err(e) = taken {
-                self.commit.fail(format!("checkpoint: {e}"));
-                return Err(StoreError::Stopped(e.to_string()));
-            }
-        }
-        self.warm_up();
-        self.take_merge();
-        self.settle_resting();
-        self.discard();
-        Ok(())
-    }
-
-    /// Blocks that nothing refers to once `seq` is durable.
-    pub(crate) fn rest(&mut self, seq: Seq, freed: Vec<(u64, u64)>) {
-        self.freed_runs += freed.len() as u64;
-        for (start, blocks) in freed {
-            self.resting.push_back((seq, start, blocks));
-            self.resting_blocks += blocks;
-        }
-    }
-
-    pub(crate) fn settle_resting(&mut self) {
-        if self.state.frozen.is_some() || self.resting.is_empty() {
-            return;
-        }
-        let proven = match self.superblock.placement {
-            LogPlacement::Device | LogPlacement::Own => self.commit.proven(),
-            // No log leads on from the last checkpoint, and what that refers to stays.
-            LogPlacement::Memory => self.checkpointed,
-        };
-        // A read under way may need what was freed since it began.
-        let read = self.fetches.oldest().unwrap_or(u64::MAX);
-        let mut front = self.freed_runs - self.resting.len() as u64;
-        let mut alloc = self.state.space.alloc.lock().expect("no holder of this lock panics");
-        while let Some((seq, start, blocks)) = self.resting.front().copied() {
-            if seq > proven || front >= read {
-                break;
-            }
-            front += 1;
-            alloc.release(start, blocks);
-            self.resting_blocks -= blocks;
-            self.resting.pop_front();
-        }
-    }
-
-    pub(crate) fn freeze_if_due(&mut self) -> Result<()> {
-        if self.since_freeze >= self.checkpoint_bytes && self.state.frozen.is_none() {
-            return self.freeze();
-        }
-        Ok(())
-    }
-
-    /// Begins a checkpoint of everything submitted.
-    pub(crate) fn freeze(&mut self) -> Result<()> {
-        if self.state.frozen.is_some() {
-            return Ok(());
-        }
-        let state = &mut self.state;
-        let frozen = Arc::new(Frozen { map: std::mem::take(&mut state.active), seq: self.seq });
-        self.commit.set_mark(self.seq);
-        let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
-        alloc.restart();
-        let mut used = alloc.used.clone();
-        // What a merge writes is nobody's before it is done.
-        for (start, len) in self.ledger.lock().expect("no holder of this lock panics").iter() {
-            used.clear(*start, *len);
-        }
-        drop(alloc);
-        self.retiring = std::mem::take(&mut self.retired);
-        for (start, len) in &self.retiring {
-            used.clear(*start, *len);
-        }
-        self.next_table += 1;
-        for (_, start, blocks) in &self.resting {
-            used.clear(*start, *blocks);
-        }
-        for (start, blocks) in &self.discards.runs {
-            used.clear(*start, *blocks);
-        }
-        if let Some(threads) = &mut self.threads
-            && let Some(preparer) = threads.preparer.take_if(|p| p.is_finished())
-        {
-            self.superblock.log_ready = preparer.join().unwrap_or(false);
-        }
-        state.frozen = Some(frozen.clone());
-        state.frozen_bytes = std::mem::take(&mut state.active_bytes);
-        state.frozen_blocks = std::mem::take(&mut state.active_blocks);
-        let pools = state.pools.iter();
-        let job = Job {
-            frozen,
-            tables: state.tables.clone(),
-            superblock: self.superblock.clone(),
-            used,
-            next_id: state.next_id,
-            next_coll: state.next_coll,
-            table: self.next_table,
-            pools: pools.map(|(p, s)| (p.0, *s)).collect(),
-        };
-        self.since_freeze = 0;
-        self.warm.clear();
-        match &self.threads {
-            Some(threads) => threads
-                .jobs
-                .send(Work::Checkpoint(Box::new(job)))
-                .map_err(|_| StoreError::Stopped("the checkpointer is gone".into())),
-            None => {
-                self.job = Some(job);
-                Ok(())
-            }
-        }
-    }
-
-    /// Waits for the checkpoint under way, if one is, and takes it over.
-    pub(crate) fn finish_checkpoint(&mut self) -> Result<()> {
-        while self.state.frozen.is_some() {
-            self.wait_a_little()?;
-        }
-        Ok(())
-    }
 }
 
 impl Drop for Store {
@@ -945,55 +719,3 @@ impl Drop for Store {
 
 /// Smallest log that works: a record of less than large data takes a part of it only.
 const LOG_MIN: u64 = 1 << 20;
-
-fn start_threads(
-    space: &Space,
-    commit: &Arc<Committer>,
-    outcomes: &Sender<Result<Outcome>>,
-    log_ready: bool,
-) -> Result<Threads> {
-    let what = "starting a thread";
-    let (jobs, received) = sync_channel::<Work>(2);
-    let for_preparer = commit.clone();
-    let mut io = Vec::new();
-    for _ in 0..FLIGHTS {
-        let commit = commit.clone();
-        let thread = std::thread::Builder::new().name("store-log".into());
-        io.push(thread.spawn(move || commit.run()).map_err(StoreError::io(what))?);
-    }
-    let (space, commit, outcomes) = (space.clone(), commit.clone(), outcomes.clone());
-    let checkpointer = std::thread::Builder::new()
-        .name("store-ckpt".into())
-        .spawn(move || {
-            give_way();
-            for work in received {
-                let job = match work {
-                    Work::Checkpoint(job) => job,
-                    Work::Drop(frozen) => {
-                        drop(frozen);
-                        continue;
-                    }
-                };
-                let outcome = checkpoint::run(&space, &commit, *job);
-                if outcomes.send(outcome).is_err() {
-                    return;
-                }
-                commit.wake_owner();
-            }
-        })
-        .map_err(StoreError::io(what))?;
-    let preparer = if log_ready {
-        None
-    } else {
-        let prepare = move || match for_preparer.prepare_ring() {
-            Ok(all) => all,
-            Err(e) => {
-                tracing::warn!("the log could not be prepared, and is only slower for it: {e}");
-                false
-            }
-        };
-        let thread = std::thread::Builder::new().name("store-prepare".into());
-        Some(thread.spawn(prepare).map_err(StoreError::io(what))?)
-    };
-    Ok(Threads { io, preparer, checkpointer, jobs })
-}
