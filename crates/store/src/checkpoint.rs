@@ -16,7 +16,7 @@ use crate::commit::Committer;
 use crate::fetch::{Way, read_blocks};
 use crate::keys::{self, Key};
 use crate::log::Place;
-use crate::onode::{BLOCK, Onode, Settled};
+use crate::onode::{BLOCK, Onode, Piece, Settled};
 use crate::space::{BlockWriter, Runs, Space};
 use crate::state::{Entry, Frozen};
 use crate::superblock::{Manifest, Superblock};
@@ -238,10 +238,13 @@ impl Run<'_> {
                     &p.data[(lo - p.off) as usize..(hi - p.off) as usize]
                 }
                 _ => {
-                    let covered: u64 = pieces.iter().map(|p| p.end().min(hi) - p.off.max(lo)).sum();
+                    // Behind its end nothing is wanted of what was there.
+                    let end = hi.min(o.size);
+                    let part = |p: &&Piece| p.end().min(end).saturating_sub(p.off.max(lo));
+                    let covered: u64 = pieces.iter().map(|p| part(&p)).sum();
                     block.fill(0);
                     if let Some(e) = base
-                        && covered < BLOCK
+                        && covered < end.saturating_sub(lo)
                     {
                         let i = at - e.at;
                         let crc = &e.crcs[i as usize..=i as usize];

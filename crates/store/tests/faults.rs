@@ -216,3 +216,43 @@ fn full_is_refused_and_never_fatal() {
         assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new(), "seed {seed}");
     }
 }
+
+/// A damaged block of which nothing is left but what was written anew is whole again, though the
+/// object ends within it.
+#[test]
+fn what_is_replaced_heals() {
+    let sizes =
+        [(3000, 3500), (5000, 6000), (66_000, 67_000), (8192, 100), (8192, 5000), (100_000, 69_000)];
+    for (before, after) in sizes {
+        let disk = Arc::new(SimDisk::new(64 << 20, false));
+        mkfs(&disk);
+        let mut store = open(&disk).unwrap();
+        let mut txn = Transaction::new();
+        txn.create_collection(Coll::Meta);
+        txn.write(Coll::Meta, &object(1), 0, vec![7; before].into());
+        store.submit(txn).unwrap();
+        store.checkpoint().unwrap();
+        // Each of its blocks.
+        for (at, len) in store.device_ranges(Coll::Meta, &object(1)).unwrap() {
+            (at..at + len).step_by(4096).for_each(|at| disk.flip(at + 17, 3));
+        }
+        assert!(store.read(Coll::Meta, &object(1), 0, 1).is_err(), "seen to be damaged");
+        let data = Bytes::from(vec![9; after]);
+        let mut txn = Transaction::new();
+        txn.write(Coll::Meta, &object(1), 0, data.clone());
+        if after < before {
+            txn.truncate(Coll::Meta, &object(1), after as u64);
+        }
+        store.submit(txn).unwrap();
+        store.checkpoint().unwrap();
+        let read = |store: &Store| store.read(Coll::Meta, &object(1), 0, u64::MAX).unwrap();
+        assert_eq!(read(&store), data, "{before} to {after}");
+        assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new());
+        // What comes behind its end is as if nothing had been there.
+        let mut txn = Transaction::new();
+        txn.truncate(Coll::Meta, &object(1), after as u64 + 500);
+        store.submit(txn).unwrap();
+        store.checkpoint().unwrap();
+        assert_eq!(read(&store)[after..], [0; 500]);
+    }
+}
