@@ -221,8 +221,14 @@ fn full_is_refused_and_never_fatal() {
 /// object ends within it.
 #[test]
 fn what_is_replaced_heals() {
-    let sizes =
-        [(3000, 3500), (5000, 6000), (66_000, 67_000), (8192, 100), (8192, 5000), (100_000, 69_000)];
+    let sizes = [
+        (3000, 3500),
+        (5000, 6000),
+        (66_000, 67_000),
+        (8192, 100),
+        (8192, 5000),
+        (100_000, 69_000),
+    ];
     for (before, after) in sizes {
         let disk = Arc::new(SimDisk::new(64 << 20, false));
         mkfs(&disk);
