@@ -192,6 +192,13 @@ impl TornDisk {
         self.lock().failed
     }
 
+    /// Whether writes fail, or are going to.
+    #[must_use]
+    pub fn is_failing(&self) -> bool {
+        let inner = self.lock();
+        inner.failed || inner.fails_in > 0
+    }
+
     /// What is there cannot be read any more, until it is written anew.
     pub fn make_unreadable(&self, off: u64) {
         self.lock().bad.insert(off / BLOCK);

@@ -132,13 +132,14 @@ impl World {
     // ----- spoiled data -----
 
     /// Whether copies may be spoiled: each object has another that is whole, whatever one
-    /// OSD less does.
+    /// OSD less does, and no OSD is about to stop.
     fn may_spoil(&self) -> bool {
         let Some(map) = self.newest() else { return false };
         let Some(pool) = map.pool(self.pool) else { return false };
         let alone = self.settings.coded.map_or(1, |(k, _)| k);
         let (size, least) = (usize::from(pool.size), usize::from(pool.min_size));
-        let calm = self.cut.is_empty() && self.paused.is_empty();
+        let stops = self.osds.iter().any(|o| o.store.is_in_trouble());
+        let calm = self.cut.is_empty() && self.paused.is_empty() && !stops;
         size > alone + 1 && least > alone && calm && self.is_clean()
     }
 

@@ -344,6 +344,13 @@ impl RealStore {
         self.store(take).unwrap_or(0)
     }
 
+    /// Whether others have space here, or writes fail, or are going to.
+    #[must_use]
+    pub fn is_in_trouble(&self) -> bool {
+        let inner = self.lock();
+        inner.crowded || inner.disk.is_failing()
+    }
+
     /// Their data goes, now or when the process starts.
     pub fn make_room(&self) {
         self.lock().crowded = false;

@@ -63,6 +63,15 @@ impl OsdStore {
         }
     }
 
+    /// Whether its disk may stop its OSD, for want of space or by failing.
+    #[must_use]
+    pub fn is_in_trouble(&self) -> bool {
+        match self {
+            Self::Memory(store) => store.lock().capacity.is_some(),
+            Self::Real(store) => store.is_in_trouble(),
+        }
+    }
+
     /// Objects whose data cannot be read.
     #[must_use]
     pub fn unreadable(&self) -> usize {

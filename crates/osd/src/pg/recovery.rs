@@ -770,7 +770,9 @@ impl Pg {
         }
         self.stats_dirty = true;
         if self.is_coded() {
-            self.on_shard_applied(self.me(cx.me), &oid, version, cx);
+            let me = self.me(cx.me);
+            self.on_shard_whole(me, &oid, version, cx);
+            self.on_shard_applied(me, &oid, version, cx);
             return;
         }
         self.recover_one(&oid, cx);
@@ -792,14 +794,16 @@ impl Pg {
             return;
         }
         if self.is_coded() {
+            let oid = oid.detached();
             if last
                 && let Some(peer) = self.peers.get_mut(&from)
                 && peer.missing.get(&oid) == Some(&version)
             {
                 peer.missing.remove(&oid);
                 self.recovered.0 += 1;
+                self.on_shard_whole(from, &oid, version, cx);
             }
-            self.on_shard_applied(from, &oid.detached(), version, cx);
+            self.on_shard_applied(from, &oid, version, cx);
             return;
         }
         let key = (from, oid);

@@ -76,6 +76,8 @@ pub struct Cluster {
     pub stopped: Vec<usize>,
     /// Bytes of the largest front of a message between OSDs.
     pub largest: usize,
+    /// What goes from the first to the second waits.
+    pub held: std::collections::BTreeSet<(usize, usize)>,
 }
 
 /// Gives a pool so many PGs at once; no fewer than it has.
@@ -129,6 +131,7 @@ impl Cluster {
             options: Vec::new(),
             stopped: Vec::new(),
             largest: 0,
+            held: std::collections::BTreeSet::new(),
         };
         for i in 0..osds {
             let node = Node { osd: None, store: MemStore::default(), nonce: 0, life: 0 };
@@ -715,7 +718,8 @@ impl Cluster {
     fn step_with(&mut self, answers: bool) -> bool {
         let mut could: Vec<(u8, usize, usize)> = Vec::new();
         for (&(a, b), w) in &self.wires {
-            if !w.queue.is_empty() && self.nodes[b].osd.is_some() {
+            let goes = !w.queue.is_empty() && !self.held.contains(&(a, b));
+            if goes && self.nodes[b].osd.is_some() {
                 could.push((0, a, b));
             }
         }

@@ -5,6 +5,7 @@ use messages::{OsdOp, op};
 use types::{OsdId, PgId, PoolId, ShardId, SpgId};
 
 use super::cluster::Cluster;
+use super::ops::xattr;
 use super::survive::{Faults, seeds, storm_on};
 use crate::backing::{Coll, ObjectStore};
 
@@ -392,6 +393,52 @@ fn reads_outlive_the_trimming_of_a_snapshot() {
             let r = c.wait(tid);
             assert_eq!((r.result, &r.ops[0].data[..]), (0, &body[..]), "seed {seed}");
         }
+    }
+}
+
+/// A shard that is brought back says so late, while it is being computed once more: writes go on
+/// then, and what is asked for the second time is not there any more. That is no error.
+#[test]
+fn late_news_of_recovery_are_heard() {
+    for seed in 0..10 {
+        let mut c = Cluster::ready_coded(4, (2, 2), 1, seed);
+        let pg = PgId { pool: POOL, ps: 0 };
+        c.run(POOL, "o", vec![write(0, vec![1; 100])]);
+        let acting = c.map.pg_to_up_acting(pg).acting;
+        let (first, third) = (acting[0].0 as usize, acting[2].0 as usize);
+        c.kill(third);
+        c.mark_down(third);
+        c.run(POOL, "o", vec![write(0, vec![2; 100])]);
+        c.start(third);
+        // What it lacks is on its way.
+        let lacks = |c: &Cluster| {
+            let pgs = &c.nodes[first].osd.as_ref().unwrap().pgs;
+            let mut all = pgs.values().flat_map(|p| &p.peers);
+            all.any(|(o, p)| o.osd == acting[2] && p.activated && !p.missing.is_empty())
+        };
+        while !lacks(&c) {
+            if !c.step() {
+                c.tick(100);
+            }
+        }
+        c.held.insert((first, third));
+        while c.step() {}
+        // Another try: it asks for the shards, which takes its time.
+        c.held.extend((0..4).map(|to| (first, to)));
+        (0..3).for_each(|_| c.tick(2_100));
+        c.held.remove(&(first, third));
+        while c.step() {}
+        assert!(!lacks(&c), "seed {seed}");
+        let tid = c.ask(POOL, "o", vec![xattr(op::SETXATTR, "a", "1")]);
+        c.client_step();
+        while c.step() {}
+        c.tick(2_100);
+        c.held.clear();
+        assert_eq!(c.wait(tid).result, 0, "seed {seed}");
+        c.settle();
+        let r = c.run(POOL, "o", vec![read(0, 0)]);
+        assert_eq!((r.result, &r.ops[0].data[..]), (0, &[2; 100][..]), "seed {seed}");
+        check_shards(&c);
     }
 }
 

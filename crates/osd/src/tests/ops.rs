@@ -29,7 +29,7 @@ fn read(off: u64, len: u64) -> OsdOp {
     OsdOp::extent(op::READ, off, len, Bytes::new())
 }
 
-fn xattr(code: u16, name: &str, value: &str) -> OsdOp {
+pub fn xattr(code: u16, name: &str, value: &str) -> OsdOp {
     let mut o = OsdOp::new(code, Bytes::from([name, value].concat()));
     o.put_u32(0, name.len() as u32);
     o.put_u32(4, value.len() as u32);

@@ -37,8 +37,8 @@ pub(crate) struct Want {
 pub(crate) enum For {
     /// A request: bytes of the object, or what a write has to know.
     Op { op: Box<ClientOp>, writes: bool, data: Option<(u64, u64)> },
-    /// Shards that lack the object.
-    Rebuild(HObject),
+    /// Shards that lack the object; which try.
+    Rebuild(HObject, u64),
     /// A copy of the object elsewhere.
     Copy { push: Push, len: u64 },
     /// A scrub, which looks whether shards agree; which, by its number.
@@ -378,6 +378,17 @@ impl Pg {
     /// Questions that were not answered are asked again.
     pub(crate) fn ask_shards_again(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono_ms();
+        let (rebuilds, asked) = (&self.recovery.rebuilds, &mut self.coded.asked);
+        self.coded.gathers.retain(|_, g| {
+            let For::Rebuild(oid, number) = &g.purpose else { return true };
+            let goes_on = rebuilds.get(oid).is_some_and(|r| r.number == *number);
+            if !goes_on {
+                for (_, id, _) in g.open.values() {
+                    asked.remove(id);
+                }
+            }
+            goes_on
+        });
         let late: Vec<(u64, u64, usize)> = self
             .coded
             .gathers
@@ -420,9 +431,9 @@ impl Pg {
                 let of = (&g.want.oid, g.want.version);
                 self.on_gathered(op, writes, data, of, g.want.off, got, cx);
             }
-            For::Rebuild(oid) => {
+            For::Rebuild(oid, number) => {
                 let got = good.then_some((shards, g.record));
-                self.on_rebuilt_part(&oid, got, g.failed, cx);
+                self.on_rebuilt_part((&oid, number), got, g.failed, cx);
             }
             For::Scrub(scrub) => {
                 let all = good && shards.iter().all(Option::is_some);

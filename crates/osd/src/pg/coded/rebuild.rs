@@ -19,6 +19,8 @@ const PART_BYTES: u64 = 1 << 20;
 /// An object being brought back.
 #[derive(Debug)]
 pub(crate) struct Rebuild {
+    /// Which try it is: what was gathered for another is of no use.
+    pub(super) number: u64,
     version: EVersion,
     /// Who lacks it.
     targets: Vec<PgShard>,
@@ -70,7 +72,9 @@ impl Pg {
             return;
         }
         let targets = lack.into_iter().filter(|(_, v)| *v == version).map(|(c, _)| c).collect();
+        self.coded.next += 1;
         let rebuild = Rebuild {
+            number: self.coded.next,
             version,
             targets,
             off: 0,
@@ -98,20 +102,23 @@ impl Pg {
             shards: r.targets.iter().map(|c| c.shard.0 as usize).collect(),
             attrs: true,
         };
-        self.gather(want, For::Rebuild(oid.clone()), cx);
+        let purpose = For::Rebuild(oid.clone(), r.number);
+        self.gather(want, purpose, cx);
     }
 
     /// A part has been computed, or cannot be.
     pub(super) fn on_rebuilt_part(
         &mut self,
-        oid: &HObject,
+        (oid, number): (&HObject, u64),
         got: Option<(Vec<Option<Bytes>>, Option<Record>)>,
         failed: BTreeSet<PgShard>,
         cx: &mut Cx<'_>,
     ) {
         let me = self.me(cx.me);
         let (repair, part) = (self.mending.number(oid), self.part_bytes());
-        let Some(r) = self.recovery.rebuilds.get_mut(oid) else { return };
+        let Some(r) = self.recovery.rebuilds.get_mut(oid).filter(|r| r.number == number) else {
+            return;
+        };
         let Some((shards, Some((attrs, size)))) = got else {
             self.forget_rebuild(oid, cx);
             self.looked_in_vain(oid, failed);
@@ -163,6 +170,27 @@ impl Pg {
         } else {
             cx.submit(ops, Ticket::None);
             self.on_shard_applied(me, oid, version, cx);
+        }
+    }
+
+    /// A shard has the whole object, as a try before this one brought it: it is not needed for it
+    /// any more, and the object may be written from now on.
+    pub(crate) fn on_shard_whole(
+        &mut self,
+        from: PgShard,
+        oid: &HObject,
+        version: EVersion,
+        cx: &mut Cx<'_>,
+    ) {
+        let rebuild = self.recovery.rebuilds.get_mut(oid);
+        let Some(r) = rebuild.filter(|r| r.version == version && !r.open.contains(&from)) else {
+            return;
+        };
+        r.targets.retain(|c| *c != from);
+        if r.targets.is_empty() {
+            self.forget_rebuild(oid, cx);
+            self.stats_dirty = true;
+            self.after_recovery_of(oid, cx);
         }
     }
 
