@@ -1,5 +1,6 @@
 //! `argonaut up` for tests: a cluster in a directory that upstream's clients see too.
 
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -20,6 +21,8 @@ pub struct Cluster {
     netns: Option<String>,
     /// The hosts that it runs on, when `argonaut up` did not start it.
     pub hosts: Option<Hosts>,
+    /// Locked: the directory is this run's.
+    _own: File,
 }
 
 /// The binary under test: the release build, made first if needed, or the one that
@@ -73,10 +76,11 @@ impl Cluster {
     /// As there.
     pub fn up_in(netns: Option<&str>, name: &str, args: &[&str]) -> Result<Self> {
         let (dir, port) = Self::place(name);
-        let cluster = Self { dir, up_s: 0.0, netns: netns.map(str::to_owned), hosts: None };
+        let own = hold(&dir)?;
+        let netns = netns.map(str::to_owned);
+        let cluster = Self { dir, up_s: 0.0, netns, hosts: None, _own: own };
         cluster.argonaut("rm", &[]).ok();
         std::fs::remove_dir_all(&cluster.dir).ok();
-        std::fs::create_dir_all(lab::SHARE)?;
         let port = ["--port", &port];
         let port = if port[1].is_empty() { &[][..] } else { &port[..] };
         cluster.start(&[args, port].concat())
@@ -94,12 +98,12 @@ impl Cluster {
     /// # Errors
     /// As [`Hosts::up`].
     pub fn up_on_hosts(name: &str, osd_bytes: &str) -> Result<Self> {
-        std::fs::create_dir_all(lab::SHARE)?;
         let dir = Self::place(name).0;
+        let own = hold(&dir)?;
         let start = sh::now();
         let hosts = Hosts::up(&dir, osd_bytes)?;
         let netns = Some(hosts.netns(Host::CLIENTS));
-        Ok(Self { dir, up_s: start.elapsed().as_secs_f64(), netns, hosts: Some(hosts) })
+        Ok(Self { dir, up_s: start.elapsed().as_secs_f64(), netns, hosts: Some(hosts), _own: own })
     }
 
     /// Stops its daemons in good order.
@@ -220,6 +224,20 @@ pub fn usage(pids: &[u32]) -> Result<(f64, f64)> {
         rss += fields[21].parse::<f64>()? * 4096.0 / f64::from(1 << 20);
     }
     Ok((cpu, rss))
+}
+
+/// Takes a cluster's directory for as long as what this gives lives.
+fn hold(dir: &Path) -> Result<File> {
+    std::fs::create_dir_all(lab::SHARE)?;
+    let lock = File::create(dir.with_extension("lock"))?;
+    if let Err(TryLockError::WouldBlock) = lock.try_lock() {
+        bail!(
+            "another run uses {}: wait for its end, or give this one ports and a directory of its \
+             own by ARGONAUT_TEST_PORT",
+            dir.display()
+        );
+    }
+    Ok(lock)
 }
 
 impl Drop for Cluster {
