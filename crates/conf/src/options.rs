@@ -330,6 +330,13 @@ pub const OPTIONS: &[OptionSpec] = &[
     opt("ms_service_mode", Str, "crc secure", false, "Modes an OSD accepts."),
     opt("osd_agent_max_ops", Uint, "4", true, "Objects an OSD flushes or evicts at once."),
     opt(
+        "osd_async_recovery_min_cost",
+        Uint,
+        "100",
+        true,
+        "Writes or objects that a copy may lack and still act while it is brought up.",
+    ),
+    opt(
         "osd_beacon_report_interval",
         Secs,
         "300",

@@ -28,6 +28,8 @@ pub struct Config {
     pub dups_max: usize,
     /// `osd_target_pg_log_bytes_per_osd`, and at most a sixteenth of `osd_memory_target`.
     pub log_bytes_per_osd: u64,
+    /// `osd_async_recovery_min_cost`.
+    pub act_cost_max: u64,
     /// `osd_recovery_max_active`.
     pub recoveries_max: usize,
     /// `osd_max_trimming_pgs`.
@@ -77,6 +79,7 @@ impl Default for Config {
             log_entries_max: 2_000,
             dups_max: 3_000,
             log_bytes_per_osd: 256 << 20,
+            act_cost_max: 100,
             recoveries_max: 16,
             trimming_pgs_max: 2,
             agent_ops_max: 4,
@@ -137,6 +140,7 @@ impl Config {
         int("osd_max_pg_log_entries", &mut c.log_entries_max);
         int("osd_pg_log_dups_tracked", &mut c.dups_max);
         c.log_bytes_per_osd = conf.u64("osd_target_pg_log_bytes_per_osd").min(memory / 16);
+        c.act_cost_max = conf.u64("osd_async_recovery_min_cost");
         int("osd_max_trimming_pgs", &mut c.trimming_pgs_max);
         int("osd_agent_max_ops", &mut c.agent_ops_max);
         int("osd_pg_max_concurrent_snap_trims", &mut c.snap_trims_max);

@@ -27,9 +27,6 @@ use super::peering::{compare, list_all};
 use super::{Cx, Peer, Pg, Scan, State};
 use crate::object::{INFO_ATTR, ObjectInfo};
 
-/// Objects a copy may lack, or writes it may be behind, and still act: the peer's
-/// `osd_async_recovery_min_cost`.
-const ACT_COST_MAX: u64 = 100;
 /// Who does not answer is asked again.
 const RETRY_MS: u64 = 3_000;
 /// One whose slots are taken is asked again after this long, where it cannot say when it is
@@ -165,10 +162,11 @@ impl Pg {
         let auth = infos.get(&best)?;
         let infos: BTreeMap<OsdId, &PgInfo> = infos.iter().map(|(c, i)| (c.osd, i)).collect();
         let best = best.osd;
+        let cost_max = cx.conf.act_cost_max;
         let usable = |o: &OsdId| {
             infos.get(o).is_some_and(|i| {
                 let behind = auth.last_update.version.saturating_sub(i.last_update.version);
-                i.last_update >= auth.log_tail && i.missing.saturating_add(behind) <= ACT_COST_MAX
+                i.last_update >= auth.log_tail && i.missing.saturating_add(behind) <= cost_max
             })
         };
         let up: Vec<OsdId> = self.info.up.iter().copied().filter(|o| *o != OsdId::NONE).collect();
