@@ -71,7 +71,9 @@ fn one_round(cluster: Cluster, round: u64, random: &mut Seeded) -> Result<Cluste
     cluster.kill9()?;
     writer.kill().ok();
     writer.wait()?;
-    sh::output(&mut sh::bash("pkill -KILL -f '[a]cks.py write'; true"))?;
+    // This run's alone: another's may be writing, too.
+    let log = cluster.dir.join("acks.log").display().to_string();
+    sh::output(&mut sh::bash(&format!("pkill -KILL -f '[a]cks.py write acks {log} '; true")))?;
     let cluster = cluster.start(&[])?;
     let line = format!(
         "timeout 120 python3 {} check acks {}/acks.log",
