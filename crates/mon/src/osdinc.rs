@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use maps::{Incremental, OsdMap, OsdState, SealedEpoch};
 use types::{OsdId, PgId, PoolId, UTime};
 
-use crate::temp::keep_acting;
+use crate::temp::{Writes, keep_acting};
 
 /// The map an epoch starts from and what was changed so far.
 #[derive(Clone, Debug)]
@@ -124,12 +124,12 @@ impl OpenOsd {
         true
     }
 
-    /// Ends the epoch: what follows from the changes is added, crcs are filled in. `has_much` says
-    /// whether a PG is more than a copy that acts may lack; without, nobody is asked to go on acting.
+    /// Ends the epoch: what follows from the changes is added, crcs are filled in. Without `writes`
+    /// nobody is asked to go on acting.
     pub(crate) fn finish(
         mut self,
         now: UTime,
-        has_much: Option<&dyn Fn(PgId) -> bool>,
+        writes: Option<Writes<'_>>,
     ) -> Result<(Incremental, SealedEpoch), maps::ApplyError> {
         let map = self.result()?;
         let inc = &mut self.inc;
@@ -142,8 +142,8 @@ impl OpenOsd {
             inc.new_last_in_change = now;
         }
         follow_bases(inc, &map);
-        if let Some(has_much) = has_much {
-            keep_acting(inc, (&self.base, &map), has_much);
+        if let Some(writes) = writes {
+            keep_acting(inc, (&self.base, &map), writes);
         }
         // What belongs to PGs that are gone goes with them.
         let gone = |pg: &PgId| !map.have_pg(*pg);

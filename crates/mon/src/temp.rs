@@ -8,13 +8,17 @@
 use maps::{Incremental, OsdMap, PoolKind};
 use types::{OsdId, PgId};
 
-/// Adds to `inc`, which leads from `base` to `map`, acting sets that stay as they are: of PGs of
-/// which `has_much` says that a copy without it could not act, that get one on an OSD which was up
-/// and had none. In an erasure-coded pool nobody else can act for a shard.
+/// How many writes a PG has had, and how many are next to none.
+pub(crate) type Writes<'a> = (&'a dyn Fn(PgId) -> u64, u64);
+
+/// Adds to `inc`, which leads from `base` to `map`, acting sets that stay as they are: of PGs with
+/// more than `few` writes, as `writes` counts them, that get a copy on an OSD which was up and had
+/// none: who is behind by so many, `osd_async_recovery_min_cost`, acts all the same. In an
+/// erasure-coded pool nobody else can act for a shard.
 pub(crate) fn keep_acting(
     inc: &mut Incremental,
     (base, map): (&OsdMap, &OsdMap),
-    has_much: &dyn Fn(PgId) -> bool,
+    (writes, few): Writes<'_>,
 ) {
     let moves = !inc.new_weight.is_empty()
         || !inc.crush.is_empty()
@@ -28,7 +32,7 @@ pub(crate) fn keep_acting(
     for (id, pool) in map.pools.iter().filter(|(_, p)| p.kind == PoolKind::REPLICATED) {
         for pg in (0..pool.pg_num).map(|ps| PgId { pool: *id, ps }) {
             let asked = map.pg_temp.contains_key(&pg) || inc.new_pg_temp.contains_key(&pg);
-            if asked || !base.have_pg(pg) || !has_much(pg) {
+            if asked || !base.have_pg(pg) || writes(pg) <= few {
                 continue;
             }
             let (was, is) = (base.pg_to_up_acting(pg), map.pg_to_up_acting(pg));
@@ -72,11 +76,11 @@ mod tests {
         map
     }
 
-    fn next(map: &OsdMap, much: bool, change: impl FnOnce(&mut Incremental)) -> OsdMap {
+    fn next(map: &OsdMap, writes: u64, change: impl FnOnce(&mut Incremental)) -> OsdMap {
         let mut inc = Incremental::new(map.fsid, Epoch(map.epoch.0 + 1));
         change(&mut inc);
         let open = OpenOsd::new(map.clone(), inc);
-        open.finish(UTime::default(), Some(&|_| much)).expect("sealed").1.map
+        open.finish(UTime::default(), Some((&|_| writes, 100))).expect("sealed").1.map
     }
 
     fn acting(map: &OsdMap) -> Vec<Vec<OsdId>> {
@@ -93,34 +97,34 @@ mod tests {
                 inc.new_weight.insert(OsdId(osd), weight);
             }
         };
-        let moved = next(&map, true, weigh(3, WEIGHT_ONE));
+        let moved = next(&map, 101, weigh(3, WEIGHT_ONE));
         assert_eq!(acting(&moved), acting(&map));
         let temps = moved.pg_temp.len();
         assert!((5..32).contains(&temps), "{temps}");
         let up_3 = |pg: &PgId| moved.pg_to_up_acting(*pg).up.contains(&OsdId(3));
         assert!(moved.pg_temp.keys().all(up_3));
-        let few = next(&map, false, weigh(3, WEIGHT_ONE));
+        let few = next(&map, 100, weigh(3, WEIGHT_ONE));
         assert!(few.pg_temp.is_empty() && acting(&few) != acting(&map));
-        let out = next(&map, true, weigh(0, 0));
+        let out = next(&map, 101, weigh(0, 0));
         assert_eq!(acting(&out), acting(&map));
         // What was asked for stays, whatever moves next.
-        let again = next(&moved, true, weigh(0, 0));
+        let again = next(&moved, 101, weigh(0, 0));
         assert_eq!(acting(&again), acting(&map));
     }
 
     /// Too few that are up cannot go on, and one that comes back has most of it: it acts at once.
     #[test]
     fn who_is_down_or_comes_back_is_not_waited_for() {
-        let down = next(&cluster(), true, |inc| {
+        let down = next(&cluster(), 101, |inc| {
             inc.new_state.insert(OsdId(0), 0);
         });
         assert!(down.pg_temp.is_empty());
-        let out = next(&down, true, |inc| {
+        let out = next(&down, 101, |inc| {
             inc.new_weight.insert(OsdId(0), 0);
         });
         let short = |pg: PgId| down.pg_to_up_acting(pg).acting.len() < 2;
         assert!(!out.pg_temp.keys().any(|pg| short(*pg)), "they were below min_size");
-        let back = next(&down, true, |inc| {
+        let back = next(&down, 101, |inc| {
             inc.new_up_client.insert(OsdId(0), AddrVec(vec![EntityAddr::default()]));
         });
         assert!(back.pg_temp.is_empty());

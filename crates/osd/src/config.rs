@@ -248,6 +248,7 @@ mod tests {
         assert_eq!(same.1, shown("osd_min_pg_log_entries"));
         assert_eq!(same.2, shown("osd_max_pg_log_entries"));
         assert_eq!(d.dups_max, shown("osd_pg_log_dups_tracked"));
+        assert_eq!(d.act_cost_max, conf.u64("osd_async_recovery_min_cost"));
 
         for (name, value) in [
             ("osd_target_pg_log_entries_per_osd", "100000"),

@@ -694,11 +694,10 @@ impl Monitor {
     fn close_osd(&mut self) {
         let Some(open) = self.open.osd.take() else { return };
         let pgs = &self.volatile.pgmap.pgs;
-        let most = self.option_u64("osd_async_recovery_min_cost", 100);
-        let has_much = |pg: PgId| pgs.get(&pg).is_some_and(|stat| stat.version.version > most);
+        let writes = |pg: PgId| pgs.get(&pg).map_or(0, |stat| stat.version.version);
+        let few = self.option_u64("osd_async_recovery_min_cost", 100);
         let primes = self.option_bool("mon_osd_prime_pg_temp", true);
-        let has_much = primes.then_some(&has_much as &dyn Fn(PgId) -> bool);
-        match open.finish(self.wall(), has_much) {
+        match open.finish(self.wall(), primes.then_some((&writes, few))) {
             Ok((inc, sealed)) => {
                 self.state.record_osdmap(inc.epoch, sealed);
                 self.open.mutations.push(Mutation::Osd(Box::new(inc)));

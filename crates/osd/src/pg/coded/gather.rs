@@ -4,7 +4,7 @@
 //! others as it takes to compute it. A shard answers only with the version that is wanted, so
 //! what comes together belongs together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::{Bytes, BytesMut};
 use maps::PgShard;
@@ -63,6 +63,13 @@ pub(crate) struct Gather {
 pub(crate) type Record = (Vec<(Bytes, Bytes)>, u64);
 
 impl Gather {
+    /// Answers to its open questions are not waited for any more.
+    fn unask(&self, asked: &mut HashMap<u64, (u64, usize)>) {
+        for (_, id, _) in self.open.values() {
+            asked.remove(id);
+        }
+    }
+
     pub(super) fn is_copy_of(&self, oid: &HObject, off: u64) -> bool {
         matches!(&self.purpose, For::Copy { push, .. } if push.oid == *oid && push.off == off)
     }
@@ -383,9 +390,7 @@ impl Pg {
             let For::Rebuild(oid, number) = &g.purpose else { return true };
             let goes_on = rebuilds.get(oid).is_some_and(|r| r.number == *number);
             if !goes_on {
-                for (_, id, _) in g.open.values() {
-                    asked.remove(id);
-                }
+                g.unask(asked);
             }
             goes_on
         });
@@ -419,9 +424,7 @@ impl Pg {
 
     fn end_gather(&mut self, id: u64, good: bool, cx: &mut Cx<'_>) {
         let Some(mut g) = self.coded.gathers.remove(&id) else { return };
-        for (_, sub, _) in g.open.values() {
-            self.coded.asked.remove(sub);
-        }
+        g.unask(&mut self.coded.asked);
         let Some(c) = self.pool.coding.clone() else { return };
         let mut shards: Vec<Option<Bytes>> = (0..c.n()).map(|s| g.got.remove(&s)).collect();
         let good = good && c.rebuild(&mut shards, &g.want.shards);
