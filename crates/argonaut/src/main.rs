@@ -9,6 +9,7 @@ mod client;
 mod daemon;
 mod device;
 mod layout;
+mod lines;
 mod memory;
 mod mon_daemon;
 mod mon_peers;

@@ -31,14 +31,13 @@ use types::{
 
 use crate::asok::{self, Asked};
 use crate::layout::Layout;
+use crate::lines::{Line, Lines, Way};
 use crate::mon_daemon::{FEATURES, local_text, proven_id, write_secret};
 use crate::up::write_durably;
 use crate::{daemon, device, memory};
 
 /// Connections of other daemons to the cluster address are told apart by this bit.
 const CLUSTER: u64 = 1 << 63;
-/// How long an OSD that did not take a connection is left alone.
-const BACKOFF_MS: u64 = 200;
 /// So many transactions are written at once, without waiting for more.
 const KICK_AT: u64 = 16;
 /// And so are those of a message with so much data.
@@ -139,29 +138,6 @@ pub fn main(conf: &Path, id: &str, mkfs_only: bool, keyring: Option<&Path>) -> R
     }
     daemon::start_log(&config)?;
     rt::run_local(run(config, number))?
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Line {
-    /// Replication and peering.
-    Peer(OsdId),
-    /// Heartbeats: front or back.
-    Beat(OsdId, bool),
-}
-
-struct Dialled {
-    conn: ConnId,
-    to: AddrVec,
-    opened: bool,
-}
-
-/// Connections this OSD makes to others.
-#[derive(Default)]
-struct Lines {
-    by_line: HashMap<Line, Dialled>,
-    by_conn: HashMap<ConnId, Line>,
-    /// OSDs that took no connection, and until when they are left alone, in ms.
-    backoff: HashMap<OsdId, u64>,
 }
 
 struct Daemon {
@@ -270,10 +246,9 @@ impl Daemon {
     /// The connection of a line to its address in the newest map; `None` while the OSD is
     /// down or left alone.
     fn line(&self, line: Line) -> Option<ConnId> {
-        let (Line::Peer(osd) | Line::Beat(osd, _)) = line;
         let to = {
             let role = self.osd.borrow();
-            let map = role.map();
+            let (map, osd) = (role.map(), line.osd());
             if !map.is_up(osd) {
                 return None;
             }
@@ -286,23 +261,16 @@ impl Daemon {
             }
         };
         let mut lines = self.lines.borrow_mut();
-        if let Some(dialled) = lines.by_line.get(&line) {
-            if dialled.to == to {
-                return Some(dialled.conn);
-            }
-            let old = dialled.conn;
-            lines.by_line.remove(&line);
-            lines.by_conn.remove(&old);
-            self.cluster.close(old);
-        }
-        if lines.backoff.get(&osd).is_some_and(|until| rt::now().mono_ms() < *until) {
-            return None;
+        match lines.way(line, &to, rt::now().mono_ms()) {
+            Way::Over(conn) => return Some(conn),
+            Way::Paused => return None,
+            Way::Dial { close: Some(old) } => self.cluster.close(old),
+            Way::Dial { close: None } => {}
         }
         let redial = self.link.borrow().redial(EntityKind::OSD);
         let policy = Policy::lossy_client().with_budget(256 << 20);
         let conn = self.cluster.connect(to.clone(), EntityKind::OSD, policy, redial);
-        lines.by_line.insert(line, Dialled { conn, to, opened: false });
-        lines.by_conn.insert(conn, line);
+        lines.dialled(line, conn, to);
         Some(conn)
     }
 
@@ -315,40 +283,27 @@ impl Daemon {
     /// Keeps the books when a connection that this OSD made opens or ends. The role hears
     /// of both too: answers come over it.
     fn on_line(&self, event: &NetEvent) {
-        if !matches!(event, NetEvent::Opened { .. } | NetEvent::Closed { .. }) {
-            return; // messages need no look-up
-        }
-        let Some(line) = self.lines.borrow().by_conn.get(&event.conn()).copied() else { return };
-        let (Line::Peer(osd) | Line::Beat(osd, _)) = line;
         match event {
-            NetEvent::Opened { .. } => {
-                let mut lines = self.lines.borrow_mut();
-                lines.backoff.remove(&osd);
-                if let Some(dialled) = lines.by_line.get_mut(&line) {
-                    dialled.opened = true;
-                }
-            }
+            NetEvent::Opened { conn, .. } => self.lines.borrow_mut().opened(*conn),
             NetEvent::Closed { conn, why } => {
-                tracing::debug!("to osd.{osd}: {why}");
-                let opened = {
-                    let mut lines = self.lines.borrow_mut();
-                    lines.by_conn.remove(conn);
-                    lines.by_line.remove(&line).is_some_and(|d| d.opened)
+                let now = rt::now();
+                let Some(ended) = self.lines.borrow_mut().closed(*conn, now.mono_ms()) else {
+                    return;
                 };
-                if let Line::Peer(_) = line {
-                    if opened {
-                        self.with(|osd_role, out| osd_role.on_osd_reset(rt::now(), osd, out));
-                    } else {
-                        if *why == rt::CloseWhy::Io(std::io::ErrorKind::ConnectionRefused) {
-                            self.with(|role, out| role.on_refused(rt::now(), osd, out));
-                        }
-                        // What was sent is sent again once the pause is over.
-                        let until = rt::now().mono_ms() + BACKOFF_MS;
-                        self.lines.borrow_mut().backoff.insert(osd, until);
+                let osd = ended.line.osd();
+                tracing::debug!("to osd.{osd}: {why}");
+                let refused = *why == rt::CloseWhy::Io(std::io::ErrorKind::ConnectionRefused);
+                match ended.line {
+                    Line::Peer(_) if ended.opened => {
+                        self.with(|role, out| role.on_osd_reset(now, osd, out));
                     }
+                    Line::Peer(_) if refused => {
+                        self.with(|role, out| role.on_refused(now, osd, out));
+                    }
+                    _ => {}
                 }
             }
-            _ => {}
+            _ => {} // messages need no look-up
         }
     }
 
@@ -357,13 +312,9 @@ impl Daemon {
     /// was dialled.
     fn who(&self, conn: ConnId, at_cluster: bool, peer: &rt::Peer) -> EntityId {
         if peer.outgoing {
-            let line = self.lines.borrow().by_conn.get(&conn).copied().filter(|_| at_cluster);
-            return match line {
-                Some(Line::Peer(osd) | Line::Beat(osd, _)) => {
-                    EntityId::new(EntityKind::OSD, i64::from(osd.0))
-                }
-                None => peer.id,
-            };
+            let line = self.lines.borrow().of(conn).filter(|_| at_cluster);
+            return line
+                .map_or(peer.id, |l| EntityId::new(EntityKind::OSD, i64::from(l.osd().0)));
         }
         proven_id(&peer.identity)
     }
@@ -480,15 +431,8 @@ impl Daemon {
         let now = rt::now();
         let events = self.link.borrow_mut().on_tick(now);
         self.on_mon_events(events);
-        let over: Vec<OsdId> = {
-            let mut lines = self.lines.borrow_mut();
-            lines
-                .backoff
-                .extract_if(|_, until| *until <= now.mono_ms())
-                .map(|(osd, _)| osd)
-                .collect()
-        };
-        for osd in over {
+        let due = self.lines.borrow_mut().due(now.mono_ms());
+        for osd in due {
             self.with(|role, out| role.on_osd_reset(now, osd, out));
         }
         if let Some(load) = load_per_cpu() {
