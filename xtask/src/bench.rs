@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::cluster::{Cluster, usage};
 use crate::{lab, sh};
 
 const OSDS: u32 = 3;
+/// How large a store becomes, ours and theirs.
+const OSD_BYTES: u64 = 12 << 30;
 /// Seconds of writing objects of a size before they are measured.
 const WARM_UP_S: u32 = 8;
 
@@ -191,6 +193,7 @@ fn cell(
 pub fn peer(secs: u64) -> Result<()> {
     lab::root("forky")?;
     lab::peer_down("bench-peer").ok();
+    room(2 * u64::from(OSDS) * OSD_BYTES)?;
     #[allow(clippy::disallowed_methods, reason = "start-up time is a figure of the bench")]
     let start = std::time::Instant::now();
     let theirs = Theirs(lab::peer_up("bench-peer", OSDS, 3)?.display().to_string());
@@ -219,6 +222,21 @@ pub fn peer(secs: u64) -> Result<()> {
         "\nstart-up to HEALTH_OK or all PGs active: {our_up:.1} s / {their_up:.1} s (made anew)\n{memory}"
     );
     keep(&text, "peer")
+}
+
+/// Refuses to begin where the stores of both sides would fill the disk.
+fn room(bytes: u64) -> Result<()> {
+    let df = format!("df --output=avail --block-size=1 {} | tail -1", lab::SHARE);
+    let free: u64 = sh::output(&mut sh::bash(&df))?.trim().parse().context("df's answer")?;
+    if free < bytes {
+        bail!(
+            "{} GiB are free at {}, and the stores grow to {} GiB: make room, or mount more there",
+            free >> 30,
+            lab::SHARE,
+            bytes >> 30
+        );
+    }
+    Ok(())
 }
 
 /// Makes a table beside a stock cluster: both with so many OSDs, ours and theirs in this order.
