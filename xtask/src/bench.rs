@@ -226,8 +226,10 @@ pub fn peer(secs: u64) -> Result<()> {
 
 /// Refuses to begin where the stores of both sides would fill the disk.
 fn room(bytes: u64) -> Result<()> {
-    let df = format!("df --output=avail --block-size=1 {} | tail -1", lab::SHARE);
-    let free: u64 = sh::output(&mut sh::bash(&df))?.trim().parse().context("df's answer")?;
+    std::fs::create_dir_all(lab::SHARE)?;
+    let mut df = Command::new("df");
+    let answer = sh::output(df.args(["--output=avail", "--block-size=1", lab::SHARE]))?;
+    let free: u64 = answer.lines().last().unwrap_or("").trim().parse().context("df's answer")?;
     if free < bytes {
         bail!(
             "{} GiB are free at {}, and the stores grow to {} GiB: make room, or mount more there",
