@@ -313,8 +313,7 @@ impl Daemon {
     fn who(&self, conn: ConnId, at_cluster: bool, peer: &rt::Peer) -> EntityId {
         if peer.outgoing {
             let line = self.lines.borrow().of(conn).filter(|_| at_cluster);
-            return line
-                .map_or(peer.id, |l| EntityId::new(EntityKind::OSD, i64::from(l.osd().0)));
+            return line.map_or(peer.id, |l| EntityId::new(EntityKind::OSD, i64::from(l.osd().0)));
         }
         proven_id(&peer.identity)
     }
