@@ -28,6 +28,8 @@ pub struct Config {
     pub dups_max: usize,
     /// `osd_target_pg_log_bytes_per_osd`, and at most a sixteenth of `osd_memory_target`.
     pub log_bytes_per_osd: u64,
+    /// Bytes of the store's log (`osd_journal_size`): a copy takes over a PG's log in one transaction.
+    pub journal_bytes: u64,
     /// `osd_async_recovery_min_cost`.
     pub act_cost_max: u64,
     /// `osd_recovery_max_active`.
@@ -79,6 +81,7 @@ impl Default for Config {
             log_entries_max: 2_000,
             dups_max: 3_000,
             log_bytes_per_osd: 256 << 20,
+            journal_bytes: 256 << 20,
             act_cost_max: 100,
             recoveries_max: 16,
             trimming_pgs_max: 2,
@@ -140,6 +143,7 @@ impl Config {
         int("osd_max_pg_log_entries", &mut c.log_entries_max);
         int("osd_pg_log_dups_tracked", &mut c.dups_max);
         c.log_bytes_per_osd = conf.u64("osd_target_pg_log_bytes_per_osd").min(memory / 16);
+        c.journal_bytes = conf.u64("osd_journal_size");
         c.act_cost_max = conf.u64("osd_async_recovery_min_cost");
         int("osd_max_trimming_pgs", &mut c.trimming_pgs_max);
         int("osd_agent_max_ops", &mut c.agent_ops_max);
@@ -206,14 +210,17 @@ impl Config {
 
     /// What the log of each of `pgs` PGs may take. The peer's `get_target_pg_log_entries`, and
     /// a share of the bytes: half of it for the log, half for requests remembered beyond it;
-    /// together they fit into one message.
+    /// together they fit into one message, and into one transaction of the store.
     #[must_use]
     pub fn log_bound(&self, pgs: usize) -> Bound {
         const BYTES: (u64, u64) = (8 << 10, 4 << 20);
+        /// A transaction may take a sixth of the store's log.
+        const PART_OF_JOURNAL: u64 = 32;
         let pgs = pgs.max(1);
         let min = self.log_least();
         let share = self.log_entries_per_osd / pgs;
-        let bytes = (self.log_bytes_per_osd / 2 / pgs as u64).clamp(BYTES.0, BYTES.1);
+        let bytes = self.log_bytes_per_osd / 2 / pgs as u64;
+        let bytes = bytes.min(self.journal_bytes / PART_OF_JOURNAL).clamp(BYTES.0, BYTES.1);
         Bound {
             entries: share.clamp(min, self.log_entries_max.max(min)),
             dups: share.max(256).min(self.dups_max),
@@ -263,6 +270,8 @@ mod tests {
         assert_eq!(c.log_bound(10), Bound { entries: 5_000, dups: 4_000, bytes: 3_355_443 });
         assert_eq!(c.log_bound(100), Bound { entries: 1_000, dups: 1_000, bytes: 335_544 });
         assert_eq!(c.log_bound(1_000), Bound { entries: 300, dups: 256, bytes: 33_554 });
+        conf.set(conf::Source::Override, "osd_journal_size", "64M").unwrap();
+        assert_eq!(Config::read(&conf, false).log_bound(10).bytes, 2 << 20);
         conf.set(conf::Source::Override, "osd_pg_log_dups_tracked", "0").unwrap();
         conf.set(conf::Source::Override, "osd_memory_target", "512M").unwrap();
         let c = Config::read(&conf, false);

@@ -138,12 +138,14 @@ impl World {
         let text = format!(
             "[global]\nosd_heartbeat_interval = {}\nosd_heartbeat_grace = {}\n\
              osd_min_pg_log_entries = 16\nosd_max_pg_log_entries = {}\n\
-             osd_target_pg_log_bytes_per_osd = {}\nosd_scrub_auto_repair = {}\n",
+             osd_target_pg_log_bytes_per_osd = {}\nosd_scrub_auto_repair = {}\n\
+             osd_journal_size = {}\n",
             s.heartbeat_ms as f64 / 1000.0,
             s.grace_ms as f64 / 1000.0,
             s.log_entries,
             s.log_bytes,
-            s.auto_repair
+            s.auto_repair,
+            if self.osds[i].store.real().is_some() { crate::real::LOG } else { 256 << 20 }
         );
         let file = ConfFile::parse(&text).expect("well formed");
         let options = conf::Config::new(&file, "osd", &i.to_string(), "host", 1);

@@ -24,7 +24,7 @@ use crate::disk::TornDisk;
 /// Bytes of a disk.
 const DISK: u64 = 96 << 20;
 /// Bytes of its log.
-const LOG: u64 = 4 << 20;
+pub(crate) const LOG: u64 = 4 << 20;
 /// Objects listed at a time.
 const PART: usize = 1_000;
 

@@ -256,6 +256,10 @@ impl World {
 
     fn first_not_clean(&self) -> Option<String> {
         let Some(map) = self.newest() else { return Some("no monitor".into()) };
+        // Without monitors nobody has noticed, and PGs pass for whole.
+        if let Some(i) = self.gone.iter().find(|i| map.is_up(OsdId(**i as i32))) {
+            return Some(format!("osd.{i} is gone, and up by the map"));
+        }
         for (i, p) in self.osds.iter().enumerate().filter(|(i, _)| !self.gone.contains(i)) {
             let Some(role) = &p.role else { return Some(format!("osd.{i} is dead")) };
             if role.map().epoch != map.epoch || !role.is_up() {
