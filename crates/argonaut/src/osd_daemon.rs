@@ -42,6 +42,8 @@ const CLUSTER: u64 = 1 << 63;
 const KICK_AT: u64 = 16;
 /// And so are those of a message with so much data.
 const KICK_BYTES: usize = 64 << 10;
+/// What a PG's log may be at most, on any OSD, fits into one transaction of such a log.
+const JOURNAL_MIN: u64 = 64 << 20;
 /// How long stopping may take.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
@@ -50,6 +52,10 @@ const STOP_MAX: Duration = Duration::from_secs(5);
 /// # Errors
 /// When it cannot be made.
 pub fn mkfs(data: &Path, fsid: Uuid, osd: i32, uuid: Uuid, config: &Config) -> Result<()> {
+    let log_bytes = config.u64("osd_journal_size");
+    if log_bytes < JOURNAL_MIN {
+        bail!("osd_journal_size = {log_bytes}: the store's log needs at least {JOURNAL_MIN} bytes");
+    }
     fs::create_dir_all(data).with_context(|| data.display().to_string())?;
     let block = data.join("block");
     // A file that was left half-made; a device or link an operator put there stays.
@@ -69,7 +75,7 @@ pub fn mkfs(data: &Path, fsid: Uuid, osd: i32, uuid: Uuid, config: &Config) -> R
         osd: OsdId(osd),
         osd_uuid: uuid,
         size: config.u64("osd_device_bytes"),
-        log_bytes: config.u64("osd_journal_size"),
+        log_bytes,
         log,
         log_path: None,
     };
@@ -183,11 +189,17 @@ impl Daemon {
         for effect in out.drain() {
             self.carry_out(effect);
         }
+        self.cache.let_go();
         *self.out.borrow_mut() = out; // keeps its memory
         value
     }
 
-    fn carry_out(&self, effect: Effect) {
+    fn carry_out(&self, mut effect: Effect) {
+        if let Effect::Conn(_, env) | Effect::Osd(_, env) = &mut effect
+            && env.data.len() >= KICK_BYTES
+        {
+            env.data_sums = self.cache.sums_of(&env.data);
+        }
         match effect {
             Effect::Conn(conn, env) => {
                 if conn.0 & CLUSTER != 0 {
@@ -344,6 +356,9 @@ impl Daemon {
                     self.memory.borrow_mut().worked(now.mono_ms());
                 }
                 let large = env.data.len() >= KICK_BYTES;
+                if let Some(sums) = &env.data_sums {
+                    self.cache.note_sums(&env.data, sums);
+                }
                 self.with(|osd, out| {
                     osd.on_message(now, shift(conn), env, out);
                     if large {
@@ -690,5 +705,21 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
                 stopping = Some(tokio::time::Instant::now() + STOP_MAX);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A log that would be too small for a PG's is refused before anything is made.
+    #[test]
+    fn a_log_that_is_too_small_is_refused() {
+        let data = std::env::temp_dir().join(format!("argonaut-mkfs-{}", std::process::id()));
+        let conf = ConfFile::parse("[osd]\nosd_journal_size = 16M\n").expect("well formed");
+        let config = Config::new(&conf, "osd", "0", "host", 0);
+        let why = mkfs(&data, Uuid::default(), 0, Uuid::default(), &config).expect_err("too small");
+        assert!(why.to_string().starts_with("osd_journal_size = 16777216: "), "{why}");
+        assert!(!data.exists());
     }
 }

@@ -15,6 +15,7 @@ mod osd_internal;
 
 use bytes::Bytes;
 use denc::{DecodeError, Features, Reader, Writer};
+use stdx::BlockSums;
 
 pub use daemon::*;
 pub use log::*;
@@ -46,6 +47,9 @@ pub struct Envelope {
     pub middle: Bytes,
     /// Payload.
     pub data: Bytes,
+    /// The data's, where they are known: who received large data unencrypted has them, and who
+    /// sends such data with them need not go through it again.
+    pub data_sums: Option<BlockSums>,
 }
 
 impl Envelope {

@@ -160,6 +160,7 @@ fn get_env(r: &mut Reader<'_>) -> Result<Envelope, DecodeError> {
         front: r.blob()?,
         middle: r.blob()?,
         data: r.blob()?,
+        data_sums: None,
     })
 }
 

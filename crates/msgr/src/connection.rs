@@ -420,7 +420,7 @@ impl Connection {
             }
             match self.reader.next()? {
                 None => return Ok(None),
-                Some(Frame::Message { header, front, middle, data }) => {
+                Some(Frame::Message { header, front, middle, data, data_sums }) => {
                     self.session.on_ack(header.ack_seq);
                     if !self.session.on_message(header.seq) {
                         continue; // a duplicate, sent again after a break
@@ -435,6 +435,7 @@ impl Connection {
                         front,
                         middle,
                         data,
+                        data_sums,
                     };
                     let cost = env.size();
                     self.in_flight += cost;

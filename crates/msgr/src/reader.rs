@@ -15,7 +15,7 @@
 
 use bytes::buf::Limit;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use stdx::crc32c;
+use stdx::{BlockSums, crc32c};
 
 use crate::Fault;
 use crate::frame::{
@@ -35,8 +35,17 @@ const PAGE: usize = 4096;
 /// A frame whose checksums held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame {
-    Control { tag: u8, payload: Bytes },
-    Message { header: Header, front: Bytes, middle: Bytes, data: Bytes },
+    Control {
+        tag: u8,
+        payload: Bytes,
+    },
+    Message {
+        header: Header,
+        front: Bytes,
+        middle: Bytes,
+        data: Bytes,
+        data_sums: Option<BlockSums>,
+    },
 }
 
 #[derive(Clone, Copy)]
@@ -76,6 +85,8 @@ pub(crate) struct FrameReader {
     header: Header,
     segments: [Bytes; 3],
     crcs: [u32; 3],
+    /// Of segment 3, where it is large.
+    data_sums: Option<BlockSums>,
 }
 
 /// A buffer for `len` bytes, of which offset `lead` lies on a page boundary.
@@ -109,6 +120,7 @@ impl FrameReader {
             header: Header::default(),
             segments: Default::default(),
             crcs: [0; 3],
+            data_sums: None,
         }
     }
 
@@ -237,7 +249,10 @@ impl FrameReader {
                             }
                         });
                         let Some(buf) = buf else { return Ok(None) };
-                        self.crcs[i - 1] = crc32c(!0, &buf);
+                        let large = i == 3 && len >= ALIGN_MIN;
+                        self.data_sums = if large { BlockSums::of(&buf) } else { None };
+                        let known = self.data_sums.as_ref().map(BlockSums::crc);
+                        self.crcs[i - 1] = known.unwrap_or_else(|| crc32c(!0, &buf));
                         self.segments[i - 1] = buf.freeze();
                     }
                     self.state = if i == 3 { State::Tail(pre) } else { State::Segment(pre, i + 1) };
@@ -306,8 +321,9 @@ impl FrameReader {
 
     fn finish(&mut self, pre: &Preamble) -> Frame {
         let [front, middle, data] = std::mem::take(&mut self.segments);
+        let data_sums = self.data_sums.take();
         if pre.tag == tag::MESSAGE {
-            Frame::Message { header: self.header, front, middle, data }
+            Frame::Message { header: self.header, front, middle, data, data_sums }
         } else {
             Frame::Control { tag: pre.tag, payload: std::mem::take(&mut self.head) }
         }

@@ -3,7 +3,9 @@
 mod common;
 
 use common::*;
+use messages::Envelope;
 use msgr::{ConMode, Event, Policy};
+use stdx::BlockSums;
 
 /// Every mode, every way to cut the stream into pieces, every shape of message.
 #[test]
@@ -68,6 +70,32 @@ fn data_is_page_aligned() {
         assert_eq!(got.len(), 4);
         for env in got {
             assert_eq!(env.data.as_ptr() as usize % 4096, 0, "mode {mode} {}", env.data.len());
+        }
+    }
+}
+
+/// The sums of large data of whole blocks come with it, unencrypted; what is sent with sums that
+/// cannot be its own is summed anew.
+#[test]
+fn sums_come_with_large_data() {
+    for (mode, known) in [(MODE_CRC, true), (MODE_SECURE, false)] {
+        let mut a = client(mode, Policy::lossy_client(), None, 1);
+        let mut b = server(Policy::stateless_server());
+        let (mut at_a, mut at_b) = (vec![], vec![]);
+        for data in [65_536, 65_537, 4096, 1 << 20] {
+            a.send(message(1, 211, 3, data)).unwrap();
+        }
+        let whole = message(1, 211, 3, 65_536);
+        let data_sums = BlockSums::of(&whole.data);
+        a.send(Envelope { data_sums: data_sums.clone(), ..whole }).unwrap();
+        a.send(Envelope { data_sums, ..message(1, 0, 0, 8192) }).unwrap();
+        run(&mut a, &mut b, 50_000, &mut at_a, &mut at_b).unwrap();
+        let got = messages(&at_b);
+        assert_eq!(got.len(), 6);
+        for env in got {
+            let large = env.data.len() >= 65_536;
+            let want = BlockSums::of(&env.data).filter(|_| known && large);
+            assert_eq!(env.data_sums, want, "mode {mode} {}", env.data.len());
         }
     }
 }

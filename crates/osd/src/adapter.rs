@@ -117,6 +117,11 @@ impl StoreBacking {
                     txn.expect(c, &o, compression::hint(&mutations));
                 }
                 for m in mutations {
+                    if let Mutation::Write { data, .. } = &m
+                        && let Some(sums) = self.cache.sums_of(data)
+                    {
+                        txn.know_sums(data.clone(), sums);
+                    }
                     mutate(txn, c, &o, m);
                 }
             }
@@ -260,8 +265,12 @@ impl ObjectStore for StoreBacking {
     }
 
     fn fetched(&mut self) -> Option<(u64, Result<Bytes, StoreError>)> {
-        let (id, data) = self.store.fetched()?;
-        Some((id, data.map_err(|e| StoreError(e.to_string()))))
+        let (id, read) = self.store.fetched_with_sums()?;
+        let read = read.map(|(data, sums)| {
+            sums.iter().for_each(|sums| self.cache.note_sums(&data, sums));
+            data
+        });
+        Some((id, read.map_err(|e| StoreError(e.to_string()))))
     }
 
     fn attr(&self, c: Coll, o: &HObject, name: &[u8]) -> Result<Option<Bytes>, StoreError> {

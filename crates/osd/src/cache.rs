@@ -22,8 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::{Bytes, BytesMut};
 use messages::Mutation;
-use stdx::{FastMap, FastSet};
+use stdx::{BlockSums, FastMap, FastSet};
 use types::{HObject, PgId, SpgId};
+
+use crate::in_hand::InHand;
 
 /// Whose data: a shard of a PG as it is stored here, or as it was sent to another OSD.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,6 +69,8 @@ struct Entry {
     ranges: BTreeMap<u64, Bytes>,
     /// Bytes in all of them.
     bytes: usize,
+    /// Those of the range that begins there, where they are known and it was the last to change.
+    sums: Option<(u64, BlockSums)>,
     /// Tells this entry's place in `order` from those of earlier ones.
     stamp: u64,
     /// Read or written since it was put where it is in `order`.
@@ -75,11 +79,13 @@ struct Entry {
 
 impl Entry {
     fn cost(&self) -> usize {
-        self.bytes + OBJECT_COST + RANGE_COST * self.ranges.len()
+        let sums = self.sums.as_ref().map_or(0, |(_, sums)| size_of_val(sums.blocks()));
+        self.bytes + sums + OBJECT_COST + RANGE_COST * self.ranges.len()
     }
 
     /// Takes out what lies in `from..to`.
     fn cut(&mut self, from: u64, to: u64) {
+        self.sums = None;
         let before = self.ranges.range(..from).next_back().map(|(at, data)| (*at, data.clone()));
         if let Some((at, mut data)) = before
             && at + data.len() as u64 > from
@@ -125,7 +131,8 @@ impl Entry {
         }
     }
 
-    fn put(&mut self, off: u64, data: &Bytes) {
+    fn put(&mut self, off: u64, data: &Bytes, sums: Option<BlockSums>) {
+        self.sums = None;
         if data.len() < COPIED_MAX && self.overwrite(off, data) {
             return;
         }
@@ -134,6 +141,7 @@ impl Entry {
             if data.len() < COPIED_MAX { Bytes::copy_from_slice(data) } else { data.clone() };
         self.bytes += data.len();
         self.ranges.insert(off, data);
+        self.sums = sums.map(|sums| (off, sums));
         if self.ranges.len() > RANGES_MAX {
             self.join();
         }
@@ -141,6 +149,7 @@ impl Entry {
 
     /// Makes one range of those that touch each other, while it is not too large.
     fn join(&mut self) {
+        self.sums = None;
         let mut all = std::mem::take(&mut self.ranges).into_iter().peekable();
         while let Some((at, first)) = all.next() {
             let mut len = first.len();
@@ -201,6 +210,7 @@ struct Inner {
     budget_max: usize,
     /// Something was not kept, for want of budget.
     wanted: bool,
+    in_hand: InHand,
     /// Touched and not used yet; within the budget. Let go block by block as data comes.
     reserve: Vec<Vec<u8>>,
     /// Bytes kept since the last block was let go.
@@ -255,6 +265,7 @@ impl Inner {
     }
 
     fn keep(&mut self, of: Of, o: &HObject, off: u64, data: &Bytes) {
+        let sums = self.in_hand.of(data);
         if data.len() > self.budget / 2 {
             return self.cut(of, o, off, off + data.len() as u64);
         }
@@ -281,14 +292,14 @@ impl Inner {
         }
         if let Some(entry) = self.entry(of, o) {
             let before = entry.cost();
-            entry.put(off, data);
+            entry.put(off, data, sums);
             entry.used = true;
             let after = entry.cost();
             self.bytes = self.bytes - before + after;
         } else {
             self.stamp += 1;
             let mut entry = Entry { stamp: self.stamp, ..Entry::default() };
-            entry.put(off, data);
+            entry.put(off, data, sums);
             self.bytes += entry.cost();
             self.count += 1;
             let o = o.detached();
@@ -341,6 +352,11 @@ impl Inner {
         let entry = self.entries.get_mut(&of)?.get_mut(o)?;
         let data = entry.read(off, off.checked_add(len)?)?;
         entry.used = true;
+        if let Some((at, sums)) = &entry.sums
+            && *at == off
+        {
+            self.in_hand.note(&data, sums);
+        }
         Some(data)
     }
 }
@@ -427,6 +443,23 @@ impl DataCache {
     pub fn on_sent(&self, shard: SpgId, o: &HObject, m: &Mutation, coding: bool) {
         let large = matches!(m, Mutation::Write { data, .. } if data.len() > CODING_MAX);
         self.inner().change(Of::Sent(shard), o, m, !(coding && large));
+    }
+
+    /// The sums of data that is in hand, until [`DataCache::let_go`]: they are kept with it, and
+    /// given with it.
+    pub fn note_sums(&self, data: &Bytes, sums: &BlockSums) {
+        self.inner().in_hand.note(data, sums);
+    }
+
+    /// The sums of exactly this data, where it was noted, or came from here.
+    #[must_use]
+    pub fn sums_of(&self, data: &Bytes) -> Option<BlockSums> {
+        self.inner().in_hand.of(data)
+    }
+
+    /// Nothing is in hand any more.
+    pub fn let_go(&self) {
+        self.inner().in_hand.clear();
     }
 
     /// A collection is gone, or some of its objects have left it.
@@ -519,6 +552,47 @@ mod tests {
         assert!(places <= 2 * 8 + 65, "{places} places");
         cache.set_read_here(FastSet::default());
         assert_eq!(cache.bytes(), 0);
+    }
+
+    /// The sums that come with what is read are those of its bytes, however it was changed since they
+    /// were noted; and what is not in hand any more has none.
+    #[test]
+    fn sums_are_those_of_the_data() {
+        let (cache, mut random) = (DataCache::new(1 << 20), Seeded(11));
+        let pg = led_here(&cache);
+        let mut known = 0;
+        for round in 0..5_000u32 {
+            let o = object(random.u64() % 3);
+            let (block, blocks) = (random.u64() % 8, 1 + random.u64() % 8);
+            let small = (block * 4096 + random.u64() % 4096, 1 + random.u64() % 4096);
+            let (off, len) = match random.u64() % 3 {
+                0 => small,
+                _ => (block * 4096, blocks * 4096),
+            };
+            let data: Bytes = (0..len).map(|i| (i * 7 + u64::from(round)) as u8).collect();
+            if let Some(sums) = BlockSums::of(&data) {
+                cache.note_sums(&data, &sums);
+            }
+            let m = match random.u64() % 8 {
+                0 => Mutation::Truncate(off),
+                1 => Mutation::Zero { off, len },
+                _ => Mutation::Write { off, data },
+            };
+            cache.on_change(pg, &o, &m);
+            cache.let_go();
+            for at in 0..8 {
+                for n in 1..9 {
+                    let Some(data) = cache.read(pg, &o, at * 4096, n * 4096) else { continue };
+                    if let Some(sums) = cache.sums_of(&data) {
+                        known += 1;
+                        assert_eq!(Some(sums), BlockSums::of(&data), "round {round}");
+                    }
+                    cache.let_go();
+                    assert_eq!(cache.sums_of(&data), None, "it is not in hand");
+                }
+            }
+        }
+        assert!(known > 1_000, "some were known: {known}");
     }
 
     /// A cache that is full grows, for large writes slowly, and keeps what it has; what it

@@ -111,7 +111,7 @@ fn main() {
             let end = done.clone();
             m.set_handler(move |event| match event {
                 NetEvent::Message { conn, env, .. } => {
-                    back.send(conn, Envelope { data: Bytes::new(), ..env });
+                    back.send(conn, Envelope { data: Bytes::new(), data_sums: None, ..env });
                 }
                 NetEvent::Closed { .. } => end.set(true),
                 _ => {}
@@ -136,7 +136,7 @@ fn main() {
         m.set_handler(move |event| {
             if let NetEvent::Message { conn, env, .. } = event {
                 counter.set(counter.get() + 1);
-                back.send(conn, Envelope { data: again.clone(), ..env });
+                back.send(conn, Envelope { data: again.clone(), data_sums: None, ..env });
             }
         });
         let redial: rt::Redial = Box::new(move || Box::new(Knock(mode)));

@@ -25,11 +25,70 @@ pub fn crc32c_combine(crc_a: u32, crc_b: u32, len_b: u64) -> u32 {
     shift_zeros(crc_a, len_b) ^ crc_b
 }
 
+/// Bytes of a block whose sum [`crc32c_append_block`] takes.
+pub const CRC_BLOCK: usize = 4096;
+
+/// Continues `crc` over a block of [`CRC_BLOCK`] bytes whose own sum `crc32c(!0, block)` is known:
+/// `crc32c_append_block(crc32c(s, a), crc32c(!0, b)) == crc32c(s, a ‖ b)`, without looking at `b`.
+#[must_use]
+pub const fn crc32c_append_block(crc: u32, block: u32) -> u32 {
+    /// By each byte of a state what it becomes behind a block of zeros.
+    const BEHIND: [[u32; 256]; 4] = behind_block();
+    // What a block adds by itself does not depend on the state that it begins with; the
+    // difference of the states is carried through its length.
+    let [a, b, c, d] = (!crc).to_le_bytes();
+    BEHIND[0][a as usize]
+        ^ BEHIND[1][b as usize]
+        ^ BEHIND[2][c as usize]
+        ^ BEHIND[3][d as usize]
+        ^ block
+}
+
+/// Castagnoli's polynomial, reflected.
+const POLY: u32 = 0x82f6_3b78;
+
+const fn behind_block() -> [[u32; 256]; 4] {
+    // What each bit of a state becomes, first behind one zero bit, then behind twice as many.
+    let mut bits = [POLY; 32];
+    let mut i = 1;
+    while i < 32 {
+        bits[i] = 1 << (i - 1);
+        i += 1;
+    }
+    let mut doublings = 0;
+    while doublings < (8 * CRC_BLOCK).trailing_zeros() {
+        let mut twice = [0; 32];
+        let mut i = 0;
+        while i < 32 {
+            twice[i] = apply(&bits, bits[i]);
+            i += 1;
+        }
+        bits = twice;
+        doublings += 1;
+    }
+    let mut table = [[0; 256]; 4];
+    let mut i = 0;
+    while i < 4 * 256 {
+        table[i / 256][i % 256] = apply(&bits, ((i % 256) as u32) << (8 * (i / 256)));
+        i += 1;
+    }
+    table
+}
+
+/// The xor of what the bits of `state` become.
+const fn apply(bits: &[u32; 32], state: u32) -> u32 {
+    let (mut sum, mut i) = (0, 0);
+    while i < 32 {
+        if state >> i & 1 == 1 {
+            sum ^= bits[i];
+        }
+        i += 1;
+    }
+    sum
+}
+
 /// Applies the state transition of one zero bit `8 * n` times by repeated squaring.
 fn shift_zeros(crc: u32, n: u64) -> u32 {
-    const POLY: u32 = 0x82f6_3b78;
-    let apply =
-        |m: &[u32; 32], v: u32| (0..32).filter(|i| v >> i & 1 == 1).fold(0, |acc, i| acc ^ m[i]);
     let mut step: [u32; 32] = std::array::from_fn(|i| if i == 0 { POLY } else { 1 << (i - 1) });
     for _ in 0..3 {
         step = std::array::from_fn(|i| apply(&step, step[i])); // 1 bit -> 8 bits
@@ -79,6 +138,16 @@ mod tests {
             let (a, b) = data.split_at(cut);
             let joined = crc32c_combine(crc32c(!0, a), crc32c(0, b), b.len() as u64);
             assert_eq!(joined, crc32c(!0, &data), "cut {cut}");
+        }
+    }
+
+    /// Blocks whose sums are known give the sum of all, after whatever came before.
+    #[test]
+    fn blocks_are_appended_by_their_sums() {
+        let data: Vec<u8> = (0..5 * CRC_BLOCK as u32).map(|i| ((i * i) >> 7) as u8).collect();
+        for seed in [0, !0, 0x1234_5678] {
+            let sums = data.chunks(CRC_BLOCK).map(|block| crc32c(!0, block));
+            assert_eq!(sums.fold(seed, crc32c_append_block), crc32c(seed, &data), "{seed}");
         }
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use env::Disk;
+use stdx::BlockSums;
 use types::HObject;
 
 use crate::buf::{Pool, Pooled};
@@ -118,6 +119,28 @@ impl ReadPlan {
             }
         }
         Ok(true)
+    }
+
+    /// The sums of what is asked for, from those of its blocks: where it is whole blocks of large
+    /// data with nothing over or between them.
+    fn sums(&self) -> Option<BlockSums> {
+        let (first, last) = self.blocks();
+        let whole = (first * BLOCK, last * BLOCK) == (self.off, self.end);
+        if !whole
+            || last - first <= SMALL
+            || self.onode.pieces_in(self.off, self.end).next().is_some()
+        {
+            return None;
+        }
+        let mut at = first;
+        for run in &self.runs {
+            if run.at != at || self.extent(run).packed.is_some() {
+                return None;
+            }
+            at = run.end;
+        }
+        let all = self.runs.iter().flat_map(|run| self.crcs(run).iter().copied());
+        if at == last { BlockSums::from_blocks(all) } else { None }
     }
 
     /// Fills the gaps between runs with zeros, what is in memory from there, and lets
@@ -285,8 +308,9 @@ impl Shared {
                 queue.idle -= 1;
             };
             drop(queue);
-            let data =
-                job.plan.run(&*self.disk, &self.pool, &|| format!("{} {}", job.of.0, job.of.1));
+            let name = || format!("{} {}", job.of.0, job.of.1);
+            let data = job.plan.run(&*self.disk, &self.pool, &name);
+            let data = data.map(|data| (data, job.plan.sums()));
             if done.send((job.id, data)).is_err() {
                 return;
             }
@@ -297,7 +321,10 @@ impl Shared {
     }
 }
 
-type Done = (FetchId, Result<Bytes>);
+/// What was read, and its sums where they are known.
+pub type Summed = (Bytes, Option<BlockSums>);
+
+type Done = (FetchId, Result<Summed>);
 
 /// Reads under way, and the threads of those that are not small, which begin with the first.
 pub(crate) struct Fetches {
@@ -428,7 +455,7 @@ impl Fetches {
             let id = job.id;
             let crcs = job.plan.crcs(job.plan.small().expect("only small ones are in the ring"));
             let data = match buf.filter(|buf| first_wrong(buf, crcs).is_none()) {
-                Some(buf) => Ok(job.plan.finish(buf)),
+                Some(buf) => Ok((job.plan.finish(buf), None)),
                 None => match self.give(job) {
                     Ok(()) => continue,
                     Err(e) => Err(e),

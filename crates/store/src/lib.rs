@@ -60,7 +60,7 @@ mod varint;
 pub use buf::AlignedBuf;
 pub use error::StoreError;
 pub use export::Exported;
-pub use fetch::{Fetch, FetchId};
+pub use fetch::{Fetch, FetchId, Summed};
 pub use file::FileDisk;
 pub use fsck::FsckReport;
 pub use pack::{Algorithm, Compressible, Compression};

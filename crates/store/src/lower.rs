@@ -256,7 +256,10 @@ impl Store {
         runs: Vec<(u64, u64)>,
         blob: Option<Blob>,
     ) {
-        let crcs = raw.chunks_exact(BLOCK as usize).map(|b| stdx::crc32c(!0, b)).collect();
+        let crcs = match l.txn.sums_of(raw) {
+            Some(sums) => sums.blocks().to_vec(),
+            None => raw.chunks_exact(BLOCK as usize).map(|b| stdx::crc32c(!0, b)).collect(),
+        };
         let mut from = 0;
         for (start, len) in &runs {
             let bytes = (len * BLOCK) as usize;

@@ -6,7 +6,7 @@ use std::ops::Bound;
 use bytes::Bytes;
 use types::HObject;
 
-use crate::fetch::{Found, Way};
+use crate::fetch::{Found, Summed, Way};
 use crate::keys;
 use crate::onode::BLOCK;
 use crate::{Coll, Fetch, FetchId, Listing, Stat, StatFs, Store, StoreError};
@@ -127,6 +127,13 @@ impl Store {
 
     /// A [`Store::fetch`] that is done; `None` when none is.
     pub fn fetched(&mut self) -> Option<(FetchId, Result<Bytes>)> {
+        let (id, done) = self.fetched_with_sums()?;
+        Some((id, done.map(|(data, _)| data)))
+    }
+
+    /// As [`Store::fetched`], with the sums of the data where it is large and whole blocks: those
+    /// that it was verified by.
+    pub fn fetched_with_sums(&mut self) -> Option<(FetchId, Result<Summed>)> {
         self.fetches.next_done()
     }
 

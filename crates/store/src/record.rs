@@ -359,7 +359,7 @@ pub(crate) fn decode(raw: &Bytes) -> Result<Transaction, StoreError> {
         })?;
         let ops = r.seq(|r| decode_op(r, targets.len() as u32))?;
         r.r.finish()?;
-        Ok::<_, DecodeError>(Transaction { targets, ops, hints: Vec::new() })
+        Ok::<_, DecodeError>(Transaction { targets, ops, ..Transaction::default() })
     };
     read(&mut r).map_err(|e| StoreError::Format(format!("log record: {e}")))
 }
@@ -507,7 +507,7 @@ mod tests {
             Op::Extents(0, placed(false, true)),
             Op::Release(1 << 33, vec![Released { index: 3, phys: 1 << 41, done: false }]),
         ];
-        Transaction { targets, ops, hints: Vec::new() }
+        Transaction { targets, ops, ..Transaction::default() }
     }
 
     /// With what came after the records that [`sample`] has a vector of.

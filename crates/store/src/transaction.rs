@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use std::fmt;
+use stdx::BlockSums;
 use types::{HObject, SpgId};
 
 use crate::pack::{Algorithm, Compressible};
@@ -138,6 +139,8 @@ pub struct Transaction {
     pub(crate) ops: Vec<Op>,
     /// What is known of the targets' data. Not in the log.
     pub(crate) hints: Vec<(Target, Compressible)>,
+    /// What is known of data that is written. Not in the log.
+    pub(crate) sums: Vec<(Bytes, BlockSums)>,
 }
 
 impl Transaction {
@@ -161,10 +164,11 @@ impl Transaction {
 
     /// Appends the changes of `other`.
     pub fn append(&mut self, other: Self) {
-        if self.ops.is_empty() && self.hints.is_empty() {
+        if self.ops.is_empty() && self.hints.is_empty() && self.sums.is_empty() {
             *self = other;
             return;
         }
+        self.sums.extend(other.sums);
         let base = self.targets.len() as u32;
         self.targets.extend(other.targets);
         self.hints.extend(other.hints.into_iter().map(|(t, hint)| (t + base, hint)));
@@ -267,6 +271,21 @@ impl Transaction {
     /// Writes `data` at `off`; a gap before it reads as zeros.
     pub fn write(&mut self, c: impl Into<Coll>, o: &HObject, off: u64, data: Bytes) -> &mut Self {
         self.on(c, o, |t| Op::Write(t, off, data))
+    }
+
+    /// The sums of `data`, which is written by this transaction: the store believes them, and
+    /// reads will find damage where they are wrong.
+    pub fn know_sums(&mut self, data: Bytes, sums: BlockSums) -> &mut Self {
+        self.sums.push((data, sums));
+        self
+    }
+
+    /// What is known of exactly this data.
+    pub(crate) fn sums_of(&self, data: &Bytes) -> Option<&BlockSums> {
+        let same = |(of, sums): &&(Bytes, BlockSums)| {
+            (of.as_ptr(), sums.data_len()) == (data.as_ptr(), data.len())
+        };
+        self.sums.iter().find(same).map(|(_, sums)| sums)
     }
 
     /// Replaces all data by `data`; attributes and omap stay.

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use env::Disk;
+use stdx::BlockSums;
 use store::{
     Coll, Fetch, FetchId, MkfsOptions, OpenOptions, SimDisk, Store, StoreError, Transaction,
 };
@@ -172,6 +173,57 @@ fn many_reads_at_once() {
     }
     assert!(store.fetched().is_none());
     assert!(matches!(store.fetch(pg(), &object(99), 0, 1), Err(StoreError::NoObject(_))));
+    store.close().unwrap();
+}
+
+/// Sums that a writer knows are taken over, and given to who reads whole blocks of large data; they
+/// are never those of other data.
+#[test]
+fn sums_are_taken_over_and_given() {
+    let (_, mut store) = open(128 << 20);
+    let data = fill(1);
+    let sums = BlockSums::of(&data).expect("whole blocks");
+    let mut txn = Transaction::new();
+    txn.know_sums(data.clone(), sums.clone());
+    txn.write(pg(), &object(1), 0, data.clone());
+    // Of other data, of as many bytes; and of a part.
+    txn.write(pg(), &object(2), 0, fill(2));
+    txn.write(pg(), &object(3), 0, data.slice(..LARGE / 2));
+    txn.write(pg(), &object(4), 100, data.clone());
+    txn.write(pg(), &object(4), 8192, Bytes::from_static(b"over it"));
+    store.submit(txn).unwrap();
+    store.checkpoint().unwrap();
+    let mut read = |n: usize, off: usize, len: usize| {
+        let fetched = store.fetch(pg(), &object(n), off as u64, len as u64).unwrap();
+        let Fetch::Later(id) = fetched else { panic!("it is not in memory") };
+        let until = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some((found, data)) = store.fetched_with_sums() {
+                assert_eq!(found, id, "one is under way");
+                return data.unwrap();
+            }
+            assert!(Instant::now() < until, "the read never ends");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    assert_eq!(read(1, 0, LARGE), (data.clone(), Some(sums)));
+    for (n, off, len) in [(1, 65_536, 300 * 1024), (2, 0, LARGE), (3, 0, LARGE / 2), (4, 0, LARGE)]
+    {
+        let (data, sums) = read(n, off, len);
+        assert_eq!(data.len(), len);
+        let want = BlockSums::of(&data).expect("whole blocks");
+        assert!(sums.is_none_or(|sums| sums == want), "object {n}");
+    }
+    assert_eq!(read(1, 1, LARGE - 4096).1, None, "not whole blocks");
+    // Sums that are wrong are found like any damage.
+    let mut txn = Transaction::new();
+    let other = fill(5);
+    txn.know_sums(other.clone(), BlockSums::of(&fill(6)).expect("whole blocks"));
+    txn.write(pg(), &object(5), 0, other);
+    store.submit(txn).unwrap();
+    store.checkpoint().unwrap();
+    let found = store.read(pg(), &object(5), 0, LARGE as u64);
+    assert!(matches!(found, Err(StoreError::Corrupt { .. })), "{found:?}");
     store.close().unwrap();
 }
 

@@ -200,6 +200,7 @@ pub fn message(tid: u64, front: usize, middle: usize, data: usize) -> Envelope {
         front: bytes(1, front),
         middle: bytes(2, middle),
         data: bytes(3, data),
+        data_sums: None,
     }
 }
 
