@@ -44,35 +44,26 @@ pub const fn crc32c_append_block(crc: u32, block: u32) -> u32 {
         ^ block
 }
 
-/// Castagnoli's polynomial, reflected.
-const POLY: u32 = 0x82f6_3b78;
-
-const fn behind_block() -> [[u32; 256]; 4] {
-    // What each bit of a state becomes, first behind one zero bit, then behind twice as many.
-    let mut bits = [POLY; 32];
+/// What each bit of a state becomes behind one zero bit. Castagnoli's polynomial, reflected.
+const BEHIND_BIT: [u32; 32] = {
+    let mut bits = [0x82f6_3b78; 32];
     let mut i = 1;
     while i < 32 {
         bits[i] = 1 << (i - 1);
         i += 1;
     }
-    let mut doublings = 0;
-    while doublings < (8 * CRC_BLOCK).trailing_zeros() {
-        let mut twice = [0; 32];
-        let mut i = 0;
-        while i < 32 {
-            twice[i] = apply(&bits, bits[i]);
-            i += 1;
-        }
-        bits = twice;
-        doublings += 1;
-    }
-    let mut table = [[0; 256]; 4];
+    bits
+};
+
+/// What it becomes behind twice as many zeros.
+const fn doubled(bits: [u32; 32]) -> [u32; 32] {
+    let mut twice = [0; 32];
     let mut i = 0;
-    while i < 4 * 256 {
-        table[i / 256][i % 256] = apply(&bits, ((i % 256) as u32) << (8 * (i / 256)));
+    while i < 32 {
+        twice[i] = apply(&bits, bits[i]);
         i += 1;
     }
-    table
+    twice
 }
 
 /// The xor of what the bits of `state` become.
@@ -87,18 +78,29 @@ const fn apply(bits: &[u32; 32], state: u32) -> u32 {
     sum
 }
 
-/// Applies the state transition of one zero bit `8 * n` times by repeated squaring.
-fn shift_zeros(crc: u32, n: u64) -> u32 {
-    let mut step: [u32; 32] = std::array::from_fn(|i| if i == 0 { POLY } else { 1 << (i - 1) });
-    for _ in 0..3 {
-        step = std::array::from_fn(|i| apply(&step, step[i])); // 1 bit -> 8 bits
+const fn behind_block() -> [[u32; 256]; 4] {
+    let (mut bits, mut zeros) = (BEHIND_BIT, 1);
+    while zeros < 8 * CRC_BLOCK {
+        bits = doubled(bits);
+        zeros *= 2;
     }
-    let (mut crc, mut n) = (crc, n);
+    let mut table = [[0; 256]; 4];
+    let mut i = 0;
+    while i < 4 * 256 {
+        table[i / 256][i % 256] = apply(&bits, ((i % 256) as u32) << (8 * (i / 256)));
+        i += 1;
+    }
+    table
+}
+
+/// Applies the state transition of one zero bit `8 * n` times by repeated squaring.
+fn shift_zeros(mut crc: u32, mut n: u64) -> u32 {
+    let mut step = doubled(doubled(doubled(BEHIND_BIT))); // 1 bit -> 8 bits
     while n > 0 {
         if n & 1 == 1 {
             crc = apply(&step, crc);
         }
-        step = std::array::from_fn(|i| apply(&step, step[i]));
+        step = doubled(step);
         n >>= 1;
     }
     crc
