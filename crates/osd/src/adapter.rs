@@ -120,7 +120,7 @@ impl StoreBacking {
                     if let Mutation::Write { data, .. } = &m
                         && let Some(sums) = self.cache.sums_of(data)
                     {
-                        txn.know_sums(data.clone(), sums);
+                        txn.know_sums(data, &sums);
                     }
                     mutate(txn, c, &o, m);
                 }

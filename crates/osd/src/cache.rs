@@ -23,9 +23,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use bytes::{Bytes, BytesMut};
 use messages::Mutation;
 use stdx::{BlockSums, FastMap, FastSet};
+use store::KnownSums;
 use types::{HObject, PgId, SpgId};
-
-use crate::in_hand::InHand;
 
 /// Whose data: a shard of a PG as it is stored here, or as it was sent to another OSD.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -210,7 +209,9 @@ struct Inner {
     budget_max: usize,
     /// Something was not kept, for want of budget.
     wanted: bool,
-    in_hand: InHand,
+    /// Data passes through the roles as [`Bytes`] and nothing else. What is known of it is noted here
+    /// by whoever brings it, and found by whoever takes it on.
+    in_hand: KnownSums,
     /// Touched and not used yet; within the budget. Let go block by block as data comes.
     reserve: Vec<Vec<u8>>,
     /// Bytes kept since the last block was let go.
@@ -265,7 +266,7 @@ impl Inner {
     }
 
     fn keep(&mut self, of: Of, o: &HObject, off: u64, data: &Bytes) {
-        let sums = self.in_hand.of(data);
+        let sums = self.in_hand.of(data).cloned();
         if data.len() > self.budget / 2 {
             return self.cut(of, o, off, off + data.len() as u64);
         }
@@ -454,7 +455,7 @@ impl DataCache {
     /// The sums of exactly this data, where it was noted, or came from here.
     #[must_use]
     pub fn sums_of(&self, data: &Bytes) -> Option<BlockSums> {
-        self.inner().in_hand.of(data)
+        self.inner().in_hand.of(data).cloned()
     }
 
     /// Nothing is in hand any more.

@@ -43,7 +43,6 @@ mod core;
 pub mod exec;
 mod heartbeat;
 mod image_io;
-mod in_hand;
 mod incoming;
 mod inspect;
 mod lease;

@@ -256,7 +256,7 @@ impl Store {
         runs: Vec<(u64, u64)>,
         blob: Option<Blob>,
     ) {
-        let crcs = match l.txn.sums_of(raw) {
+        let crcs = match l.txn.sums.of(raw) {
             Some(sums) => sums.blocks().to_vec(),
             None => raw.chunks_exact(BLOCK as usize).map(|b| stdx::crc32c(!0, b)).collect(),
         };

@@ -5,6 +5,7 @@ use std::fmt;
 use stdx::BlockSums;
 use types::{HObject, SpgId};
 
+use crate::known::KnownSums;
 use crate::pack::{Algorithm, Compressible};
 
 /// A set of objects that is created, listed and removed as one: a PG's, or the OSD's own.
@@ -140,7 +141,7 @@ pub struct Transaction {
     /// What is known of the targets' data. Not in the log.
     pub(crate) hints: Vec<(Target, Compressible)>,
     /// What is known of data that is written. Not in the log.
-    pub(crate) sums: Vec<(Bytes, BlockSums)>,
+    pub(crate) sums: KnownSums,
 }
 
 impl Transaction {
@@ -168,7 +169,7 @@ impl Transaction {
             *self = other;
             return;
         }
-        self.sums.extend(other.sums);
+        self.sums.append(other.sums);
         let base = self.targets.len() as u32;
         self.targets.extend(other.targets);
         self.hints.extend(other.hints.into_iter().map(|(t, hint)| (t + base, hint)));
@@ -275,17 +276,9 @@ impl Transaction {
 
     /// The sums of `data`, which is written by this transaction: the store believes them, and
     /// reads will find damage where they are wrong.
-    pub fn know_sums(&mut self, data: Bytes, sums: BlockSums) -> &mut Self {
-        self.sums.push((data, sums));
+    pub fn know_sums(&mut self, data: &Bytes, sums: &BlockSums) -> &mut Self {
+        self.sums.note(data, sums);
         self
-    }
-
-    /// What is known of exactly this data.
-    pub(crate) fn sums_of(&self, data: &Bytes) -> Option<&BlockSums> {
-        let same = |(of, sums): &&(Bytes, BlockSums)| {
-            (of.as_ptr(), sums.data_len()) == (data.as_ptr(), data.len())
-        };
-        self.sums.iter().find(same).map(|(_, sums)| sums)
     }
 
     /// Replaces all data by `data`; attributes and omap stay.

@@ -184,7 +184,7 @@ fn sums_are_taken_over_and_given() {
     let data = fill(1);
     let sums = BlockSums::of(&data).expect("whole blocks");
     let mut txn = Transaction::new();
-    txn.know_sums(data.clone(), sums.clone());
+    txn.know_sums(&data, &sums);
     txn.write(pg(), &object(1), 0, data.clone());
     // Of other data, of as many bytes; and of a part.
     txn.write(pg(), &object(2), 0, fill(2));
@@ -218,7 +218,7 @@ fn sums_are_taken_over_and_given() {
     // Sums that are wrong are found like any damage.
     let mut txn = Transaction::new();
     let other = fill(5);
-    txn.know_sums(other.clone(), BlockSums::of(&fill(6)).expect("whole blocks"));
+    txn.know_sums(&other, &BlockSums::of(&fill(6)).expect("whole blocks"));
     txn.write(pg(), &object(5), 0, other);
     store.submit(txn).unwrap();
     store.checkpoint().unwrap();
