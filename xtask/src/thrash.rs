@@ -4,6 +4,7 @@
 //! they are cut off from one another too, and disks are filled.
 
 mod parts;
+mod waits;
 
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
@@ -14,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use env::{Random, Seeded};
 
 use parts::{Filling, Parted};
+use waits::Waits;
 
 use crate::cluster::{Cluster, binary};
 use crate::report::{LeftOut, Report};
@@ -147,9 +149,10 @@ impl Running {
     /// When it cannot be started.
     pub fn start(cluster: &Cluster, name: &str, line: &str) -> Result<Self> {
         let log = cluster.dir.join(format!("log/{name}.out"));
+        let line = format!("export CEPH_ARGS='{}'; {line}", waits::args(&cluster.dir.join("run")));
         let out = std::fs::File::create(&log)?;
         let child = cluster
-            .client(SUITE, line)
+            .client(SUITE, &line)
             .stdin(Stdio::null())
             .stdout(out.try_clone()?)
             .stderr(out)
@@ -291,6 +294,7 @@ struct Thrasher<'a> {
     damage_at: Instant,
     /// Reads of what was damaged.
     reads: Vec<Running>,
+    waits: Waits,
     counts: BTreeMap<&'static str, u32>,
 }
 
@@ -337,6 +341,7 @@ impl<'a> Thrasher<'a> {
             next: sh::now() + Duration::from_secs(3),
             damage_at: sh::now() + Duration::from_secs(10),
             reads: Vec::new(),
+            waits: Waits::new(cluster.dir.join("run")),
             counts: BTreeMap::new(),
         })
     }
@@ -387,6 +392,7 @@ impl<'a> Thrasher<'a> {
                 }
             }
             self.fill()?;
+            self.waits.look()?;
             sleep(Duration::from_millis(50));
         }
         Ok(())
