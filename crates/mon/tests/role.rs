@@ -295,6 +295,29 @@ fn clients_get_maps_and_settings() {
     assert_eq!((reply.handle, reply.version, reply.oldest), (5, 1, 1));
 }
 
+/// Who asks once gets all that there is, however far behind: nobody asks again for the rest.
+#[test]
+fn asked_once_told_all() {
+    let (mut a, _) = Alone::with_osds();
+    let conn = a.admin();
+    a.subscribe(conn, &[("osdmap", 0, 1)]);
+    a.settle();
+    let mut map = None;
+    follow(&mut map, &a.heard(conn));
+    let began = map.as_ref().unwrap().epoch;
+    a.pool_op(conn, pool_op::CREATE, 0, "p", 0);
+    for i in 0..120 {
+        assert_eq!(a.pool_op(conn, pool_op::CREATE_SNAP, 1, &format!("s{i}"), 0).r, 0);
+    }
+    let newest = a.map().epoch;
+    assert!(newest.0 > began.0 + 100);
+    a.heard(conn);
+    a.subscribe(conn, &[("osdmap", u64::from(began.0) + 1, 1)]);
+    a.settle();
+    follow(&mut map, &a.heard(conn));
+    assert_eq!(map.unwrap().epoch, newest);
+}
+
 /// OSDs that boot together share an epoch, are placed, and everybody's increments lead
 /// from the first map to the newest, for peers of every release.
 #[test]

@@ -7,14 +7,13 @@ use conf::Source;
 use env::{ConnId, Now};
 use messages::{Command, CommandReply, Message, Mutation};
 use serde_json::{Map, Value, json};
-use types::{EntityId, Features, HObject, PgId, PoolId, SnapId, UTime};
+use types::{Features, HObject, PgId, PoolId, SnapId, UTime};
 
 use crate::backing::{Coll, StoreOp};
 use crate::core::Osd;
 use crate::outbox::{Effect, Outbox};
 use crate::pg::scrub::Order;
 use crate::pg::{Pg, Ticket};
-use crate::session::ClientOp;
 use types::Errno;
 
 /// Who waits for a command's answer.
@@ -475,58 +474,6 @@ impl Osd {
         json!({ "osd": schema })
     }
 
-    /// Every request under way, and what it waits for.
-    fn each_op(&self, add: &mut dyn FnMut(&ClientOp, &'static str)) {
-        for pg in self.pgs.values() {
-            for f in &pg.in_flight {
-                f.replies.iter().for_each(|(op, _)| add(op, "waiting for sub ops"));
-            }
-            pg.waiting.iter().for_each(|op| add(op, "waiting for peered"));
-            pg.blocked.values().flatten().for_each(|op| add(op, "waiting for degraded object"));
-            pg.tier.ops().for_each(|op| add(op, "waiting for the base tier"));
-            pg.scrub.waiting().for_each(|op| add(op, "waiting for scrub"));
-            pg.waiting_whole.iter().for_each(|op| add(op, "waiting for missing object"));
-            for obc in pg.obcs.values() {
-                obc.waiting.iter().for_each(|op| add(op, "waiting for rw locks"));
-            }
-        }
-    }
-
-    /// Requests that take longer than they may: how many, and the oldest's age in ms.
-    pub(crate) fn slow_ops(&self, now: Now) -> (u32, u64) {
-        let (mut n, mut oldest) = (0, 0);
-        self.each_op(&mut |op, _| {
-            let ms = now.mono_ns.saturating_sub(op.came_ns) / 1_000_000;
-            if ms >= self.c.conf.complaint_ms {
-                n += 1;
-                oldest = ms.max(oldest);
-            }
-        });
-        (n, oldest)
-    }
-
-    fn ops_in_flight(&self, now: Now, older_than_ms: u64) -> Value {
-        let mut ops = Vec::new();
-        self.each_op(&mut |op, point| {
-            let age = now.mono_ns.saturating_sub(op.came_ns);
-            if age / 1_000_000 >= older_than_ms {
-                ops.push(op_json(op, age, point));
-            }
-        });
-        if older_than_ms > 0 {
-            json!({ "ops": ops, "num_blocked_ops": ops.len(),
-                    "complaint_time": older_than_ms as f64 / 1000.0 })
-        } else {
-            json!({ "num_ops": ops.len(), "ops": ops })
-        }
-    }
-
-    fn ops_behind(&self) -> Value {
-        let all = &self.c.perf.slowest;
-        let ops: Vec<Value> = all.iter().map(|p| op_json(&p.what, p.took_ns, "done")).collect();
-        json!({ "size": self.c.conf.history_size, "duration": 600, "num_ops": ops.len(), "ops": ops })
-    }
-
     /// Who has slots, and how fast work in the background goes; the latter is ours.
     fn recovery_reservations(&self, now: Now) -> Value {
         let c = &self.c;
@@ -768,26 +715,6 @@ fn config_help(var: Option<&str>) -> Value {
         Some(var) => conf::option(&conf::normalize(var)).map_or(json!({}), one),
         None => Value::Array(conf::OPTIONS.iter().map(one).collect()),
     }
-}
-
-fn op_json(op: &ClientOp, age_ns: u64, point: &str) -> Value {
-    let ops: Vec<String> = op.msg.ops.iter().map(|o| format!("{:#x}", o.code)).collect();
-    json!({
-        "description": format!(
-            "osd_op({} {} {} [{}] e{})", op.reqid, op.msg.pg, op.oid, ops.join(","), op.msg.epoch
-        ),
-        "initiated_at": UTime::from_nanos(op.came_wall_ns).to_string(),
-        "age": age_ns as f64 / 1e9,
-        "duration": age_ns as f64 / 1e9,
-        "type_data": {
-            "flag_point": point,
-            "client_info": {
-                "client": EntityId::to_string(&op.who),
-                "client_addr": op.addr.to_string(),
-                "tid": op.tid,
-            },
-        },
-    })
 }
 
 fn log_json(pg: &Pg) -> Value {

@@ -25,8 +25,10 @@ const WAITING_MAX: usize = 20_000;
 /// A message that waits for a map.
 pub(crate) struct Waiting {
     epoch: Epoch,
-    conn: ConnId,
-    envelope: Envelope,
+    pub conn: ConnId,
+    pub envelope: Envelope,
+    /// When it came, monotonic ns.
+    pub came_ns: u64,
 }
 
 impl Osd {
@@ -90,13 +92,13 @@ impl Osd {
         let read = match (e.kind, osd) {
             (MOsdOp::KIND, _) => MOsdOp::decode(&e).map(|m| self.on_request(now, conn, m, e, out)),
             (RepOp::KIND, Some(from)) => RepOp::decode(&e).map(|m| {
-                if self.is_timely(m.epoch, conn, e, out) {
+                if self.is_timely(now, m.epoch, conn, e, out) {
                     let from = PgShard { osd: from, shard: m.from };
                     self.with_pg(now, m.pg, out, |pg, cx| pg.on_rep_op(from, m, cx));
                 }
             }),
             (RepOpReply::KIND, Some(from)) => RepOpReply::decode(&e).map(|m| {
-                if self.is_timely(m.epoch, conn, e, out) {
+                if self.is_timely(now, m.epoch, conn, e, out) {
                     let from = PgShard { osd: from, shard: m.from };
                     self.with_pg(now, m.pg, out, |pg, cx| {
                         pg.on_copy_committed(from, m.interval, m.committed, cx);
@@ -104,7 +106,7 @@ impl Osd {
                 }
             }),
             (OsdPeer::KIND, Some(from)) => OsdPeer::decode(&e).map(|m| {
-                if self.is_timely(m.epoch, conn, e, out) {
+                if self.is_timely(now, m.epoch, conn, e, out) {
                     self.on_peer(now, PgShard { osd: from, shard: m.from }, m, out);
                 }
             }),
@@ -126,9 +128,16 @@ impl Osd {
 
     /// Whether a message of an OSD can be handled with the map at hand; otherwise it waits
     /// for the one it was sent with, or is dropped.
-    fn is_timely(&mut self, epoch: Epoch, conn: ConnId, e: Envelope, out: &mut Outbox) -> bool {
+    fn is_timely(
+        &mut self,
+        now: Now,
+        epoch: Epoch,
+        conn: ConnId,
+        e: Envelope,
+        out: &mut Outbox,
+    ) -> bool {
         if epoch > self.c.map.epoch {
-            self.wait_for_map(epoch, conn, e, out);
+            self.wait_for_map(now, epoch, conn, e, out);
             return false;
         }
         if !self.c.booted {
@@ -138,9 +147,16 @@ impl Osd {
         true
     }
 
-    fn wait_for_map(&mut self, epoch: Epoch, conn: ConnId, envelope: Envelope, out: &mut Outbox) {
+    fn wait_for_map(
+        &mut self,
+        now: Now,
+        epoch: Epoch,
+        conn: ConnId,
+        envelope: Envelope,
+        out: &mut Outbox,
+    ) {
         if self.c.waiting.len() < WAITING_MAX {
-            self.c.waiting.push(Waiting { epoch, conn, envelope });
+            self.c.waiting.push(Waiting { epoch, conn, envelope, came_ns: now.mono_ns });
         } else {
             self.c.perf.messages_dropped += 1;
         }
@@ -168,7 +184,7 @@ impl Osd {
 
     fn on_request(&mut self, now: Now, conn: ConnId, m: MOsdOp, e: Envelope, out: &mut Outbox) {
         if m.epoch > self.c.map.epoch {
-            self.wait_for_map(m.epoch, conn, e, out);
+            self.wait_for_map(now, m.epoch, conn, e, out);
             return;
         }
         self.share_map(conn, m.epoch, out);

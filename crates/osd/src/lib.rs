@@ -43,6 +43,7 @@ mod core;
 pub mod exec;
 mod heartbeat;
 mod image_io;
+mod in_flight;
 mod incoming;
 mod inspect;
 mod lease;

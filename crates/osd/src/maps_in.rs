@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use denc::{Denc, Features};
 use env::{ConnId, Now};
 use maps::{Incremental, OsdMap, PgMapping, PgSets};
@@ -15,7 +16,7 @@ use crate::outbox::{Effect, Outbox};
 use crate::pg::shards::copies_of;
 use crate::pg::{Pg, PoolView};
 
-/// Epochs in one message to a client.
+/// Epochs in one message.
 const SHARED_MAX: u32 = 40;
 
 /// Whether no PG can be anywhere else in `b` than in `a`, or takes other writes.
@@ -406,40 +407,71 @@ impl Osd {
         }
         let (from, features, kind) = (session.epoch, session.features, session.who.kind);
         session.epoch = newest;
-        let features = if kind == EntityKind::OSD { Features::ALL } else { features };
-        if let Some(m) = self.maps_since(from, features) {
+        let (features, messages) = if kind == EntityKind::OSD {
+            (Features::ALL, self.maps_for_osd(from))
+        } else {
+            (features, self.maps_for_client(from, features))
+        };
+        for m in messages {
             out.conn(conn, m.envelope(features));
         }
     }
 
-    /// The maps after `from` as that peer reads them.
-    pub(crate) fn maps_since(&self, from: Epoch, features: Features) -> Option<OsdMapMsg> {
-        let c = &self.c;
-        let mut m = OsdMapMsg {
-            fsid: c.id.fsid,
-            oldest: c.sb.oldest,
-            newest: c.map.epoch,
+    fn map_message(&self) -> OsdMapMsg {
+        OsdMapMsg {
+            fsid: self.c.id.fsid,
+            oldest: self.c.sb.oldest,
+            newest: self.c.map.epoch,
             ..OsdMapMsg::default()
-        };
-        if from.0 + SHARED_MAX >= c.map.epoch.0 {
-            for e in (from.0 + 1..=c.map.epoch.0).map(Epoch) {
-                let Some(raw) = maphist::delta(&*c.store, e) else {
-                    m.incrementals.clear();
-                    break;
-                };
-                let same = features.0 & maps::SIGNIFICANT_FEATURES.0
-                    == Features::TENTACLE_WORD.0 & maps::SIGNIFICANT_FEATURES.0;
-                let raw = if same {
-                    raw
-                } else {
-                    Incremental::from_shared(&raw).ok()?.reencode(features).ok()?
-                };
-                m.incrementals.insert(e, raw);
+        }
+    }
+
+    /// The maps after `from`, or word of the newest: an OSD takes every step, and asks the
+    /// monitors for what is missing.
+    fn maps_for_osd(&self, from: Epoch) -> Vec<OsdMapMsg> {
+        let near = from.0 + SHARED_MAX >= self.c.map.epoch.0;
+        let mut steps = if near { self.steps_after(from, Features::ALL) } else { Vec::new() };
+        if steps.is_empty() {
+            let mut m = self.map_message();
+            m.fulls.insert(m.newest, self.c.map.to_bytes_for(Features::ALL));
+            steps.push(m);
+        }
+        steps
+    }
+
+    /// All steps from `from` to the newest map. Where they are not kept any more, the newest map,
+    /// said to be the oldest there is: a client that could have steps passes over a whole map.
+    fn maps_for_client(&self, from: Epoch, features: Features) -> Vec<OsdMapMsg> {
+        let mut steps = self.steps_after(from, features);
+        if steps.is_empty() {
+            let mut m = self.map_message();
+            m.oldest = m.newest;
+            m.fulls.insert(m.newest, self.c.map.to_bytes_for(features));
+            steps.push(m);
+        }
+        steps
+    }
+
+    /// The steps from `from` to the newest map as that peer reads them; nothing when one is not
+    /// kept.
+    fn steps_after(&self, from: Epoch, features: Features) -> Vec<OsdMapMsg> {
+        let significant = |f: Features| f.0 & maps::SIGNIFICANT_FEATURES.0;
+        let same = significant(features) == significant(Features::TENTACLE_WORD);
+        let read = |e: Epoch| -> Option<Bytes> {
+            let raw = maphist::delta(&*self.c.store, e)?;
+            if same {
+                return Some(raw);
             }
+            Incremental::from_shared(&raw).ok()?.reencode(features).ok()
+        };
+        let mut messages: Vec<OsdMapMsg> = Vec::new();
+        for (i, e) in (from.0 + 1..=self.c.map.epoch.0).map(Epoch).enumerate() {
+            let Some(raw) = read(e) else { return Vec::new() };
+            if i.is_multiple_of(SHARED_MAX as usize) {
+                messages.push(self.map_message());
+            }
+            messages.last_mut().expect("just begun").incrementals.insert(e, raw);
         }
-        if m.incrementals.is_empty() {
-            m.fulls.insert(c.map.epoch, c.map.to_bytes_for(features));
-        }
-        Some(m)
+        messages
     }
 }

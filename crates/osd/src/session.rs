@@ -93,6 +93,19 @@ pub fn enqueue(queue: &mut std::collections::VecDeque<Box<ClientOp>>, op: Box<Cl
     queue.insert(at, op);
 }
 
+/// The object that a request names.
+pub(crate) fn object_of(msg: &MOsdOp) -> HObject {
+    HObject {
+        pool: msg.pg.pg.pool,
+        hash: msg.hash,
+        nspace: msg.locator.nspace.clone(),
+        key: msg.locator.key.clone(),
+        name: msg.oid.clone(),
+        snap: types::SnapId::HEAD,
+        max: false,
+    }
+}
+
 impl crate::core::Core {
     /// A request that has come: of whom, with his number for it, and its bytes on the wire.
     pub(crate) fn client_op(
@@ -117,15 +130,7 @@ impl crate::core::Core {
             addr,
             features,
             tid,
-            oid: HObject {
-                pool: msg.pg.pg.pool,
-                hash: msg.hash,
-                nspace: msg.locator.nspace.clone(),
-                key: msg.locator.key.clone(),
-                name: msg.oid.clone(),
-                snap: types::SnapId::HEAD,
-                max: false,
-            },
+            oid: object_of(&msg),
             msg,
             reqid,
             copy: None,

@@ -120,7 +120,7 @@ impl Monitor {
         }
         let Some(session) = self.sessions.get(&conn) else { return };
         if !session.subs.contains_key("osdmap") && has < self.state.osd_history.last {
-            self.send_osdmaps(conn, Epoch(has.0 + 1), true);
+            self.send_osdmaps(conn, Epoch(has.0 + 1));
         }
     }
 

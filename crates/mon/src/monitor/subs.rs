@@ -268,8 +268,7 @@ impl Monitor {
         if sub.next == 0 {
             self.send_full_osdmap(conn, last);
         } else {
-            let all = !sub.onetime;
-            self.send_osdmaps(conn, Epoch(sub.next.min(u64::from(u32::MAX)) as u32), all);
+            self.send_osdmaps(conn, Epoch(sub.next.min(u64::from(u32::MAX)) as u32));
         }
         self.moved_on(conn, "osdmap", sub, u64::from(last.0) + 1);
     }
@@ -291,9 +290,10 @@ impl Monitor {
         }
     }
 
-    /// Sends what leads from `first` to the newest epoch; only the first message unless
-    /// `all`.
-    pub(super) fn send_osdmaps(&mut self, conn: ConnId, first: Epoch, all: bool) {
+    /// Sends all that leads from `first` to the newest epoch, also to who asked once: a client with
+    /// a request that is not answered asks every five seconds. With one message each time, as from
+    /// the peer, it would never catch up with maps that are made faster.
+    pub(super) fn send_osdmaps(&mut self, conn: ConnId, first: Epoch) {
         let history = &self.state.osd_history;
         let (oldest, last) = (history.first, history.last);
         let mut next = first;
@@ -309,9 +309,6 @@ impl Monitor {
                 next = Epoch(next.0 + 1);
             }
             self.tell(conn, 0, &msg);
-            if !all {
-                return;
-            }
         }
     }
 

@@ -80,6 +80,11 @@ impl Room {
         self.held.iter().any(|o| came_before(o, op))
     }
 
+    /// Those that wait, for who lists them.
+    pub fn ops(&self) -> impl Iterator<Item = &ClientOp> {
+        self.held.iter().map(|op| &**op)
+    }
+
     /// How many wait.
     pub fn held(&self) -> usize {
         self.held.len()

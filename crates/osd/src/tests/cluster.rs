@@ -664,6 +664,13 @@ impl Cluster {
         (self.client_epoch, self.map) = (newest.max(epoch), map);
     }
 
+    /// The next message of the client to an OSD arrives.
+    pub fn client_to(&mut self, i: usize) {
+        let e = self.from_client[i].pop_front().unwrap();
+        let conn = self.client_conn(i);
+        self.event(i, |osd, now, out| osd.on_message(now, conn, e, out));
+    }
+
     /// A command at an OSD's admin socket: result and output.
     pub fn admin(&mut self, i: usize, command: &str) -> (i32, String) {
         self.effects_seen.clear();
@@ -761,11 +768,7 @@ impl Cluster {
                 self.poll(i);
             }
             (2, i, _) => self.send_maps(i),
-            (3, i, _) => {
-                let e = self.from_client[i].pop_front().unwrap();
-                let conn = self.client_conn(i);
-                self.event(i, |osd, now, out| osd.on_message(now, conn, e, out));
-            }
+            (3, i, _) => self.client_to(i),
             (4, i, _) => {
                 let e = self.to_client[i].pop_front().unwrap();
                 self.client_gets(&e);

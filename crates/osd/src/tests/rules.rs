@@ -156,6 +156,42 @@ fn deleted_pools_are_gone() {
     assert_eq!(maps[0].incrementals.keys().next().map(|e| e.0), Some(newest.0 + 1));
 }
 
+/// A client that is far behind is led to the newest map by each step, as it wants them; one that is
+/// further behind than maps are kept is told that there are none before the newest.
+#[test]
+fn clients_catch_up_from_afar() {
+    let mut c = Cluster::ready(2, 2, 1, 1);
+    c.run(POOL, "x", full(b"x"));
+    let first = c.map.epoch;
+    let lead = |c: &Cluster| c.map.pg_to_up_acting(types::PgId::new(1, 0)).acting_primary.unwrap();
+    let shared = |c: &mut Cluster, known: types::Epoch| -> Vec<OsdMapMsg> {
+        c.break_client(lead(c).0 as usize);
+        c.told.clear();
+        c.ask(POOL, "x", read());
+        c.send_with_old_map(known);
+        settle_maps(c);
+        let maps = c.told.iter().filter(|e| e.kind == OsdMapMsg::KIND);
+        maps.map(|e| OsdMapMsg::decode(e).unwrap()).collect()
+    };
+    let later = |c: &mut Cluster, n: u32| {
+        let until = c.map.epoch.0 + n;
+        while c.map.epoch.0 < until {
+            c.set_pool(POOL, |p| p.quota_max_objects += 1);
+            settle_maps(c);
+        }
+    };
+    later(&mut c, 130);
+    let maps = shared(&mut c, first);
+    let steps: Vec<u32> = maps.iter().flat_map(|m| m.incrementals.keys().map(|e| e.0)).collect();
+    assert_eq!(steps, (first.0 + 1..=c.map.epoch.0).collect::<Vec<_>>());
+    assert!(maps.iter().all(|m| m.incrementals.len() <= 40 && m.newest == c.map.epoch));
+    later(&mut c, 2 * crate::maphist::KEPT);
+    let maps = shared(&mut c, first);
+    assert_eq!(maps.len(), 1);
+    assert_eq!(maps[0].fulls.keys().collect::<Vec<_>>(), [&c.map.epoch]);
+    assert_eq!((maps[0].oldest, maps[0].incrementals.len()), (c.map.epoch, 0));
+}
+
 /// A notification reaches the watcher; the notifier hears who answered and who did not.
 #[test]
 fn watch_and_notify() {
@@ -346,6 +382,39 @@ fn watches_end_when_all_copies_know() {
     assert_eq!(done.iter().map(|m| m.return_code).collect::<Vec<_>>(), [0]);
     assert_eq!(done[0].replies.as_ref(), [0; 8], "nobody was there any more");
     assert_eq!(c.run(POOL, "w", watch_op(5)).result, -107);
+}
+
+/// Whatever a request waits for, who asks what is under way is told of it.
+#[test]
+fn what_waits_is_told() {
+    let mut c = Cluster::ready(2, 2, 1, 1);
+    c.run(POOL, "x", full(b"x"));
+    let pg = types::PgId { pool: POOL, ps: 0 };
+    let lead = c.map.pg_to_up_acting(pg).acting_primary.unwrap().0 as usize;
+    let points = |c: &Cluster| -> Vec<String> {
+        let told = c.nodes[lead].osd.as_ref().unwrap().ops_in_flight(c.now, 0);
+        let of = |o: &serde_json::Value| o["type_data"]["flag_point"].as_str().map(str::to_owned);
+        told["ops"].as_array().unwrap().iter().filter_map(of).collect()
+    };
+    let ask = |c: &mut Cluster| {
+        let tid = c.ask(POOL, "x", read());
+        c.client_step();
+        c.client_to(lead);
+        tid
+    };
+    // Promises of the other copy are too old.
+    c.now.mono_ns += 60_000_000_000;
+    let unleased = ask(&mut c);
+    assert_eq!(points(&c), ["waiting for readable"]);
+    // The client has heard of a map that the OSD has not.
+    let inc = c.inc();
+    c.publish(inc);
+    let early = ask(&mut c);
+    assert_eq!(points(&c), ["waiting for readable", "waiting for map"]);
+    let now = env::Now { mono_ns: c.now.mono_ns + 40_000_000_000, ..c.now };
+    assert_eq!(c.nodes[lead].osd.as_ref().unwrap().slow_ops(now), (2, 40_000));
+    c.settle();
+    assert!(points(&c).is_empty() && [unleased, early].iter().all(|t| c.answers.contains_key(t)));
 }
 
 /// Options by command, and errors as the peer's.

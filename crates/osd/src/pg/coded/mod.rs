@@ -51,6 +51,16 @@ pub(crate) struct Coded {
     copied: HashMap<(HObject, u64), Push>,
 }
 
+impl Coded {
+    /// Requests that wait for shards, for who lists them.
+    pub fn ops(&self) -> impl Iterator<Item = &ClientOp> {
+        self.gathers.values().filter_map(|g| match &g.purpose {
+            For::Op { op, .. } => Some(&**op),
+            _ => None,
+        })
+    }
+}
+
 /// The object of a request, also where it reads a clone.
 fn head_of(op: &ClientOp) -> HObject {
     op.oid.with_snap(types::SnapId::HEAD).detached()
