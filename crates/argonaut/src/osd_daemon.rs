@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -281,7 +282,10 @@ impl Daemon {
         }
         let redial = self.link.borrow().redial(EntityKind::OSD);
         let policy = Policy::lossy_client().with_budget(256 << 20);
-        let conn = self.cluster.connect(to.clone(), EntityKind::OSD, policy, redial);
+        let conn = match line {
+            Line::Peer(_) => self.cluster.connect_near(to.clone(), EntityKind::OSD, policy, redial),
+            Line::Beat(..) => self.cluster.connect(to.clone(), EntityKind::OSD, policy, redial),
+        };
         lines.dialled(line, conn, to);
         Some(conn)
     }
@@ -562,14 +566,15 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     let public = messenger(|_| Policy::stateless_server());
     let cluster = messenger(|_| Policy::stateless_server().with_budget(256 << 20));
     let nonce = std::process::id();
-    let bind = |messenger: &Messenger, ip| -> Result<AddrVec> {
+    let bind = |messenger: &Messenger, ip| -> Result<(AddrVec, SocketAddr)> {
         let at = messenger.bind_range(ip, 6800..=7568).context("no free port from 6800 to 7568")?;
         let addrs = AddrVec(vec![EntityAddr::msgr2(at, nonce)]);
         messenger.set_local(|local| local.addrs = addrs.clone());
-        Ok(addrs)
+        Ok((addrs, at))
     };
-    let client_addrs = bind(&public, daemon::address(&config, "public")?)?;
-    let cluster_addrs = bind(&cluster, daemon::address(&config, "cluster")?)?;
+    let (client_addrs, _) = bind(&public, daemon::address(&config, "public")?)?;
+    let (cluster_addrs, at) = bind(&cluster, daemon::address(&config, "cluster")?)?;
+    cluster.listen_near(at);
 
     let mut metadata = daemon::metadata();
     metadata.extend([

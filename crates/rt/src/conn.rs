@@ -6,10 +6,9 @@
 //! does not take whole wakes the task to wait for room.
 
 use std::cell::{Cell, RefCell};
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -17,11 +16,11 @@ use std::time::Duration;
 use env::{ConnId, Random};
 use messages::Envelope;
 use msgr::{Connection, Dial, Event, Fault, Peer, Session, Verdict};
-use tokio::io::AsyncReadExt;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use types::{EntityAddr, EntityKind, UTime};
 
 use crate::messenger::{CloseWhy, Hold, Inner, Limits, NetEvent, Redial};
+use crate::stream::{self, Stream};
 use crate::{OsRandom, now};
 
 /// Reads of one connection before others get a turn.
@@ -33,11 +32,13 @@ pub(crate) struct Conn {
     pub(crate) id: ConnId,
     /// While there is a TCP connection.
     machine: RefCell<Option<Connection>>,
-    stream: RefCell<Option<TcpStream>>,
+    stream: RefCell<Option<Stream>>,
     /// While there is none: what the next one continues.
     session: RefCell<Option<Session>>,
     /// How to connect (again).
     dial: RefCell<Option<(Dial, Redial)>>,
+    /// And whether not by TCP where the peer is on this host.
+    near: bool,
     peer: RefCell<Option<Rc<Peer>>>,
     waker: RefCell<Option<Waker>>,
     closing: RefCell<Option<CloseWhy>>,
@@ -80,7 +81,7 @@ fn is_held(inner: &Inner, machine: &Connection) -> bool {
 }
 
 impl Conn {
-    pub(crate) fn new(id: ConnId, dial: Option<(Dial, Redial)>) -> Rc<Self> {
+    pub(crate) fn new(id: ConnId, dial: Option<(Dial, Redial)>, near: bool) -> Rc<Self> {
         let now_ms = now().mono_ms();
         let session = dial.as_ref().map(|(dial, _)| Session::new(dial.policy));
         Rc::new(Self {
@@ -89,6 +90,7 @@ impl Conn {
             stream: RefCell::new(None),
             session: RefCell::new(session),
             dial: RefCell::new(dial),
+            near,
             peer: RefCell::new(None),
             waker: RefCell::new(None),
             closing: RefCell::new(None),
@@ -103,15 +105,15 @@ impl Conn {
     }
 
     /// A TCP connection came in.
-    pub(crate) fn accepted(&self, inner: &Inner, stream: TcpStream, from: SocketAddr) {
+    pub(crate) fn accepted(&self, inner: &Inner, stream: Stream, from: SocketAddr) {
         let local = inner.local.borrow().clone();
         self.begin(Connection::accept(local, inner.doors.clone(), from), stream);
     }
 
     /// A TCP connection stands.
-    fn begin(&self, machine: Connection, stream: TcpStream) {
-        if let Err(e) = stream.set_nodelay(true) {
-            tracing::debug!("TCP_NODELAY: {e}");
+    fn begin(&self, machine: Connection, stream: Stream) {
+        if let Err(e) = stream.set_up() {
+            tracing::debug!("a socket's options: {e}");
         }
         let now_ms = now().mono_ms();
         self.since_ms.set(now_ms);
@@ -279,7 +281,7 @@ impl Conn {
         machine.lend_stage(&mut inner.spare.borrow_mut());
         let read = {
             let mut buf = machine.read_buf();
-            pin!(stream.read_buf(&mut buf)).poll(cx)
+            stream.poll_read_buf(cx, &mut buf)
         };
         if read.is_pending() {
             machine.reclaim_stage(&mut inner.spare.borrow_mut());
@@ -481,6 +483,16 @@ impl Conn {
         }
     }
 
+    async fn connect(&self, to: SocketAddr) -> io::Result<Stream> {
+        if self.near
+            && let Some(stream) = stream::connect(to).await
+        {
+            return Ok(Stream::Near(stream));
+        }
+        let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.connect(to).await.map(Stream::Tcp)
+    }
+
     /// Connects once.
     async fn dial(&self, inner: &Inner) -> Result<(), CloseWhy> {
         let (to, mut dial, auth) = match &mut *self.dial.borrow_mut() {
@@ -492,9 +504,8 @@ impl Conn {
             None => return Err(CloseWhy::Eof),
         };
         let life = self.life.get();
-        let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         let limit = Duration::from_millis(inner.limits.handshake_ms);
-        let connecting = tokio::time::timeout(limit, socket.connect(to));
+        let connecting = tokio::time::timeout(limit, self.connect(to));
         let stream = connecting.await.map_err(|_| CloseWhy::HandshakeTimeout)??;
         if self.life.get() != life || self.closing.borrow().is_some() {
             return Err(Fault::Replaced.into());

@@ -12,6 +12,7 @@ mod clock;
 mod conn;
 mod messenger;
 mod process;
+mod stream;
 
 pub use clock::{OsRandom, now};
 pub use messenger::{CloseWhy, Config, Hold, Limits, Messenger, NetEvent, Redial};

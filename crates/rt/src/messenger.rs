@@ -14,10 +14,11 @@ use bytes::BytesMut;
 use env::{ConnId, Random};
 use messages::Envelope;
 use msgr::{Acceptor, Dial, Fault, Local, Peer, Policy};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
 use types::{AddrVec, EntityKind, UTime};
 
 use crate::conn::{self, Conn};
+use crate::stream::{self, Stream};
 use crate::{OsRandom, now};
 
 /// Makes the authentication object of the next attempt to connect.
@@ -288,7 +289,7 @@ impl Messenger {
                 let accepted = listener.accept().await;
                 let Some(inner) = weak.upgrade() else { return };
                 match accepted {
-                    Ok((stream, from)) => inner.on_accept(stream, from),
+                    Ok((stream, from)) => inner.on_accept(Stream::Tcp(stream), from),
                     Err(e) => {
                         tracing::warn!("accept on {at}: {e}");
                         drop(inner);
@@ -298,6 +299,33 @@ impl Messenger {
             }
         });
         Ok(at)
+    }
+
+    /// Listens for daemons on this host beside `at`, where it listens already: they need no
+    /// TCP. Where that cannot be had they use TCP.
+    pub fn listen_near(&self, at: SocketAddr) {
+        let listener = match stream::listen(at) {
+            Ok(listener) => listener,
+            Err(e) => return tracing::info!("{at}: daemons on this host use TCP: {e}"),
+        };
+        let weak = Rc::downgrade(&self.0);
+        tokio::task::spawn_local(async move {
+            loop {
+                let accepted = listener.accept().await;
+                let Some(inner) = weak.upgrade() else { return };
+                match accepted {
+                    Ok((stream, _)) if stream::is_trusted(&stream) => {
+                        inner.on_accept(Stream::Near(stream), SocketAddr::new(at.ip(), 0));
+                    }
+                    Ok(_) => tracing::info!("{at}: another user's process is not let in"),
+                    Err(e) => {
+                        tracing::warn!("accept beside {at}: {e}");
+                        drop(inner);
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+        });
     }
 
     /// Listens on the first free port of `ports`.
@@ -342,7 +370,29 @@ impl Messenger {
         policy: Policy,
         auth: Redial,
     ) -> ConnId {
-        let addrs = addrs.into();
+        self.connect_by(addrs.into(), kind, policy, auth, false)
+    }
+
+    /// As [`Messenger::connect`], but not by TCP to a daemon on this host that listens for such
+    /// connections ([`Messenger::listen_near`]). Not for what is to find out whether the network works.
+    pub fn connect_near(
+        &self,
+        addrs: impl Into<AddrVec>,
+        kind: EntityKind,
+        policy: Policy,
+        auth: Redial,
+    ) -> ConnId {
+        self.connect_by(addrs.into(), kind, policy, auth, true)
+    }
+
+    fn connect_by(
+        &self,
+        addrs: AddrVec,
+        kind: EntityKind,
+        policy: Policy,
+        auth: Redial,
+        near: bool,
+    ) -> ConnId {
         let addr = addrs.msgr2().unwrap_or_else(|| addrs.front());
         let cookie = OsRandom.u64();
         let dial = Dial { addr, addrs: addrs.clone(), kind, policy, global_seq: 0, cookie };
@@ -352,7 +402,7 @@ impl Messenger {
             conn.set_dial(&self.0, dial, auth);
             return conn.id;
         }
-        let conn = Conn::new(self.0.take_id(), Some((dial, auth)));
+        let conn = Conn::new(self.0.take_id(), Some((dial, auth)), near);
         self.0.conns.borrow_mut().insert(conn.id, conn.clone());
         if !policy.lossy {
             self.0.lossless.borrow_mut().insert(addrs, conn.clone());
@@ -489,7 +539,7 @@ impl Inner {
         }
     }
 
-    fn on_accept(self: &Rc<Self>, stream: TcpStream, from: SocketAddr) {
+    fn on_accept(self: &Rc<Self>, stream: Stream, from: SocketAddr) {
         if self.conns.borrow().len() >= self.limits.connections_max {
             tracing::debug!("{from}: too many connections");
             return;
@@ -504,7 +554,7 @@ impl Inner {
         {
             conn.close(CloseWhy::Crowded);
         }
-        let conn = Conn::new(self.take_id(), None);
+        let conn = Conn::new(self.take_id(), None, false);
         self.conns.borrow_mut().insert(conn.id, conn.clone());
         conn.accepted(self, stream, from);
         tokio::task::spawn_local(conn::run(self.clone(), conn));

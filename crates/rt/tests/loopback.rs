@@ -182,6 +182,51 @@ fn echoes_in_both_modes() {
 }
 
 /// What never becomes a peer is gone in time, and does not keep others out.
+/// A daemon on the same host is reached without TCP, where both want that; the bytes are the same, and
+/// the end of one side is noticed as ever. Who does not listen so is reached by TCP.
+#[test]
+fn near_daemons_need_no_tcp() {
+    test(async {
+        for (near, mode) in [(true, 1), (true, 2), (false, 1)] {
+            let policy = Policy::stateless_server();
+            let server = messenger(EntityKind::OSD, policy, Limits::default());
+            let at = listen(&server);
+            if near {
+                server.listen_near(at.sock.unwrap());
+            }
+            let seen = log(&server);
+            let limits = Limits::default();
+            let client = messenger(EntityKind::OSD, Policy::lossy_client(), limits);
+            let told = log(&client);
+            let dial = Policy::lossy_client();
+            let conn = client.connect_near(at, EntityKind::OSD, dial, knock(mode));
+            let sizes = [0, 3, 100_000, 5_000_000];
+            for (tid, data) in sizes.into_iter().enumerate() {
+                client.send(conn, message(tid as u64, data));
+            }
+            let got = || -> Vec<usize> {
+                let seen = seen.borrow();
+                let sizes = seen.iter().filter_map(|e| match e {
+                    NetEvent::Message { env, .. } => Some(env.data.len()),
+                    _ => None,
+                });
+                sizes.collect()
+            };
+            until("all arrive", || got().len() == sizes.len()).await;
+            assert_eq!(got(), sizes);
+            let there = seen.borrow().iter().find_map(|e| match e {
+                NetEvent::Opened { conn, peer } => Some((*conn, peer.sock.unwrap())),
+                _ => None,
+            });
+            let (there, from) = there.expect("it was opened");
+            assert_eq!(from.port() == 0, near, "only TCP has a port: {from}");
+            server.close(there);
+            let closed = |e: &NetEvent| matches!(e, NetEvent::Closed { conn: c, .. } if *c == conn);
+            until("it is noticed", || told.borrow().iter().any(closed)).await;
+        }
+    });
+}
+
 #[test]
 fn strangers_are_bounded() {
     test(async {
