@@ -43,6 +43,8 @@ const CLUSTER: u64 = 1 << 63;
 const KICK_AT: u64 = 16;
 /// And so are those of a message with so much data.
 const KICK_BYTES: usize = 64 << 10;
+/// Data of fewer bytes is summed as it leaves, whether or not its sums are known.
+const KNOWN_MIN: usize = 64 << 10;
 /// What a PG's log may be at most, on any OSD, fits into one transaction of such a log.
 const JOURNAL_MIN: u64 = 64 << 20;
 /// How long stopping may take.
@@ -197,7 +199,7 @@ impl Daemon {
 
     fn carry_out(&self, mut effect: Effect) {
         if let Effect::Conn(_, env) | Effect::Osd(_, env) = &mut effect
-            && env.data.len() >= KICK_BYTES
+            && env.data.len() >= KNOWN_MIN
         {
             env.data_sums = self.cache.sums_of(&env.data);
         }
