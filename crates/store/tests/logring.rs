@@ -120,8 +120,9 @@ fn what_is_durable_is_there() {
                 own += wait(&mut store, last);
             }
             let by_ring = io_uring && allowed();
-            assert!(if by_ring { own > 100 } else { own == 0 }, "{own} by the ring");
-            // From here on only small ones.
+            // How often depends on the disk: what is written before anybody waits is not counted.
+            assert_eq!(own > 0, by_ring, "waited {own} times for the ring");
+            // From here on only small ones: a thread wakes the owner for each that it writes.
             let before = woken.load(Ordering::SeqCst);
             for _ in 0..50 {
                 let seq = write(&mut store, n, 10);
