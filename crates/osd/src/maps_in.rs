@@ -407,11 +407,9 @@ impl Osd {
         }
         let (from, features, kind) = (session.epoch, session.features, session.who.kind);
         session.epoch = newest;
-        let (features, messages) = if kind == EntityKind::OSD {
-            (Features::ALL, self.maps_for_osd(from))
-        } else {
-            (features, self.maps_for_client(from, features))
-        };
+        let is_osd = kind == EntityKind::OSD;
+        let features = if is_osd { Features::ALL } else { features };
+        let messages = self.maps_after(from, features, is_osd);
         for m in messages {
             out.conn(conn, m.envelope(features));
         }
@@ -426,26 +424,16 @@ impl Osd {
         }
     }
 
-    /// The maps after `from`, or word of the newest: an OSD takes every step, and asks the
-    /// monitors for what is missing.
-    fn maps_for_osd(&self, from: Epoch) -> Vec<OsdMapMsg> {
+    /// All steps from `from` to the newest map, or that map whole where they are not kept any more; a
+    /// client is told then that it is the oldest there is, for one that could have steps passes
+    /// over a whole map. An OSD far behind gets no more than word of it: it takes every
+    /// step, and asks the monitors for what is missing.
+    fn maps_after(&self, from: Epoch, features: Features, is_osd: bool) -> Vec<OsdMapMsg> {
         let near = from.0 + SHARED_MAX >= self.c.map.epoch.0;
-        let mut steps = if near { self.steps_after(from, Features::ALL) } else { Vec::new() };
+        let mut steps = if near || !is_osd { self.steps_after(from, features) } else { Vec::new() };
         if steps.is_empty() {
             let mut m = self.map_message();
-            m.fulls.insert(m.newest, self.c.map.to_bytes_for(Features::ALL));
-            steps.push(m);
-        }
-        steps
-    }
-
-    /// All steps from `from` to the newest map. Where they are not kept any more, the newest map,
-    /// said to be the oldest there is: a client that could have steps passes over a whole map.
-    fn maps_for_client(&self, from: Epoch, features: Features) -> Vec<OsdMapMsg> {
-        let mut steps = self.steps_after(from, features);
-        if steps.is_empty() {
-            let mut m = self.map_message();
-            m.oldest = m.newest;
+            m.oldest = if is_osd { m.oldest } else { m.newest };
             m.fulls.insert(m.newest, self.c.map.to_bytes_for(features));
             steps.push(m);
         }
