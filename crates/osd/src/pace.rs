@@ -42,10 +42,11 @@ const GONE_NS: u64 = 1_000_000_000;
 /// When background begins, they are presumed for so long: others may have some.
 const DOUBT_NS: u64 = 200_000_000;
 /// The pauses: how often, how long, and after how much of one the queues are empty, ms.
-const PAUSE_EVERY_MS: u64 = 4_000;
-const PAUSE_MS: u64 = 200;
-const SETTLE_MS: u64 = 60;
-/// Bytes a second when clients are met for the first time.
+const PAUSE_EVERY_MS: u64 = 1_000;
+const PAUSE_MS: u64 = 100;
+const SETTLE_MS: u64 = 50;
+/// Bytes a second at most when the background begins, or clients come: what was found right for
+/// others, or under another profile, says nothing of these.
 const RATE_FIRST: f64 = 32.0 * MIB;
 /// No limit that is found is above this.
 const RATE_MAX: f64 = 16_384.0 * MIB;
@@ -71,8 +72,14 @@ const LATE_NS: u64 = 10_000_000;
 /// of this at most, so that a bad one says little.
 const LEARN_MIN: u32 = 8;
 const LEARN_UP: f64 = 2.0;
-/// How much a window changes what the slowdown is taken to be.
+/// How much a window changes what the slowdown is taken to be, when it has so many answers; fewer
+/// say less.
 const SMOOTH: f64 = 0.5;
+const SAMPLES_SURE: f64 = 64.0;
+/// A window changes the rate by the power `GAIN` of target to slowdown, within `STEP`. What it does
+/// is felt two windows later, so more than this swings: from a third of what is right to twice it.
+const GAIN: f64 = 0.4;
+const STEP: (f64, f64) = (0.8, 1.12);
 /// Kinds of requests: by the power of two of their bytes, reads and writes.
 const SIZES: usize = 24;
 
@@ -101,7 +108,7 @@ impl PaceConf {
         };
         match name {
             "high_client_ops" => Some(of(1.2, 4.0)),
-            "balanced" => Some(of(1.5, 8.0)),
+            "balanced" => Some(of(1.6, 24.0)),
             "high_recovery_ops" => Some(of(2.5, 32.0)),
             _ => None,
         }
@@ -251,6 +258,13 @@ impl Pace {
         now.mono_ns < self.clients_until_ns.max(self.heard_until_ns)
     }
 
+    /// There are clients, here or elsewhere; maybe after a while without.
+    fn met(&mut self, now: Now) {
+        if !self.knows_clients(now) {
+            self.rate = self.rate.min(RATE_FIRST);
+        }
+    }
+
     /// What others are told: how many times as long as usual clients wait here, in hundredths;
     /// 0 when none are served here.
     #[must_use]
@@ -262,6 +276,7 @@ impl Pace {
     /// Another OSD, with which parts are exchanged, has told its [`Pace::felt`].
     pub fn hear(&mut self, felt: u16, now: Now) {
         if felt > 0 {
+            self.met(now);
             self.heard_until_ns = now.mono_ns + GONE_NS;
             self.window.heard = self.window.heard.max(f64::from(felt) / 100.0);
         }
@@ -365,6 +380,7 @@ impl Pace {
     fn begin(&mut self, now: Now) {
         if now.mono_ns > self.used_ns.max(self.begun_ns) + GONE_NS {
             self.begun_ns = now.mono_ns;
+            self.rate = self.rate.min(RATE_FIRST);
         }
     }
 
@@ -411,6 +427,7 @@ impl Pace {
         if age < WINDOW_NS || (age < WINDOW_MAX_NS && !known) {
             let load = w.all_ns / age.max(WINDOW_NS) as f64;
             if load >= LOAD_MIN {
+                self.met(now);
                 self.clients_until_ns = now.mono_ns + GONE_NS;
             }
             return;
@@ -418,24 +435,24 @@ impl Pace {
         let w = std::mem::take(&mut self.window);
         self.window.began_ns = now.mono_ns;
         if w.all_ns / age as f64 >= LOAD_MIN {
+            self.met(now);
             self.clients_until_ns = now.mono_ns + GONE_NS;
         }
         self.rate = self.rate.max(conf.floor);
         let own = if w.usual_ns > 0.0 && w.used > 0.0 { w.took_ns / w.usual_ns } else { 0.0 };
         let seen = if own > 0.0 { own } else { 1.0 };
-        self.slowdown += (seen - self.slowdown) * SMOOTH;
+        let sure = (f64::from(w.answers) / SAMPLES_SURE).clamp(0.1, 1.0);
+        self.slowdown += (seen - self.slowdown) * SMOOTH * sure;
         let worst = self.slowdown.max(w.heard);
         if own.max(w.heard) == 0.0 || w.used == 0.0 {
             return;
         }
         let (rate, used) = (self.rate / MIB, w.used / MIB);
         tracing::debug!(own, heard = w.heard, answers = w.answers, used, rate, "pace");
-        if worst > conf.target {
-            let step = (conf.target / worst).clamp(0.75, 0.97);
-            self.rate = (self.rate * step).max(conf.floor);
-        } else if w.held {
-            // No limit is raised that was not felt.
-            self.rate = (self.rate * 1.1 + MIB).min(RATE_MAX);
+        let step = (conf.target / worst).powf(GAIN).clamp(STEP.0, STEP.1);
+        // No limit is raised that was not felt.
+        if step < 1.0 || w.held {
+            self.rate = (self.rate * step).clamp(conf.floor, RATE_MAX);
         }
     }
 
@@ -476,13 +493,13 @@ mod tests {
     }
 
     /// An OSD whose answers take 2 ms, and `per_mib` ms more for each MiB that the background
-    /// moved in the last 100 ms. Gives the background's bytes a second over the last 10 s and
+    /// moved in the last 50 ms. Gives the background's bytes a second over the last 10 s and
     /// what answers took on average in them, ms.
     fn live(conf: &PaceConf, clients: bool, per_mib: f64) -> (f64, f64) {
         let mut pace = Pace::default();
         let (mut sent, mut took) = (Vec::<(u64, u64)>::new(), Vec::new());
         for ms in 0..30_000u64 {
-            let recent: u64 = sent.iter().rev().take_while(|s| s.0 + 100 > ms).map(|s| s.1).sum();
+            let recent: u64 = sent.iter().rev().take_while(|s| s.0 + 50 > ms).map(|s| s.1).sum();
             let ns = 2e6 + recent as f64 / MIB * per_mib * 1e6;
             if clients && ms % 2 == 0 {
                 let now = Now { mono_ns: ms * 1_000_000 + ns as u64, ..at(ms) };
@@ -513,10 +530,10 @@ mod tests {
     #[test]
     fn a_profile_is_a_slowdown() {
         for (name, low, high) in
-            [("high_client_ops", 2.2, 2.6), ("balanced", 2.6, 3.2), ("high_recovery_ops", 4.0, 5.4)]
+            [("high_client_ops", 2.2, 2.6), ("balanced", 2.8, 3.4), ("high_recovery_ops", 4.0, 5.4)]
         {
             let conf = PaceConf::profile(name).unwrap();
-            let (rate, took) = live(&conf, true, 0.2);
+            let (rate, took) = live(&conf, true, 0.4);
             assert!((low..high).contains(&took), "{name}: {took} ms at {} MiB/s", rate / MIB);
             assert!(rate >= conf.floor, "{name}: {rate}");
         }
@@ -528,6 +545,36 @@ mod tests {
         let (rate, took) = live(&PaceConf::default(), true, 0.0);
         assert!(rate > 200.0 * MIB, "{rate}");
         assert!(took < 2.1);
+    }
+
+    /// What one recovery was given says nothing of the next, nor of clients that come later.
+    #[test]
+    fn what_begins_begins_slowly() {
+        let conf = PaceConf::default();
+        let most = RATE_FIRST * 1.2 + PART_BESIDE as f64;
+        let sent = |pace: &mut Pace, from: u64| {
+            let mut sent = 0;
+            for ms in from..from + 200 {
+                pace.hear(100, at(ms));
+                while pace.may(&conf, at(ms)) {
+                    let bytes = pace.part_bytes(at(ms));
+                    pace.charge(bytes, at(ms));
+                    sent += bytes;
+                }
+            }
+            sent as f64 * 5.0
+        };
+        // Clients and background were there last at `clients` and `used`; no pause is near.
+        let begun = 5_200;
+        let busy = |clients: u64, used: u64| {
+            let mut pace = Pace::default();
+            pace.hear(100, at(clients));
+            (pace.rate, pace.used_ns) = (4_000.0 * MIB, at(used).mono_ns);
+            sent(&mut pace, begun)
+        };
+        assert!(busy(begun - 100, begun - 100) > 3_000.0 * MIB, "it goes on");
+        assert!(busy(begun - 100, begun - 2_000) < most, "it begins");
+        assert!(busy(begun - 2_000, begun - 100) < most, "clients come");
     }
 
     /// Copies begin apart from one another where there are clients, and at once where there are
@@ -569,20 +616,24 @@ mod tests {
         }
         let sent = sent.map(|bytes| bytes >> 20);
         assert!((1..=32).contains(&sent[0]), "{sent:?}");
-        assert!((6..=9).contains(&sent[2]), "at the floor: {sent:?}");
+        let floor = (conf.floor / MIB) as u64;
+        assert!((floor * 3 / 4..=floor).contains(&sent[2]), "at the floor: {sent:?}");
         assert!(sent[5] > 3_000, "{sent:?}");
     }
 
-    /// Clients at 8 MiB/s of background, and what was moved from then on in steps of 10 ms.
+    const BEGUN_MS: u64 = 6_000 + PAUSE_MS;
+
+    /// Clients at 8 MiB/s of background, and what was moved from then on in steps of 10 ms: the
+    /// first 90 are between two pauses.
     fn moved(steps: u64, mut each: impl FnMut(&mut Pace, u64) -> u64) -> Vec<u64> {
         let mut pace = Pace { rate: 8.0 * MIB, ..Pace::default() };
-        for ms in 5_000..6_000u64 {
+        for ms in BEGUN_MS - 1_000..BEGUN_MS {
             let came = ms * 1_000_000 - 2_000_000;
             pace.on_answer(&PaceConf::default(), (true, 4096), came, at(ms));
         }
         pace.rate = 8.0 * MIB;
         (0..steps)
-            .map(|step| (0..10).map(|n| each(&mut pace, 6_000 + step * 10 + n)).sum())
+            .map(|step| (0..10).map(|n| each(&mut pace, BEGUN_MS + step * 10 + n)).sum())
             .collect()
     }
 
@@ -590,10 +641,10 @@ mod tests {
     /// for, and small ones as what they are.
     #[test]
     fn what_is_asked_for_is_paid_at_once() {
-        let conf = PaceConf::default();
+        let conf = PaceConf { floor: 8.0 * MIB, ..PaceConf::default() };
         for (size, most) in [(PART_BESIDE, PART_BESIDE), (4096, 80 << 10)] {
             let mut coming: Vec<(u64, u64)> = Vec::new();
-            let sent = moved(100, |pace, ms| {
+            let sent = moved(90, |pace, ms| {
                 while let Some((_, asked)) = coming.pop_if(|c| c.0 + 3 <= ms) {
                     pace.came(asked, size, at(ms));
                 }
@@ -607,7 +658,7 @@ mod tests {
             let later = &sent[50..];
             assert!(later.iter().all(|b| *b <= most), "{size}: {sent:?}");
             let costs = (size + PART_COST) as f64 / size as f64;
-            let rate = later.iter().sum::<u64>() as f64 * 2.0 * costs;
+            let rate = later.iter().sum::<u64>() as f64 * 2.5 * costs;
             assert!((6.0 * MIB..10.0 * MIB).contains(&rate), "{size}: {rate}");
         }
     }
@@ -618,7 +669,7 @@ mod tests {
         let conf = PaceConf { floor: MIB, ..PaceConf::default() };
         let part = 64 << 10;
         let sent = moved(60, |pace, ms| {
-            if (6_200..6_400).contains(&ms) {
+            if (BEGUN_MS + 200..BEGUN_MS + 400).contains(&ms) {
                 pace.on_answer(&conf, (true, 4096), ms * 1_000_000 - 10_000_000, at(ms));
                 pace.rate = 8.0 * MIB; // what is looked at is not how the rate comes down
             }
