@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use denc::Denc;
+use maps::OsdMapFlags;
 use messages::{MOsdOpReply, OsdOp, op, op_flag, req_flag};
 use types::{HObject, PoolId, SnapId, SpgId};
 
@@ -438,6 +439,36 @@ fn rollbacks_bring_their_clone() {
         assert_eq!(text(&c.run(BASE, "old", read())), Ok("from the base"), "{mode:?}");
         check_counts(&c);
     }
+}
+
+/// A clone that leaves the cache between the removal of its snapshot and its trimming, which finds
+/// clones by what is here: the head does not name that snapshot to the base any more.
+#[test]
+fn evicted_clones_serve_nothing_that_was_removed() {
+    let (mut c, cache) = ready(14);
+    let tid = c.ask_with(BASE, "old", full(b"in the cache"), 0);
+    let asked = &mut c.asked.back_mut().unwrap().msg;
+    (asked.snap_seq, asked.snaps) = (SnapId(3), vec![SnapId(3), SnapId(2)]);
+    assert_eq!(c.wait(tid).result, 0);
+    let serves = |c: &Cluster| {
+        let (head, _) = kept(c, cache, "old", SnapId::HEAD).expect("it is here");
+        head.snaps.unwrap().clone_snaps[&SnapId(3)].clone()
+    };
+    assert_eq!(serves(&c), [SnapId(3), SnapId(2)]);
+    c.set_flag(OsdMapFlags::NOSNAPTRIM, true);
+    let mut inc = c.inc();
+    inc.new_removed_snaps.entry(BASE).or_default().insert(2, 1);
+    c.follow_base(BASE, &mut inc);
+    c.publish(inc);
+    c.settle();
+    assert_eq!(serves(&c), [SnapId(3), SnapId(2)], "nothing is trimmed");
+    assert!(kept(&c, cache, "old", SnapId(3)).is_some());
+    let tid = c.ask_with(cache, "old", one(op::CACHE_EVICT), PAST);
+    c.asked.back_mut().expect("just asked").msg.snapid = SnapId(3);
+    assert_eq!(c.wait(tid).result, 0);
+    assert!(kept(&c, cache, "old", SnapId(3)).is_none());
+    assert_eq!(serves(&c), [SnapId(3)]);
+    check_counts(&c);
 }
 
 /// Who does not lead the cache's PG, as one who was cut off and has a successor, changes

@@ -149,7 +149,11 @@ impl Pg {
     /// The object leaves the cache.
     pub(super) fn evict(&mut self, oid: &HObject, op: Option<Box<ClientOp>>, cx: &mut Cx<'_>) {
         let gone = ObjectState::default();
-        let done = self.tier_write(oid, vec![Mutation::Remove], gone, Vec::new(), op, cx);
+        let mut done = self.tier_write(oid, vec![Mutation::Remove], gone, Vec::new(), op, cx);
+        if !oid.is_head() && done.is_ok() {
+            // Trimming left it to the index, which has it no more.
+            done = self.forget_absent(&oid.with_snap(SnapId::HEAD).detached(), cx);
+        }
         if let Err(e) = done {
             tracing::error!(pg = %self.id, %oid, "evicting: {e}");
         }

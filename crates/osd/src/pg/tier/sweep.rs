@@ -54,7 +54,12 @@ impl Pg {
         Ok(done)
     }
 
-    fn forget_absent(&mut self, head: &HObject, cx: &mut Cx<'_>) -> Result<(), StoreError> {
+    /// Snapshots that were removed go from the clones that the head names and that are not here.
+    pub(super) fn forget_absent(
+        &mut self,
+        head: &HObject,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), StoreError> {
         let mut state = self.state_of(head, cx)?;
         let Some(mut set) = state.info.snaps.as_deref().cloned() else { return Ok(()) };
         let mut changed = false;
