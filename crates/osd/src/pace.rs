@@ -424,20 +424,15 @@ impl Pace {
         let w = &self.window;
         let age = now.mono_ns.saturating_sub(w.began_ns);
         let known = w.answers >= SAMPLES_MIN || w.heard > 0.0;
+        if w.all_ns / age.max(WINDOW_NS) as f64 >= LOAD_MIN {
+            self.met(now);
+            self.clients_until_ns = now.mono_ns + GONE_NS;
+        }
         if age < WINDOW_NS || (age < WINDOW_MAX_NS && !known) {
-            let load = w.all_ns / age.max(WINDOW_NS) as f64;
-            if load >= LOAD_MIN {
-                self.met(now);
-                self.clients_until_ns = now.mono_ns + GONE_NS;
-            }
             return;
         }
         let w = std::mem::take(&mut self.window);
         self.window.began_ns = now.mono_ns;
-        if w.all_ns / age as f64 >= LOAD_MIN {
-            self.met(now);
-            self.clients_until_ns = now.mono_ns + GONE_NS;
-        }
         self.rate = self.rate.max(conf.floor);
         let own = if w.usual_ns > 0.0 && w.used > 0.0 { w.took_ns / w.usual_ns } else { 0.0 };
         let seen = if own > 0.0 { own } else { 1.0 };
@@ -452,7 +447,7 @@ impl Pace {
         let step = (conf.target / worst).powf(GAIN).clamp(STEP.0, STEP.1);
         // No limit is raised that was not felt.
         if step < 1.0 || w.held {
-            self.rate = (self.rate * step).clamp(conf.floor, RATE_MAX);
+            self.rate = (self.rate * step).min(RATE_MAX).max(conf.floor);
         }
     }
 
@@ -588,6 +583,14 @@ mod tests {
         pace.hear(100, at(5_000));
         assert!(!pace.may_copy(at(5_000)) && !pace.may_copy(at(5_000 + COPY_EVERY_MS - 1)));
         assert!(pace.may_copy(at(5_000 + COPY_EVERY_MS)));
+    }
+
+    /// A floor may be above all limits that are found: an operator can say so of a disk.
+    #[test]
+    fn a_floor_may_be_high() {
+        let conf = PaceConf { floor: 2.0 * RATE_MAX, ..PaceConf::default() };
+        let (rate, _) = live(&conf, true, 1.0);
+        assert!(rate > 400.0 * MIB, "{rate}");
     }
 
     /// However much clients feel it, it ends some day.

@@ -120,11 +120,8 @@ mod tests {
         let options = || OpenOptions { gather: true, ..OpenOptions::default() };
         let mut store = Store::open(&path, options()).unwrap();
         // What goes where the log is being prepared is left to threads.
-        let prepared = |store: &Store| {
-            let preparer = store.threads.as_ref().and_then(|t| t.preparer.as_ref());
-            preparer.is_none_or(|thread| thread.is_finished())
-        };
-        while !prepared(&store) {
+        let preparer = store.threads.as_ref().and_then(|t| t.preparer.as_ref());
+        while preparer.is_some_and(|thread| !thread.is_finished()) {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         // Not open for writing.

@@ -3,7 +3,7 @@
 //! Trimming finds clones by their index, which only those have that are here. A head also
 //! names clones that were evicted, and a flush names their snapshots to the base: of these
 //! the removed ones must be forgotten before the snapshot counts as gone, or the base would
-//! make a clone for it that nobody trims.
+//! make a clone for it that nobody trims. A clone that is evicted behind the walk forgets its own.
 
 use messages::Mutation;
 use stdx::IntervalSet;
