@@ -17,6 +17,9 @@ use crate::{Seq, Store, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
+/// Runs of blocks that become free at a time, so that the owner's turns stay short.
+const RESTED: u64 = 256;
+
 impl Store {
     /// Without threads: makes one group durable. Returns whether there was one.
     pub fn step(&mut self) -> bool {
@@ -133,7 +136,7 @@ impl Store {
         }
         self.warm_up();
         self.take_merge();
-        self.settle_resting();
+        self.settle_resting(RESTED);
         self.discard();
         Ok(())
     }
@@ -147,7 +150,8 @@ impl Store {
         }
     }
 
-    pub(crate) fn settle_resting(&mut self) {
+    /// Blocks that have rested are free, of `most` runs.
+    pub(crate) fn settle_resting(&mut self, most: u64) {
         if self.state.frozen.is_some() || self.resting.is_empty() {
             return;
         }
@@ -160,7 +164,10 @@ impl Store {
         let read = self.fetches.oldest().unwrap_or(u64::MAX);
         let mut front = self.freed_runs - self.resting.len() as u64;
         let mut alloc = self.state.space.alloc.lock().expect("no holder of this lock panics");
-        while let Some((seq, start, blocks)) = self.resting.front().copied() {
+        let end = front.saturating_add(most);
+        while front < end
+            && let Some((seq, start, blocks)) = self.resting.front().copied()
+        {
             if seq > proven || front >= read {
                 break;
             }
@@ -270,8 +277,8 @@ pub(crate) fn start_threads(
             for work in received {
                 let job = match work {
                     Work::Checkpoint(job) => job,
-                    Work::Drop(frozen) => {
-                        drop(frozen);
+                    Work::Drop(frozen, unchanged) => {
+                        drop((frozen, unchanged));
                         continue;
                     }
                 };

@@ -14,6 +14,7 @@ use denc::Denc;
 use crate::alloc::{Area, Bitmap};
 use crate::commit::Committer;
 use crate::fetch::{Way, read_blocks};
+use crate::install::Unchanged;
 use crate::keys::{self, Key};
 use crate::log::Place;
 use crate::onode::{BLOCK, Onode, Piece, Settled};
@@ -49,6 +50,13 @@ pub(crate) struct Moved {
     pub onode: Arc<Onode>,
 }
 
+impl Moved {
+    /// Bytes that it takes beyond what it had.
+    pub fn new_bytes(&self) -> u64 {
+        self.blocks.iter().filter(|s| s.base.is_none()).count() as u64 * BLOCK
+    }
+}
+
 /// What the owner takes over.
 pub(crate) struct Outcome {
     pub seq: Seq,
@@ -56,6 +64,8 @@ pub(crate) struct Outcome {
     /// What was frozen; `None` when that was nothing.
     pub table: Option<Arc<Table>>,
     pub moved: Vec<Moved>,
+    /// What becomes of them where nothing has changed since.
+    pub unchanged: Unchanged,
     /// Blocks of the old manifest.
     pub freed: Vec<(u64, u64)>,
     pub place: Place,
@@ -90,6 +100,7 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
         tables.push(table.clone());
     }
     let Run { blocks, mut job, moved, .. } = run;
+    let unchanged = Unchanged::of(&moved);
     blocks.finish()?;
     let place = commit.marked().expect("the last group before the checkpoint left its place");
     space.disk.flush().map_err(StoreError::io("flushing a checkpoint"))?;
@@ -118,7 +129,7 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
         used: job.used.to_bytes().into(),
     };
     let superblock = write_manifest(space, &manifest, &job.superblock)?;
-    Ok(Outcome { seq, superblock, table, moved, freed, place })
+    Ok(Outcome { seq, superblock, table, moved, unchanged, freed, place })
 }
 
 /// Writes the manifest to free space, flushes, then the superblock that names it.

@@ -1,16 +1,17 @@
 //! What the owner takes over from checkpoints and merges.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use stdx::FastMap;
 use types::PoolId;
 
 use crate::checkpoint::{Moved, Outcome};
 use crate::file::give_way;
-use crate::keys;
+use crate::keys::{self, Key};
 use crate::merge::{self, Merging, Progress};
-use crate::onode::{BLOCK, Freed};
+use crate::onode::Freed;
 use crate::space::Space;
 use crate::state::Entry;
 use crate::store::Work;
@@ -60,19 +61,67 @@ impl Gathered {
         }
     }
 
-    /// The object is as the checkpoint has it.
-    fn unchanged(&mut self, m: &Moved) {
-        let mut new = 0;
-        for s in &m.blocks {
-            match (s.base, s.release) {
-                (None, _) => new += 1,
-                (Some(phys), None) => self.freed.push((phys, 1)),
-                (Some(phys), Some(index)) => {
-                    self.releases.push(Released { index, phys, done: false });
+    /// All but those of `changed`, sorted, are as the checkpoint has them.
+    fn unchanged(&mut self, moved: &[Moved], all: &Unchanged, changed: &[u32]) {
+        for (pool, grown) in &all.grown {
+            *self.grown.entry(PoolId(*pool)).or_default() += grown;
+        }
+        let mut from = 0;
+        for to in changed.iter().map(|i| *i as usize).chain([moved.len()]) {
+            let part = |ends: &[u32]| ends[from] as usize..ends[to] as usize;
+            self.freed.extend_from_slice(&all.freed[part(&all.freed_ends)]);
+            self.releases.extend_from_slice(&all.releases[part(&all.release_ends)]);
+            if let Some(m) = moved.get(to) {
+                *self.grown.entry(PoolId(keys::pool(&m.key))).or_default() -= m.new_bytes();
+            }
+            from = to + 1;
+        }
+    }
+}
+
+/// What becomes of each moved object if nothing has changed it since: made by the
+/// checkpointer, so that the owner looks only at those that something has.
+#[derive(Default)]
+pub(crate) struct Unchanged {
+    /// Which of the moved objects it is.
+    by_key: FastMap<Key, u32>,
+    /// Runs of blocks that are free then, in the objects' order; those of object `i` lie
+    /// between end `i` and end `i + 1`.
+    freed: Vec<(u64, u64)>,
+    freed_ends: Vec<u32>,
+    /// Likewise of blocks that others may share.
+    releases: Vec<Released>,
+    release_ends: Vec<u32>,
+    /// Bytes by the pool's number.
+    grown: BTreeMap<i64, u64>,
+}
+
+impl Unchanged {
+    pub fn of(moved: &[Moved]) -> Self {
+        let mut all = Self::default();
+        all.by_key.reserve(moved.len());
+        all.freed_ends.push(0);
+        all.release_ends.push(0);
+        for (i, m) in moved.iter().enumerate() {
+            let before = all.freed.len();
+            for s in &m.blocks {
+                match (s.base, s.release) {
+                    (None, _) => {}
+                    (Some(phys), None) => match all.freed[before..].last_mut() {
+                        Some((start, len)) if *start + *len == phys => *len += 1,
+                        _ => all.freed.push((phys, 1)),
+                    },
+                    (Some(phys), Some(index)) => {
+                        all.releases.push(Released { index, phys, done: false });
+                    }
                 }
             }
+            all.freed_ends.push(all.freed.len() as u32);
+            all.release_ends.push(all.releases.len() as u32);
+            *all.grown.entry(keys::pool(&m.key)).or_default() += m.new_bytes();
+            all.by_key.insert(m.key.clone(), i as u32);
         }
-        *self.grown.entry(PoolId(keys::pool(&m.key))).or_default() += new * BLOCK;
+        all
     }
 }
 
@@ -89,28 +138,27 @@ impl Store {
         self.superblock = done.superblock;
         self.checkpointed = done.seq;
 
-        // Both are in order of their keys, and most of what was moved has not changed.
         let mut all = Gathered::default();
-        let mut active = state.active.iter_mut().peekable();
-        let mut elsewhere = Vec::new();
-        let walk = state.renamed.is_empty();
-        for (i, m) in done.moved.iter().enumerate() {
-            if !walk && state.renamed.contains_key(&m.id) {
-                elsewhere.push(i);
-                continue;
-            }
-            while active.next_if(|(key, _)| **key < m.key).is_some() {}
-            match active.next_if(|(key, _)| **key == m.key) {
-                Some((_, entry)) => all.changed(done.seq, m, keys::pool(&m.key), entry),
-                None => all.unchanged(m),
+        let Unchanged { by_key, .. } = &done.unchanged;
+        let mut changed = Vec::new();
+        for (key, entry) in state.active.range_mut::<[u8], _>(keys::ONODES) {
+            let Some(i) = by_key.get(key) else { continue };
+            let m = &done.moved[*i as usize];
+            if !state.renamed.contains_key(&m.id) {
+                all.changed(done.seq, m, keys::pool(&m.key), entry);
+                changed.push(*i);
             }
         }
-        for i in elsewhere {
-            let m = &done.moved[i];
-            let key = &state.renamed[&m.id];
-            let entry = state.active.get_mut(key);
-            all.changed(done.seq, m, keys::pool(key), entry.unwrap_or(&mut Entry::Removed));
+        if !state.renamed.is_empty() {
+            for (i, m) in done.moved.iter().enumerate() {
+                let Some(key) = state.renamed.get(&m.id) else { continue };
+                let entry = state.active.get_mut(key);
+                all.changed(done.seq, m, keys::pool(key), entry.unwrap_or(&mut Entry::Removed));
+                changed.push(i as u32);
+            }
+            changed.sort_unstable();
         }
+        all.unchanged(&done.moved, &done.unchanged, &changed);
         state.renamed.clear();
         for (pool, grown) in all.grown {
             state.pools.entry(pool).or_default().allocated += grown;
@@ -125,7 +173,7 @@ impl Store {
         self.warm = done.moved;
         if let Some(threads) = &self.threads {
             // A checkpointer that is gone is noticed by whoever waits for it.
-            let _ = threads.jobs.try_send(Work::Drop(frozen));
+            let _ = threads.jobs.try_send(Work::Drop(frozen, done.unchanged));
         }
         if !all.releases.is_empty() {
             self.submit_own(Op::Release(done.seq, all.releases))?;

@@ -11,6 +11,8 @@
 //! | `R` | checkpoint, u64 big-endian; index, u32 big-endian | u64 block: to be released from shared use |
 //! | `S` | block / 64, u64 big-endian | u32 references of each of 64 blocks; 0 is not shared |
 
+use std::ops::Bound;
+
 use bytes::Bytes;
 use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId};
 
@@ -26,6 +28,10 @@ pub(crate) const ONODE: u8 = b'O';
 pub(crate) const COLL_KEY: u8 = b'P';
 pub(crate) const RELEASE: u8 = b'R';
 pub(crate) const SHARED: u8 = b'S';
+
+/// All onodes.
+pub(crate) const ONODES: (Bound<&[u8]>, Bound<&[u8]>) =
+    (Bound::Included(&[ONODE]), Bound::Excluded(&[ONODE + 1]));
 
 pub(crate) fn coll(c: Coll) -> Key {
     let mut k = vec![COLL];

@@ -19,6 +19,7 @@ use crate::commit::{Committer, Taken};
 use crate::discard::Discards;
 use crate::fetch::Fetches;
 use crate::file::FileDisk;
+use crate::install::Unchanged;
 use crate::keys;
 use crate::log::Place;
 use crate::logring::LogRing;
@@ -197,7 +198,7 @@ pub struct StatFs {
 pub(crate) enum Work {
     Checkpoint(Box<Job>),
     /// Memory of a finished checkpoint, to be given back off the owner's path.
-    Drop(Arc<Frozen>),
+    Drop(Arc<Frozen>, Unchanged),
 }
 
 pub(crate) struct Threads {

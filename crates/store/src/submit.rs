@@ -336,7 +336,7 @@ impl Store {
         // The next group says that the ones before are durable.
         self.submit_own(Op::Release(0, Vec::new()))?;
         self.await_all()?;
-        self.settle_resting();
+        self.settle_resting(u64::MAX);
         self.finish_discard();
         Ok(())
     }
