@@ -1,7 +1,7 @@
 """load.py POOL SECONDS [RATE]: writes and reads of 16 KiB, 16 in flight, or RATE a second.
-Prints one JSON object: operations a second, and how long they took, in ms: all seconds, and
-each, and the three fifths of a second with most of the slowest hundredth: when, how many, the
-longest. Ends early when a line comes on standard input. Every error ends it."""
+Prints one JSON object: operations a second; how long they took, in ms, the slowest hundredth also
+of reads and of writes alone; and the three fifths of a second with most of the slowest hundredth:
+when, how many, the longest. Ends early when a line comes on standard input. Every error ends it."""
 import json
 import os
 import random
@@ -21,20 +21,21 @@ io = cluster.open_ioctx(pool)
 for n in range(OBJECTS):
     io.write_full("l%d" % n, b"x" * SIZE)
 lock, room = threading.Lock(), threading.Semaphore(DEPTH if not rate else 256)
-took, errors, chance = [], [], random.Random(1)
+took, errors, chance = [], [], random.Random(1)  # took: due, seconds, whether it wrote
 
 
 def start(due):
     name = "l%d" % chance.randrange(OBJECTS)
+    writes = chance.random() < 0.5
 
     def done(c, *_):
         room.release()
         with lock:
-            took.append((due, time.monotonic() - due))
+            took.append((due, time.monotonic() - due, writes))
             if c.get_return_value() < 0:
                 errors.append(c.get_return_value())
 
-    if chance.random() < 0.5:
+    if writes:
         io.aio_write_full(name, b"y" * SIZE, oncomplete=done)
     else:
         io.aio_read(name, SIZE, 0, oncomplete=done)
@@ -67,13 +68,14 @@ while True:
     time.sleep(0.01)
 if errors:
     sys.exit("error %d" % errors[0])
-ms = sorted(t * 1e3 for _, t in took)
-at = lambda p: round(ms[min(len(ms) - 1, int(len(ms) * p))], 2)
+ms = sorted(t * 1e3 for _, t, _ in took)
+at = lambda p, ms=ms: round(ms[min(len(ms) - 1, int(len(ms) * p))], 2)
+kind = lambda writes: at(.99, sorted(t * 1e3 for _, t, w in took if w == writes))
 slow, p99 = {}, at(.99)
-for due, t in took:
+for due, t, _ in took:
     if t * 1e3 >= p99:
         slow.setdefault(int((due - began) * 5), []).append(t * 1e3)
 worst = sorted(slow.items(), key=lambda s: -len(s[1]))[:3]
 print(json.dumps({"ops_s": round(len(ms) / (time.monotonic() - began), 1), "n": len(ms), "p50": at(.5), "p90": at(.9),
-                  "p99": p99, "mean": round(sum(ms) / len(ms), 2),
+                  "p99": p99, "reads": kind(False), "writes": kind(True), "mean": round(sum(ms) / len(ms), 2),
                   "slow": [[n / 5, len(t), round(max(t), 1)] for n, t in worst]}))

@@ -15,6 +15,7 @@ use rustix::fs::{Advice, FlockOperation, OFlags};
 use rustix::io::ReadWriteFlags;
 
 use crate::StoreError;
+use crate::ahead::Ahead;
 use crate::buf::{ALIGN, AlignedBuf};
 use crate::uring::Uring;
 
@@ -31,6 +32,7 @@ pub struct FileDisk {
     aligned: bool,
     /// For commits, where it is wanted and allowed.
     uring: Mutex<Option<Uring>>,
+    ahead: Option<Ahead>,
 }
 
 impl FileDisk {
@@ -72,7 +74,8 @@ impl FileDisk {
         let end = rustix::fs::seek(&direct, rustix::fs::SeekFrom::End(0));
         let size = end.map_err(|e| StoreError::io(what)(e.into()))?;
         let uring = Mutex::new(None);
-        Ok(Self { direct, buffered, size: size / 4096 * 4096, aligned, uring })
+        let size = size / 4096 * 4096;
+        Ok(Self { direct, buffered, size, aligned, uring, ahead: None })
     }
 
     /// Uses io_uring from now on, where the kernel allows it: then the file to read from that
@@ -81,6 +84,19 @@ impl FileDisk {
         let mut uring = self.uring.lock().expect("no holder of this lock panics");
         *uring = Uring::new();
         uring.as_ref().and_then(|_| self.buffered.try_clone().ok())
+    }
+
+    /// Takes space for what will be written from now on, where it is a file that can have
+    /// holes.
+    pub fn take_ahead(&mut self) {
+        let file = self.direct.try_clone();
+        self.ahead = file.ok().and_then(|file| Ahead::new(file, self.size));
+    }
+
+    fn note(&self, off: u64, data: &[u8]) {
+        if let Some(ahead) = &self.ahead {
+            ahead.note(off, data.len() as u64);
+        }
     }
 
     /// The file to write to by io_uring.
@@ -193,6 +209,7 @@ impl Disk for FileDisk {
             off.is_multiple_of(ALIGN as u64) && data.len().is_multiple_of(ALIGN),
             "writes are in blocks"
         );
+        self.note(off, data);
         if !self.is_aligned(data) {
             return self.write_bounced(off, data);
         }
@@ -204,6 +221,7 @@ impl Disk for FileDisk {
     }
 
     fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        writes.iter().for_each(|(off, data)| self.note(*off, data));
         // By the ring, whose flush is another thread's, the same takes twice as long and twice
         // the switches.
         if let [(off, data)] = writes

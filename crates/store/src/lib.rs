@@ -18,6 +18,7 @@
 //! One thread owns a [`Store`]; its calls block only for reads that miss memory, and for
 //! submits while the log is full. [`Store::fetch`] reads without blocking. Formats: `docs/formats/store.md`.
 
+mod ahead;
 mod alloc;
 mod apply;
 mod behind;

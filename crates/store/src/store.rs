@@ -342,7 +342,10 @@ impl Store {
     /// [`StoreError::Format`] when it is not a store, of a newer format, another
     /// cluster's or OSD's, or in use; [`StoreError::Corrupt`]; [`StoreError::Io`].
     pub fn open(path: &Path, options: OpenOptions) -> Result<Self> {
-        let disk = FileDisk::open(path)?;
+        let mut disk = FileDisk::open(path)?;
+        if options.threads && !options.discard {
+            disk.take_ahead();
+        }
         let reads = options.io_uring.then(|| disk.use_io_uring()).flatten();
         if options.io_uring && reads.is_none() {
             tracing::info!("io_uring is not allowed here; reading and writing by plain calls");
