@@ -75,12 +75,17 @@ impl Osd {
         let moves = |oid: &HObject| oid.hash & mask == child.pg.ps;
         let (from, to) = (Coll::Pg(parent), Coll::Pg(child));
         let mut ops = vec![StoreOp::Create(to), StoreOp::Split(from, child, bits)];
-        let mut range = Moving { store: &*self.c.store, from, to, ops: &mut ops };
-        let entry = |_: &[u8], raw: &Bytes| Ok(moves(&PgLogEntry::from_shared(raw)?.oid));
-        range.moves(log_range(), entry)?;
-        range.moves(index_all(), |key, _| Ok(moves(&clone_of_key(key)?)))?;
-        let undo = |_: &[u8], raw: &Bytes| Ok(Undo::from_bytes(raw)?.oid().is_some_and(moves));
-        range.moves(undo_range(), undo)?;
+        let mut range = Dividing { store: &*self.c.store, from, to, ops: &mut ops };
+        let side = |oid: &HObject| if moves(oid) { Side::Child } else { Side::Parent };
+        let entry = |_: &[u8], raw: &Bytes| {
+            let e = PgLogEntry::from_shared(raw)?;
+            Ok(if e.is_of_requests() { Side::Both } else { side(&e.oid) })
+        };
+        range.divide(log_range(), entry)?;
+        range.divide(index_all(), |key, _| Ok(side(&clone_of_key(key)?)))?;
+        let undo =
+            |_: &[u8], raw: &Bytes| Ok(Undo::from_bytes(raw)?.oid().map_or(Side::Parent, side));
+        range.divide(undo_range(), undo)?;
         let pg = self.pgs.get_mut(&parent).expect("the caller has seen it");
         for (oid, v) in pg.missing.iter().filter(|(oid, _)| moves(oid)) {
             ops.push(StoreOp::Rm(from, missing_key(oid)));
@@ -124,33 +129,43 @@ impl Osd {
     }
 }
 
-/// Keys on their way from one collection to another.
-struct Moving<'a> {
+/// Whose a key is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Parent,
+    Child,
+    Both,
+}
+
+/// Keys of a collection that is divided.
+struct Dividing<'a> {
     store: &'a dyn ObjectStore,
     from: Coll,
     to: Coll,
     ops: &'a mut Vec<StoreOp>,
 }
 
-impl Moving<'_> {
-    /// Moves those keys of a range of which key and value say so.
+impl Dividing<'_> {
+    /// Moves or copies those keys of a range of which key and value say so.
     ///
     /// # Errors
     /// When the store or one of them cannot be read.
-    fn moves(
+    fn divide(
         &mut self,
         (first, end): (Bytes, Bytes),
-        moves: impl Fn(&[u8], &Bytes) -> Result<bool, DecodeError>,
+        side: impl Fn(&[u8], &Bytes) -> Result<Side, DecodeError>,
     ) -> Result<(), String> {
         let mut bad = None;
         let walked = self.store.walk(self.from, &first, &end, &mut |key, raw| {
-            match moves(key, raw) {
-                Ok(true) => {
+            match side(key, raw) {
+                Ok(Side::Parent) => {}
+                Ok(side) => {
                     let key = Bytes::copy_from_slice(key);
-                    self.ops.push(StoreOp::Rm(self.from, key.clone()));
+                    if side == Side::Child {
+                        self.ops.push(StoreOp::Rm(self.from, key.clone()));
+                    }
                     self.ops.push(StoreOp::Put(self.to, key, raw.clone()));
                 }
-                Ok(false) => {}
                 Err(e) => bad = Some(e),
             }
             bad.is_none()

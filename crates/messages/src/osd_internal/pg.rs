@@ -148,6 +148,12 @@ impl PgLogEntry {
             .chain(self.also.iter().map(|t| (&t.oid, t.kind, t.prior)))
     }
 
+    /// Whether it is of no object, and tells only of requests, which may be of any.
+    #[must_use]
+    pub fn is_of_requests(&self) -> bool {
+        self.kind == LogKind::Error && self.oid == HObject::default()
+    }
+
     /// Bytes it takes in memory; encoded it takes no more. Follows from its content alone, but
     /// not from the counters.
     #[must_use]

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use denc::{Denc, Features, Writer};
-use messages::{Answered, PgLogEntry};
+use messages::{Answered, LogKind, PgLogEntry};
 use stdx::FastMap;
 use types::{EVersion, ReqId};
 
@@ -33,6 +33,64 @@ pub struct Bound {
     pub dups: usize,
     /// Bytes of the entries; and as many of what requests are remembered by.
     pub bytes: usize,
+}
+
+/// So many requests one entry tells a copy of that begins anew.
+const TOLD_AT_ONCE: usize = 64;
+
+/// Requests of which one entry will tell.
+#[derive(Default)]
+struct Told<'a> {
+    /// The newest one's.
+    version: EVersion,
+    /// One with outputs, the last.
+    own: Option<(ReqId, &'a Dup)>,
+    answered: Vec<Answered>,
+}
+
+impl<'a> Told<'a> {
+    fn add(&mut self, reqid: ReqId, dup: &'a Dup) {
+        self.version = dup.version;
+        if !dup.returns.is_empty() && self.own.is_none() {
+            self.own = Some((reqid, dup));
+            return;
+        }
+        let (user_version, result) = (dup.user_version, dup.result);
+        self.answered.push(Answered { reqid, user_version, result });
+    }
+
+    fn entry(self) -> PgLogEntry {
+        let newest = self.answered.iter().map(|a| a.user_version).max().unwrap_or_default();
+        let (reqid, user_version, result, returns) = match self.own {
+            Some((reqid, dup)) => (reqid, dup.user_version, dup.result, dup.returns.clone()),
+            None => (ReqId::default(), newest, 0, Vec::new()),
+        };
+        PgLogEntry {
+            version: self.version,
+            kind: LogKind::Error,
+            reqid,
+            user_version,
+            result,
+            returns,
+            answered: self.answered,
+            ..PgLogEntry::default()
+        }
+    }
+}
+
+/// Encodes entries, thousands of them, in one piece of memory of about `bytes`.
+pub(crate) fn encode_all<'a>(
+    entries: impl IntoIterator<Item = &'a PgLogEntry>,
+    bytes: usize,
+) -> Vec<Bytes> {
+    let mut w = Writer::with_capacity(Features::ALL, bytes.min(4 << 20));
+    let ends = entries.into_iter().map(|e| {
+        e.encode(&mut w);
+        w.len()
+    });
+    let ends: Vec<usize> = ends.collect();
+    let (all, mut from) = (w.finish(), 0);
+    ends.into_iter().map(|end| all.slice(std::mem::replace(&mut from, end)..end)).collect()
 }
 
 /// Whether it is time to trim: many at a time, so that not every write has to.
@@ -262,38 +320,66 @@ impl PgLog {
         (self.entries.len() + self.dups.len(), self.bytes + dups + old)
     }
 
-    /// The oldest of the newest `max` entries from below the tail that requests are remembered by,
-    /// and how many these are.
+    /// The oldest entry from below the tail that requests are remembered by, and how many these
+    /// are.
     #[must_use]
-    pub fn old_from(&self, max: usize) -> Option<(EVersion, usize)> {
-        let entries = self.old.iter().rev().filter(|(_, _, bytes)| *bytes > 0);
-        entries.take(max).enumerate().last().map(|(n, (version, ..))| (*version, n + 1))
-    }
-
-    /// Number of entries above `from`, up to `to`.
-    #[must_use]
-    pub fn entries_in(&self, from: EVersion, to: EVersion) -> usize {
-        let upto = |v| self.entries.partition_point(|e| e.version <= v);
-        upto(to) - upto(from).min(upto(to))
+    pub fn oldest_old(&self) -> Option<(EVersion, usize)> {
+        self.old.front().map(|(version, ..)| (*version, self.old_entries))
     }
 
     /// Where the tail is of a copy of this log with its newest `least` entries, and all above
-    /// `upto`; and from where on entries go with it so that `dups` more recognise requests.
+    /// `upto`.
     #[must_use]
-    pub fn shortened(&self, least: usize, dups: usize, upto: EVersion) -> (EVersion, EVersion) {
-        let below = |n: usize| match n.checked_sub(1) {
-            Some(n) => self.entries[n].version,
-            None => self.tail,
-        };
+    pub fn shortened(&self, least: usize, upto: EVersion) -> EVersion {
         let safe = self.entries.partition_point(|e| e.version <= upto);
         let n = self.entries.len().saturating_sub(least).min(safe);
-        (below(n), below(n.saturating_sub(dups)))
+        n.checked_sub(1).map_or(self.tail, |n| self.entries[n].version)
+    }
+
+    /// The newest `max` requests up to `tail`, or a few more, for a copy whose log begins there:
+    /// in entries that tell of nothing else, oldest first, each of [`TOLD_AT_ONCE`] or so.
+    #[must_use]
+    pub fn requests_upto(&self, tail: EVersion, max: usize) -> Vec<PgLogEntry> {
+        let upto = self.entries.partition_point(|e| e.version <= tail);
+        let here = self.entries.range(..upto).rev().flat_map(|e| {
+            std::iter::once(&e.reqid)
+                .chain(e.answered.iter().rev().map(|a| &a.reqid))
+                .map(|reqid| (e.version, reqid))
+        });
+        let below = self.old.iter().rev().map(|(version, reqid, _)| (*version, reqid));
+        let known = |(version, reqid)| {
+            let dup = self.dups.get(reqid).filter(|d| d.version == version)?;
+            Some((*reqid, dup))
+        };
+        let mut newest: Vec<(ReqId, &Dup)> =
+            here.chain(below).filter_map(known).take(max).collect();
+        newest.reverse();
+        let mut all = Vec::with_capacity(newest.len() / TOLD_AT_ONCE + 1);
+        let mut told = Told::default();
+        for (reqid, dup) in newest {
+            // Those of one entry stay in one: versions rise.
+            let next = dup.version > told.version;
+            if next && (told.answered.len() >= TOLD_AT_ONCE || told.own.is_some()) {
+                all.push(std::mem::take(&mut told).entry());
+            }
+            told.add(reqid, dup);
+        }
+        if told.version != EVersion::ZERO {
+            all.push(told.entry());
+        }
+        all
     }
 
     /// Number of requests remembered from below the tail.
     #[must_use]
     pub fn old_len(&self) -> usize {
         self.old.len()
+    }
+
+    /// Number of entries from below the tail that requests are remembered by.
+    #[cfg(test)]
+    pub fn old_entries(&self) -> usize {
+        self.old_entries
     }
 
     /// Removes and returns the entries above `to`, newest first.
@@ -358,19 +444,7 @@ impl PgLog {
     #[must_use]
     pub fn after(&self, v: EVersion) -> Vec<Bytes> {
         let n = self.entries.partition_point(|e| e.version <= v);
-        // Thousands of them, in one piece of memory.
-        let mut w = Writer::with_capacity(Features::ALL, self.bytes.min(4 << 20));
-        let ends: Vec<usize> = self
-            .entries
-            .iter()
-            .skip(n)
-            .map(|e| {
-                e.encode(&mut w);
-                w.len()
-            })
-            .collect();
-        let (all, mut from) = (w.finish(), 0);
-        ends.into_iter().map(|end| all.slice(std::mem::replace(&mut from, end)..end)).collect()
+        encode_all(self.entries.iter().skip(n), self.bytes)
     }
 }
 
@@ -495,16 +569,60 @@ mod tests {
     fn shortened_for_a_new_copy() {
         let v = |n| EVersion::new(3, n);
         let mut log = log(60);
-        assert_eq!(log.shortened(10, 20, v(60)), (v(50), v(30)));
-        assert_eq!(log.shortened(10, 20, v(45)), (v(45), v(25)), "not all have 46");
-        assert_eq!(log.shortened(10, 20, EVersion::ZERO), (EVersion::ZERO, EVersion::ZERO));
-        assert_eq!(log.shortened(100, 20, v(60)), (EVersion::ZERO, EVersion::ZERO));
+        assert_eq!(log.shortened(10, v(60)), v(50));
+        assert_eq!(log.shortened(10, v(45)), v(45), "not all have 46");
+        assert_eq!(log.shortened(10, EVersion::ZERO), EVersion::ZERO);
+        assert_eq!(log.shortened(100, v(60)), EVersion::ZERO);
         log.trim(v(40));
-        assert_eq!(log.shortened(10, 20, v(60)), (v(50), v(40)), "the rest is from below");
-        assert_eq!(log.entries_in(v(40), v(50)), 10);
-        assert_eq!(log.old_from(10), Some((v(31), 10)));
-        assert_eq!(log.old_from(usize::MAX), Some((v(1), 40)));
-        assert_eq!((log.old_from(0), PgLog::default().old_from(7)), (None, None));
+        assert_eq!(log.shortened(10, v(60)), v(50));
+        assert_eq!(log.oldest_old(), Some((v(1), 40)));
+        assert_eq!(PgLog::default().oldest_old(), None);
+    }
+
+    /// A copy that begins anew recognises requests from here and from below the tail, as many as
+    /// it is to, and answers them as this one does; it is told in few entries, and forgets them
+    /// like others.
+    #[test]
+    fn requests_go_to_a_new_copy_together() {
+        let v = |n| EVersion::new(3, n);
+        let mut log = log(200);
+        let mut wants = entry(201);
+        wants.returns = vec![(-5, Bytes::from_static(b"out"))];
+        log.push(wants.clone());
+        // One that came from another tier, with what it was asked there.
+        let there = |tid| ReqId { tid: 1_000 + tid, ..entry(1).reqid };
+        let asked = |tid| Answered { reqid: there(tid), user_version: tid, result: -2 };
+        log.push(PgLogEntry { answered: (0..70).map(asked).collect(), ..entry(202) });
+        log.push(PgLogEntry { reqid: ReqId::default(), ..entry(203) }); // the OSD's own
+        (204..=300).for_each(|v| log.push(entry(v)));
+        log.trim(v(150));
+        let told = log.requests_upto(v(290), usize::MAX);
+        let versions: Vec<_> = told.iter().map(|e| e.version.version).collect();
+        assert_eq!(versions, [64, 128, 192, 201, 202, 267, 290]);
+        assert!(told.iter().all(PgLogEntry::is_of_requests));
+        let mut copy = PgLog::default();
+        copy.reset(v(290));
+        told.into_iter().for_each(|e| copy.load(e));
+        (291..=300).for_each(|v| copy.push(entry(v)));
+        let both = |reqid: &ReqId| {
+            let what = |l: &PgLog| {
+                let d = l.dup(reqid).cloned()?;
+                Some((d.user_version, d.result, d.returns))
+            };
+            assert_eq!(what(&copy), what(&log), "{reqid}");
+            what(&copy).is_some()
+        };
+        assert!((1..=300).filter(|v| *v != 203).all(|v| both(&entry(v).reqid)));
+        assert!((0..70).all(|tid| both(&there(tid))) && !both(&ReqId::default()));
+        assert_eq!((copy.last_user(), copy.entries.len()), (300, 10));
+
+        let few = log.requests_upto(v(290), 100);
+        let known: usize = few.iter().map(|e| e.answered.len()).sum();
+        assert_eq!((known, few[0].answered[0].reqid), (100, there(58)), "the newest");
+        let none = Bound { entries: 0, dups: 0, bytes: 0 };
+        copy.trim(v(300));
+        copy.trim_dups(none);
+        assert_eq!((copy.old_len(), copy.dup_count(), copy.bytes()), (0, 0, (0, 0)));
     }
 
     /// What goes takes its bytes along, whichever way it goes.

@@ -8,6 +8,7 @@ use denc::Denc;
 use messages::{LogKind, Mutation, PgLogEntry};
 use types::{EVersion, HObject};
 
+use super::log::encode_all;
 use super::snaps::index_change;
 use super::{Cx, MISSING, Pg, log_key, log_range, missing_key};
 use crate::backing::{ObjectStore, StoreOp};
@@ -121,11 +122,10 @@ impl Pg {
         here.is_ok_and(|o| o.is_stored() && o.info.version == version)
     }
 
-    /// What is remembered of requests below the tail: the newest `max` encoded entries, oldest
-    /// first. They go with a log that replaces another, or a write that is sent again would be
-    /// done again.
-    pub(crate) fn requests_below_tail(&self, store: &dyn ObjectStore, max: usize) -> Vec<Bytes> {
-        let Some((first, count)) = self.log.old_from(max) else { return Vec::new() };
+    /// What is remembered of requests below the tail: encoded entries, oldest first. They go with
+    /// a log that replaces another, or a write that is sent again would be done again.
+    pub(crate) fn requests_below_tail(&self, store: &dyn ObjectStore) -> Vec<Bytes> {
+        let Some((first, count)) = self.log.oldest_old() else { return Vec::new() };
         let tail = self.log.tail;
         let end = log_key(EVersion { version: tail.version + 1, ..tail });
         let mut all = Vec::with_capacity(count);
@@ -140,20 +140,15 @@ impl Pg {
     }
 
     /// The log for a copy that begins anew, which compares objects and needs little of it: where
-    /// its tail is to be, and encoded entries, oldest first, those below the tail for their
+    /// its tail is to be, and encoded entries, oldest first, those up to the tail for their
     /// requests. As much as the peer keeps at least (`osd_min_pg_log_entries`), for what may have
-    /// to be taken back, and as many requests as are remembered (`osd_pg_log_dups_tracked`).
+    /// to be taken back, and as many requests as are remembered (`osd_pg_log_dups_tracked`): of
+    /// these only what recognises them, many at a time, for each entry costs the copy a key.
     pub(crate) fn log_for_anew(&self, cx: &Cx<'_>) -> (EVersion, Vec<Bytes>) {
         let (least, dups) = (cx.conf.log_least(), cx.conf.log_bound(cx.pg_count).dups);
-        let (tail, from) = self.log.shortened(least, dups, self.committed_by_all);
-        let here = self.log.after(from);
-        let below = if from == self.log.tail {
-            dups.saturating_sub(self.log.entries_in(from, tail))
-        } else {
-            0
-        };
-        let mut entries = self.requests_below_tail(cx.store, below);
-        entries.extend(here);
+        let tail = self.log.shortened(least, self.committed_by_all);
+        let mut entries = encode_all(&self.log.requests_upto(tail, dups), 0);
+        entries.extend(self.log.after(tail));
         (tail, entries)
     }
 

@@ -144,7 +144,7 @@ impl Pg {
                 // The whole log may replace the asking side's.
                 let whole = since == self.log.tail;
                 let mut entries =
-                    if whole { self.requests_below_tail(cx.store, usize::MAX) } else { Vec::new() };
+                    if whole { self.requests_below_tail(cx.store) } else { Vec::new() };
                 entries.extend(self.log.after(since));
                 let body = PeerMsg::Log {
                     since,
