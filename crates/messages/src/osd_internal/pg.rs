@@ -137,7 +137,8 @@ pub struct PgLogEntry {
     pub counts: PgCounts,
     /// The other objects that changed with it; of the same name, and so in the same PG.
     pub also: Vec<Touched>,
-    /// Requests that came to be known with this entry: the object came from another tier.
+    /// Requests that came to be known with this entry: the object came from another tier, or the
+    /// entry tells of nothing else.
     pub answered: Vec<Answered>,
 }
 

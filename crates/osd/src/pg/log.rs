@@ -2,7 +2,8 @@
 //!
 //! On disk each entry is one key of the PG's collection, ordered as versions are. Entries
 //! below the tail stay there for a while: they recognise resends (`dups`) and cost nothing
-//! to keep, for they are removed many at a time.
+//! to keep, for they are removed many at a time. A copy that began anew has them without their
+//! objects, many in one entry.
 //!
 //! Both are bounded by number and by bytes. What [`PgLog::plan_trim`] gives is never above what
 //! is durable on all acting copies.
