@@ -337,7 +337,7 @@ impl PgLog {
         n.checked_sub(1).map_or(self.tail, |n| self.entries[n].version)
     }
 
-    /// The newest `max` requests up to `tail`, or a few more, for a copy whose log begins there:
+    /// The newest `max` requests at most up to `tail`, for a copy whose log begins there:
     /// in entries that tell of nothing else, oldest first, each of [`TOLD_AT_ONCE`] or so.
     #[must_use]
     pub fn requests_upto(&self, tail: EVersion, max: usize) -> Vec<PgLogEntry> {
@@ -375,12 +375,6 @@ impl PgLog {
     #[must_use]
     pub fn old_len(&self) -> usize {
         self.old.len()
-    }
-
-    /// Number of entries from below the tail that requests are remembered by.
-    #[cfg(test)]
-    pub fn old_entries(&self) -> usize {
-        self.old_entries
     }
 
     /// Removes and returns the entries above `to`, newest first.

@@ -220,7 +220,8 @@ fn requests_of_a_new_copy_stay_in_both_parts() {
     let sizes = |c: &mut Cluster, i: usize| {
         let mut all = Vec::new();
         c.event(i, |osd, _, _| {
-            all.extend(osd.pgs.values().map(|pg| (pg.log.entries.len(), pg.log.old_entries())));
+            let old = |pg: &crate::pg::Pg| pg.log.oldest_old().map_or(0, |(_, count)| count);
+            all.extend(osd.pgs.values().map(|pg| (pg.log.entries.len(), old(pg))));
         });
         all
     };
