@@ -1,7 +1,7 @@
 """load.py POOL SECONDS [RATE]: writes and reads of 16 KiB, 16 in flight, or RATE a second.
-Prints one JSON object: operations a second; how long they took, in ms, the slowest hundredth also
-of reads and of writes alone; and the three fifths of a second with most of the slowest hundredth:
-when, how many, the longest. Ends early when a line comes on standard input. Every error ends it."""
+Prints one JSON array with an array for each operation: when it was due (s since 1970), how long it
+took from then (s), whether it wrote. Ends early when a line comes on standard input. Every error
+ends it."""
 import json
 import os
 import random
@@ -68,14 +68,5 @@ while True:
     time.sleep(0.01)
 if errors:
     sys.exit("error %d" % errors[0])
-ms = sorted(t * 1e3 for _, t, _ in took)
-at = lambda p, ms=ms: round(ms[min(len(ms) - 1, int(len(ms) * p))], 2)
-kind = lambda writes: at(.99, sorted(t * 1e3 for _, t, w in took if w == writes))
-slow, p99 = {}, at(.99)
-for due, t, _ in took:
-    if t * 1e3 >= p99:
-        slow.setdefault(int((due - began) * 5), []).append(t * 1e3)
-worst = sorted(slow.items(), key=lambda s: -len(s[1]))[:3]
-print(json.dumps({"ops_s": round(len(ms) / (time.monotonic() - began), 1), "n": len(ms), "p50": at(.5), "p90": at(.9),
-                  "p99": p99, "reads": kind(False), "writes": kind(True), "mean": round(sum(ms) / len(ms), 2),
-                  "slow": [[n / 5, len(t), round(max(t), 1)] for n, t in worst]}))
+since = time.time() - time.monotonic()
+print(json.dumps([(round(due + since, 6), round(t, 6), w) for due, t, w in took]))

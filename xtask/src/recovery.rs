@@ -1,5 +1,8 @@
 //! Recovery beside clients: how much longer they wait, and how fast it goes.
 
+mod disk;
+mod load;
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::Duration;
@@ -11,8 +14,11 @@ use crate::bench::median;
 use crate::cluster::Cluster;
 use crate::report::Report;
 use crate::{lab, sh, thrash};
+use disk::{Disk, Stop};
+use load::{Figures, Load};
 
 const SUITE: &str = "forky";
+const LOAD_TOOL: &str = "load.py";
 /// Clients at half their full load: their slowest hundredth takes so many times as long at
 /// most.
 const P99_MAX: f64 = 2.0;
@@ -20,7 +26,7 @@ const P99_MAX: f64 = 2.0;
 const SHARE_MIN: f64 = 0.5;
 /// A weight beside clients' with which nothing does.
 const UNHELD: &str = "osd_mclock_scheduler_background_recovery_wgt 1000";
-/// One alone says little: a machine's disk stands still now and then.
+/// One alone says little.
 const ROUNDS: usize = 3;
 const OBJECT_MIB: u64 = 4;
 /// How often the cluster's state is looked at.
@@ -38,8 +44,8 @@ pub fn run(gib: u64) -> Result<Report> {
     let each = format!("{}G", (2 * gib).max(12));
     let cluster = Cluster::up("recovery", &["--osds", "3", "--osd-bytes", &each])?;
     let ceph = |line: &str| sh::output(&mut cluster.client(SUITE, line));
-    let tool = cluster.dir.join("load.py");
-    std::fs::copy(sh::repo().join("tests/interop/load.py"), &tool)?;
+    let tool = cluster.dir.join(LOAD_TOOL);
+    std::fs::copy(sh::repo().join("tests/interop").join(LOAD_TOOL), &tool)?;
     ceph("ceph osd out 2")?;
     for pool in ["data", "load"] {
         ceph(&format!(
@@ -65,15 +71,17 @@ pub fn run(gib: u64) -> Result<Report> {
         busy * 100.0
     );
     moved(&mut monitors, "out")?;
-    let full = load(&cluster, 10, None)?.answer()?;
+    let disk = Disk::of(&cluster.dir)?;
+    let stops = |since| disk.as_ref().map_or_else(Vec::new, |d| d.stops(since));
+    let full = Load::begin(&cluster, 10, None)?.answer(stops)?;
     println!("        clients alone, all they can: {full}");
-    let half = full["ops_s"].as_f64().context("operations a second")? / 2.0;
-    let mut beside = |how: &str| -> Result<(f64, Value)> {
-        let client = load(&cluster, 600, Some(half))?;
-        let machine = Machine::now()?;
-        let secs = moved(&mut monitors, "in")?;
+    let half = full.ops_s / 2.0;
+    let mut beside = |how: &str| -> Result<(f64, Figures)> {
+        let client = Load::begin(&cluster, 600, Some(half))?;
+        let (machine, began) = (Machine::now()?, sh::wall());
+        let secs = moved(&mut monitors, "in")? - stops(began).iter().map(Stop::secs).sum::<f64>();
         let busy = machine.busy()?;
-        let during = client.answer_now()?;
+        let during = client.answer_now(stops)?;
         // Not before: it is felt.
         let mib = arrived(&cluster)?;
         let speed = mib / secs;
@@ -86,15 +94,14 @@ pub fn run(gib: u64) -> Result<Report> {
         moved(&mut monitors, "out")?;
         Ok((speed, during))
     };
-    let p99 = |v: &Value| v["p99"].as_f64().context("the slowest hundredth");
     let (mut quiet, mut waits) = (f64::MAX, Vec::new());
     let (mut shares, mut of_alone) = (Vec::new(), Vec::new());
     for round in 1..=ROUNDS {
-        let client = load(&cluster, 15, Some(half))?;
+        let client = Load::begin(&cluster, 15, Some(half))?;
         let machine = Machine::now()?;
-        let before = client.answer()?;
+        let before = client.answer(stops)?;
         println!(
-            "        clients alone, half of it:   {before}, {:.0} % of the CPUs",
+            "        clients alone, half of it:   {before}; {:.0} % of the CPUs",
             machine.busy()? * 100.0
         );
         let (speed, during) = beside("")?;
@@ -104,8 +111,8 @@ pub fn run(gib: u64) -> Result<Report> {
         let (rest, _) = beside(", not held back")?;
         ceph("ceph config set osd osd_mclock_profile balanced")?;
         // What disturbs those who are alone is no part of recovery.
-        quiet = quiet.min(p99(&before)?);
-        waits.push(p99(&during)?);
+        quiet = quiet.min(before.p99);
+        waits.push(during.p99);
         shares.push(speed / rest);
         of_alone.push(speed * alone.1 / alone.0);
         println!(
@@ -158,41 +165,6 @@ impl Machine {
     fn busy(&self) -> Result<f64> {
         let now = Self::now()?;
         Ok((now.0 - self.0) as f64 / (now.1 - self.1).max(1) as f64)
-    }
-}
-
-struct Load(Child);
-
-fn load(cluster: &Cluster, secs: u64, rate: Option<f64>) -> Result<Load> {
-    let rate = rate.map_or_else(String::new, |r| r.to_string());
-    let tool = cluster.dir.join("load.py");
-    let line = format!("exec timeout 700 python3 {} load {secs} {rate}", tool.display());
-    let mut client = cluster.client(SUITE, &line);
-    let child =
-        client.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let mut load = Load(child);
-    // It writes its objects first.
-    let stderr = load.0.stderr.take().context("its standard error")?;
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
-    if !lines.next().is_some_and(|l| l.is_ok_and(|l| l == "ready")) {
-        bail!("the client does not begin");
-    }
-    std::thread::sleep(Duration::from_secs(2));
-    Ok(load)
-}
-
-impl Load {
-    fn answer(self) -> Result<Value> {
-        let out = self.0.wait_with_output()?;
-        if !out.status.success() {
-            bail!("the client ended with {}", out.status);
-        }
-        Ok(serde_json::from_slice(&out.stdout)?)
-    }
-
-    fn answer_now(mut self) -> Result<Value> {
-        writeln!(self.0.stdin.take().context("its standard input")?, "end")?;
-        self.answer()
     }
 }
 

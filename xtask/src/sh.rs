@@ -68,3 +68,9 @@ pub fn cargo(args: &[&str]) -> Command {
 pub fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
+
+/// The same by the wall clock, s since 1970: other processes share it.
+#[allow(clippy::disallowed_methods, reason = "real processes run in real time")]
+pub fn wall() -> f64 {
+    std::time::UNIX_EPOCH.elapsed().map_or(0.0, |d| d.as_secs_f64())
+}
