@@ -1,10 +1,9 @@
 //! `argonaut up` for tests: a cluster in a directory that upstream's clients see too.
 
-use std::collections::BTreeSet;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
+use std::sync::OnceLock;
 
 use anyhow::{Result, bail};
 
@@ -35,7 +34,14 @@ pub fn binary() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("ARGONAUT_BIN") {
         return Ok(path.into());
     }
-    release("argonaut")
+    // Once: to see that nothing is to be built takes a fifth of a second of the CPU, and some ask
+    // four times a second while they measure.
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = BUILT.get() {
+        return Ok(path.clone());
+    }
+    let path = release("argonaut")?;
+    Ok(BUILT.get_or_init(|| path).clone())
 }
 
 /// A program's release build, made first if needed. Each is built alone, though crates that both
@@ -45,15 +51,7 @@ pub fn binary() -> Result<PathBuf> {
 /// # Errors
 /// When it does not build.
 pub fn release(name: &str) -> Result<PathBuf> {
-    // Once: to see that nothing is to be built takes a fifth of a second of the CPU, and some ask
-    // four times a second while they measure.
-    static BUILT: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
-    if !built.contains(name) {
-        sh::run(&mut sh::cargo(&["build", "--quiet", "--release", "-p", name]))?;
-        built.insert(name.to_owned());
-    }
-    drop(built);
+    sh::run(&mut sh::cargo(&["build", "--quiet", "--release", "-p", name]))?;
     let target: PathBuf =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh::repo().join("target"), Into::into);
     Ok(target.join("release").join(name))

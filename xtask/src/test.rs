@@ -110,9 +110,12 @@ pub fn test() -> Result<()> {
     unit.env("ARGONAUT_EC_TOOL", tool("ceph-erasure-code-tool"));
     unit.env("ARGONAUT_OSDMAPTOOL", tool("osdmaptool"));
     // Many tests use one core: the other builds meanwhile.
-    let release = std::thread::spawn(|| crate::cluster::binary().map(drop));
+    let release = std::thread::spawn(|| {
+        crate::cluster::binary()?;
+        crate::cluster::release("sim").map(drop)
+    });
     report.check("cargo test", || sh::run(&mut unit));
-    report.check("release build", || release.join().expect("building does not panic"));
+    report.check("release builds", || release.join().expect("building does not panic"));
     report.add(crate::sim::share());
     report.add(interop::run(&[], true)?);
     report.add(interop::client_library());
