@@ -3,10 +3,12 @@
 //! acknowledged is lost, and in the end all is clean, down to the stores. On hosts of their own
 //! they are cut off from one another too, and disks are filled.
 
+mod damage;
 mod parts;
 mod waits;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use env::{Random, Seeded};
 
+use damage::{BLOCK, StoreFile, is_stopped};
 use parts::{Filling, Parted};
 use waits::Waits;
 
@@ -93,15 +96,22 @@ pub fn fsck(cluster: &mut Cluster, osds: u64) -> Result<()> {
     cluster.down()?;
     for osd in 0..osds {
         let dir = cluster.dir.join(format!("osd.{osd}"));
-        let out = sh::output(
-            std::process::Command::new(binary()?)
-                .args(["store", "--data-path"])
-                .arg(dir)
-                .args(["fsck", "--deep"]),
-        )?;
+        let mut fsck = std::process::Command::new(binary()?);
+        fsck.args(["store", "--data-path"]).arg(&dir).args(["fsck", "--deep"]);
+        let out = sh::output(&mut fsck).inspect_err(|_| keep(&dir))?;
         println!("        osd.{osd}: {}", out.trim().lines().last().unwrap_or_default());
     }
     Ok(())
+}
+
+/// A store that is not well is kept for whoever looks why; the cluster's directory goes.
+fn keep(store: &Path) {
+    let name = store.file_name().unwrap_or_default().to_string_lossy();
+    let kept = Path::new(lab::SHARE).join(format!("failed-{name}-{}", std::process::id()));
+    match std::fs::rename(store, &kept) {
+        Ok(()) => println!("        kept in {}", kept.display()),
+        Err(e) => println!("        {} cannot be kept: {e}", store.display()),
+    }
 }
 
 /// What a program says of its end: the last lines, and those before the trace of a crash.
@@ -117,21 +127,6 @@ fn last_words(text: &str) -> String {
     let complains = |l: &&&str| l.contains("Error:") || l.contains("incorrect");
     shown.extend(lines[..at.saturating_sub(BEFORE)].iter().filter(complains));
     shown.join("\n")
-}
-
-/// Where in a store's file the blocks are that are made of `mark` alone.
-fn blocks_of(file: &std::fs::File, mark: &[u8]) -> Result<Vec<u64>> {
-    use std::os::unix::fs::FileExt;
-    let (mut found, mut buf) = (Vec::new(), vec![0; 1 << 20]);
-    for off in (0..file.metadata()?.len()).step_by(buf.len()) {
-        let n = file.read_at(&mut buf, off)?;
-        for (i, block) in buf[..n].chunks(4_096).enumerate() {
-            if block.chunks(mark.len()).all(|c| c == mark) {
-                found.push(off + i as u64 * 4_096);
-            }
-        }
-    }
-    Ok(found)
 }
 
 /// A client in the background; its output is kept in a file.
@@ -489,7 +484,6 @@ impl<'a> Thrasher<'a> {
     /// A byte of one copy of an object changes in a store's file, behind the OSD's back; of
     /// each object once. It is read all the same as it was written.
     fn damage(&mut self) -> Result<()> {
-        use std::os::unix::fs::FileExt;
         let n = self.reads.len() as u64;
         if n >= MARKED {
             return Ok(());
@@ -497,19 +491,25 @@ impl<'a> Thrasher<'a> {
         let mark = mark(n);
         let first = self.below(OSDS);
         for osd in (first..first + OSDS).map(|o| o % OSDS) {
-            let path = self.cluster.dir.join(format!("osd.{osd}/block"));
-            let file = std::fs::File::options().read(true).write(true).open(&path)?;
-            let found = blocks_of(&file, mark.as_bytes())?;
-            if found.is_empty() {
-                continue; // it has no copy
+            let file = StoreFile::open(&self.cluster.dir.join(format!("osd.{osd}/block")))?;
+            let found = file.blocks_of(mark.as_bytes())?;
+            let name = format!("osd.{osd}");
+            let (false, Some(pid)) = (found.is_empty(), self.pid(&name)) else { continue };
+            let block = found[self.below(found.len() as u64) as usize];
+            // It stands still meanwhile, and what it had under way is written: the block may have
+            // been free, and be given to something else that nothing could mend.
+            self.signal(pid, "STOP")?;
+            sleep(Duration::from_secs(1));
+            let at = self.below(BLOCK);
+            let done = is_stopped(pid) && file.flip(block, at, mark.as_bytes())?;
+            if !self.stopped.contains_key(&name) {
+                self.signal(pid, "CONT")?;
             }
-            let at = found[self.below(found.len() as u64) as usize] + self.below(4_096);
-            let mut byte = [0];
-            file.read_exact_at(&mut byte, at)?;
-            file.write_all_at(&[byte[0] ^ 0x20], at)?;
-            file.sync_all()?;
-            self.count("damaged bytes");
-            break;
+            if done {
+                println!("        damaged: osd.{osd} at {:#x}, object {n}", block + at);
+                self.count("damaged bytes");
+                break;
+            }
         }
         let dir = self.cluster.dir.display();
         let line = format!(
