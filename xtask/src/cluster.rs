@@ -218,14 +218,24 @@ impl Cluster {
 pub fn usage(pids: &[u32]) -> Result<(f64, f64)> {
     let (mut cpu, mut rss) = (0.0, 0.0);
     for pid in pids {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-        let fields: Vec<&str> =
-            stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+        let stat = stat(*pid)?;
+        let fields: Vec<&str> = stat.split_whitespace().collect();
         let ticks: f64 = fields[11].parse::<f64>()? + fields[12].parse::<f64>()?;
         cpu += ticks / 100.0;
         rss += fields[21].parse::<f64>()? * 4096.0 / f64::from(1 << 20);
     }
     Ok((cpu, rss))
+}
+
+/// What the kernel says of a process, behind its name.
+fn stat(pid: u32) -> std::io::Result<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    Ok(stat.rsplit_once(')').map_or("", |(_, rest)| rest).trim().to_owned())
+}
+
+/// Whether a process was stopped and not continued.
+pub fn is_stopped(pid: u32) -> bool {
+    stat(pid).is_ok_and(|stat| stat.starts_with('T'))
 }
 
 /// Takes a cluster's directory for as long as what this gives lives.

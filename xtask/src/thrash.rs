@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use env::{Random, Seeded};
 
-use damage::{BLOCK, StoreFile, is_stopped};
+use damage::{BLOCK, StoreFile};
 use parts::{Filling, Parted};
 use waits::Waits;
 
-use crate::cluster::{Cluster, binary};
+use crate::cluster::{Cluster, binary, is_stopped};
 use crate::report::{LeftOut, Report};
 use crate::{lab, sh};
 
@@ -501,11 +501,12 @@ impl<'a> Thrasher<'a> {
             self.signal(pid, "STOP")?;
             sleep(Duration::from_secs(1));
             let at = self.below(BLOCK);
-            let done = is_stopped(pid) && file.flip(block, at, mark.as_bytes())?;
+            let done =
+                if is_stopped(pid) { file.flip(block, at, mark.as_bytes()) } else { Ok(false) };
             if !self.stopped.contains_key(&name) {
                 self.signal(pid, "CONT")?;
             }
-            if done {
+            if done? {
                 println!("        damaged: osd.{osd} at {:#x}, object {n}", block + at);
                 self.count("damaged bytes");
                 break;

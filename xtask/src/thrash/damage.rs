@@ -27,14 +27,13 @@ impl StoreFile {
     /// # Errors
     /// When it cannot be read.
     pub fn blocks_of(&self, mark: &[u8]) -> Result<Vec<u64>> {
-        const STEP: u64 = 1 << 20;
-        let mut found = Vec::new();
-        for off in (0..self.0.metadata()?.len()).step_by(STEP as usize) {
-            self.read(off, STEP, |bytes| {
-                let blocks = (off..).step_by(BLOCK as usize).zip(bytes.chunks(BLOCK as usize));
-                found.extend(blocks.filter(|(_, b)| is_of(b, mark)).map(|(at, _)| at));
-                Ok(())
-            })?;
+        const STEP: usize = 1 << 20;
+        let (mut found, mut buf) = (Vec::new(), vec![0; STEP + BLOCK as usize]);
+        let buf = aligned(&mut buf, STEP);
+        for off in (0..self.0.metadata()?.len()).step_by(STEP) {
+            let n = self.0.read_at(buf, off)?;
+            let blocks = (off..).step_by(BLOCK as usize).zip(buf[..n].chunks(BLOCK as usize));
+            found.extend(blocks.filter(|(_, b)| is_of(b, mark)).map(|(at, _)| at));
         }
         Ok(found)
     }
@@ -45,35 +44,27 @@ impl StoreFile {
     /// # Errors
     /// When it cannot be read or written.
     pub fn flip(&self, block: u64, at: u64, mark: &[u8]) -> Result<bool> {
-        self.read(block, BLOCK, |bytes| {
-            let same = is_of(bytes, mark);
-            if same {
-                bytes[at as usize] ^= 0x20;
-                self.0.write_all_at(bytes, block)?;
-                self.0.sync_all()?;
-            }
-            Ok(same)
-        })
+        let mut buf = [0; 2 * BLOCK as usize];
+        let buf = aligned(&mut buf, BLOCK as usize);
+        self.0.read_exact_at(buf, block)?;
+        let same = is_of(buf, mark);
+        if same {
+            buf[at as usize] ^= 0x20;
+            self.0.write_all_at(buf, block)?;
+            self.0.sync_all()?;
+        }
+        Ok(same)
     }
+}
 
-    /// Gives `f` what is there, of so many bytes from `off` on.
-    fn read<T>(&self, off: u64, bytes: u64, f: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
-        let mut buf = vec![0; (bytes + BLOCK) as usize];
-        let skip = buf.as_ptr().align_offset(BLOCK as usize);
-        let buf = &mut buf[skip..skip + bytes as usize];
-        let n = self.0.read_at(buf, off)?;
-        f(&mut buf[..n])
-    }
+/// So many bytes of a buffer that is a block longer, where direct reads and writes take them.
+fn aligned(buf: &mut [u8], bytes: usize) -> &mut [u8] {
+    let skip = buf.as_ptr().align_offset(BLOCK as usize);
+    &mut buf[skip..skip + bytes]
 }
 
 fn is_of(block: &[u8], mark: &[u8]) -> bool {
-    !block.is_empty() && block.chunks(mark.len()).all(|c| c == mark)
-}
-
-/// Whether a process stands still.
-pub fn is_stopped(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    block.chunks(mark.len()).all(|c| c == mark)
 }
 
 #[cfg(test)]
