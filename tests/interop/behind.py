@@ -1,4 +1,5 @@
 """A client that has not heard of many OSD maps goes on at once, though who leads has changed since."""
+import faulthandler
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ AT_ONCE_S = 8
 
 def client(pool):
     """Writes, stops itself, and writes again when it is continued."""
+    faulthandler.enable()  # a library that aborts says where each thread was
     cluster = rados.Rados(conffile=CONF)
     cluster.connect()
     ioctx = cluster.open_ioctx(pool)
@@ -28,6 +30,9 @@ def client(pool):
     took = time.time() - began
     assert all(ioctx.read(name) == b"after" for name in names)
     assert took < AT_ONCE_S, "it went on after %.1f s" % took
+    print("it went on after %.3f s" % took, flush=True)
+    ioctx.close()
+    cluster.shutdown()
 
 
 def far(pool, epochs):
@@ -50,7 +55,8 @@ def far(pool, epochs):
         cluster.delete_pool(pool + "-more")
     ask(prefix="osd primary-affinity", id=0, weight=0.0)
     os.kill(one.pid, signal.SIGCONT)
-    assert one.wait() == 0, "the client after %d epochs" % epochs
+    status = one.wait()
+    assert status == 0, "the client after %d epochs ended with %d" % (epochs, status)
     ask(prefix="osd primary-affinity", id=0, weight=1.0)
     cluster.delete_pool(pool)
     cluster.shutdown()

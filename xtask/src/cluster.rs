@@ -186,17 +186,22 @@ impl Cluster {
         Ok(out)
     }
 
-    /// Kills every daemon and the supervisor with SIGKILL, at once.
+    /// Kills every daemon and the supervisor with SIGKILL, at once; a `late` supervisor stands
+    /// still instead, and is killed by who keeps what this returns.
     ///
     /// # Errors
     /// When there was nothing to kill.
-    pub fn kill9(&self) -> Result<()> {
-        let pids: Vec<String> = self.pids()?.iter().map(|(_, pid)| pid.to_string()).collect();
-        if pids.is_empty() {
+    pub fn kill9(&self, late: bool) -> Result<Option<u32>> {
+        let (supervisor, daemons): (Vec<_>, Vec<_>) =
+            self.pids()?.into_iter().partition(|(name, _)| name == "supervise");
+        let Some(&(_, supervisor)) = supervisor.first().filter(|_| !daemons.is_empty()) else {
             bail!("no daemons run in {}", self.dir.display());
-        }
-        sh::output(&mut sh::bash(&format!("kill -9 {} 2>/dev/null; true", pids.join(" "))))
-            .map(drop)
+        };
+        let daemons: Vec<String> = daemons.iter().map(|(_, pid)| pid.to_string()).collect();
+        let (daemons, signal) = (daemons.join(" "), if late { "STOP" } else { "KILL" });
+        let line = format!("kill -{signal} {supervisor}; kill -KILL {daemons} 2>/dev/null; true");
+        sh::output(&mut sh::bash(&line))?;
+        Ok(late.then_some(supervisor))
     }
 
     /// CPU seconds used so far by daemons whose name starts with `prefix`, and the sum of

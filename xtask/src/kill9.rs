@@ -68,13 +68,22 @@ fn one_round(cluster: Cluster, round: u64, random: &mut Seeded) -> Result<Cluste
         }
     }
     std::thread::sleep(Duration::from_millis(random.u64() % 2_000));
-    cluster.kill9()?;
+    let supervisor = cluster.kill9(round % 3 == 2)?;
     writer.kill().ok();
     writer.wait()?;
     // This run's alone: another's may be writing, too.
     let log = cluster.dir.join("acks.log").display().to_string();
     sh::output(&mut sh::bash(&format!("pkill -KILL -f '[a]cks.py write acks {log} '; true")))?;
-    let cluster = cluster.start(&[])?;
+    let cluster = std::thread::scope(|scope| {
+        if let Some(supervisor) = supervisor {
+            // It is there when `up` looks, and gone before the daemons are back.
+            scope.spawn(move || {
+                std::thread::sleep(Duration::from_millis(500));
+                sh::output(&mut sh::bash(&format!("kill -KILL {supervisor}")))
+            });
+        }
+        cluster.start(&[])
+    })?;
     let line = format!(
         "timeout 120 python3 {} check acks {}/acks.log",
         tool.display(),

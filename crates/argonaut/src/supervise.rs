@@ -21,6 +21,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 const STEADY: Duration = Duration::from_secs(2);
 /// How long a daemon may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(10);
+/// How long an earlier supervisor that was killed may take to be gone.
+const ENDING_MAX: Duration = Duration::from_secs(5);
 
 /// Whether the process was told to stop (SIGTERM, SIGINT).
 pub fn stop_flag() -> Result<Arc<AtomicBool>> {
@@ -76,8 +78,12 @@ struct Kept {
 pub fn run(layout: &Layout) -> Result<()> {
     let stop = stop_flag()?;
     let lock = append(&layout.run().join("supervisor.lock"))?;
-    if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!("another supervisor runs {}", layout.dir.display());
+    let asked = Instant::now();
+    while rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        if asked.elapsed() > ENDING_MAX || stop.load(Ordering::Relaxed) {
+            bail!("another supervisor runs {}", layout.dir.display());
+        }
+        thread::sleep(Duration::from_millis(20));
     }
     std::fs::write(layout.pid_file("supervise"), format!("{}\n", std::process::id()))?;
     let mut kept = Vec::new();

@@ -56,8 +56,12 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
     make(&layout, wanted, &progress)?;
     if let Some(pid) = layout.running("supervise") {
         say!("the cluster in {} runs already (supervisor {pid})", layout.dir.display());
-        wait_healthy(&layout, &progress, start)?;
-        return Ok(());
+        let mut runs = || layout.running("supervise") == Some(pid);
+        if wait_healthy(&layout, &progress, start, &mut runs)?.is_some() {
+            return Ok(());
+        }
+        // It was ending: killed a moment ago, or told to stop.
+        say!("supervisor {pid} has ended");
     }
     progress.say("starting daemons ...");
     let stop = foreground.then(supervise::stop_flag).transpose()?;
@@ -71,10 +75,11 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
         .process_group(0)
         .spawn()
         .context("cannot start the supervisor")?;
-    let healthy = wait_healthy(&layout, &progress, start);
+    let mut runs = || matches!(supervisor.try_wait(), Ok(None));
+    let healthy = wait_healthy(&layout, &progress, start, &mut runs);
     progress.done();
     let took = start.elapsed().as_secs_f64();
-    match healthy {
+    match healthy.and_then(|h| h.context("the supervisor has ended")) {
         Ok(health) => {
             let what = if fresh { "new cluster" } else { "cluster" };
             say!("{health}: {what} in {} up after {took:.1} s", layout.dir.display());
@@ -204,8 +209,14 @@ fn booted<'a>(layout: &Layout, osds: impl Iterator<Item = &'a String>) -> u64 {
 
 /// Waits until the cluster has all its OSDs up and is healthy. Warnings that have nothing
 /// to do with its start, such as a pool that nobody named an application for, are told.
+/// Nothing, once the supervisor no longer `runs`.
 #[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
-fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<String> {
+fn wait_healthy(
+    layout: &Layout,
+    progress: &Progress,
+    start: Instant,
+    runs: &mut dyn FnMut() -> bool,
+) -> Result<Option<String>> {
     let daemons = layout.daemons()?;
     let all_osds = || daemons.iter().filter(|d| d.starts_with("osd."));
     let osds = all_osds().count() as u64;
@@ -213,6 +224,9 @@ fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<
     let mut last = String::from("no monitor answers");
     let mut warned: Option<(Instant, serde_json::Value)> = None;
     while start.elapsed() < HEALTHY_MAX {
+        if !runs() {
+            return Ok(None);
+        }
         fetch_keys(layout, &daemons, &socket);
         let command = r#"{"prefix":"status","format":"json"}"#;
         let up = booted(layout, all_osds());
@@ -221,7 +235,7 @@ fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<
             let health = status["health"]["status"].as_str().unwrap_or("unknown").to_owned();
             let up = up.min(status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0));
             if health == "HEALTH_OK" && up == osds {
-                return Ok(health);
+                return Ok(Some(health));
             }
             let checks = status["health"]["checks"].clone();
             match &warned {
@@ -232,7 +246,7 @@ fn wait_healthy(layout: &Layout, progress: &Progress, start: Instant) -> Result<
                             let why = check["summary"]["message"].as_str().unwrap_or_default();
                             eprintln!("{code}: {why}");
                         }
-                        return Ok(health);
+                        return Ok(Some(health));
                     }
                 }
                 _ => warned = Some((Instant::now(), checks)),

@@ -16,9 +16,9 @@ use types::Epoch;
 
 use super::others::Standing;
 use super::{Monitor, Output, Wish};
-use crate::Reply;
 use crate::peer::{self, PeerSays, Who};
 use crate::session::Session;
+use crate::{Reply, Subscription};
 
 /// Connections that are another monitor's.
 const PROXY: u64 = 1 << 62;
@@ -42,11 +42,18 @@ struct Kept {
     env: Envelope,
 }
 
+/// What is answered from a state that is not older than the question.
+enum Read {
+    Message(Envelope),
+    /// A subscription to OSD maps of a client that has none yet.
+    OsdMaps(Subscription),
+}
+
 /// Something that waits for the log.
 enum Later {
     Route { conn: ConnId, env: Option<Envelope> },
     CatchUp { conn: ConnId, has: Epoch, subscribe: bool },
-    Reads(Vec<(ConnId, Envelope)>),
+    Reads(Vec<(ConnId, Read)>),
 }
 
 /// What a monitor has on its way to the leader and back.
@@ -59,8 +66,8 @@ pub(super) struct Forwards {
     told: BTreeSet<ConnId>,
     later: VecDeque<(u64, Later)>,
     /// Reads that were asked for, under this number, and those that come after them.
-    reading: Option<(u64, Vec<(ConnId, Envelope)>)>,
-    reads: Vec<(ConnId, Envelope)>,
+    reading: Option<(u64, Vec<(ConnId, Read)>)>,
+    reads: Vec<(ConnId, Read)>,
     next_read: u64,
     // The leader's side.
     proxies: BTreeMap<ConnId, (u64, ConnId)>,
@@ -100,7 +107,7 @@ impl Monitor {
         match (place(env.kind), self.others.standing) {
             (Place::Here, _) => self.dispatch_or_drop(conn, env),
             (Place::Read, Standing::Following(_)) => {
-                self.forwards.reads.push((conn, env.clone()));
+                self.forwards.reads.push((conn, Read::Message(env.clone())));
                 self.ask_reads();
             }
             (Place::LeaderOnce, Standing::Following(leader)) => {
@@ -164,8 +171,11 @@ impl Monitor {
                 if !self.others.is_fresh(self.config.node, now_ms) {
                     return;
                 }
-                for (conn, env) in std::mem::take(&mut self.forwards.reads) {
-                    self.keep(conn, env);
+                for (conn, read) in std::mem::take(&mut self.forwards.reads) {
+                    match read {
+                        Read::Message(env) => self.keep(conn, env),
+                        Read::OsdMaps(sub) => self.subscribe_first(conn, sub),
+                    }
                 }
                 while let Some((node, says)) = self.held.pop_front() {
                     self.on_forwarding(node, says);
@@ -219,6 +229,13 @@ impl Monitor {
             at_mgr: false,
         };
         peer::who(&Session::new(ConnId(0), peer))
+    }
+
+    /// Subscribes a client that has no OSD map, once this monitor knows all that was acknowledged
+    /// before: it judges by the map what exists, and another monitor may have answered it before.
+    pub(super) fn subscribe_read(&mut self, conn: ConnId, sub: Subscription) {
+        self.forwards.reads.push((conn, Read::OsdMaps(sub)));
+        self.pump();
     }
 
     fn ask_reads(&mut self) {
@@ -433,9 +450,13 @@ impl Monitor {
                     self.catch_up(conn, has);
                 }
                 Later::Reads(reads) => {
-                    for (conn, env) in reads {
-                        if self.sessions.contains_key(&conn) {
-                            self.dispatch_or_drop(conn, &env);
+                    for (conn, read) in reads {
+                        match read {
+                            Read::Message(env) if self.sessions.contains_key(&conn) => {
+                                self.dispatch_or_drop(conn, &env);
+                            }
+                            Read::Message(_) => {}
+                            Read::OsdMaps(sub) => self.subscribe_first(conn, sub),
                         }
                     }
                 }

@@ -77,6 +77,7 @@ impl Monitor {
         }
         let features = session.info.features;
         let mut names = Vec::new();
+        let mut firsts = None;
         for (name, wanted) in msg.what {
             if session.subs.len() >= SUBSCRIPTIONS_MAX && !session.subs.contains_key(&name) {
                 continue;
@@ -86,6 +87,10 @@ impl Monitor {
                 continue;
             }
             let sub = Subscription { next: wanted.start, onetime: wanted.is_onetime() };
+            if name == "osdmap" && sub.next == 0 {
+                firsts = Some(sub);
+                continue;
+            }
             if name == "config" {
                 session.config_sent = None;
             }
@@ -99,10 +104,20 @@ impl Monitor {
         for name in names {
             self.check_sub(conn, &name);
         }
+        if let Some(sub) = firsts {
+            self.subscribe_read(conn, sub);
+        }
         if !features.has(Features::MON_STATEFUL_SUB) {
             let ack = MonSubscribeAck { interval_s: 300, fsid: self.state.fsid };
             self.tell(conn, 0, &ack);
         }
+    }
+
+    /// Begins a subscription to OSD maps with the newest.
+    pub(super) fn subscribe_first(&mut self, conn: ConnId, sub: Subscription) {
+        let Some(session) = self.sessions.get_mut(&conn) else { return };
+        session.subs.insert("osdmap".to_owned(), sub);
+        self.check_sub(conn, "osdmap");
     }
 
     /// Answers one subscription as far as there is something new.

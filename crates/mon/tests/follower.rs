@@ -1,0 +1,90 @@
+//! A monitor that follows another.
+
+mod alone;
+
+use alone::{Alone, follow, mkfs};
+use messages::*;
+use mon::{peer::PeerSays, quorum};
+use types::Epoch;
+
+impl Alone {
+    /// The question of how far the log must be known, of those said to the leader.
+    fn asked(&mut self) -> Option<u64> {
+        self.poll();
+        let asked =
+            std::mem::take(&mut self.said).into_iter().find_map(|(node, says)| match says {
+                PeerSays::ReadAsk { id } => Some((node, id)),
+                _ => None,
+            });
+        asked.map(|(node, id)| {
+            assert_eq!(node, 0);
+            id
+        })
+    }
+
+    fn told(&mut self, says: PeerSays) {
+        self.mon.on_peer_says(self.now, 0, says);
+        self.poll();
+    }
+
+    /// Learns what another committed.
+    fn learn(&mut self, from: &Self) {
+        for (token, data) in &from.log[self.log.len()..] {
+            self.log.push((*token, data.clone()));
+            let (index, token, data) = (self.log.len() as u64, *token, data.clone());
+            let event = quorum::Event::Committed { index, origin: 0, token, data };
+            self.mon.on_quorum(self.now, event).unwrap();
+        }
+        self.poll();
+    }
+}
+
+/// A client judges by its map what exists. One that connects to another monitor after something
+/// was acknowledged to it must not be given a map of before.
+#[test]
+fn first_map_is_not_older_than_the_question() {
+    let state = mkfs().to_state_bytes();
+    let (mut leader, mut follower) =
+        (Alone::start(state.clone(), Vec::new()), Alone::following(state));
+    follower.learn(&leader);
+    let admin = leader.admin();
+    assert_eq!(leader.pool_op(admin, pool_op::CREATE, 0, "new", 0).r, 0);
+
+    let client = follower.admin();
+    follower.subscribe(client, &[("monmap", 0, 0), ("osdmap", 0, 0)]);
+    let id = follower.asked().expect("a question to the leader");
+    let kinds: Vec<u16> = follower.heard(client).iter().map(|e| e.kind).collect();
+    assert_eq!(kinds, [MonMapMsg::KIND], "what does not hang on it comes at once");
+    follower.told(PeerSays::ReadAt { id, index: leader.log.len() as u64 });
+    assert!(follower.heard(client).is_empty(), "it does not know the log that far");
+    follower.learn(&leader);
+    let mut map = None;
+    follow(&mut map, &follower.heard(client));
+    let map = map.expect("the map");
+    assert_eq!(map.epoch, leader.map().epoch);
+    assert!(map.pool_by_name("new").is_some());
+
+    // Later ones come by themselves.
+    assert_eq!(leader.pool_op(admin, pool_op::CREATE, 0, "newer", 0).r, 0);
+    follower.learn(&leader);
+    let mut map = Some(map);
+    follow(&mut map, &follower.heard(client));
+    assert!(map.unwrap().pool_by_name("newer").is_some());
+}
+
+/// A client that goes while the leader is asked leaves nothing behind, and one that says which maps
+/// it has is not kept waiting.
+#[test]
+fn first_map_of_one_that_left() {
+    let mut follower = Alone::following(mkfs().to_state_bytes());
+    let (gone, stays) = (follower.admin(), follower.admin());
+    follower.subscribe(gone, &[("osdmap", 0, 0)]);
+    follower.subscribe(stays, &[("osdmap", 1, 0)]);
+    let id = follower.asked().expect("a question to the leader");
+    let mut map = None;
+    follow(&mut map, &follower.heard(stays));
+    assert_eq!(map.expect("the map").epoch, Epoch(1));
+    follower.mon.on_closed(follower.now, gone);
+    follower.told(PeerSays::ReadAt { id, index: 0 });
+    assert!(follower.heard(gone).is_empty());
+}
