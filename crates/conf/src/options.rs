@@ -219,6 +219,13 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     opt("mon_max_pool_pg_num", Uint, "65536", true, "Most PGs of one pool."),
     opt(
+        "mon_min_osdmap_epochs",
+        Uint,
+        "500",
+        true,
+        "OSD maps that are kept at least, also when nobody needs them.",
+    ),
+    opt(
         "mon_osd_auto_mark_auto_out_in",
         Bool,
         "true",
@@ -705,6 +712,13 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     opt("osd_tier_default_cache_mode", Str, "writeback", true, "Mode of `osd tier add-cache`."),
     opt("osd_uuid", Str, "", false, "An OSD's incarnation, at mkfs."),
+    opt(
+        "paxos_service_trim_min",
+        Uint,
+        "250",
+        true,
+        "OSD maps are forgotten so many at a time, at least.",
+    ),
     opt("pid_file", Str, "", false, "Where a daemon writes its process id."),
     opt("public_addr", Str, "", false, "Address for clients."),
     opt(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
 use messages::LogEntry;
-use types::{EntityName, OsdId, UTime};
+use types::{EntityName, Epoch, OsdId, UTime};
 
 use crate::HealthMute;
 use crate::state::Answered;
@@ -76,6 +76,11 @@ pub enum Mutation {
         name: String,
         /// The module.
         code: Option<Bytes>,
+    },
+    /// OSD maps before that one are forgotten.
+    TrimOsdMaps {
+        /// The oldest that stays.
+        first: Epoch,
     },
     /// A request that changed something was answered like this.
     Answered(Answered),
@@ -237,6 +242,10 @@ impl Denc for Mutation {
                 name.encode(w);
                 code.encode(w);
             }
+            Self::TrimOsdMaps { first } => {
+                w.u8(15);
+                first.encode(w);
+            }
             Self::Batch(all) => {
                 w.u8(12);
                 w.sized(|w| all.encode(w));
@@ -264,6 +273,7 @@ impl Denc for Mutation {
             11 => Self::HealthMute { code: Denc::decode(r)?, mute: Denc::decode(r)? },
             13 => Self::Answered(Denc::decode(r)?),
             14 => Self::ClassModule { name: Denc::decode(r)?, code: Denc::decode(r)? },
+            15 => Self::TrimOsdMaps { first: Denc::decode(r)? },
             // Batches are flattened before they are stored.
             _ => return Err(unknown("Mutation")),
         })

@@ -187,6 +187,7 @@ impl ClusterState {
                 self.classes.set(name, code.as_ref());
                 effects.classes = true;
             }
+            Mutation::TrimOsdMaps { first } => self.osd_history.trim(*first),
             Mutation::Answered(answered) => {
                 if self.answered.len() >= ANSWERED_KEPT {
                     self.answered.pop_front();
@@ -295,10 +296,6 @@ impl OsdHistory {
         self.newest = full;
         self.incrementals.insert(epoch, incremental);
         self.last = epoch;
-        let keep = KEEP_EPOCHS as usize;
-        if self.incrementals.len() > keep + TRIM_EPOCHS {
-            self.trim(Epoch(self.last.0 - KEEP_EPOCHS));
-        }
     }
 
     /// The full map of an epoch, encoded; made from the oldest where it is neither the
@@ -331,19 +328,18 @@ impl OsdHistory {
         Some(map)
     }
 
-    /// Forgets epochs before `first`.
+    /// Forgets epochs before `first`; those that are forgotten already, or not there yet, change
+    /// nothing.
     fn trim(&mut self, first: Epoch) {
+        if first <= self.first {
+            return;
+        }
         let Some(base) = self.full(first) else { return };
         self.base = base;
         self.first = first;
         self.incrementals = self.incrementals.split_off(&Epoch(first.0 + 1));
     }
 }
-
-/// OSD map epochs that are kept at least.
-const KEEP_EPOCHS: u32 = 500;
-/// Epochs beyond [`KEEP_EPOCHS`] before some are forgotten.
-const TRIM_EPOCHS: usize = 250;
 
 /// The last lines of the cluster and audit logs.
 #[derive(Clone, Debug, Default)]

@@ -54,6 +54,14 @@ fn seam(meta: &PgMergeMeta) -> EVersion {
     EVersion { epoch: meta.ready_epoch, version: last + 1 }
 }
 
+/// One of those that were merged into `target` when `pg_num` were left; `last`, if it is.
+fn source_of(target: PgId, pg_num: u32, last: PgId) -> PgId {
+    let was = |ps: &u32| *ps >= pg_num && parent_of(*ps) == target.ps;
+    let bits = (0..u32::BITS).map(|bit| target.ps | 1 << bit);
+    let ps = [last.ps].into_iter().chain(bits).find(was).unwrap_or(last.ps);
+    PgId { ps, ..target }
+}
+
 /// Both histories as one: the older times, and what either found.
 fn both_scrubs(a: ScrubHistory, b: ScrubHistory) -> ScrubHistory {
     ScrubHistory {
@@ -115,7 +123,8 @@ fn remembered(store: &dyn ObjectStore, colls: &[Coll]) -> Result<Vec<PgLogEntry>
 
 impl Osd {
     /// Merges the copies here of a pool's PGs from the map `at` on, which has `pg_num` of
-    /// them; `meta` is what it says of its last merge. Returns the PGs merged into.
+    /// them; `meta` is what it says of its last merge, which is not of all where maps were missed.
+    /// Returns the PGs merged into.
     pub(crate) fn unite_pgs(
         &mut self,
         pool: PoolId,
@@ -143,7 +152,8 @@ impl Osd {
         };
         let halves: Vec<SpgId> = self.pgs.iter().filter(half).map(|(id, _)| *id).collect();
         for target in halves {
-            self.unite(SpgId { pg: meta.source, ..target }, target, meta);
+            let source = source_of(target.pg, pg_num, meta.source);
+            self.unite(SpgId { pg: source, ..target }, target, meta);
             united.push(target);
         }
         let mut ops = Vec::new();
@@ -192,9 +202,12 @@ impl Osd {
                 one.log.load(e);
             }
         } else {
-            // Whoever was there when they were merged has started later than this copy.
+            // Whoever was there when they were merged has started later than this copy, and when
+            // that was is not known of an earlier merge than the map's last.
             one.info.last_epoch_started = Epoch(0);
-            one.info.history_les = one.info.history_les.max(meta.last_epoch_started);
+            if meta.source == source.pg {
+                one.info.history_les = one.info.history_les.max(meta.last_epoch_started);
+            }
         }
         one.info.recount = true;
         one.committed = EVersion::ZERO;
@@ -377,5 +390,15 @@ mod tests {
         let keys: Vec<Bytes> = all.iter().map(|e| log_key(e.version)).collect();
         assert!(keys.windows(2).all(|w| w[0] < w[1]));
         assert!(all.iter().all(|e| e.version < EVersion::new(1, 0)));
+    }
+
+    /// The one that the map names, where it went into that PG; else one that did.
+    #[test]
+    fn sources() {
+        let pg = |ps| PgId { pool: PoolId(1), ps };
+        assert_eq!(source_of(pg(0), 4, pg(4)), pg(4));
+        assert_eq!(source_of(pg(2), 4, pg(4)), pg(6));
+        assert_eq!(source_of(pg(0), 2, pg(3)), pg(2));
+        assert_eq!(source_of(pg(0), 1, pg(1)), pg(1));
     }
 }

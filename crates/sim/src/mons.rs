@@ -135,6 +135,9 @@ fn options(s: &Settings) -> BTreeMap<String, String> {
         ("mon_osd_min_up_ratio", "0".to_owned()),
         ("mon_osd_report_timeout", "60".to_owned()),
         ("mon_max_pg_per_osd", "10000".to_owned()),
+        // Often, for a map that somebody still needs to be missed.
+        ("mon_min_osdmap_epochs", s.maps_kept.to_string()),
+        ("paxos_service_trim_min", "1".to_owned()),
         ("osd_pool_default_pg_autoscale_mode", "off".to_owned()),
     ];
     options.map(|(k, v)| (k.to_owned(), v)).into()

@@ -211,6 +211,8 @@ pub struct Settings {
     pub grace_ms: u64,
     /// `osd_max_pg_log_entries`.
     pub log_entries: u64,
+    /// `mon_min_osdmap_epochs`.
+    pub maps_kept: u64,
     /// `osd_target_pg_log_bytes_per_osd`.
     pub log_bytes: u64,
     /// Latency of the network, ns, from and to.
@@ -274,6 +276,7 @@ impl Settings {
             grace_ms,
             log_entries,
             log_bytes,
+            maps_kept: chance.of(&[1, 5, 30, 500]),
             latency: chance.of(&[(50_000, MS), (100_000, 5 * MS), (MS, 60 * MS)]),
             disk: chance.of(&[(50_000, MS), (200_000, 8 * MS), (MS, 40 * MS)]),
             small_disks: false,

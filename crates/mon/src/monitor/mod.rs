@@ -12,6 +12,7 @@
 mod auth;
 mod command;
 mod forward;
+mod history;
 mod modules;
 mod osd;
 mod others;
@@ -207,6 +208,7 @@ pub struct Monitor {
     now: Now,
     sessions: BTreeMap<ConnId, Session>,
     osd: osd::OsdService,
+    map_use: history::MapUse,
     open: Open,
     in_flight: Option<InFlight>,
     /// Number of the open batch.
@@ -286,6 +288,7 @@ impl Monitor {
             now,
             sessions: BTreeMap::new(),
             osd: osd::OsdService::default(),
+            map_use: history::MapUse::default(),
             open: Open::default(),
             in_flight: None,
             modules: modules::Asked::default(),
@@ -357,6 +360,7 @@ impl Monitor {
         self.volatile.quorum.quorum = self.quorum_ranks();
         self.next_round_ms = 0;
         self.osd.begin();
+        self.map_use = history::MapUse::default();
         let line = self.quorum_line();
         self.log(LogPriority::INFO, line);
         let map = &self.state.monmap;
@@ -773,6 +777,7 @@ impl Monitor {
         self.pg_num_round();
         self.autoscale_round();
         self.balance_round();
+        self.trim_round();
         self.health_round();
     }
 

@@ -81,6 +81,7 @@ impl Monitor {
                 let msg = OsdBeacon::decode(env)?;
                 if self.osd_of(conn, msg.osd) {
                     self.osd.heard.insert(msg.osd, self.now.mono_ms());
+                    self.map_use.on_epoch(msg.osd, msg.epoch);
                 }
             }
             OsdMarkMeDown::KIND => {
@@ -187,6 +188,7 @@ impl Monitor {
             }
         }
         self.osd.failures.remove(&osd);
+        self.map_use.on_boot(osd, msg.epoch);
         self.propose(Mutation::Osd(Box::new(inc)));
         self.propose(Mutation::OsdMetadata { osd, metadata: Some(msg.metadata) });
         self.log(LogPriority::INFO, format!("osd.{osd} {} boot", msg.client));
@@ -383,6 +385,7 @@ impl Monitor {
 
     fn on_pg_stats(&mut self, conn: ConnId, tid: u64, msg: &PgStats) -> Result<(), DecodeError> {
         self.osd.heard.insert(msg.osd, self.now.mono_ms());
+        self.map_use.on_epoch(msg.osd, msg.epoch);
         self.take_stats(msg)?;
         let ack = PgStatsAck { pgs: msg.pgs.keys().copied().collect() };
         if let Some(session) = self.sessions.get(&conn) {
