@@ -325,6 +325,7 @@ impl Daemon {
                     tracing::info!("mon.{name} is there");
                     monitor.on_peer_up(now, node, &name);
                 }
+                PeerEvent::Dialled(node) => monitor.on_peer_dialled(now, node),
                 PeerEvent::Down(node) => monitor.on_peer_down(now, node),
                 PeerEvent::Says(node, says) => monitor.on_peer_says(now, node, says),
                 PeerEvent::Admitted(node, sent_ms) => monitor.on_admitted(node, sent_ms),

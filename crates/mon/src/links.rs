@@ -51,6 +51,9 @@ pub struct Me {
 pub enum PeerEvent {
     /// One can be spoken to.
     Up(u64, String),
+    /// One that can be spoken to dialled this monitor; what it said on an earlier connection may
+    /// be lost.
+    Dialled(u64),
     /// One cannot any more.
     Down(u64),
     /// One said something.
@@ -276,7 +279,11 @@ impl Links {
             wire.send(conn, self.hello());
             // Whom the map does not name cannot be dialled; it can be spoken to all the same.
             let dialled = self.links.values().any(|l| l.node == Some(node));
-            return if dialled { Vec::new() } else { vec![PeerEvent::Up(node, name)] };
+            return vec![if dialled {
+                PeerEvent::Dialled(node)
+            } else {
+                PeerEvent::Up(node, name)
+            }];
         }
         let Some(link) = self.dialled.get(&conn).and_then(|n| self.links.get_mut(n)) else {
             return Vec::new();

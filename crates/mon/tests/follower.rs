@@ -72,6 +72,27 @@ fn first_map_is_not_older_than_the_question() {
     assert!(map.unwrap().pool_by_name("newer").is_some());
 }
 
+/// Monitors dial each other. Where only the leader's connection broke, its answer is lost, and the
+/// follower learns of it when the leader dials again.
+#[test]
+fn answers_lost_with_the_leaders_connection() {
+    let state = mkfs().to_state_bytes();
+    let mut follower = Alone::following(state);
+    let client = follower.admin();
+    follower.subscribe(client, &[("osdmap", 0, 0)]);
+    let lost = follower.asked().expect("a question to the leader");
+    follower.mon.on_peer_dialled(follower.now, 2);
+    assert_eq!(follower.asked(), None, "that one does not lead");
+    follower.mon.on_peer_dialled(follower.now, 0);
+    let again = follower.asked().expect("the question again");
+    follower.told(PeerSays::ReadAt { id: lost, index: 0 });
+    assert!(follower.heard(client).is_empty(), "an answer to what is not asked any more");
+    follower.told(PeerSays::ReadAt { id: again, index: 0 });
+    let mut map = None;
+    follow(&mut map, &follower.heard(client));
+    assert_eq!(map.expect("the map").epoch, Epoch(1));
+}
+
 /// A client that goes while the leader is asked leaves nothing behind, and one that says which maps
 /// it has is not kept waiting.
 #[test]

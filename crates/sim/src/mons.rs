@@ -384,6 +384,7 @@ impl World {
             let Some(life) = self.life(m) else { return };
             match event {
                 PeerEvent::Up(node, name) => life.role.on_peer_up(now, node, &name),
+                PeerEvent::Dialled(node) => life.role.on_peer_dialled(now, node),
                 PeerEvent::Down(node) => life.role.on_peer_down(now, node),
                 PeerEvent::Says(node, says) => life.role.on_peer_says(now, node, says),
                 PeerEvent::Admitted(node, sent_ms) => life.role.on_admitted(node, sent_ms),

@@ -241,6 +241,15 @@ impl Monitor {
         }
     }
 
+    /// Another monitor dialled this one, which can speak to it already.
+    pub fn on_peer_dialled(&mut self, now: Now, node: u64) {
+        self.now = now;
+        if self.others.standing == Standing::Following(node) {
+            self.leader_changed(); // its answers may be lost
+            self.pump();
+        }
+    }
+
     /// Another monitor cannot be spoken to any more.
     pub fn on_peer_down(&mut self, now: Now, node: u64) {
         self.now = now;
