@@ -234,6 +234,16 @@ impl Osd {
             pg.pool = PoolView::default();
         }
         let mut mapping = PgMapping::default();
+        if self.pgs.values().any(|pg| pg.info.epoch < prev.epoch) {
+            // It ended between stepping over maps and saving what that meant for its PGs.
+            mapping = mapping.next(&prev);
+            for (id, pg) in self.pgs.iter_mut().filter(|(_, pg)| pg.info.epoch < prev.epoch) {
+                if let Some(pool) = prev.pool(id.pg.pool) {
+                    let place = mapping.get(id.pg).map(Core::place).unwrap_or_default();
+                    pg.advance(&prev, &prev, PoolView::of(&prev, pool), place);
+                }
+            }
+        }
         while prev.epoch < newest {
             let next = maphist::next(&*self.c.store, &prev)?;
             view(&mut self.pgs, &prev);

@@ -589,7 +589,8 @@ impl Pg {
     }
 
     /// Takes one step along the maps. `prev` is the map before `map`. Returns whether a new
-    /// interval began; [`Pg::on_interval`] then has to follow before anything else.
+    /// interval began; [`Pg::on_interval`] then has to follow before anything else. Where maps
+    /// were missed, one did.
     pub(crate) fn advance(
         &mut self,
         prev: &OsdMap,
@@ -611,21 +612,26 @@ impl Pg {
         // A pool view that was never set is the one before a restart.
         let same_pool =
             self.pool == PoolView::default() || self.pool.same_interval(&pool, self.id.pg);
-        let changed = first || !same_sets || !same_pool;
+        let missed = !first && self.info.epoch.0 + 1 < map.epoch.0;
+        let changed = first || missed || !same_sets || !same_pool;
         if changed {
             if !first {
-                self.end_interval(prev, map.epoch);
+                let seen = Epoch(self.info.epoch.0 + 1);
+                self.end_interval(prev, if missed { seen } else { map.epoch });
             }
             self.info.same_interval_since = map.epoch;
-            if first || self.info.up != place.up {
+            if first || missed || self.info.up != place.up {
                 self.info.same_up_since = map.epoch;
             }
-            if first || self.info.primary != place.primary {
+            if first || missed || self.info.primary != place.primary {
                 self.info.same_primary_since = map.epoch;
             }
             self.info.up = place.up;
             self.info.acting = place.acting;
             self.info.primary = place.primary;
+            if missed {
+                self.note_unseen(map.epoch, pool.min_size);
+            }
         }
         self.up_primary = place.up_primary;
         if pool.is_full() != self.pool.is_full() {
@@ -638,6 +644,25 @@ impl Pg {
 
     fn up_primary_unchanged(&self, place: &Placement) -> bool {
         self.up_primary == OsdId::NONE || self.up_primary == place.up_primary
+    }
+
+    /// Maps up to `at` were missed: the interval in force began nobody knows when, and its primary may
+    /// have been admitted to serve before. Of those between, all that was acknowledged is with its
+    /// copies or later ones: the monitors keep maps from one on in which the PG was clean.
+    fn note_unseen(&mut self, at: Epoch, min_size: usize) {
+        let i = &self.info;
+        let acting = i.acting.iter().filter(|o| **o != OsdId::NONE).count();
+        if i.primary == OsdId::NONE || acting < min_size.max(1) {
+            return;
+        }
+        self.info.past.push(Interval {
+            first: at,
+            last: at,
+            up: i.up.clone(),
+            acting: i.acting.clone(),
+            primary: i.primary,
+            maybe_went_rw: true,
+        });
     }
 
     /// Records the interval that ended with `prev`.
@@ -655,7 +680,9 @@ impl Pg {
         let was_clean = (first..=last).contains(&i.last_epoch_clean);
         let maybe_went_rw =
             acting > 0 && i.primary != OsdId::NONE && acting >= min_size && (served || was_clean);
-        if !maybe_went_rw {
+        // Its begin was missed.
+        let unseen = i.past.last().is_some_and(|p| p.first == first && p.last == first);
+        if !maybe_went_rw && !unseen {
             return; // nothing was acknowledged in it
         }
         let interval = Interval {
@@ -664,7 +691,7 @@ impl Pg {
             up: i.up.clone(),
             acting: i.acting.clone(),
             primary: i.primary,
-            maybe_went_rw,
+            maybe_went_rw: true,
         };
         match self.info.past.last_mut() {
             // The same OSDs again: one of them is asked for both.
