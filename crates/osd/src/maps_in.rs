@@ -237,12 +237,7 @@ impl Osd {
         if self.pgs.values().any(|pg| pg.info.epoch < prev.epoch) {
             // It ended between stepping over maps and saving what that meant for its PGs.
             mapping = mapping.next(&prev);
-            for (id, pg) in self.pgs.iter_mut().filter(|(_, pg)| pg.info.epoch < prev.epoch) {
-                if let Some(pool) = prev.pool(id.pg.pool) {
-                    let place = mapping.get(id.pg).map(Core::place).unwrap_or_default();
-                    pg.advance(&prev, &prev, PoolView::of(&prev, pool), place);
-                }
-            }
+            self.advance_behind(&prev, &prev, &mapping);
         }
         while prev.epoch < newest {
             let next = maphist::next(&*self.c.store, &prev)?;
@@ -261,20 +256,22 @@ impl Osd {
                 }
             } else {
                 mapping = mapping.next(&next);
-                for (id, pg) in &mut self.pgs {
-                    if pg.info.epoch >= next.epoch {
-                        continue;
-                    }
-                    if let Some(pool) = next.pool(id.pg.pool) {
-                        let place = mapping.get(id.pg).map(Core::place).unwrap_or_default();
-                        pg.advance(&prev, &next, PoolView::of(&next, pool), place);
-                    }
-                }
+                self.advance_behind(&prev, &next, &mapping);
             }
             prev = next;
         }
         view(&mut self.pgs, &prev);
         Ok(())
+    }
+
+    /// PGs that have not seen `next` take the step to it.
+    fn advance_behind(&mut self, prev: &OsdMap, next: &OsdMap, mapping: &PgMapping) {
+        for (id, pg) in self.pgs.iter_mut().filter(|(_, pg)| pg.info.epoch < next.epoch) {
+            if let Some(pool) = next.pool(id.pg.pool) {
+                let place = mapping.get(id.pg).map(Core::place).unwrap_or_default();
+                pg.advance(prev, next, PoolView::of(next, pool), place);
+            }
+        }
     }
 
     /// A PG that others have becomes known here. Only when the map still says what they

@@ -451,11 +451,11 @@ impl Monitor {
                 }
                 Later::Reads(reads) => {
                     for (conn, read) in reads {
+                        if !self.sessions.contains_key(&conn) {
+                            continue;
+                        }
                         match read {
-                            Read::Message(env) if self.sessions.contains_key(&conn) => {
-                                self.dispatch_or_drop(conn, &env);
-                            }
-                            Read::Message(_) => {}
+                            Read::Message(env) => self.dispatch_or_drop(conn, &env),
                             Read::OsdMaps(sub) => self.subscribe_first(conn, sub),
                         }
                     }

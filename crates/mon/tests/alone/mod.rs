@@ -46,6 +46,9 @@ pub fn mkfs() -> Mkfs {
     mkfs
 }
 
+/// When a monitor begins.
+const START: Now = Now { mono_ns: 5_000_000_000_000, wall_ns: 1_700_000_100_000_000_000 };
+
 /// One monitor with a log that commits whatever is proposed, when told to.
 pub struct Alone {
     pub mon: Monitor,
@@ -62,7 +65,7 @@ pub struct Alone {
 
 impl Alone {
     pub fn start(state: Bytes, log: Vec<(u64, Bytes)>) -> Self {
-        let now = Now { mono_ns: 5_000_000_000_000, wall_ns: 1_700_000_100_000_000_000 };
+        let now = START;
         let config = MonConfig { name: "a".into(), ..MonConfig::default() };
         let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(Seeded(99)));
         let rng = Box::new(Seeded(now.wall_ns ^ log.len() as u64));
@@ -96,7 +99,7 @@ impl Alone {
 
     /// A monitor with the number 1 that follows the one with the number 0.
     pub fn following(state: Bytes) -> Self {
-        let now = Now { mono_ns: 5_000_000_000_000, wall_ns: 1_700_000_100_000_000_000 };
+        let now = START;
         let config = MonConfig { name: "b".into(), node: 1, ..MonConfig::default() };
         let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(Seeded(98)));
         let mut mon = Monitor::new(config, &state, now, Box::new(Seeded(3)), auth_rng).unwrap();

@@ -616,8 +616,7 @@ impl Pg {
         let changed = first || missed || !same_sets || !same_pool;
         if changed {
             if !first {
-                let seen = Epoch(self.info.epoch.0 + 1);
-                self.end_interval(prev, if missed { seen } else { map.epoch });
+                self.end_interval(prev);
             }
             self.info.same_interval_since = map.epoch;
             if first || missed || self.info.up != place.up {
@@ -650,49 +649,44 @@ impl Pg {
     /// have been admitted to serve before. Of those between, all that was acknowledged is with its
     /// copies or later ones: the monitors keep maps from one on in which the PG was clean.
     fn note_unseen(&mut self, at: Epoch, min_size: usize) {
-        let i = &self.info;
-        let acting = i.acting.iter().filter(|o| **o != OsdId::NONE).count();
-        if i.primary == OsdId::NONE || acting < min_size.max(1) {
-            return;
+        if self.may_have_acted(min_size) {
+            let interval = self.interval_with(at, at);
+            self.info.past.push(interval);
         }
-        self.info.past.push(Interval {
-            first: at,
-            last: at,
-            up: i.up.clone(),
-            acting: i.acting.clone(),
-            primary: i.primary,
-            maybe_went_rw: true,
-        });
     }
 
-    /// Records the interval that ended with `prev`.
-    fn end_interval(&mut self, prev: &OsdMap, next: Epoch) {
+    /// Whether there are a primary and enough copies for writes.
+    fn may_have_acted(&self, min_size: usize) -> bool {
+        let acting = self.info.acting.iter().filter(|o| **o != OsdId::NONE).count();
+        self.info.primary != OsdId::NONE && acting >= min_size.max(1)
+    }
+
+    /// An interval of the sets of now that may have taken writes.
+    fn interval_with(&self, first: Epoch, last: Epoch) -> Interval {
         let i = &self.info;
-        let first = i.same_interval_since;
-        let last = Epoch(next.0 - 1);
+        let (up, acting, primary) = (i.up.clone(), i.acting.clone(), i.primary);
+        Interval { first, last, up, acting, primary, maybe_went_rw: true }
+    }
+
+    /// Records the interval that ended with the last map that this PG has seen. `prev` is that, or
+    /// what is left of those before the next.
+    fn end_interval(&mut self, prev: &OsdMap) {
+        let i = &self.info;
+        let (first, last) = (i.same_interval_since, i.epoch);
         let min_size = match prev.pool(self.id.pg.pool) {
             Some(pool) => usize::from(pool.min_size),
             None => self.pool.min_size,
         };
         let led = prev.info(i.primary);
-        let acting = i.acting.iter().filter(|o| **o != OsdId::NONE).count();
         let served = led.up_thru >= first && led.up_from <= first;
         let was_clean = (first..=last).contains(&i.last_epoch_clean);
-        let maybe_went_rw =
-            acting > 0 && i.primary != OsdId::NONE && acting >= min_size && (served || was_clean);
+        let maybe_went_rw = self.may_have_acted(min_size) && (served || was_clean);
         // Its begin was missed.
         let unseen = i.past.last().is_some_and(|p| p.first == first && p.last == first);
         if !maybe_went_rw && !unseen {
             return; // nothing was acknowledged in it
         }
-        let interval = Interval {
-            first,
-            last,
-            up: i.up.clone(),
-            acting: i.acting.clone(),
-            primary: i.primary,
-            maybe_went_rw: true,
-        };
+        let interval = self.interval_with(first, last);
         match self.info.past.last_mut() {
             // The same OSDs again: one of them is asked for both.
             Some(p)
