@@ -100,6 +100,25 @@ mod tests {
         }
     }
 
+    /// An entry of no object tells of each request's; one of an object was the same before.
+    #[test]
+    fn entries_of_requests_know_hashes() {
+        let asked = |hash| Answered { user_version: 7, result: 1, hash, ..Answered::default() };
+        let mut entry = PgLogEntry {
+            kind: LogKind::Error,
+            oid: HObject { hash: 9, ..HObject::default() },
+            answered: vec![asked(3), asked(5)],
+            ..PgLogEntry::default()
+        };
+        let raw = entry.to_bytes();
+        assert_eq!((raw[0], PgLogEntry::from_bytes(&raw).unwrap()), (4, entry.clone()));
+        assert!((0..raw.len()).all(|n| PgLogEntry::from_bytes(&raw[..n]).is_err()));
+        entry.oid.name = Bytes::from_static(b"x");
+        let raw = entry.to_bytes();
+        entry.answered = vec![asked(0), asked(0)];
+        assert_eq!((raw[0], PgLogEntry::from_bytes(&raw).unwrap()), (3, entry));
+    }
+
     /// Every kind of peer message is read back, and no cut-off copy is accepted.
     #[test]
     fn peer_messages_round_trip() {

@@ -99,8 +99,11 @@ pub struct Answered {
     pub user_version: u64,
     /// The result.
     pub result: i32,
+    /// The object's hash, where the entry that tells of the request is of no object.
+    pub hash: u32,
 }
 
+/// Without the hash.
 impl Denc for Answered {
     fn encode(&self, w: &mut Writer) {
         self.reqid.encode(w);
@@ -108,7 +111,7 @@ impl Denc for Answered {
         w.i32(self.result);
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { reqid: Denc::decode(r)?, user_version: r.u64()?, result: r.i32()? })
+        Ok(Self { reqid: Denc::decode(r)?, user_version: r.u64()?, result: r.i32()?, hash: 0 })
     }
 }
 
@@ -149,10 +152,11 @@ impl PgLogEntry {
             .chain(self.also.iter().map(|t| (&t.oid, t.kind, t.prior)))
     }
 
-    /// Whether it is of no object, and tells only of requests, which may be of any.
+    /// Whether it is of no object, and tells only of requests, which may be of any: the hash of
+    /// its object is that of its own request.
     #[must_use]
     pub fn is_of_requests(&self) -> bool {
-        self.kind == LogKind::Error && self.oid == HObject::default()
+        self.kind == LogKind::Error && self.oid.name.is_empty()
     }
 
     /// Bytes it takes in memory; encoded it takes no more. Follows from its content alone, but
@@ -186,12 +190,14 @@ impl PgLogEntry {
 }
 
 /// Version 1; version 2 with the other objects and the number of clones, version 3 with the
-/// number of clean objects and requests of other tiers, where there are any.
+/// number of clean objects and requests of other tiers, where there are any, version 4 with the
+/// hashes of the requests' objects where it is of none.
 impl Denc for PgLogEntry {
     fn encode(&self, w: &mut Writer) {
         let tiers = !self.answered.is_empty() || self.counts.clean != 0;
         let clones = tiers || !self.also.is_empty() || self.counts.clones != 0;
-        w.u8(1 + u8::from(clones) + u8::from(tiers));
+        let hashes = tiers && self.is_of_requests();
+        w.u8(1 + u8::from(clones) + u8::from(tiers) + u8::from(hashes));
         w.u8(self.kind as u8);
         self.version.encode(w);
         self.prior.encode(w);
@@ -212,10 +218,15 @@ impl Denc for PgLogEntry {
             w.i64(self.counts.clean);
             self.answered.encode(w);
         }
+        if hashes {
+            for a in &self.answered {
+                w.u32(a.hash);
+            }
+        }
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let v = r.u8()?;
-        r.require((1..=3).contains(&v), "a log entry is version 1, 2 or 3")?;
+        r.require((1..=4).contains(&v), "a log entry is version 1 to 4")?;
         let mut entry = Self {
             kind: LogKind::decode(r)?,
             version: Denc::decode(r)?,
@@ -237,6 +248,11 @@ impl Denc for PgLogEntry {
         if v >= 3 {
             entry.counts.clean = r.i64()?;
             entry.answered = Denc::decode(r)?;
+        }
+        if v >= 4 {
+            for a in &mut entry.answered {
+                a.hash = r.u32()?;
+            }
         }
         Ok(entry)
     }

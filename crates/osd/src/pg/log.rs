@@ -3,20 +3,21 @@
 //! On disk each entry is one key of the PG's collection, ordered as versions are. Entries
 //! below the tail stay there for a while: they recognise resends (`dups`) and cost nothing
 //! to keep, for they are removed many at a time. A copy that began anew has them without their
-//! objects, many in one entry.
+//! objects but for the hash, many in one entry.
 //!
 //! Both are bounded by number and by bytes. What [`PgLog::plan_trim`] gives is never above what
 //! is durable on all acting copies.
 //!
 //! Source: the peer's `PGLog`, `pg_log_dup_t`; the form on disk is ours.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use denc::{Denc, Features, Writer};
 use messages::{Answered, LogKind, PgLogEntry};
 use stdx::FastMap;
-use types::{EVersion, ReqId};
+use types::{EVersion, HObject, ReqId};
 
 /// Prefix of log keys.
 const LOG: u8 = b'l';
@@ -56,8 +57,7 @@ impl<'a> Told<'a> {
             self.own = Some((reqid, dup));
             return;
         }
-        let (user_version, result) = (dup.user_version, dup.result);
-        self.answered.push(Answered { reqid, user_version, result });
+        self.answered.push(dup.answered(reqid));
     }
 
     fn entry(self) -> PgLogEntry {
@@ -66,9 +66,11 @@ impl<'a> Told<'a> {
             Some((reqid, dup)) => (reqid, dup.user_version, dup.result, dup.returns.clone()),
             None => (ReqId::default(), newest, 0, Vec::new()),
         };
+        let hash = self.own.map_or(0, |(_, dup)| dup.hash);
         PgLogEntry {
             version: self.version,
             kind: LogKind::Error,
+            oid: HObject { hash, ..HObject::default() },
             reqid,
             user_version,
             result,
@@ -131,8 +133,17 @@ pub struct Dup {
     pub user_version: u64,
     /// The result.
     pub result: i32,
+    /// The object's hash; 0 where that is not known.
+    pub hash: u32,
     /// Results and outputs, for those that wanted them.
     pub returns: Vec<(i32, Bytes)>,
+}
+
+impl Dup {
+    fn answered(&self, reqid: ReqId) -> Answered {
+        let &Self { user_version, result, hash, .. } = self;
+        Answered { reqid, user_version, result, hash }
+    }
 }
 
 /// The log of one copy.
@@ -190,8 +201,13 @@ impl PgLog {
 
     fn remember(&mut self, e: &PgLogEntry) {
         for a in &e.answered {
-            let (version, returns) = (e.version, Vec::new());
-            let dup = Dup { version, user_version: a.user_version, result: a.result, returns };
+            let dup = Dup {
+                version: e.version,
+                user_version: a.user_version,
+                result: a.result,
+                hash: if e.is_of_requests() { a.hash } else { e.oid.hash },
+                returns: Vec::new(),
+            };
             self.dups.entry(a.reqid).or_insert(dup);
         }
         if e.reqid.client.num == 0 && e.reqid.tid == 0 {
@@ -201,6 +217,7 @@ impl PgLog {
             version: e.version,
             user_version: e.user_version,
             result: e.result,
+            hash: e.oid.hash,
             returns: e.returns.clone(),
         };
         self.dups.insert(e.reqid, dup);
@@ -266,15 +283,13 @@ impl PgLog {
         self.old.push_back((e.version, e.reqid, bytes));
     }
 
-    /// Requests that changed the object lately, and what they were told; the newest `max`.
+    /// Requests that changed the object, or another with its hash, and what they were told: of all
+    /// that are remembered, whatever the copy they come from; the newest `max`.
     #[must_use]
-    pub fn answered(&self, oid: &types::HObject, max: usize) -> Vec<Answered> {
-        let of = self.entries.iter().rev().filter(|e| e.oid == *oid);
-        let all = of.flat_map(|e| {
-            let own = Answered { reqid: e.reqid, user_version: e.user_version, result: e.result };
-            std::iter::once(own).chain(e.answered.iter().copied())
-        });
-        all.filter(|a| a.reqid.client.num != 0 || a.reqid.tid != 0).take(max).collect()
+    pub fn answered(&self, oid: &HObject, max: usize) -> Vec<Answered> {
+        let mut of: Vec<_> = self.dups.iter().filter(|(_, dup)| dup.hash == oid.hash).collect();
+        of.sort_unstable_by_key(|(reqid, dup)| (Reverse(dup.version), **reqid));
+        of.into_iter().take(max).map(|(reqid, dup)| dup.answered(*reqid)).collect()
     }
 
     /// Forgets the oldest requests beyond `bound`, when it is time; returns the versions of the
@@ -581,15 +596,19 @@ mod tests {
     fn requests_go_to_a_new_copy_together() {
         let v = |n| EVersion::new(3, n);
         let mut log = log(200);
-        let mut wants = entry(201);
+        let of = |hash, e: PgLogEntry| PgLogEntry {
+            oid: HObject { hash, name: Bytes::from_static(b"x"), ..HObject::default() },
+            ..e
+        };
+        let mut wants = of(7, entry(201));
         wants.returns = vec![(-5, Bytes::from_static(b"out"))];
         log.push(wants.clone());
         // One that came from another tier, with what it was asked there.
         let there = |tid| ReqId { tid: 1_000 + tid, ..entry(1).reqid };
-        let asked = |tid| Answered { reqid: there(tid), user_version: tid, result: -2 };
-        log.push(PgLogEntry { answered: (0..70).map(asked).collect(), ..entry(202) });
+        let asked = |tid| Answered { reqid: there(tid), user_version: tid, result: -2, hash: 0 };
+        log.push(of(7, PgLogEntry { answered: (0..70).map(asked).collect(), ..entry(202) }));
         log.push(PgLogEntry { reqid: ReqId::default(), ..entry(203) }); // the OSD's own
-        (204..=300).for_each(|v| log.push(entry(v)));
+        (204..=300).for_each(|v| log.push(if v % 50 == 0 { of(9, entry(v)) } else { entry(v) }));
         log.trim(v(150));
         let told = log.requests_upto(v(290), usize::MAX);
         let versions: Vec<_> = told.iter().map(|e| e.version.version).collect();
@@ -597,8 +616,23 @@ mod tests {
         assert!(told.iter().all(PgLogEntry::is_of_requests));
         let mut copy = PgLog::default();
         copy.reset(v(290));
-        told.into_iter().for_each(|e| copy.load(e));
-        (291..=300).for_each(|v| copy.push(entry(v)));
+        let read_back = |e: PgLogEntry| PgLogEntry::from_bytes(&e.to_bytes()).unwrap();
+        told.into_iter().for_each(|e| copy.load(read_back(e)));
+        log.entries.iter().filter(|e| e.version > v(290)).for_each(|e| copy.push(e.clone()));
+        // By their objects, too, newest first.
+        for (hash, count, first) in [(7, 72, entry(202).reqid), (9, 2, entry(300).reqid)] {
+            let told = |l: &PgLog| {
+                let all = l.answered(&of(hash, entry(1)).oid, 1000);
+                all.into_iter().map(|a| (a.reqid, a.result)).collect::<Vec<_>>()
+            };
+            assert_eq!((told(&log).len(), told(&log).contains(&(first, 0))), (count, true));
+            let sorted = |mut all: Vec<_>| {
+                all.sort_unstable();
+                all
+            };
+            assert_eq!(sorted(told(&copy)), sorted(told(&log)), "{hash}");
+        }
+        assert_eq!(log.answered(&of(9, entry(1)).oid, 1)[0].reqid, entry(300).reqid);
         let both = |reqid: &ReqId| {
             let what = |l: &PgLog| {
                 let d = l.dup(reqid).cloned()?;

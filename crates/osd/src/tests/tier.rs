@@ -267,6 +267,64 @@ fn restarts_during_flushes() {
     }
 }
 
+/// A request that the base did, sent again over the cache: not done twice, though who leads the
+/// base now began anew and has but a few entries of a log.
+#[test]
+fn a_base_that_began_anew_knows_requests_by_their_objects() {
+    let mut c = Cluster::ready(3, 2, 1, 9);
+    c.options = vec![("osd_min_pg_log_entries", "10"), ("osd_max_pg_log_entries", "200")];
+    for i in 0..3 {
+        c.kill(i);
+        c.start(i);
+    }
+    let cache = c.make_tier(BASE, 2, 1);
+    let overlay = |c: &mut Cluster, tier: PoolId| {
+        c.set_pool(BASE, |p| (p.read_tier, p.write_tier) = (tier.0, tier.0));
+    };
+    overlay(&mut c, PoolId(-1));
+    for i in 0..400 {
+        assert_eq!(c.run(BASE, &format!("y{}", i % 7), full(b"before")).result, 0);
+    }
+    let tid = c.ask(BASE, "x", vec![OsdOp::extent(op::APPEND, 0, 4, Bytes::from("once"))]);
+    c.client_step();
+    c.run_unheard();
+    for i in 0..100 {
+        c.ask(BASE, &format!("y{}", i % 7), full(b"later"));
+        c.client_step();
+        c.run_unheard();
+    }
+    let pg = types::PgId { pool: BASE, ps: 0 };
+    let acting = c.map.pg_to_up_acting(pg).acting;
+    let new = acting[1].0 as usize;
+    c.kill(new);
+    c.mark_down(new);
+    c.nodes[new].store = crate::memory::MemStore::default();
+    c.start(new);
+    for _ in 0..200 {
+        c.tick(200);
+        c.run_unheard();
+    }
+    let mut inc = c.next_inc();
+    inc.new_pg_upmap.insert(pg, vec![acting[1], acting[0]]);
+    c.publish(inc);
+    for _ in 0..200 {
+        c.tick(200);
+        c.run_unheard();
+    }
+    assert_eq!(c.map.pg_to_up_acting(pg).acting[0].0 as usize, new, "it leads");
+    overlay(&mut c, cache);
+    for i in 0..3 {
+        c.break_client(i);
+    }
+    let again = c.asked.iter_mut().find(|a| a.tid == tid).expect("it is asked still");
+    again.msg.locator.pool = cache;
+    assert_eq!(c.wait(tid).result, 0);
+    assert!(kept(&c, cache, "x", SnapId::HEAD).is_some(), "the cache answered");
+    assert_eq!(text(&c.run(BASE, "x", read())), Ok("once"));
+    c.settle();
+    check_copies(&c);
+}
+
 /// Over an erasure-coded base; what has an omap stays in the cache.
 #[test]
 fn erasure_coded_bases() {
