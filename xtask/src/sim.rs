@@ -35,6 +35,7 @@ pub fn share() -> Report {
         "half-copies",
         "forgotten-watchers",
         "loose-checkpoints",
+        "forgotten-maps",
     ];
     for plant in plants {
         report.check(&format!("sim: {plant} is found"), || {

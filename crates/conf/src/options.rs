@@ -241,6 +241,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "After how long a down OSD is marked out; 0 is never.",
     ),
     opt(
+        "mon_osd_force_trim_to",
+        Int,
+        "0",
+        true,
+        "OSD maps before this one are forgotten, whoever needs them: what was written may be lost. 0: none.",
+    ),
+    opt(
         "mon_osd_min_down_reporters",
         Uint,
         "2",

@@ -233,6 +233,14 @@ impl World {
         if self.chance.one_in(2) {
             self.some_snap();
         }
+        if self.plant == Some(Plant::ForgottenMaps)
+            && let Some(map) = self.newest()
+        {
+            let before = (map.epoch.0 - 1).to_string();
+            self.command(json!({
+                "prefix": "config set", "who": "mon", "name": "mon_osd_force_trim_to", "value": before,
+            }));
+        }
         if self.plant == Some(Plant::FalsePings) && self.chance.one_in(2) {
             self.count("isolate an OSD");
             return self.isolate();

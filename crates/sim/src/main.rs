@@ -24,7 +24,8 @@ sim [--seeds N] [--seed S] [--verbose] [--plant NAME] [--threads N] [--keep-goin
   --plant NAME  with a bug planted: lying-disks, empty-writes, forgotten-requests,
                 false-pings, short-logs, forgotten-votes, unleased-reads,
                 forgotten-snaps, half-copies, forgotten-watchers, deaf-to-room,
-                empty-flushes, wrong-calls, loose-checkpoints; succeeds when a seed finds it
+                empty-flushes, wrong-calls, loose-checkpoints, forgotten-maps;
+                succeeds when a seed finds it
 ";
 
 struct Args {

@@ -33,11 +33,13 @@ pub enum Plant {
     WrongCalls,
     /// Disks under the real store do not flush what a checkpoint writes before its superblock.
     LooseCheckpoints,
+    /// Monitors forget maps that tell who served PGs that were not clean since.
+    ForgottenMaps,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::LyingDisks,
         Self::EmptyWrites,
         Self::ForgottenRequests,
@@ -52,6 +54,7 @@ impl Plant {
         Self::EmptyFlushes,
         Self::WrongCalls,
         Self::LooseCheckpoints,
+        Self::ForgottenMaps,
     ];
 
     /// Its name on a command line.
@@ -72,6 +75,7 @@ impl Plant {
             Self::EmptyFlushes => "empty-flushes",
             Self::WrongCalls => "wrong-calls",
             Self::LooseCheckpoints => "loose-checkpoints",
+            Self::ForgottenMaps => "forgotten-maps",
         }
     }
 }

@@ -375,6 +375,9 @@ impl World {
             settings.objects = settings.objects.min(4);
             settings.operations = 900;
         }
+        if plant == Some(Plant::ForgottenMaps) {
+            settings.maps_kept = 1;
+        }
         // Every fourth seed, unless told: what is drawn for the others stays as it was.
         if scenes.coded.unwrap_or(plant.is_none() && seed % 4 == 3) {
             settings = settings.coded(&mut Chance(Seeded(!seed)));

@@ -76,7 +76,8 @@ fn clean_at(stat: &PgStat) -> Epoch {
 }
 
 impl Monitor {
-    /// Forgets maps that nobody needs any more, beyond `mon_min_osdmap_epochs` of them.
+    /// Forgets maps that nobody needs any more, beyond `mon_min_osdmap_epochs` of them; whoever
+    /// needs them where `mon_osd_force_trim_to` says so.
     pub(super) fn trim_round(&mut self) {
         self.map_use.look(&self.state.osdmap);
         let keep = self.option_u64("mon_min_osdmap_epochs", 500).max(1);
@@ -86,10 +87,13 @@ impl Monitor {
         if last < u64::from(history.first.0) + keep + trim || self.open.osd.is_some() {
             return;
         }
-        let Some(needed) = self.map_use.oldest_needed(&self.state.osdmap, &self.volatile.pgmap)
-        else {
-            return;
+        let forced = self.option_u64("mon_osd_force_trim_to", 0);
+        let needed = if (1..last).contains(&forced) {
+            Some(Epoch(forced as u32))
+        } else {
+            self.map_use.oldest_needed(&self.state.osdmap, &self.volatile.pgmap)
         };
+        let Some(needed) = needed else { return };
         let first = needed.min(Epoch((last - keep) as u32));
         if u64::from(first.0) >= u64::from(history.first.0) + trim {
             self.propose(Mutation::TrimOsdMaps { first });
