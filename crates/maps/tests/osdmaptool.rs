@@ -492,3 +492,26 @@ fn a_mapping_follows_its_map() {
         }
     }
 }
+
+/// A pool of so many PGs that threads share them is placed like any other.
+#[test]
+fn a_large_pool_is_placed_like_a_small_one() {
+    for (seed, pgs) in [(1, 4_096), (2, 4_097), (3, 9_999)] {
+        let mut map = random_map(seed);
+        for pool in Arc::make_mut(&mut map.pools).values_mut().take(1) {
+            (pool.pg_num, pool.pgp_num) = (pgs, pgs - 5);
+        }
+        let mapping = PgMapping::new(&map);
+        for changed in [false, true] {
+            if changed {
+                // What was kept by several threads is found again.
+                Arc::make_mut(&mut map.osd_weight)[0] = 0;
+            }
+            let mapping = mapping.next(&map);
+            assert!(mapping.len() >= pgs as usize);
+            for (pg, sets) in mapping.iter() {
+                assert_eq!(*sets, map.pg_to_up_acting(pg), "seed {seed}, {pg}");
+            }
+        }
+    }
+}

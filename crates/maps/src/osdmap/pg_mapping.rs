@@ -11,7 +11,10 @@
 //! | CRUSH map, the pool's rule, size or `pgp_num` | all, of that pool |
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::thread;
 
 use types::{OsdId, PgId, PoolId};
 
@@ -22,6 +25,9 @@ use crate::pool::{PgPool, PoolFlags};
 /// Most PGs of one pool that a [`PgMapping`] keeps, so that a broken map cannot take all
 /// memory; far beyond any pool.
 const PGS_MAX: u32 = 1 << 20;
+/// From so many PGs on threads share the work: some ten milliseconds of it.
+const SHARED_FROM: u32 = 4_096;
+const THREADS_MAX: usize = 4;
 
 /// All PGs of a map and who serves them, computed once.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +92,12 @@ impl Chosen {
         self.devices.resize(self.devices.len() + room - len, crush::ITEM_NONE);
         self.pgs.push(Choice { len: len as u8, turned_away });
     }
+
+    /// The choices for the PGs that follow.
+    fn extend(&mut self, next: Self) {
+        self.devices.extend(next.devices);
+        self.pgs.extend(next.pgs);
+    }
 }
 
 /// How OSDs' weights differ from before.
@@ -113,10 +125,69 @@ impl Shift {
     }
 }
 
+/// A pool whose PGs are placed.
+#[derive(Clone, Copy)]
+struct PoolIn<'a> {
+    map: &'a OsdMap,
+    id: PoolId,
+    pool: &'a PgPool,
+    /// What was chosen before, where it may be so still.
+    old: Option<&'a Chosen>,
+    shift: &'a Shift,
+}
+
+impl PoolIn<'_> {
+    /// The first `pgs` PGs: where they are, and what CRUSH chose. By several threads where
+    /// all of many are chosen anew.
+    fn place(self, pgs: u32) -> (Vec<PgSets>, Chosen) {
+        if self.old.is_some() || pgs < SHARED_FROM {
+            return self.place_part(0..pgs);
+        }
+        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
+        let part = pgs.div_ceil(threads as u32);
+        thread::scope(|scope| {
+            let others: Vec<_> = (1..threads as u32)
+                .map(|i| (i * part).min(pgs)..((i + 1) * part).min(pgs))
+                .map(|part| scope.spawn(move || self.place_part(part)))
+                .collect();
+            let (mut sets, mut chosen) = self.place_part(0..part.min(pgs));
+            for other in others {
+                let (more_sets, more) = match other.join() {
+                    Ok(placed) => placed,
+                    Err(panic) => resume_unwind(panic),
+                };
+                sets.extend(more_sets);
+                chosen.extend(more);
+            }
+            (sets, chosen)
+        })
+    }
+
+    fn place_part(self, part: Range<u32>) -> (Vec<PgSets>, Chosen) {
+        let Self { map, pool, old, shift, .. } = self;
+        let mut work = Work::default();
+        let mut chosen = Chosen::new(pool);
+        let sets = |ps| {
+            let kept = old.and_then(|o| o.get(ps)).filter(|(d, away)| !shift.matters(d, *away));
+            if let Some((devices, turned_away)) = kept {
+                work.devices.clear();
+                work.devices.extend_from_slice(devices);
+                work.scratch.turned_away = turned_away;
+            } else {
+                map.choose(pool, PgId { pool: self.id, ps }, &mut work);
+            }
+            chosen.push(&work.devices, work.scratch.turned_away);
+            map.sets_of(pool, PgId { pool: self.id, ps }, &mut work)
+        };
+        (part.map(sets).collect(), chosen)
+    }
+}
+
 impl PgMapping {
     /// Maps all PGs.
     ///
-    /// Cost: one CRUSH mapping for each PG, microseconds.
+    /// Cost: one CRUSH mapping for each PG, microseconds; from 4,096 PGs of a pool on
+    /// shared among up to four threads.
     #[must_use]
     pub fn new(map: &OsdMap) -> Self {
         Self::default().next(map)
@@ -128,7 +199,6 @@ impl PgMapping {
     pub fn next(&self, map: &OsdMap) -> Self {
         let same_crush = Arc::ptr_eq(self.crush.map(), map.crush.map()) || self.crush == map.crush;
         let shift = Shift::between(&self.weights, &map.osd_weight);
-        let mut work = Work::default();
         let mut next = Self {
             pools: BTreeMap::new(),
             chosen: BTreeMap::new(),
@@ -138,21 +208,8 @@ impl PgMapping {
         for (id, pool) in map.pools.iter() {
             let shown = same_crush && map.crush.shows_all_it_accepts(u32::from(pool.crush_rule));
             let old = self.chosen.get(id).filter(|old| shown && old.fits(pool));
-            let mut chosen = Chosen::new(pool);
-            let sets = |ps| {
-                let pg = PgId { pool: *id, ps };
-                let kept = old.and_then(|o| o.get(ps)).filter(|(d, away)| !shift.matters(d, *away));
-                if let Some((devices, turned_away)) = kept {
-                    work.devices.clear();
-                    work.devices.extend_from_slice(devices);
-                    work.scratch.turned_away = turned_away;
-                } else {
-                    map.choose(pool, pg, &mut work);
-                }
-                chosen.push(&work.devices, work.scratch.turned_away);
-                map.sets_of(pool, pg, &mut work)
-            };
-            let sets = (0..pool.pg_num.min(PGS_MAX)).map(sets).collect();
+            let pool = PoolIn { map, id: *id, pool, old, shift: &shift };
+            let (sets, chosen) = pool.place(pool.pool.pg_num.min(PGS_MAX));
             next.pools.insert(*id, sets);
             next.chosen.insert(*id, chosen);
         }
