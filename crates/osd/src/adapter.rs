@@ -250,6 +250,24 @@ impl ObjectStore for StoreBacking {
         Ok(absent(self.store.fetch_gently(c, o, off, len))?.map(later))
     }
 
+    fn stage(&mut self, pool: PoolId, data: &Bytes) -> Option<Fetched> {
+        if self.compress.contains_key(&pool) {
+            return None; // other bytes are written
+        }
+        match self.store.stage(data) {
+            Ok(staged) => staged.map(later),
+            // The transaction meets what it is.
+            Err(e) => {
+                tracing::warn!("data is not written ahead: {e}");
+                None
+            }
+        }
+    }
+
+    fn unstage(&mut self, data: &Bytes) {
+        self.store.unstage(data);
+    }
+
     fn fetch_verified(
         &mut self,
         c: Coll,

@@ -164,6 +164,16 @@ pub trait ObjectStore: Send {
         self.fetch(c, o, off, len)
     }
 
+    /// Makes data durable, gently, ahead of a transaction that writes these very bytes in a pool: that waits
+    /// for no data then, and nobody behind it. [`Fetched`] says when it may be submitted; whoever has
+    /// that calls [`ObjectStore::unstage`] afterwards. `None` where it would not help.
+    fn stage(&mut self, _pool: PoolId, _data: &Bytes) -> Option<Fetched> {
+        None
+    }
+
+    /// What was staged was written, or will not be.
+    fn unstage(&mut self, _data: &Bytes) {}
+
     /// As [`ObjectStore::fetch_gently`], from the device itself wherever there is one: what caches
     /// have says nothing about it.
     ///

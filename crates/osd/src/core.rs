@@ -498,8 +498,12 @@ impl Osd {
             self.on_durable(now, upto, out);
         }
         while let Some((id, data)) = self.c.store.fetched() {
+            let staged = data.as_ref().ok().cloned();
             if let Some(pg) = self.c.fetches.remove(&id) {
                 self.with_pg(now, pg, out, |pg, cx| pg.on_fetched(id, data, cx));
+            }
+            if let Some(data) = staged {
+                self.c.store.unstage(&data); // nothing, if it was read
             }
         }
         self.pump_copies_and_asks(now, out);

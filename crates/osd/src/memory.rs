@@ -256,6 +256,17 @@ impl Object {
 }
 
 impl Inner {
+    /// One of three is in a cache.
+    fn mostly_late(&mut self, data: Bytes) -> Fetched {
+        self.fetches += 1;
+        let id = self.fetches;
+        if id.is_multiple_of(3) {
+            return Fetched::Here(data);
+        }
+        self.late.push_back((id, data));
+        Fetched::Later(id)
+    }
+
     /// Bytes of the device, and those that transactions may still use.
     pub fn room(&self) -> (u64, u64) {
         match self.capacity {
@@ -396,15 +407,12 @@ impl ObjectStore for MemStore {
         off: u64,
         len: u64,
     ) -> Result<Option<Fetched>, StoreError> {
-        let Some(data) = self.read(c, o, off, len)? else { return Ok(None) };
-        let mut i = self.lock();
-        i.fetches += 1;
-        let id = i.fetches;
-        if id.is_multiple_of(3) {
-            return Ok(Some(Fetched::Here(data))); // it was in a cache
-        }
-        i.late.push_back((id, data));
-        Ok(Some(Fetched::Later(id)))
+        let data = self.read(c, o, off, len)?;
+        Ok(data.map(|data| self.lock().mostly_late(data)))
+    }
+
+    fn stage(&mut self, _pool: types::PoolId, data: &Bytes) -> Option<Fetched> {
+        Some(self.lock().mostly_late(data.clone()))
     }
 
     fn size(&self, c: Coll, o: &HObject) -> Result<Option<u64>, StoreError> {

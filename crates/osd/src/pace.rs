@@ -60,18 +60,18 @@ const PART_BESIDE: u64 = 512 << 10;
 const COPY_EVERY_MS: u64 = 100;
 /// How much a part changes what the next are presumed to take.
 const PART_SMOOTH: f64 = 0.125;
-/// An answer counts as at most so many times the usual one: single ones that hang say nothing.
-const OUTLIER: f64 = 4.0;
-/// The same where it is learned what is usual: a burst of late ones in a pause is not.
-const OUTLIER_LEARN: f64 = 2.0;
+/// An answer counts as at most so many times the usual one: those that hang say nothing, but where one
+/// of ten meets a flush that takes ten times as long, that is what clients feel. The same in pauses
+/// and out of them: else what has a long tail seems slow where nothing disturbs it.
+const OUTLIER: f64 = 12.0;
 /// One that took so many times the usual is late: something has stopped, and requests have
 /// gathered. The background leaves them the machine for so long; but it has its floor.
 const LATE: f64 = 4.0;
 const LATE_NS: u64 = 10_000_000;
-/// So many answers in pauses say what is usual; from one pause to the next it grows by half
-/// of this at most, so that a bad one says little.
+/// So many answers in pauses give a mean, and the median of so many means is what is usual: a
+/// burst of late ones in a pause is not.
 const LEARN_MIN: u32 = 8;
-const LEARN_UP: f64 = 2.0;
+const LEARNT: usize = 7;
 /// How much a window changes what the slowdown is taken to be, when it has so many answers; fewer
 /// say less.
 const SMOOTH: f64 = 0.5;
@@ -80,6 +80,8 @@ const SAMPLES_SURE: f64 = 64.0;
 /// is felt two windows later, so more than this swings: from a third of what is right to twice it.
 const GAIN: f64 = 0.4;
 const STEP: (f64, f64) = (0.8, 1.12);
+/// Who lets clients wait longer than so many times the usual wants speed.
+const GENTLE_MAX: f64 = 5.0;
 /// Kinds of requests: by the power of two of their bytes, reads and writes.
 const SIZES: usize = 24;
 
@@ -108,8 +110,8 @@ impl PaceConf {
         };
         match name {
             "high_client_ops" => Some(of(1.2, 4.0)),
-            "balanced" => Some(of(1.6, 24.0)),
-            "high_recovery_ops" => Some(of(2.5, 32.0)),
+            "balanced" => Some(of(1.45, 30.0)),
+            "high_recovery_ops" => Some(of(2.5, 40.0)),
             _ => None,
         }
     }
@@ -156,24 +158,33 @@ struct Window {
 struct Usual {
     /// 0 when not known.
     ns: f64,
-    /// It was seen in a pause.
-    sure: bool,
     /// Answers in the present pause, or since there were enough.
     count: u32,
     sum_ns: f64,
+    /// Means of pauses, the oldest first to go; and how many there were.
+    means: [f64; LEARNT],
+    learnt: usize,
 }
 
 impl Usual {
+    /// Whether an answer to what came `at_ms` into a pause counts for what is usual: others paused
+    /// too by then, and do as long as it counts.
+    fn counts(&self, at_ms: u64) -> bool {
+        let most_ms = (self.ns * OUTLIER / 1e6) as u64;
+        at_ms >= SETTLE_MS && at_ms + most_ms.min((PAUSE_MS - SETTLE_MS) / 2) < PAUSE_MS
+    }
+
     /// An answer that no background was beside; `sure` if others had none either.
     fn see(&mut self, took: f64, sure: bool) {
+        let counted = took.min(if self.ns > 0.0 { self.ns * OUTLIER } else { f64::MAX });
         if sure {
             self.count += 1;
-            self.sum_ns += took.min(if self.ns > 0.0 { self.ns * OUTLIER_LEARN } else { f64::MAX });
+            self.sum_ns += counted;
         }
         if self.ns == 0.0 {
             self.ns = took;
-        } else if !self.sure {
-            self.ns += (took.min(self.ns * OUTLIER_LEARN) - self.ns) / 32.0;
+        } else if self.learnt == 0 {
+            self.ns += (counted - self.ns) / 32.0;
         }
     }
 
@@ -182,12 +193,13 @@ impl Usual {
         if self.count < LEARN_MIN {
             return;
         }
-        let mean = self.sum_ns / f64::from(self.count);
-        self.ns = match self.sure {
-            true => (self.ns + mean.min(self.ns * LEARN_UP)) / 2.0,
-            false => mean,
-        };
-        (self.sure, self.count, self.sum_ns) = (true, 0, 0.0);
+        self.means[self.learnt % LEARNT] = self.sum_ns / f64::from(self.count);
+        self.learnt += 1;
+        (self.count, self.sum_ns) = (0, 0.0);
+        let mut means = self.means;
+        let means = &mut means[..self.learnt.min(LEARNT)];
+        means.sort_by(f64::total_cmp);
+        self.ns = means[(means.len() - 1) / 2];
     }
 }
 
@@ -300,6 +312,12 @@ impl Pace {
         if self.has_clients(now) { PART_BESIDE } else { PART_ALONE }
     }
 
+    /// Whether parts are written ahead, in small steps: what nobody is to wait for takes longer so.
+    #[must_use]
+    pub fn is_gentle(&self, conf: &PaceConf, now: Now) -> bool {
+        conf.target <= GENTLE_MAX && self.has_clients(now)
+    }
+
     /// Whether another part may go.
     pub fn may(&mut self, conf: &PaceConf, now: Now) -> bool {
         self.roll(conf, now);
@@ -401,11 +419,10 @@ impl Pace {
         if std::mem::replace(&mut self.pauses, number) != number {
             self.usual.iter_mut().for_each(Usual::learn);
         }
-        // Where in the pause it came.
-        let age_ms = now.mono_ns.saturating_sub(came_ns) / 1_000_000;
-        let sure = pause(now).is_some_and(|at| at >= SETTLE_MS + age_ms);
+        let came_wall = Now { wall_ns: now.wall_ns.saturating_sub(took as u64), ..now };
         let quiet = came_ns > self.used_ns.saturating_add(SETTLE_MS * 2_000_000);
         let usual = &mut self.usual[kind(writes, bytes)];
+        let sure = pause(came_wall).is_some_and(|at| usual.counts(at));
         if sure || quiet {
             usual.see(took, sure);
         } else if usual.ns > 0.0 {
@@ -525,7 +542,7 @@ mod tests {
     #[test]
     fn a_profile_is_a_slowdown() {
         for (name, low, high) in
-            [("high_client_ops", 2.2, 2.6), ("balanced", 2.8, 3.4), ("high_recovery_ops", 4.0, 5.4)]
+            [("high_client_ops", 2.2, 2.6), ("balanced", 2.6, 3.1), ("high_recovery_ops", 4.0, 5.4)]
         {
             let conf = PaceConf::profile(name).unwrap();
             let (rate, took) = live(&conf, true, 0.4);
@@ -701,6 +718,25 @@ mod tests {
         (0..100).for_each(|_| usual.see(1e6, true));
         usual.learn();
         assert!(usual.ns <= 1.25e6, "{usual:?}");
+    }
+
+    /// One answer of ten meets something slow, with background or without.
+    #[test]
+    fn a_long_tail_is_no_slowdown() {
+        let (mut pace, conf) =
+            (Pace::default(), PaceConf::profile("high_client_ops").expect("a profile"));
+        let mut sent = 0;
+        for ms in 5_000..25_000u64 {
+            let took = if ms % 10 == 7 { 5_000_000 } else { 1_000_000 };
+            let now = Now { mono_ns: ms * 1_000_000 + took, ..at(ms) };
+            pace.on_answer(&conf, (true, 4096), ms * 1_000_000, now);
+            if ms > 8_000 && pace.may(&conf, at(ms)) {
+                pace.charge(PART_BESIDE, at(ms));
+                sent += if ms >= 15_000 { PART_BESIDE } else { 0 };
+            }
+        }
+        let rate = sent as f64 / 10.0;
+        assert!(rate > 100.0 * MIB, "{}", rate / MIB);
     }
 
     /// PGs that wait are asked in turn.

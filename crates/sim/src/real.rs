@@ -517,6 +517,18 @@ impl ObjectStore for RealStore {
         self.lock().late.pop_front()
     }
 
+    /// What is too little for it comes late, too.
+    fn stage(&mut self, pool: types::PoolId, data: &Bytes) -> Option<backing::Fetched> {
+        let mut inner = self.lock();
+        let staged = inner.opened().stage(pool, data);
+        let here = staged.unwrap_or_else(|| backing::Fetched::Here(data.clone()));
+        inner.later(Ok(Some(here))).ok()?
+    }
+
+    fn unstage(&mut self, data: &Bytes) {
+        self.lock().opened().unstage(data);
+    }
+
     fn fetch_gently(
         &mut self,
         c: Coll,

@@ -11,6 +11,7 @@ use crate::file::give_way;
 use crate::merge::Progress;
 use crate::placement::LogPlacement;
 use crate::space::Space;
+use crate::stage::Staged;
 use crate::state::Frozen;
 use crate::store::{Threads, Work};
 use crate::{Seq, Store, StoreError};
@@ -211,6 +212,9 @@ impl Store {
         }
         for (start, blocks) in &self.discards.runs {
             used.clear(*start, *blocks);
+        }
+        for (start, blocks) in self.staged.iter().flat_map(Staged::runs) {
+            used.clear(start, blocks);
         }
         if let Some(threads) = &mut self.threads
             && let Some(preparer) = threads.preparer.take_if(|p| p.is_finished())

@@ -261,9 +261,36 @@ struct Job {
     of: (Coll, HObject),
 }
 
+/// Data that is made durable at its place ahead of the transaction that refers to it.
+struct Ahead {
+    id: FetchId,
+    /// Parts of it, and where they go on the device.
+    writes: Vec<(u64, Bytes)>,
+    data: Bytes,
+}
+
+/// What is written ahead is durable after so many bytes each. A device that has taken much at
+/// once makes the next flush wait for it, whoever's it is.
+const AHEAD_STEP: usize = 128 << 10;
+
+impl Ahead {
+    fn run(&self, disk: &dyn Disk) -> Result<()> {
+        for (off, data) in &self.writes {
+            for (i, step) in data.chunks(AHEAD_STEP).enumerate() {
+                let off = off + (i * AHEAD_STEP) as u64;
+                disk.commit(&[(off, step)]).map_err(StoreError::io("writing data ahead"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    ahead: VecDeque<Ahead>,
+    /// Data is being written ahead: by one thread at a time.
+    writing: bool,
     idle: usize,
     closed: bool,
 }
@@ -296,9 +323,15 @@ impl Shared {
     fn work(&self, done: &Sender<Done>) {
         loop {
             let mut queue = self.queue();
-            let job = loop {
+            let task = loop {
                 if let Some(job) = queue.jobs.pop_front() {
-                    break job;
+                    break Task::Read(job);
+                }
+                if !queue.writing
+                    && let Some(ahead) = queue.ahead.pop_front()
+                {
+                    queue.writing = true;
+                    break Task::Write(ahead);
                 }
                 if queue.closed {
                     return;
@@ -308,10 +341,20 @@ impl Shared {
                 queue.idle -= 1;
             };
             drop(queue);
-            let name = || format!("{} {}", job.of.0, job.of.1);
-            let data = job.plan.run(&*self.disk, &self.pool, &name);
-            let data = data.map(|data| (data, job.plan.sums()));
-            if done.send((job.id, data)).is_err() {
+            let result = match task {
+                Task::Read(job) => {
+                    let name = || format!("{} {}", job.of.0, job.of.1);
+                    let data = job.plan.run(&*self.disk, &self.pool, &name);
+                    (job.id, data.map(|data| (data, job.plan.sums())))
+                }
+                Task::Write(ahead) => {
+                    let written = ahead.run(&*self.disk);
+                    // Who looks for work finds the next: this thread, if no other.
+                    self.queue().writing = false;
+                    (ahead.id, written.map(|()| (ahead.data, None)))
+                }
+            };
+            if done.send(result).is_err() {
                 return;
             }
             if !self.told.swap(true, Ordering::SeqCst) {
@@ -321,10 +364,31 @@ impl Shared {
     }
 }
 
+enum Task {
+    Read(Job),
+    Write(Ahead),
+}
+
 /// What was read, and its sums where they are known.
 pub type Summed = (Bytes, Option<BlockSums>);
 
 type Done = (FetchId, Result<Summed>);
+
+/// Makes `data` durable in runs of blocks, at once.
+pub(crate) fn write_ahead(disk: &dyn Disk, data: &Bytes, runs: &[(u64, u64)]) -> Result<()> {
+    Ahead { id: 0, writes: in_runs(data, runs), data: Bytes::new() }.run(disk)
+}
+
+/// The parts of `data` in each run of blocks, and where they go on the device.
+fn in_runs(data: &Bytes, runs: &[(u64, u64)]) -> Vec<(u64, Bytes)> {
+    let mut from = 0;
+    let part = |(start, len): &(u64, u64)| {
+        let bytes = (len * BLOCK) as usize;
+        from += bytes;
+        (start * BLOCK, data.slice(from - bytes..from))
+    };
+    runs.iter().map(part).collect()
+}
 
 /// Reads under way, and the threads of those that are not small, which begin with the first.
 pub(crate) struct Fetches {
@@ -423,10 +487,29 @@ impl Fetches {
         }
     }
 
+    /// Begins to make `data` durable in runs of blocks. `freed` as for [`Fetches::begin`].
+    pub fn begin_ahead(
+        &mut self,
+        data: &Bytes,
+        runs: &[(u64, u64)],
+        freed: u64,
+    ) -> Result<FetchId> {
+        self.next += 1;
+        let ahead = Ahead { id: self.next, writes: in_runs(data, runs), data: data.clone() };
+        self.hand_over(|queue| queue.ahead.push_back(ahead))?;
+        self.under_way.insert(self.next, freed);
+        Ok(self.next)
+    }
+
     /// Has a thread do it.
     fn give(&mut self, job: Job) -> Result<()> {
+        self.hand_over(|queue| queue.jobs.push_back(job))
+    }
+
+    fn hand_over(&mut self, put: impl FnOnce(&mut Queue)) -> Result<()> {
         let mut queue = self.shared.queue();
-        if queue.jobs.len() >= queue.idle && self.threads.len() < THREADS_MAX {
+        let waiting = queue.jobs.len() + queue.ahead.len();
+        if waiting >= queue.idle && self.threads.len() < THREADS_MAX {
             let (shared, done) = (self.shared.clone(), self.finished.clone());
             let thread = std::thread::Builder::new()
                 .name("store-read".into())
@@ -438,7 +521,7 @@ impl Fetches {
                 Err(_) => {} // those there are take it
             }
         }
-        queue.jobs.push_back(job);
+        put(&mut queue);
         let wakes = queue.idle > 0;
         drop(queue);
         if wakes {
@@ -509,6 +592,7 @@ impl Fetches {
         let mut queue = self.shared.queue();
         queue.closed = true;
         queue.jobs.clear();
+        queue.ahead.clear();
         drop(queue);
         self.shared.more.notify_all();
         for thread in self.threads.drain(..) {

@@ -8,6 +8,7 @@ use types::PoolId;
 use crate::alloc::Bitmap;
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Piece};
+use crate::stage::Staged;
 use crate::{PoolStats, Store, StoreError};
 
 /// Bytes of data read at a time.
@@ -64,6 +65,9 @@ impl Store {
         }
         for (start, len) in &self.discards.runs {
             take(&mut errors, *start, *len, "discarded space");
+        }
+        for (start, len) in self.staged.iter().flat_map(Staged::runs) {
+            take(&mut errors, start, len, "data written ahead");
         }
         let mut shared: HashMap<u64, u32> = HashMap::new();
         let mut pools: HashMap<PoolId, PoolStats> = HashMap::new();

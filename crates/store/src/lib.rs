@@ -49,6 +49,7 @@ mod reads;
 mod record;
 mod simdisk;
 mod space;
+mod stage;
 mod state;
 mod store;
 mod submit;

@@ -52,6 +52,22 @@ impl Given {
     }
 }
 
+/// The blocks `at..end` of the target are `raw` in `runs`.
+fn note_runs(
+    l: &mut Lowering<'_>,
+    (t, at, end): (Target, u64, u64),
+    raw: &Bytes,
+    runs: Vec<(u64, u64)>,
+    blob: Option<Blob>,
+) {
+    let crcs = match l.txn.sums.of(raw) {
+        Some(sums) => sums.blocks().to_vec(),
+        None => raw.chunks_exact(BLOCK as usize).map(|b| stdx::crc32c(!0, b)).collect(),
+    };
+    let placed = Placed { at, size: end * BLOCK, runs, crcs, blob, damaged: false };
+    l.txn.ops.push(Op::Extents(t, Box::new(placed)));
+}
+
 /// A write under way.
 struct Lowering<'a> {
     seq: Seq,
@@ -242,8 +258,12 @@ impl Store {
     fn place_plain(&mut self, l: &mut Lowering<'_>, t: Target, at: u64, data: &Bytes) {
         if !data.is_empty() {
             let blocks = data.len() as u64 / BLOCK;
+            let whole = (t, at, at + blocks);
+            if let Some(runs) = self.take_staged(data) {
+                return note_runs(l, whole, data, runs, None);
+            }
             let runs = self.prepared(blocks);
-            self.place_runs(l, (t, at, at + blocks), data, runs, None);
+            self.place_runs(l, whole, data, runs, None);
         }
     }
 
@@ -256,10 +276,6 @@ impl Store {
         runs: Vec<(u64, u64)>,
         blob: Option<Blob>,
     ) {
-        let crcs = match l.txn.sums.of(raw) {
-            Some(sums) => sums.blocks().to_vec(),
-            None => raw.chunks_exact(BLOCK as usize).map(|b| stdx::crc32c(!0, b)).collect(),
-        };
         let mut from = 0;
         for (start, len) in &runs {
             let bytes = (len * BLOCK) as usize;
@@ -268,8 +284,7 @@ impl Store {
             l.data.push((start * BLOCK, part));
             from += bytes;
         }
-        let placed = Placed { at, size: end * BLOCK, runs, crcs, blob, damaged: false };
-        l.txn.ops.push(Op::Extents(t, Box::new(placed)));
+        note_runs(l, (t, at, end), raw, runs, blob);
     }
 
     /// Data for the log. Where it is a part of a compressed block, all of the block.

@@ -134,7 +134,9 @@ impl Store {
     /// As [`Store::fetched`], with the sums of the data where it is large and whole blocks: those
     /// that it was verified by.
     pub fn fetched_with_sums(&mut self) -> Option<(FetchId, Result<Summed>)> {
-        self.fetches.next_done()
+        let (id, done) = self.fetches.next_done()?;
+        self.stage_done(id, done.is_ok());
+        Some((id, done))
     }
 
     /// Begins to read what was asked for by [`Store::fetch`]. To be called before the owner sleeps.

@@ -27,6 +27,7 @@ use crate::merge::Merging;
 use crate::onode::BLOCK;
 use crate::placement::{self, LogPlacement};
 use crate::space::{Ledger, Runs, Space};
+use crate::stage::Staged;
 use crate::state::{Frozen, Known, State};
 use crate::superblock::{LOG_OFF, Manifest, Superblock};
 use crate::sweep::{self, Bounds, Sweeps};
@@ -254,6 +255,8 @@ pub struct Store {
     pub(crate) retired: Vec<(u64, u64)>,
     pub(crate) retiring: Vec<(u64, u64)>,
     pub(crate) discards: Discards,
+    /// Data that is durable, or will be, ahead of its transaction.
+    pub(crate) staged: Vec<Staged>,
     /// A table could not be read: no more merges until the store is opened again.
     pub(crate) merges_fail: bool,
     pub(crate) sweeps: Sweeps,
@@ -458,6 +461,7 @@ impl Store {
             retired: Vec::new(),
             retiring: Vec::new(),
             discards: Discards::new(options.discard),
+            staged: Vec::new(),
             merges_fail: false,
             sweeps: Sweeps { bounds: Bounds::new(options.sweep_objects), last: 0, ended: false },
         };

@@ -274,6 +274,14 @@ impl Transaction {
         self.on(c, o, |t| Op::Write(t, off, data))
     }
 
+    /// The data that it writes, as it was given.
+    pub fn written(&self) -> impl Iterator<Item = &Bytes> {
+        self.ops.iter().filter_map(|op| match op {
+            Op::Write(_, _, data) => Some(data),
+            _ => None,
+        })
+    }
+
     /// The sums of `data`, which is written by this transaction: the store believes them, and
     /// reads will find damage where they are wrong.
     pub fn know_sums(&mut self, data: &Bytes, sums: &BlockSums) -> &mut Self {

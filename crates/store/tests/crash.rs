@@ -18,5 +18,6 @@ fn power_cuts_lose_nothing_acknowledged() {
     }
     println!("{seen:?}");
     assert!(seen.recoveries > 0 && seen.merges > 0, "{seen:?}");
+    assert!(seen.ahead > 0, "{seen:?}");
     assert!(seen.removals > 0 && seen.half_swept > 0, "{seen:?}");
 }

@@ -82,6 +82,8 @@ pub(crate) struct Recovery {
     reads: HashMap<u64, PartRead>,
     /// Those that others have asked for, with the interval to answer in.
     asked: HashMap<u64, (Epoch, PartRead)>,
+    /// Those that have come, whose data the store writes ahead, with the interval they came in.
+    arriving: HashMap<u64, (Epoch, PgShard, Push)>,
     /// This OSD's own slot is taken by other PGs; or, as a copy, the lent one.
     pub turn_wanted: bool,
     /// The store is too full for it.
@@ -119,6 +121,7 @@ impl Pg {
         self.recovery.pulls.retain(|_, p| p.from != osd || p.closing);
         self.recovery.pushes.retain(|(o, _), _| *o != osd);
         self.recovery.rebuilds.retain(|_, r| !r.is_for(&osd));
+        self.recovery.arriving.retain(|_, (_, from, _)| *from != osd);
         *cx.recoveries -= (before - self.recovery.active()).min(*cx.recoveries);
         if let Some(peer) = self.peers.get_mut(&osd) {
             peer.lends = Lends::No;
@@ -413,6 +416,13 @@ impl Pg {
             self.end_asked(interval, read, data.clone(), cx);
             return true;
         }
+        if let Some((interval, from, push)) = self.recovery.arriving.remove(&id) {
+            // What could not be written ahead may be written as ever, or show what is wrong.
+            if interval == self.interval() {
+                self.on_part(from, push, cx);
+            }
+            return true;
+        }
         let Some(read) = self.recovery.reads.remove(&id) else { return false };
         let key = (read.to, read.push.oid.clone());
         // What was written meanwhile goes anew.
@@ -641,7 +651,26 @@ impl Pg {
         ops.push(StoreOp::Object(self.coll, push.oid.clone(), m));
     }
 
+    /// A part has come. Beside clients its data goes to the device before all else: for what
+    /// is done here it comes when it is there.
     pub(crate) fn on_push(&mut self, from: PgShard, push: Push, cx: &mut Cx<'_>) {
+        // Sent anew: what comes after it is not to find the old one behind it.
+        self.recovery.arriving.retain(|_, (_, _, old)| old.oid != push.oid);
+        let staged = match cx.pace.is_gentle(&cx.conf.pace, cx.now) && !push.data.is_empty() {
+            true => cx.store.stage(push.oid.pool, &push.data),
+            false => None,
+        };
+        if let Some(Fetched::Later(id)) = staged {
+            cx.fetches.insert(id, self.id);
+            self.recovery.arriving.insert(id, (self.interval(), from, push));
+            return;
+        }
+        let data = staged.map(|_| push.data.clone());
+        self.on_part(from, push, cx);
+        data.inspect(|data| cx.store.unstage(data));
+    }
+
+    fn on_part(&mut self, from: PgShard, push: Push, cx: &mut Cx<'_>) {
         if self.leads { self.on_pulled(from, push, cx) } else { self.on_pushed_here(push, cx) }
     }
 

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use env::{Disk, Random};
 use store::{
     Algorithm, Coll, DiskEvent, LogPlacement, MkfsOptions, OpenOptions, Seq, SimDisk, Store,
-    StoreError,
+    StoreError, Transaction,
 };
 use types::Uuid;
 
@@ -45,6 +46,8 @@ pub struct Seen {
     pub sweeping: u64,
     /// States judged with some of a removed collection left.
     pub half_swept: u64,
+    /// Transactions all of whose large data was there before them.
+    pub ahead: u64,
 }
 
 impl Seen {
@@ -59,6 +62,7 @@ impl Seen {
         self.removals += other.removals;
         self.sweeping += other.sweeping;
         self.half_swept += other.half_swept;
+        self.ahead += other.ahead;
     }
 }
 
@@ -249,7 +253,18 @@ impl Run {
                         (txn, model) = remove_all(dice, &before, self.plan.scale);
                         self.seen.removals += 1;
                     }
-                    match store.submit(txn) {
+                    if n >= 17 && self.plan.kind != Kind::Overwriting {
+                        model = before.clone();
+                        txn = model.random_blocks(dice, self.plan.scale);
+                    }
+                    let ahead = self.stage_some(&mut store, &txn);
+                    let submitted = store.submit(txn);
+                    let free = store.statfs().available;
+                    ahead.iter().for_each(|data| store.unstage(data));
+                    // What was used is the transaction's.
+                    self.seen.ahead +=
+                        u64::from(!ahead.is_empty() && store.statfs().available == free);
+                    match submitted {
                         Ok(seq) => {
                             self.seen.transactions += 1;
                             full &= !must;
@@ -273,6 +288,24 @@ impl Run {
             drop(store);
         }
         models
+    }
+
+    /// Writes some of a transaction's data ahead of it; other things may come in between.
+    fn stage_some(&mut self, store: &mut Store, txn: &Transaction) -> Vec<Bytes> {
+        let mut ahead = Vec::new();
+        for data in txn.written() {
+            if self.dice.below(2) == 0 && store.stage(data).expect("goes well").is_some() {
+                ahead.push(data.clone());
+            }
+        }
+        match self.dice.below(8) {
+            0 if !ahead.is_empty() => store.begin_checkpoint().expect("goes well"),
+            1 if !ahead.is_empty() => drop(store.step_checkpoint()),
+            // It is for nothing.
+            2 => ahead.drain(..).for_each(|data| store.unstage(&data)),
+            _ => {}
+        }
+        ahead
     }
 
     /// Fills the store to the brim.

@@ -186,6 +186,21 @@ impl Model {
         txn
     }
 
+    /// Whole blocks of large data, which may be on the device before their transaction.
+    pub fn random_blocks(&mut self, dice: &mut Dice, scale: Scale) -> Transaction {
+        let mut txn = Transaction::new();
+        let Some(c) = self.colls.keys().next().copied() else { return txn };
+        let name = Bytes::from(format!("o{}", dice.below(scale.objects)));
+        let o = HObject::head(PoolId(1), Bytes::new(), Bytes::new(), name);
+        let off = dice.place(scale.size) & !4095;
+        let blocks = 16 + dice.below(9) as usize;
+        let data = dice.bytes(blocks << 12);
+        let x = self.object(c, &o);
+        x.data = splice(&x.data, off as usize, &data, off as usize + data.len());
+        txn.write(c, &o, off, data);
+        txn
+    }
+
     #[allow(clippy::too_many_lines)] // one arm for each kind of change
     fn random_op(&mut self, dice: &mut Dice, txn: &mut Transaction, scale: Scale) {
         let n = dice.below(self.colls.len() as u64) as usize;
