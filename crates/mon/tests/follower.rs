@@ -93,6 +93,34 @@ fn answers_lost_with_the_leaders_connection() {
     assert_eq!(map.expect("the map").epoch, Epoch(1));
 }
 
+/// A leader that wins again has forgotten what it was asked, and the follower may never have seen
+/// that it did not lead in between. It may even have been asked before it knew of its own reign.
+#[test]
+fn a_leader_that_wins_again_is_asked_again() {
+    let state = mkfs().to_state_bytes();
+    let mut follower = Alone::following(state);
+    let client = follower.admin();
+    follower.subscribe(client, &[("osdmap", 0, 0)]);
+    let mut asked = follower.asked().expect("a question to the leader");
+    let (same, ballot) = (quorum::Ballot { term: 1, node: 0 }, quorum::Ballot { term: 3, node: 0 });
+    let standing = |ballot| quorum::Event::Standing { ballot, leader: Some(0) };
+    for (event, again) in [
+        (standing(same), false),
+        (standing(ballot), true),
+        (standing(ballot), false),
+        (quorum::Event::Began { index: 0, ballot }, true),
+    ] {
+        follower.mon.on_quorum(follower.now, event).unwrap();
+        let next = follower.asked();
+        assert_eq!(next.is_some(), again);
+        asked = next.unwrap_or(asked);
+    }
+    follower.told(PeerSays::ReadAt { id: asked, index: 0 });
+    let mut map = None;
+    follow(&mut map, &follower.heard(client));
+    assert_eq!(map.expect("the map").epoch, Epoch(1));
+}
+
 /// A client that goes while the leader is asked leaves nothing behind, and one that says which maps
 /// it has is not kept waiting.
 #[test]

@@ -439,6 +439,7 @@ impl Monitor {
                 if !ours || self.is_later(ballot) {
                     self.deposed();
                 }
+                self.reign_began(ballot);
                 self.applied = self.applied.max(index);
                 if ours && self.rewind {
                     self.lead_then = Some(ballot);

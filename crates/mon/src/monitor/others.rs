@@ -393,6 +393,7 @@ impl Monitor {
         if ballot < self.others.ballot || (self.others.leads() && ballot <= self.others.led) {
             return Ok(());
         }
+        let newer = ballot > self.others.ballot;
         self.others.ballot = ballot;
         if self.others.leads() {
             self.step_down();
@@ -401,9 +402,13 @@ impl Monitor {
             Some(node) if node != self.config.node => Standing::Following(node),
             _ => Standing::Electing, // this monitor itself leads once `Began` tells so
         };
-        if standing != self.others.standing {
+        let other = standing != self.others.standing;
+        if other {
             self.others.standing = standing;
             self.others.heard_ms = self.now.mono_ms();
+        }
+        // The same leader in a later reign has forgotten what it was asked in the one before.
+        if other || newer {
             if let Standing::Following(_) = standing {
                 self.held.clear();
             }
@@ -411,6 +416,14 @@ impl Monitor {
         }
         self.others.status_at_ms = 0;
         Ok(())
+    }
+
+    /// The first entry of a reign is known. What its leader was asked before may have come to it
+    /// while it did not know of that reign itself, and gone with the one before.
+    pub(super) fn reign_began(&mut self, ballot: Ballot) {
+        if self.others.standing == Standing::Following(ballot.node) {
+            self.leader_changed();
+        }
     }
 
     /// Whether the first entry after `ballot` makes this monitor lead.
