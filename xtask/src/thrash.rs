@@ -104,13 +104,13 @@ pub fn fsck(cluster: &mut Cluster, osds: u64) -> Result<()> {
     Ok(())
 }
 
-/// A store that is not well is kept for whoever looks why; the cluster's directory goes.
-fn keep(store: &Path) {
-    let name = store.file_name().unwrap_or_default().to_string_lossy();
+/// A store that is not well, or a log, is kept for whoever looks why; the cluster's directory goes.
+fn keep(path: &Path) {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let kept = Path::new(lab::SHARE).join(format!("failed-{name}-{}", std::process::id()));
-    match std::fs::rename(store, &kept) {
+    match std::fs::rename(path, &kept) {
         Ok(()) => println!("        kept in {}", kept.display()),
-        Err(e) => println!("        {} cannot be kept: {e}", store.display()),
+        Err(e) => println!("        {} cannot be kept: {e}", path.display()),
     }
 }
 
@@ -350,7 +350,20 @@ impl<'a> Thrasher<'a> {
     }
 
     fn ceph(&self, line: &str) -> Result<String> {
-        sh::output(&mut self.cluster.client(SUITE, &format!("timeout 60 ceph {line}")))
+        self.command(&format!("timeout 60 ceph {line}"))
+    }
+
+    /// What a client of its own says. Where it fails its log of messages is kept, and the monitors
+    /// tell how they are: in a moment it may be over.
+    fn command(&self, line: &str) -> Result<String> {
+        let log = self.cluster.dir.join("log/command.log");
+        std::fs::remove_file(&log).ok();
+        let args = format!("--debug-monc=20 --debug-ms=1 --log-file={}", log.display());
+        let line = format!("export CEPH_ARGS='{args}'; {line}");
+        sh::output(&mut self.cluster.client(SUITE, &line)).inspect_err(|_| {
+            waits::tell_monitors(&self.cluster.dir.join("run"));
+            keep(&log);
+        })
     }
 
     fn signal(&self, pid: u32, signal: &str) -> Result<()> {
@@ -552,7 +565,7 @@ impl<'a> Thrasher<'a> {
              cmp {dir}/mark.$i {dir}/got || exit 1; done",
             MARKED - 1
         );
-        sh::output(&mut self.cluster.client(SUITE, &get)).map(drop)
+        self.command(&get).map(drop)
     }
 
     /// All run and are in; within bounded time all is clean.

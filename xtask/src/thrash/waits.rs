@@ -100,6 +100,26 @@ fn told_by(client: &Path, tid: u64, pg: &str, osds: &[PathBuf]) {
     }
 }
 
+/// How each monitor sees the quorum, and how many clients it has.
+pub(super) fn tell_monitors(dir: &Path) {
+    for name in ["a", "b", "c"] {
+        let socket = dir.join(format!("ceph-mon.{name}.asok"));
+        let plain = |prefix: &str| ask(&socket, &json!({"prefix": prefix, "format": "json"}));
+        let sessions = plain("sessions").map(|s| s.as_array().map_or(0, Vec::len));
+        match plain("mon_status") {
+            Ok(s) => println!(
+                "            mon.{name}: {} since {} s, quorum {}, epoch {}; {} clients",
+                s["state"],
+                s["quorum_age"],
+                s["quorum"],
+                s["election_epoch"],
+                sessions.unwrap_or_default()
+            ),
+            Err(e) => println!("            mon.{name} does not answer: {e}"),
+        }
+    }
+}
+
 /// Where an object is whose hash a client shows as `POOL.HASH`: one of these PGs, by how many the
 /// pool has.
 fn candidates(raw: &str) -> Vec<String> {
