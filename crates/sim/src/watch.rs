@@ -416,6 +416,9 @@ impl World {
     /// Nothing stands in the way any more: every watch is up or taken again, everybody is
     /// reached, and who had been passed by knows.
     pub(crate) fn check_watches(&mut self) {
+        // A sign of life may have been answered so late that the watch's time is over soon after
+        // trouble is: that comes first.
+        self.run_until(2 * PING / SEC, |_| false);
         let quiet = |w: &Watcher| w.state == State::Up && w.asked.is_empty();
         let all_up = |w: &mut Self| w.watching.all.iter().all(quiet);
         if !self.run_until(60, |w| w.watching.all.iter().all(|w| w.notify.is_none()) && all_up(w)) {
