@@ -9,6 +9,7 @@ trap cleanup EXIT
 # set -e passes over commands behind an exclamation mark.
 fails() { if "$@" 2>/dev/null; then echo "should have failed: $*"; exit 1; fi; }
 serve() {
+  : > $tmp/uris # what an earlier one said is no answer
   ./argonaut rbd -c "$CEPH_CONF" $secure serve "$@" > $tmp/uris & served=$!
   for _ in $(seq 100); do [ -s $tmp/uris ] && break; sleep 0.1; done
   uri=$(head -1 $tmp/uris)
