@@ -376,18 +376,17 @@ type Done = (FetchId, Result<Summed>);
 
 /// Makes `data` durable in runs of blocks, at once.
 pub(crate) fn write_ahead(disk: &dyn Disk, data: &Bytes, runs: &[(u64, u64)]) -> Result<()> {
-    Ahead { id: 0, writes: in_runs(data, runs), data: Bytes::new() }.run(disk)
+    Ahead { id: 0, writes: in_runs(data, runs).collect(), data: Bytes::new() }.run(disk)
 }
 
 /// The parts of `data` in each run of blocks, and where they go on the device.
-fn in_runs(data: &Bytes, runs: &[(u64, u64)]) -> Vec<(u64, Bytes)> {
+pub(crate) fn in_runs(data: &Bytes, runs: &[(u64, u64)]) -> impl Iterator<Item = (u64, Bytes)> {
     let mut from = 0;
-    let part = |(start, len): &(u64, u64)| {
+    runs.iter().map(move |(start, len)| {
         let bytes = (len * BLOCK) as usize;
         from += bytes;
         (start * BLOCK, data.slice(from - bytes..from))
-    };
-    runs.iter().map(part).collect()
+    })
 }
 
 /// Reads under way, and the threads of those that are not small, which begin with the first.
@@ -495,7 +494,8 @@ impl Fetches {
         freed: u64,
     ) -> Result<FetchId> {
         self.next += 1;
-        let ahead = Ahead { id: self.next, writes: in_runs(data, runs), data: data.clone() };
+        let ahead =
+            Ahead { id: self.next, writes: in_runs(data, runs).collect(), data: data.clone() };
         self.hand_over(|queue| queue.ahead.push_back(ahead))?;
         self.under_way.insert(self.next, freed);
         Ok(self.next)

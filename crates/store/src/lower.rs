@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::alloc::Area;
+use crate::fetch::in_runs;
 use crate::keys;
 use crate::onode::{BLOCK, Extent, Onode};
 use crate::pack::{Compression, PART_MAX};
@@ -276,13 +277,9 @@ impl Store {
         runs: Vec<(u64, u64)>,
         blob: Option<Blob>,
     ) {
-        let mut from = 0;
-        for (start, len) in &runs {
-            let bytes = (len * BLOCK) as usize;
-            let part = raw.slice(from..from + bytes);
-            self.state.flight.insert(*start, (part.clone(), l.seq));
-            l.data.push((start * BLOCK, part));
-            from += bytes;
+        for (off, part) in in_runs(raw, &runs) {
+            self.state.flight.insert(off / BLOCK, (part.clone(), l.seq));
+            l.data.push((off, part));
         }
         note_runs(l, (t, at, end), raw, runs, blob);
     }
