@@ -24,7 +24,8 @@ pub(crate) fn decode_entries(raw: &[Bytes]) -> Result<Vec<PgLogEntry>, denc::Dec
 
 impl Pg {
     /// Takes over `entries`, the whole of the log that counts above `since`. Own entries
-    /// that are not among them are void: their objects go back to what the log says.
+    /// that are not among them are void: their objects go back to what the log says. Shards do
+    /// that, by `ops`, even where the logs have nothing in common: who compares copies forgets how.
     pub(crate) fn merge_log(
         &mut self,
         since: EVersion,
@@ -43,6 +44,14 @@ impl Pg {
             let is_entry = upto.checked_sub(1).is_some_and(|at| entries[at].version == tail);
             let next = self.log.entries.front().map(|e| e.version);
             if !is_entry && (next.is_none() || next != entries.get(upto).map(|e| e.version)) {
+                if self.is_coded() {
+                    let theirs = |v| entries.binary_search_by_key(&v, |e| e.version).is_ok();
+                    let mut kept = self.log.entries.iter().rev().map(|e| e.version);
+                    let kept = kept.find(|v| *v <= since || theirs(*v));
+                    let kept = kept.unwrap_or(tail);
+                    let undone = self.rewind(kept, ops, store);
+                    self.go_back(undone, kept, ops, store);
+                }
                 return Err(NoCommonPoint);
             }
             let below;
@@ -64,26 +73,7 @@ impl Pg {
             .take_while(|(a, b)| a.version == b.version)
             .count();
         let common = if agreed == 0 { since } else { entries[agreed - 1].version };
-        let void = self.log.rewind(common);
-        if self.log.entries.is_empty() && !void.is_empty() {
-            // The counters were those of a void entry.
-            self.info.counts = messages::PgCounts::default();
-            self.info.recount |= common != EVersion::ZERO;
-        }
-        // Object -> its version before the first void entry.
-        let mut undone: BTreeMap<HObject, EVersion> = BTreeMap::new();
-        for e in &void {
-            ops.push(StoreOp::Rm(self.coll, log_key(e.version)));
-            // A shard takes back what it can, newest first; behind what it cannot, nothing.
-            let taken = self.is_coded()
-                && e.touched().all(|(oid, ..)| !undone.contains_key(oid))
-                && self.take_back(e, ops, store);
-            for (oid, kind, prior) in e.touched() {
-                if kind != LogKind::Error && !taken {
-                    undone.insert(oid.clone(), prior);
-                }
-            }
-        }
+        let mut undone = self.rewind(common, ops, store);
         for e in entries.iter().skip(agreed) {
             ops.push(StoreOp::Put(self.coll, log_key(e.version), e.to_bytes()));
             for (oid, kind, _) in e.touched() {
@@ -101,6 +91,48 @@ impl Pg {
             }
             self.log.push(e.clone());
         }
+        self.go_back(undone, common, ops, store);
+        Ok(())
+    }
+
+    /// Own entries above `common` are void. Returns their objects that could not be taken back,
+    /// each with its version before the first of them.
+    fn rewind(
+        &mut self,
+        common: EVersion,
+        ops: &mut Vec<StoreOp>,
+        store: &dyn ObjectStore,
+    ) -> BTreeMap<HObject, EVersion> {
+        let void = self.log.rewind(common);
+        if self.log.entries.is_empty() && !void.is_empty() {
+            // The counters were those of a void entry.
+            self.info.counts = messages::PgCounts::default();
+            self.info.recount |= common != EVersion::ZERO;
+        }
+        let mut undone: BTreeMap<HObject, EVersion> = BTreeMap::new();
+        for e in &void {
+            ops.push(StoreOp::Rm(self.coll, log_key(e.version)));
+            // A shard takes back what it can, newest first; behind what it cannot, nothing.
+            let taken = self.is_coded()
+                && e.touched().all(|(oid, ..)| !undone.contains_key(oid))
+                && self.take_back(e, ops, store);
+            for (oid, kind, prior) in e.touched() {
+                if kind != LogKind::Error && !taken {
+                    undone.insert(oid.clone(), prior);
+                }
+            }
+        }
+        undone
+    }
+
+    /// These objects are as they were before what came after `common`, or missing in that version.
+    fn go_back(
+        &mut self,
+        undone: BTreeMap<HObject, EVersion>,
+        common: EVersion,
+        ops: &mut Vec<StoreOp>,
+        store: &dyn ObjectStore,
+    ) {
         for (oid, prior) in undone {
             // Only the log knew of the void write: the object is as it was before.
             let lacks_void = self.missing.get(&oid).is_some_and(|v| *v > common);
@@ -113,7 +145,6 @@ impl Pg {
                 self.set_missing(oid, prior, ops);
             }
         }
-        Ok(())
     }
 
     /// Whether the whole object is here in that version: one that is being brought has no record.

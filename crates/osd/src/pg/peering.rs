@@ -317,10 +317,11 @@ impl Pg {
         let mut ops = Vec::new();
         let was_empty = self.log.head() == EVersion::ZERO && self.info.last_epoch_started.0 == 0;
         if !was_empty || since == EVersion::ZERO {
-            match self.merge_log(since, entries, &mut ops, cx.store) {
+            let merged = self.merge_log(since, entries, &mut ops, cx.store);
+            self.save_info(&mut ops);
+            cx.submit(ops, Ticket::None);
+            match merged {
                 Ok(()) => {
-                    self.save_info(&mut ops);
-                    cx.submit(ops, Ticket::None);
                     self.enter_scan(cx);
                     return;
                 }

@@ -296,6 +296,8 @@ impl Pg {
             let entries = entries.into_iter().zip(raw.iter().cloned());
             self.replace_log(since, entries, missing, surplus, &mut ops, cx.store);
         } else if self.merge_log(since, entries, &mut ops, cx.store).is_err() {
+            self.save_info(&mut ops);
+            cx.submit(ops, Ticket::None);
             self.say(cx, self.primary(), PeerMsg::Unrelated { round });
             return;
         }

@@ -389,10 +389,10 @@ impl Pg {
         }
         let Ok(entries) = super::merge::decode_entries(raw) else { return };
         let mut ops = Vec::new();
-        if self.merge_log(since, entries, &mut ops, cx.store).is_ok() {
-            self.save_info(&mut ops);
-            cx.submit(ops, Ticket::None);
-        }
+        // Where the logs do not meet it is taken back all the same.
+        let _ = self.merge_log(since, entries, &mut ops, cx.store);
+        self.save_info(&mut ops);
+        cx.submit(ops, Ticket::None);
     }
 
     /// With a write copies learn what stays.

@@ -353,3 +353,49 @@ impl Pg {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemStore;
+    use crate::pg::PoolView;
+    use messages::PgInfo;
+    use types::{PgId, ShardId, SpgId};
+
+    /// The log of a PG that was divided may begin behind all that another shard's tells of: with
+    /// no version in common, what only this shard wrote is still taken back, before copies are
+    /// compared.
+    #[test]
+    fn what_is_void_is_taken_back_without_a_common_version() {
+        let v = EVersion::new;
+        let id = SpgId { shard: ShardId(1), ..PgId::new(1, 0).into() };
+        let mut pg = Pg::new(id, PgInfo::default(), PoolView::default());
+        let coll = pg.coll;
+        pg.log.tail = v(1, 3);
+        let oid = HObject { name: Bytes::from_static(b"a"), ..HObject::min() };
+        let write = |data| Mutation::Write { off: 0, data: Bytes::from_static(data) };
+        let object = |m| StoreOp::Object(coll, oid.clone(), m);
+        let mut store = MemStore::default();
+        store.submit(vec![StoreOp::Create(coll), object(vec![write(b"before")])], 1);
+
+        let changes = [ObjectChange { oid: oid.clone(), mutations: vec![write(b"behind it")] }];
+        let mut ops = Vec::new();
+        pg.keep_undo(v(2, 4), &changes, &mut ops, &store);
+        ops.push(object(changes[0].mutations.clone()));
+        store.submit(ops, 2);
+        pg.log.push(PgLogEntry {
+            version: v(2, 4),
+            prior: v(1, 1),
+            oid: oid.clone(),
+            ..PgLogEntry::default()
+        });
+
+        let mut ops = Vec::new();
+        assert!(pg.merge_log(v(1, 1), Vec::new(), &mut ops, &store).is_err());
+        store.submit(ops, 3);
+        let there = store.read(coll, &oid, 0, 100).unwrap();
+        assert_eq!(there.as_deref(), Some(&b"before"[..]));
+        assert!(pg.missing.is_empty() && pg.coded.undo.is_empty());
+        assert_eq!(pg.log.head(), v(1, 3));
+    }
+}
