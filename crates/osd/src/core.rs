@@ -514,6 +514,7 @@ impl Osd {
     /// Everything up to this ticket is durable.
     pub fn on_durable(&mut self, now: Now, upto: u64, out: &mut Outbox) {
         let tickets = self.c.tickets.take_upto(upto);
+        self.c.pace.on_durable(upto, now);
         for (i, ticket) in tickets.iter().enumerate() {
             match ticket {
                 Ticket::None => {}

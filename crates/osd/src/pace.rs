@@ -82,6 +82,11 @@ const GAIN: f64 = 0.4;
 const STEP: (f64, f64) = (0.8, 1.12);
 /// Who lets clients wait longer than so many times the usual wants speed.
 const GENTLE_MAX: f64 = 5.0;
+/// Where a durable write takes less than so long nothing waits in the device's cache: flushes do not pay
+/// for what was written before them.
+const FLUSH_DEAR_NS: u64 = 250_000;
+/// What it takes is the least in so long: the others waited for something.
+const LEAST_NS: u64 = 1_000_000_000;
 /// Kinds of requests: by the power of two of their bytes, reads and writes.
 const SIZES: usize = 24;
 
@@ -232,6 +237,11 @@ pub struct Pace {
     /// The last slowdown that was seen.
     slowdown: f64,
     waiting: BTreeSet<SpgId>,
+    /// A transaction by its number, and when the store was given it.
+    given: Option<(u64, u64)>,
+    /// The least that one took to be durable, ns, now and in the window before.
+    least_ns: [u64; 2],
+    least_since_ns: u64,
 }
 
 impl Default for Pace {
@@ -254,6 +264,9 @@ impl Default for Pace {
             next_copy_ms: 0,
             slowdown: 1.0,
             waiting: BTreeSet::new(),
+            given: None,
+            least_ns: [u64::MAX; 2],
+            least_since_ns: 0,
         }
     }
 }
@@ -312,10 +325,27 @@ impl Pace {
         if self.has_clients(now) { PART_BESIDE } else { PART_ALONE }
     }
 
-    /// Whether parts are written ahead, in small steps: what nobody is to wait for takes longer so.
+    /// Whether parts are written ahead, in small steps: what nobody is to wait for takes longer so,
+    /// and where flushes are cheap it only costs.
     #[must_use]
     pub fn is_gentle(&self, conf: &PaceConf, now: Now) -> bool {
-        conf.target <= GENTLE_MAX && self.has_clients(now)
+        let dear = self.least_ns[0].min(self.least_ns[1]) >= FLUSH_DEAR_NS;
+        conf.target <= GENTLE_MAX && dear && self.has_clients(now)
+    }
+
+    /// The store was given transaction `number`.
+    pub fn on_given(&mut self, number: u64, now: Now) {
+        self.given.get_or_insert((number, now.mono_ns));
+    }
+
+    /// All transactions up to `number` are durable.
+    pub fn on_durable(&mut self, number: u64, now: Now) {
+        let Some((_, at)) = self.given.take_if(|given| given.0 <= number) else { return };
+        if now.mono_ns >= self.least_since_ns + LEAST_NS {
+            self.least_ns = [u64::MAX, self.least_ns[0]];
+            self.least_since_ns = now.mono_ns;
+        }
+        self.least_ns[0] = self.least_ns[0].min(now.mono_ns.saturating_sub(at));
     }
 
     /// Whether another part may go.
@@ -737,6 +767,30 @@ mod tests {
         }
         let rate = sent as f64 / 10.0;
         assert!(rate > 100.0 * MIB, "{}", rate / MIB);
+    }
+
+    /// Parts are written ahead where flushes are dear, or nobody knows yet: one that waited for
+    /// others says nothing.
+    #[test]
+    fn it_is_gentle_where_flushes_are_dear() {
+        let (mut pace, conf) = (Pace::default(), PaceConf::default());
+        assert!(pace.is_gentle(&conf, at(0)));
+        let mut number = 0;
+        let mut gentle_after = |from: u64, to: u64, took: &dyn Fn(u64) -> u64| {
+            for ms in from..to {
+                number += 1;
+                pace.hear(100, at(ms));
+                pace.on_given(number, at(ms));
+                pace.on_given(number + 1, at(ms)); // in the same group
+                number += 1;
+                let now = Now { mono_ns: at(ms).mono_ns + took(ms), ..at(ms) };
+                pace.on_durable(number, now);
+            }
+            pace.is_gentle(&conf, at(to))
+        };
+        assert!(gentle_after(5_000, 5_001, &|_| 400_000));
+        assert!(!gentle_after(5_001, 5_500, &|ms| if ms % 10 == 0 { 90_000 } else { 900_000 }));
+        assert!(gentle_after(5_500, 8_000, &|_| 400_000), "the device has changed its ways");
     }
 
     /// PGs that wait are asked in turn.

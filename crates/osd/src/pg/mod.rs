@@ -186,6 +186,7 @@ impl Cx<'_> {
 
     pub(crate) fn submit(&mut self, ops: Vec<StoreOp>, ticket: Ticket) {
         self.tickets.submit(self.store, ops, ticket);
+        self.pace.on_given(self.tickets.given(), self.now);
         if self.store.is_stopped() {
             self.out.close();
         }
