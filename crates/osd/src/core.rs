@@ -346,7 +346,7 @@ impl Osd {
         match e.kind {
             OsdMapMsg::KIND => match OsdMapMsg::decode(e) {
                 Ok(m) => {
-                    self.on_maps(now, &m, out);
+                    self.on_maps(now, &m, true, out);
                     self.loop_back(now, out);
                 }
                 Err(x) => tracing::error!("a monitor's osd_map: {x}"),

@@ -113,7 +113,9 @@ impl Osd {
             (OsdPing::KIND, Some(from)) => {
                 OsdPing::decode(&e).map(|m| self.on_ping(now, conn, from, &m, out))
             }
-            (OsdMapMsg::KIND, Some(_)) => OsdMapMsg::decode(&e).map(|m| self.on_maps(now, &m, out)),
+            (OsdMapMsg::KIND, Some(_)) => {
+                OsdMapMsg::decode(&e).map(|m| self.on_maps(now, &m, false, out))
+            }
             (Command::KIND, _) => {
                 Command::decode(&e).map(|m| self.on_command(now, conn, e.tid, &m, out))
             }

@@ -42,8 +42,9 @@ fn copies_at(sets: &PgSets, osd: OsdId, coded: bool) -> BTreeSet<ShardId> {
 }
 
 impl Osd {
-    /// Maps of a monitor, or of another OSD.
-    pub(crate) fn on_maps(&mut self, now: Now, m: &OsdMapMsg, out: &mut Outbox) {
+    /// Maps of a monitor, or of another OSD. Only monitors say which steps there are no more: an
+    /// OSD may not have those that a PG needs here to know since when it is where it is.
+    pub(crate) fn on_maps(&mut self, now: Now, m: &OsdMapMsg, by_mon: bool, out: &mut Outbox) {
         if m.fsid != self.c.id.fsid {
             tracing::error!(theirs = %m.fsid, "maps of another cluster are refused");
             return;
@@ -62,7 +63,7 @@ impl Osd {
         if first > from || !m.incrementals.contains_key(&from) && !m.fulls.contains_key(&from) {
             // The way from here to there is not in the message.
             let jump = m.fulls.keys().find(|e| **e > have).copied();
-            let Some(jump) = jump.filter(|_| have.0 == 0 || m.oldest > from) else {
+            let Some(jump) = jump.filter(|_| have.0 == 0 || by_mon && m.oldest > from) else {
                 out.push(Effect::SubscribeMaps(from));
                 return;
             };

@@ -192,6 +192,30 @@ fn clients_catch_up_from_afar() {
     assert_eq!((maps[0].oldest, maps[0].incrementals.len()), (c.map.epoch, 0));
 }
 
+/// An OSD that has no maps between goes to the oldest that monitors have, and on no other OSD's word:
+/// that one may have passed over steps itself.
+#[test]
+fn monitors_say_which_maps_are_gone() {
+    let mut c = Cluster::ready(2, 2, 1, 1);
+    let have = c.map.epoch;
+    for _ in 0..3 {
+        c.set_pool(POOL, |p| p.quota_max_objects += 1);
+    }
+    let newest = c.map.epoch;
+    let whole = c.map.to_bytes_for(denc::Features::TENTACLE_WORD);
+    let message = OsdMapMsg {
+        fsid: c.nodes[0].osd.as_ref().unwrap().c.id.fsid,
+        oldest: newest,
+        newest,
+        fulls: [(newest, whole)].into(),
+        ..OsdMapMsg::default()
+    };
+    for (by_mon, then) in [(false, have), (true, newest)] {
+        c.event(0, |osd, now, out| osd.on_maps(now, &message, by_mon, out));
+        assert_eq!(c.nodes[0].osd.as_ref().unwrap().c.map.epoch, then);
+    }
+}
+
 /// A notification reaches the watcher; the notifier hears who answered and who did not.
 #[test]
 fn watch_and_notify() {
