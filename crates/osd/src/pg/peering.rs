@@ -57,6 +57,10 @@ impl Pg {
             if !i.maybe_went_rw || i.last < self.info.history_les {
                 continue;
             }
+            if !self.is_coded() {
+                // It may have led without acting (`primary_temp`), and is to say that it knows better.
+                ask.insert(self.me(i.primary));
+            }
             let (mut alive, mut gone, mut down) = (0, 0, Vec::new());
             for c in copies_of(&i.acting, self.is_coded()) {
                 let o = c.osd;

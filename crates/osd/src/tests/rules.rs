@@ -216,6 +216,31 @@ fn monitors_say_which_maps_are_gone() {
     }
 }
 
+/// An operator had an OSD lead that does not act (`primary_temp`), beside the only copy: that it knows of
+/// the end of it is asked, for what it was promised is renewed as long as it lives.
+#[test]
+fn who_led_without_acting_is_asked() {
+    let mut c = Cluster::ready(3, 1, 1, 1);
+    c.run(POOL, "x", full(b"x"));
+    c.make_pool(3, 8); // all OSDs have something in common, and heartbeats
+    settle_maps(&mut c);
+    let pg = types::PgId::new(1, 0);
+    let acting = c.map.pg_to_up_acting(pg).acting;
+    let other = (0..3).map(types::OsdId).find(|o| !acting.contains(o)).unwrap();
+    for leads in [other, types::OsdId(-1)] {
+        let mut inc = c.inc();
+        inc.new_primary_temp.insert(pg, leads);
+        c.publish(inc);
+        settle_maps(&mut c);
+        // As other PGs would have it.
+        let mut inc = c.inc();
+        inc.new_up_thru.insert(other, c.map.epoch);
+        c.publish(inc);
+        settle_maps(&mut c);
+    }
+    assert_eq!(c.run(POOL, "x", read()).ops[0].data.as_ref(), b"x");
+}
+
 /// A notification reaches the watcher; the notifier hears who answered and who did not.
 #[test]
 fn watch_and_notify() {
