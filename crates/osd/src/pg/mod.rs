@@ -264,6 +264,14 @@ pub(crate) struct Peer {
     pub lends: recovery::Lends,
 }
 
+impl Peer {
+    /// Whether it has whatever was written up to `version`, but for what it is known to lack. One
+    /// that had no copy when it was asked has been told all since it is active.
+    pub fn reaches(&self, version: EVersion) -> bool {
+        self.activated || self.info.as_ref().is_some_and(|i| i.last_update >= version)
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     pub next: HObject,

@@ -158,7 +158,7 @@ impl Pg {
             .filter(|(o, p)| {
                 !tried.is_some_and(|t| t.contains(o))
                     && !p.missing.contains_key(oid)
-                    && p.info.as_ref().is_some_and(|i| i.last_update >= version || p.activated)
+                    && p.reaches(version)
             })
             // The owner of the log first, then acting copies, then others.
             .max_by_key(|(o, p)| (self.auth == Some(**o), p.activated))

@@ -359,6 +359,21 @@ fn a_clone_of_what_is_damaged_is_mended() {
     copies_are_equal(&c);
 }
 
+/// Copies that had nothing when the PG peered have all of it now: they give what is damaged.
+#[test]
+fn copies_that_had_nothing_give_what_is_damaged() {
+    let mut c = Cluster::ready(3, 1, 1, 32);
+    c.run(POOL, "o3", write(b"what is written here is what is read"));
+    c.set_pool(POOL, |pool| (pool.size, pool.min_size) = (3, 2));
+    c.settle();
+    copies_are_equal(&c);
+    let p = primary(&c);
+    c.nodes[p].store.lock().damaged.insert((Coll::Pg(PG), named("o3")));
+    assert_eq!(c.run(POOL, "o3", read()).result, 0);
+    assert!(c.nodes[p].store.lock().damaged.is_empty(), "it is mended");
+    copies_are_equal(&c);
+}
+
 /// Recovery that meets a damaged copy takes another.
 #[test]
 fn a_damaged_source_is_left_for_another() {

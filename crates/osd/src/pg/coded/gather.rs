@@ -111,9 +111,8 @@ impl Pg {
         // Those that act first.
         for acting in [true, false] {
             for (c, p) in self.peers.iter().filter(|(c, _)| counts(c)) {
-                let has = p.info.as_ref().is_some_and(|i| i.last_update >= version) || p.activated;
                 if self.acts(c) == acting
-                    && has
+                    && p.reaches(version)
                     && cx.map.is_up(c.osd)
                     && !p.missing.contains_key(oid)
                     && c.shard != ShardId::NONE
@@ -133,8 +132,9 @@ impl Pg {
     pub(crate) fn is_readable(&self, oid: &HObject, version: EVersion) -> bool {
         let vain = self.not_at(oid);
         let has = |(c, p): &(&PgShard, &crate::pg::Peer)| {
-            let known = p.info.as_ref().is_some_and(|i| i.last_update >= version) || p.activated;
-            known && !p.missing.contains_key(oid) && !vain.is_some_and(|v| v.contains(c))
+            p.reaches(version)
+                && !p.missing.contains_key(oid)
+                && !vain.is_some_and(|v| v.contains(c))
         };
         let mut shards: BTreeSet<ShardId> =
             self.peers.iter().filter(has).map(|(c, _)| c.shard).collect();
