@@ -111,6 +111,9 @@ impl StoreBacking {
             StoreOp::Merge(from, to) => {
                 txn.merge_collection(from, to);
             }
+            StoreOp::TakesBack => {
+                txn.take_back();
+            }
             StoreOp::Object(c, o, mutations) => {
                 let c = c.into();
                 if self.compress.contains_key(&o.pool) {

@@ -37,6 +37,9 @@ pub enum StoreOp {
     Split(Coll, SpgId, u32),
     /// Moves all objects of the first to the second. Both exist; no data is rewritten.
     Merge(Coll, Coll),
+    /// The transaction undoes what earlier ones did: it gives back what it takes, and is not
+    /// refused for want of space.
+    TakesBack,
 }
 
 /// The store cannot read what it should have: a checksum failed or the device did.

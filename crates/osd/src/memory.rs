@@ -176,6 +176,7 @@ fn apply(state: &mut State, ops: &[StoreOp]) {
                 let moved = std::mem::take(&mut state.get_mut(from).expect(missing).objects);
                 state.get_mut(to).expect(missing).objects.extend(moved);
             }
+            StoreOp::TakesBack => {}
         }
     }
 }
@@ -220,9 +221,12 @@ fn follow_damage(damaged: &mut Damaged, state: &State, ops: &[StoreOp]) {
 /// What an object takes beside its data, bytes.
 const OBJECT_COSTS: u64 = 32;
 
-/// What a transaction may take, at most; 0 when it only removes, or is about small keys, for
-/// which there is always room.
+/// What a transaction may take, at most; 0 when it only removes, takes back, or is about small
+/// keys, for which there is always room.
 fn takes(state: &State, ops: &[StoreOp]) -> u64 {
+    if ops.contains(&StoreOp::TakesBack) {
+        return 0;
+    }
     let mut bytes = 0;
     let removed = |o: &HObject| {
         let removes = |m: &Mutation| matches!(m, Mutation::Remove);

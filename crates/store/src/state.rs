@@ -468,15 +468,26 @@ impl State {
     /// Space that transactions may use, in bytes; `pending` blocks are about to be free, and
     /// a merge has taken `merge` blocks of what is kept for it.
     pub fn available(&self, pending: u64, merge: u64) -> u64 {
+        let (left, kept) = self.left(pending, merge);
+        left.saturating_sub(kept)
+    }
+
+    /// As [`State::available`], for those that take back what others did: half of what is kept
+    /// for removals, too.
+    pub fn available_to_take_back(&self, pending: u64, merge: u64) -> u64 {
+        let (left, kept) = self.left(pending, merge);
+        left.saturating_sub(kept / 2)
+    }
+
+    /// Space for transactions and for removals, and how much is kept for these, in bytes.
+    fn left(&self, pending: u64, merge: u64) -> (u64, u64) {
         let alloc = self.space.alloc.lock().expect("no holder of this lock panics");
         let free = (alloc.free() + pending) * BLOCK;
         let total = alloc.used.blocks() * BLOCK;
         drop(alloc);
         let tables: u64 = self.tables.iter().map(|t| t.bytes()).sum();
         // A merge writes all tables anew before the old ones go.
-        let own = tables.saturating_sub(merge * BLOCK)
-            + self.kept_for_changes()
-            + (total / 64).max(8 << 20).min(total / 8);
-        free.saturating_sub(own)
+        let own = tables.saturating_sub(merge * BLOCK) + self.kept_for_changes();
+        (free.saturating_sub(own), (total / 64).max(8 << 20).min(total / 8))
     }
 }

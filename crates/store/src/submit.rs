@@ -27,6 +27,8 @@ pub(crate) struct Needs {
     pub blocks: u64,
     /// Whether it takes space that others could have.
     pub grows: bool,
+    /// Whether it may use space that is kept for removals.
+    takes_back: bool,
     clones: bool,
 }
 
@@ -123,7 +125,7 @@ impl Store {
 
     /// What a transaction takes.
     fn needs(&self, txn: &Transaction) -> Result<Needs> {
-        let mut needs = Needs { record: 256, ..Needs::default() };
+        let mut needs = Needs { record: 256, takes_back: txn.takes_back, ..Needs::default() };
         for (_, o) in &txn.targets {
             needs.record += 64 + (o.nspace.len() + o.key.len() + o.name.len()) as u64;
         }
@@ -182,7 +184,7 @@ impl Store {
     /// Whether there is room for `txn` now: if so, [`Store::submit`] does not refuse it for
     /// want of space. It may do more than this says, as it waits for what is about to be
     /// free. What only removes, and the small keys of a PG's log, always fit: space is kept
-    /// for them. Of removed collections only what has been swept counts. Costs no I/O but for
+    /// for them, of which [`Transaction::take_back`] may use a part. Of removed collections only what has been swept counts. Costs no I/O but for
     /// the onode of a clone's source.
     ///
     /// # Errors
@@ -192,18 +194,26 @@ impl Store {
         if !self.commit.can_ever_take(needs.record) {
             return Err(StoreError::Invalid("the transaction is larger than the log takes"));
         }
-        let available = self.state.available(0, self.merge_blocks());
+        let available = self.available(0, needs.takes_back);
         if needs.grows && needs.space > available {
             return Err(StoreError::NoSpace { need: needs.space, available });
         }
         Ok(())
     }
 
+    /// Space for a transaction, in bytes, when `pending` blocks more are free.
+    fn available(&self, pending: u64, takes_back: bool) -> u64 {
+        match takes_back {
+            true => self.state.available_to_take_back(pending, self.merge_blocks()),
+            false => self.state.available(pending, self.merge_blocks()),
+        }
+    }
+
     /// Refuses what does not fit, and waits while the log or the queue is full.
     pub(crate) fn make_room(&mut self, txn: &Transaction) -> Result<()> {
-        let Needs { space, record, blocks, grows, clones } = self.needs(txn)?;
+        let Needs { space, record, blocks, grows, takes_back, clones } = self.needs(txn)?;
         if grows {
-            self.require(space)?;
+            self.require(space, takes_back)?;
         }
         if !self.commit.can_ever_take(record) {
             return Err(StoreError::Invalid("the transaction is larger than the log takes"));
@@ -291,13 +301,13 @@ impl Store {
     }
 
     /// Makes sure that `need` bytes can be taken now; waits where space is about to be free.
-    fn require(&mut self, need: u64) -> Result<()> {
-        if need <= self.state.available(0, self.merge_blocks()) {
+    fn require(&mut self, need: u64, takes_back: bool) -> Result<()> {
+        if need <= self.available(0, takes_back) {
             return Ok(());
         }
         // What was removed counts as free, whether or not it has been swept.
         self.sweep_for(need)?;
-        let available = self.state.available(self.soon_free(), self.merge_blocks());
+        let available = self.available(self.soon_free(), takes_back);
         // What is kept for the changes in memory is free when they are written, but for what
         // they take. Only for a good deal of it: a full store must not write a checkpoint
         // for each transaction.
@@ -309,7 +319,7 @@ impl Store {
                 self.freeze()?;
             }
             self.reclaim()?;
-            if need <= self.state.available(0, self.merge_blocks()) {
+            if need <= self.available(0, takes_back) {
                 return Ok(());
             }
         }
@@ -317,7 +327,7 @@ impl Store {
         if merge::shrinks_by(&self.state.tables).is_some_and(|bytes| bytes >= need) {
             self.merge_all()?;
             self.reclaim()?;
-            if need <= self.state.available(0, self.merge_blocks()) {
+            if need <= self.available(0, takes_back) {
                 return Ok(());
             }
         }

@@ -142,6 +142,8 @@ pub struct Transaction {
     pub(crate) hints: Vec<(Target, Compressible)>,
     /// What is known of data that is written. Not in the log.
     pub(crate) sums: KnownSums,
+    /// See [`Transaction::take_back`]. Not in the log.
+    pub(crate) takes_back: bool,
 }
 
 impl Transaction {
@@ -163,12 +165,21 @@ impl Transaction {
         self.ops.len()
     }
 
+    /// It undoes what other transactions did, and gives back at least what it takes once it is
+    /// done: so it goes through where only removals do, with space that is kept for them.
+    pub fn take_back(&mut self) -> &mut Self {
+        self.takes_back = true;
+        self
+    }
+
     /// Appends the changes of `other`.
     pub fn append(&mut self, other: Self) {
+        let takes_back = self.takes_back || other.takes_back;
         if self.ops.is_empty() && self.hints.is_empty() && self.sums.is_empty() {
-            *self = other;
+            *self = Self { takes_back, ..other };
             return;
         }
+        self.takes_back = takes_back;
         self.sums.append(other.sums);
         let base = self.targets.len() as u32;
         self.targets.extend(other.targets);

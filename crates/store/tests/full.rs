@@ -130,6 +130,67 @@ fn at_the_brim_everything_that_frees_goes_on() {
     }
 }
 
+/// At the brim, what was overwritten last is brought back from where it was kept: that takes space
+/// before it gives any, and goes through all the same.
+#[test]
+fn at_the_brim_writes_are_taken_back() {
+    const LEN: u64 = 512 << 10;
+    for seed in seeds(4) {
+        let mut dice = Dice::new(seed ^ 0x7a4e);
+        let disk = Arc::new(SimDisk::new(32 << 20, false));
+        let mut store = made(&disk, 2 << 20);
+        // Each second one does not begin with a block: its ends are copied.
+        let objects: Vec<(HObject, HObject, u64)> =
+            (0..8).map(|n| (object(n), object(100 + n), n % 2 * 100)).collect();
+        let mut before = Vec::new();
+        for (o, kept, off) in &objects {
+            let (old, new) = (dice.bytes(LEN as usize + 200), dice.bytes(LEN as usize));
+            let mut txn = Transaction::new();
+            txn.write(C, o, 0, old.clone());
+            store.submit(txn).unwrap();
+            let mut txn = Transaction::new();
+            txn.touch(C, kept).clone_range(C, o, kept, *off, LEN, *off).write(C, o, *off, new);
+            store.submit(txn).unwrap();
+            before.push(old);
+        }
+        let mut n = 1000;
+        while store.sync().is_ok() {
+            let mut txn = Transaction::new();
+            txn.write(C, &object(n), 0, dice.bytes(20_000));
+            match store.submit(txn) {
+                Ok(_) => n += 1,
+                Err(StoreError::NoSpace { .. }) => break,
+                Err(e) => panic!("seed {seed}: {e}"),
+            }
+        }
+        for (o, kept, off) in &objects {
+            let back = |txn: &mut Transaction| {
+                txn.clone_range(C, kept, o, *off, LEN, *off).remove(C, kept);
+            };
+            let mut txn = Transaction::new();
+            if *o == objects[0].0 {
+                back(&mut txn);
+                let refused = store.submit(txn).unwrap_err();
+                assert!(matches!(refused, StoreError::NoSpace { .. }), "seed {seed}: {refused}");
+                txn = Transaction::new();
+            }
+            back(&mut txn);
+            txn.take_back();
+            assert!(store.would_fit(&txn).is_ok());
+            store.submit(txn).unwrap_or_else(|e| panic!("seed {seed}, {o}: {e}"));
+            if dice.below(2) == 0 {
+                store.sync().unwrap();
+            }
+        }
+        store.close().unwrap();
+        let mut store = open(&disk);
+        for ((o, ..), data) in objects.iter().zip(&before) {
+            assert_eq!(store.read(C, o, 0, u64::MAX).unwrap(), data, "seed {seed}, {o}");
+        }
+        assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new(), "seed {seed}");
+    }
+}
+
 /// Keys that are set again and again in a store with little room: what tables keep of older values
 /// goes when its space is wanted.
 #[test]

@@ -350,6 +350,8 @@ impl Pg {
             ops.push(StoreOp::Object(self.coll, s.oid.clone(), m));
         }
         self.forget_undo(e.version, &undo, ops);
+        // The void write may have taken the last space there was.
+        ops.push(StoreOp::TakesBack);
         true
     }
 }
@@ -364,7 +366,7 @@ mod tests {
 
     /// The log of a PG that was divided may begin behind all that another shard's tells of: with
     /// no version in common, what only this shard wrote is still taken back, before copies are
-    /// compared.
+    /// compared, and in a store that it filled.
     #[test]
     fn what_is_void_is_taken_back_without_a_common_version() {
         let v = EVersion::new;
@@ -383,6 +385,8 @@ mod tests {
         pg.keep_undo(v(2, 4), &changes, &mut ops, &store);
         ops.push(object(changes[0].mutations.clone()));
         store.submit(ops, 2);
+        let taken = store.lock().taken();
+        store.lock().capacity = Some(taken);
         pg.log.push(PgLogEntry {
             version: v(2, 4),
             prior: v(1, 1),
