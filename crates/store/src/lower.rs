@@ -187,7 +187,10 @@ impl Store {
         if bytes > 0 {
             needs.space += bytes;
             needs.record += bytes;
-            needs.grows = true;
+            match op {
+                Op::Zero(..) | Op::Truncate(..) => needs.cuts = true,
+                _ => needs.grows = true,
+            }
         }
         Ok(())
     }

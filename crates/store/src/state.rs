@@ -472,9 +472,9 @@ impl State {
         left.saturating_sub(kept)
     }
 
-    /// As [`State::available`], for those that take back what others did: half of what is kept
-    /// for removals, too.
-    pub fn available_to_take_back(&self, pending: u64, merge: u64) -> u64 {
+    /// As [`State::available`], for those that give back what they take: half of what is kept for
+    /// removals, too.
+    pub fn available_to_free(&self, pending: u64, merge: u64) -> u64 {
         let (left, kept) = self.left(pending, merge);
         left.saturating_sub(kept / 2)
     }

@@ -27,9 +27,23 @@ pub(crate) struct Needs {
     pub blocks: u64,
     /// Whether it takes space that others could have.
     pub grows: bool,
-    /// Whether it may use space that is kept for removals.
+    /// Whether it cuts compressed data, of which the rest is written anew before any is free.
+    pub cuts: bool,
+    /// Whether it undoes what others did.
     takes_back: bool,
     clones: bool,
+}
+
+impl Needs {
+    /// Whether there has to be space for it.
+    fn wants_space(&self) -> bool {
+        self.grows || self.cuts
+    }
+
+    /// Whether that may be space which is kept for removals: it gives back what it takes.
+    fn frees(&self) -> bool {
+        self.takes_back || !self.grows
+    }
 }
 
 fn range(off: u64, len: u64) -> Result<()> {
@@ -184,7 +198,8 @@ impl Store {
     /// Whether there is room for `txn` now: if so, [`Store::submit`] does not refuse it for
     /// want of space. It may do more than this says, as it waits for what is about to be
     /// free. What only removes, and the small keys of a PG's log, always fit: space is kept
-    /// for them, of which [`Transaction::take_back`] may use a part. Of removed collections only what has been swept counts. Costs no I/O but for
+    /// for them, of which half is also for what cuts compressed data and for
+    /// [`Transaction::take_back`]. Of removed collections only what has been swept counts. Costs no I/O but for
     /// the onode of a clone's source.
     ///
     /// # Errors
@@ -194,27 +209,28 @@ impl Store {
         if !self.commit.can_ever_take(needs.record) {
             return Err(StoreError::Invalid("the transaction is larger than the log takes"));
         }
-        let available = self.available(0, needs.takes_back);
-        if needs.grows && needs.space > available {
+        let available = self.available(0, needs.frees());
+        if needs.wants_space() && needs.space > available {
             return Err(StoreError::NoSpace { need: needs.space, available });
         }
         Ok(())
     }
 
     /// Space for a transaction, in bytes, when `pending` blocks more are free.
-    fn available(&self, pending: u64, takes_back: bool) -> u64 {
-        match takes_back {
-            true => self.state.available_to_take_back(pending, self.merge_blocks()),
+    fn available(&self, pending: u64, frees: bool) -> u64 {
+        match frees {
+            true => self.state.available_to_free(pending, self.merge_blocks()),
             false => self.state.available(pending, self.merge_blocks()),
         }
     }
 
     /// Refuses what does not fit, and waits while the log or the queue is full.
     pub(crate) fn make_room(&mut self, txn: &Transaction) -> Result<()> {
-        let Needs { space, record, blocks, grows, takes_back, clones } = self.needs(txn)?;
-        if grows {
-            self.require(space, takes_back)?;
+        let needs = self.needs(txn)?;
+        if needs.wants_space() {
+            self.require(needs.space, needs.frees())?;
         }
+        let Needs { record, blocks, clones, .. } = needs;
         if !self.commit.can_ever_take(record) {
             return Err(StoreError::Invalid("the transaction is larger than the log takes"));
         }
@@ -301,13 +317,13 @@ impl Store {
     }
 
     /// Makes sure that `need` bytes can be taken now; waits where space is about to be free.
-    fn require(&mut self, need: u64, takes_back: bool) -> Result<()> {
-        if need <= self.available(0, takes_back) {
+    fn require(&mut self, need: u64, frees: bool) -> Result<()> {
+        if need <= self.available(0, frees) {
             return Ok(());
         }
         // What was removed counts as free, whether or not it has been swept.
         self.sweep_for(need)?;
-        let available = self.available(self.soon_free(), takes_back);
+        let available = self.available(self.soon_free(), frees);
         // What is kept for the changes in memory is free when they are written, but for what
         // they take. Only for a good deal of it: a full store must not write a checkpoint
         // for each transaction.
@@ -319,7 +335,7 @@ impl Store {
                 self.freeze()?;
             }
             self.reclaim()?;
-            if need <= self.available(0, takes_back) {
+            if need <= self.available(0, frees) {
                 return Ok(());
             }
         }
@@ -327,7 +343,7 @@ impl Store {
         if merge::shrinks_by(&self.state.tables).is_some_and(|bytes| bytes >= need) {
             self.merge_all()?;
             self.reclaim()?;
-            if need <= self.available(0, takes_back) {
+            if need <= self.available(0, frees) {
                 return Ok(());
             }
         }

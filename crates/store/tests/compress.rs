@@ -218,3 +218,49 @@ fn damage_stays_damage() {
     assert!(read(&store, 0, 1 << 20).unwrap() == data);
     is_sound(&mut store);
 }
+
+/// At the brim, what cuts compressed data goes through: what is left of a blob is written anew
+/// before the blob is free.
+#[test]
+fn at_the_brim_compressed_objects_are_cut() {
+    let (disk, mut store) = new();
+    compress(&mut store, Algorithm::Lz4);
+    let data = half(1 << 20);
+    let mut n = 0;
+    loop {
+        let mut txn = Transaction::new();
+        // The last ones are small, so that little is left.
+        let len = if n < 1000 { 1 << 20 } else { 4096 };
+        txn.write(PG, &name(n), 0, Bytes::copy_from_slice(&data[..len]));
+        match store.submit(txn) {
+            Ok(_) => n += 1,
+            Err(StoreError::NoSpace { .. }) if n < 1000 => n = 1000,
+            Err(StoreError::NoSpace { .. }) => break,
+            Err(e) => panic!("{e}"),
+        }
+        store.sync().unwrap();
+    }
+    let cut = |n: u32| 500_001 + u64::from(n) * 4099;
+    let large: Vec<u32> = (0..20).collect();
+    for n in &large {
+        let mut txn = Transaction::new();
+        match n % 2 {
+            0 => txn.truncate(PG, &name(*n), cut(*n)),
+            _ => txn.zero(PG, &name(*n), cut(*n), 300_000),
+        };
+        assert!(store.would_fit(&txn).is_ok(), "{n}");
+        store.submit(txn).unwrap_or_else(|e| panic!("{n}: {e}"));
+        store.sync().unwrap();
+    }
+    drop(store);
+    let mut store = open(&disk);
+    for n in large {
+        let mut want = data.clone();
+        match n % 2 {
+            0 => want.truncate(cut(n) as usize),
+            _ => want[cut(n) as usize..][..300_000].fill(0),
+        }
+        assert!(store.read(PG, &name(n), 0, u64::MAX).unwrap() == want, "{n}");
+    }
+    is_sound(&mut store);
+}
