@@ -127,6 +127,7 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
             .map(|(p, s)| (*p, (s.compressed, s.uncompressed)))
             .collect(),
         used: job.used.to_bytes().into(),
+        mount: job.superblock.mount,
     };
     let superblock = write_manifest(space, &manifest, &job.superblock)?;
     Ok(Outcome { seq, superblock, table, moved, unchanged, freed, place })
@@ -328,5 +329,6 @@ pub(crate) fn empty(used: &Bitmap) -> Manifest {
         pools: Vec::new(),
         packed: Vec::new(),
         used: Bytes::from(used.to_bytes()),
+        mount: 0,
     }
 }

@@ -163,7 +163,9 @@ fn read_at(
     }))
 }
 
-/// Walks the log from a place; groups of mounts before `ring.mount` count.
+/// Walks the log from a place; groups of mounts before `ring.mount` count, and never one of an
+/// earlier mount than the group before it: such a one is what a power cut left of two that were
+/// under way, without the first.
 pub(crate) struct Reader<'a> {
     pub disk: &'a dyn Disk,
     pub ring: Ring,
@@ -172,8 +174,9 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(disk: &'a dyn Disk, ring: Ring, at: Place) -> Self {
-        Self { disk, ring, at, mount: 0 }
+    /// Whatever lies before `at` is of `mount`.
+    pub fn new(disk: &'a dyn Disk, ring: Ring, at: Place, mount: u64) -> Self {
+        Self { disk, ring, at, mount }
     }
 
     /// Whether a group behind the log's end says that the one missing here was durable: then

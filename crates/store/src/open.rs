@@ -93,18 +93,17 @@ pub(crate) fn load(
     Ok(state)
 }
 
-/// Applies the log from `start`; `generation` is that of the superblock which named the
-/// checkpoint. Returns the last transaction and where the log goes on.
+/// Applies the log from the checkpoint that `manifest` tells of on; `generation` is that of the
+/// superblock which named it. Returns the last transaction and where the log goes on.
 pub(crate) fn replay(
     state: &mut State,
     disk: &dyn Disk,
     ring: Ring,
     generation: u64,
-    start: Place,
-    mut seq: Seq,
+    manifest: &Manifest,
 ) -> Result<(Seq, Place)> {
-    let mut log = Reader::new(disk, ring, start);
-    let mut place = start;
+    let (mut seq, mut place) = (manifest.seq, manifest.place());
+    let mut log = Reader::new(disk, ring, place, manifest.mount);
     // Groups that no later one has called durable yet.
     let mut unproven: VecDeque<Found> = VecDeque::new();
     loop {

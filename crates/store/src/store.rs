@@ -21,7 +21,6 @@ use crate::fetch::Fetches;
 use crate::file::FileDisk;
 use crate::install::Unchanged;
 use crate::keys;
-use crate::log::Place;
 use crate::logring::LogRing;
 use crate::merge::Merging;
 use crate::onode::BLOCK;
@@ -408,10 +407,10 @@ impl Store {
         let (log, ring) = placement::find(&disk, log, &superblock)?;
         superblock.generation += 1;
         superblock.mount += 1;
-        let start = Place { group: manifest.log_group, pos: manifest.log_pos };
+        let start = manifest.place();
         let (mut seq, mut head) = (manifest.seq, start);
         if let Some(log) = log.disk() {
-            (seq, head) = open::replay(&mut state, &**log, ring, generation, start, seq)?;
+            (seq, head) = open::replay(&mut state, &**log, ring, generation, &manifest)?;
             log.flush().map_err(StoreError::io("flushing the log"))?;
         }
         // From here on the log holds groups of this mount; it also makes durable what the

@@ -11,6 +11,7 @@ use types::{OsdId, Uuid};
 
 use crate::StoreError;
 use crate::header::Header;
+use crate::log::Place;
 use crate::onode::BLOCK;
 use crate::placement::LogPlacement;
 use crate::space::{Runs, read_past_caches};
@@ -165,7 +166,7 @@ type PoolLine = (i64, (u64, (u64, u64)));
 pub(crate) struct Manifest {
     /// The last transaction in it.
     pub seq: u64,
-    /// Where the log goes on.
+    /// Where the log goes on, see [`Manifest::place`].
     pub log_group: u64,
     pub log_pos: u64,
     pub next_id: u64,
@@ -178,11 +179,14 @@ pub(crate) struct Manifest {
     pub packed: Vec<(i64, (u64, u64))>,
     /// Used blocks, but for the manifest's own.
     pub used: Bytes,
+    /// The mount that made the checkpoint; 0 where it was not noted, before version 3. What goes
+    /// on behind it in the log is of this mount or of later ones.
+    pub mount: u64,
 }
 
 impl Denc for Manifest {
     fn encode(&self, w: &mut Writer) {
-        w.framed(2, 1, |w| {
+        w.framed(3, 1, |w| {
             w.u64(self.seq);
             w.u64(self.log_group);
             w.u64(self.log_pos);
@@ -193,10 +197,11 @@ impl Denc for Manifest {
             self.pools.encode(w);
             self.used.encode(w);
             self.packed.encode(w);
+            w.u64(self.mount);
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("manifest", 2, |r, version| {
+        r.framed("manifest", 3, |r, version| {
             Ok(Self {
                 seq: r.u64()?,
                 log_group: r.u64()?,
@@ -208,12 +213,18 @@ impl Denc for Manifest {
                 pools: Denc::decode(r)?,
                 used: Denc::decode(r)?,
                 packed: if version >= 2 { Denc::decode(r)? } else { Vec::new() },
+                mount: if version >= 3 { r.u64()? } else { 0 },
             })
         })
     }
 }
 
 impl Manifest {
+    /// Where the log goes on.
+    pub fn place(&self) -> Place {
+        Place { group: self.log_group, pos: self.log_pos }
+    }
+
     pub fn read(disk: &dyn Disk, sb: &Superblock) -> Result<Self, StoreError> {
         let place = (0, sb.manifest_len as usize);
         let what = || "manifest".to_owned();
