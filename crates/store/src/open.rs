@@ -93,17 +93,29 @@ pub(crate) fn load(
     Ok(state)
 }
 
+/// What the log had.
+pub(crate) struct Replayed {
+    /// Its last transaction.
+    pub seq: Seq,
+    /// Where it goes on.
+    pub place: Place,
+    /// Runs of blocks that its last groups let go of, by transaction. No later group calls these
+    /// proven: what they name is looked at again when this opening ends before one does, so
+    /// nothing may be written there until then.
+    pub resting: Vec<(Seq, (u64, u64))>,
+}
+
 /// Applies the log from the checkpoint that `manifest` tells of on; `generation` is that of the
-/// superblock which named it. Returns the last transaction and where the log goes on.
+/// superblock which named it.
 pub(crate) fn replay(
     state: &mut State,
     disk: &dyn Disk,
     ring: Ring,
     generation: u64,
     manifest: &Manifest,
-) -> Result<(Seq, Place)> {
-    let (mut seq, mut place) = (manifest.seq, manifest.place());
-    let mut log = Reader::new(disk, ring, place, manifest.mount);
+) -> Result<Replayed> {
+    let mut done = Replayed { seq: manifest.seq, place: manifest.place(), resting: Vec::new() };
+    let mut log = Reader::new(disk, ring, done.place, manifest.mount);
     // Groups that no later one has called durable yet.
     let mut unproven: VecDeque<Found> = VecDeque::new();
     loop {
@@ -125,7 +137,7 @@ pub(crate) fn replay(
                         group = group.group,
                         "the last group of the log was cut off and does not count"
                     );
-                    return Ok((seq, place));
+                    return Ok(done);
                 }
             }
             let group = unproven.pop_front().expect("there is a front");
@@ -134,14 +146,15 @@ pub(crate) fn replay(
                 let what = "superblock: the log knows a newer one".to_owned();
                 return Err(StoreError::Corrupt { what, offset: 0, device: 0 });
             }
-            if group.first != seq + 1 {
+            if group.first != done.seq + 1 {
                 return Err(StoreError::Format(format!(
-                    "the log goes on with transaction {} after {seq}",
-                    group.first
+                    "the log goes on with transaction {} after {}",
+                    group.first, done.seq
                 )));
             }
             for raw in &group.records {
-                seq += 1;
+                done.seq += 1;
+                let seq = done.seq;
                 let txn = record::decode(raw)?;
                 state.apply(seq, &txn, &mut Known::of(txn.targets.len()), true)?;
                 let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
@@ -152,13 +165,17 @@ pub(crate) fn replay(
                              which are free"
                         )));
                     }
+                    if group.group > proven {
+                        alloc.take(start, blocks);
+                        done.resting.push((seq, (start, blocks)));
+                    }
                 }
             }
-            place = Place { group: group.group + 1, pos: group.end };
+            done.place = Place { group: group.group + 1, pos: group.end };
         }
         match next {
             Some(group) => unproven.push_back(group),
-            None => return Ok((seq, place)),
+            None => return Ok(done),
         }
     }
 }

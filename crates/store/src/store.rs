@@ -408,9 +408,10 @@ impl Store {
         superblock.generation += 1;
         superblock.mount += 1;
         let start = manifest.place();
-        let (mut seq, mut head) = (manifest.seq, start);
+        let (mut seq, mut head, mut resting) = (manifest.seq, start, Vec::new());
         if let Some(log) = log.disk() {
-            (seq, head) = open::replay(&mut state, &**log, ring, generation, &manifest)?;
+            let found = open::replay(&mut state, &**log, ring, generation, &manifest)?;
+            (seq, head, resting) = (found.seq, found.place, found.resting);
             log.flush().map_err(StoreError::io("flushing the log"))?;
         }
         // From here on the log holds groups of this mount; it also makes durable what the
@@ -464,6 +465,9 @@ impl Store {
             merges_fail: false,
             sweeps: Sweeps { bounds: Bounds::new(options.sweep_objects), last: 0, ended: false },
         };
+        for (seq, freed) in resting {
+            store.rest(seq, vec![freed]);
+        }
         if options.discard {
             let mut alloc = store.state.space.alloc.lock().expect("no holder of this lock panics");
             alloc.track_stale();
