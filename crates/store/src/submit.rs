@@ -199,8 +199,8 @@ impl Store {
     /// want of space. It may do more than this says, as it waits for what is about to be
     /// free. What only removes, and the small keys of a PG's log, always fit: space is kept
     /// for them, of which half is also for what cuts compressed data and for
-    /// [`Transaction::take_back`]. Of removed collections only what has been swept counts. Costs no I/O but for
-    /// the onode of a clone's source.
+    /// [`Transaction::take_back`]. Of removed collections only what has been swept counts. Costs
+    /// no I/O but for the onode of a clone's source.
     ///
     /// # Errors
     /// [`StoreError::NoSpace`]; [`StoreError::Invalid`] when the log could never take it.
