@@ -24,7 +24,7 @@ use crate::keys;
 use crate::logring::LogRing;
 use crate::merge::Merging;
 use crate::onode::BLOCK;
-use crate::placement::{self, LogPlacement};
+use crate::placement::{self, LogDisk, LogPlacement};
 use crate::space::{Ledger, Runs, Space};
 use crate::stage::Staged;
 use crate::state::{Frozen, Known, State};
@@ -412,10 +412,14 @@ impl Store {
         if let Some(log) = log.disk() {
             let found = open::replay(&mut state, &**log, ring, generation, &manifest)?;
             (seq, head, resting) = (found.seq, found.place, found.resting);
+        }
+        // What the last run had written and not flushed is durable before anything builds on it:
+        // the data of its last groups, and the superblock that was just read.
+        disk.flush().map_err(StoreError::io("flushing the device"))?;
+        if let LogDisk::Own(log) = &log {
             log.flush().map_err(StoreError::io("flushing the log"))?;
         }
-        // From here on the log holds groups of this mount; it also makes durable what the
-        // last run had written and not flushed.
+        // From here on the log holds groups of this mount.
         superblock.write(&*disk)?;
 
         let at = (manifest.log_pos, superblock.generation);

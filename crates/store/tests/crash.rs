@@ -9,9 +9,11 @@ mod common;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use common::explore::{Effort, Seen, explore};
+use common::explore::{Effort, Seen, durable, explore};
 use common::seeds;
-use store::{Coll, DiskEvent, MkfsOptions, OpenOptions, SimDisk, Store, Transaction};
+use env::Disk;
+use store::{Coll, DiskEvent, LogPlacement, MkfsOptions, OpenOptions, SimDisk, Store, Transaction};
+use types::HObject;
 
 #[test]
 fn power_cuts_lose_nothing_acknowledged() {
@@ -74,4 +76,44 @@ fn what_goes_on_behind_a_checkpoint_is_of_its_mount() {
     assert!(is_set(&store, "other"));
     assert!(!is_set(&store, "second"), "it was never acknowledged, and others took its place");
     assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new());
+}
+
+/// The process ended with a group written and not flushed, its data on one device and itself on
+/// another. The next one finds it and goes on from there, so the power may not take it any more.
+#[test]
+fn what_an_ended_process_left_is_durable_once_the_next_has_opened() {
+    const SIZE: u64 = 64 << 20;
+    const LOG: u64 = 2 << 20;
+    let disk = Arc::new(SimDisk::new(SIZE + LOG + 4096, true));
+    let parts = |disk: &Arc<SimDisk>| -> (Arc<dyn Disk>, Option<Arc<dyn Disk>>) {
+        (Arc::new(disk.part(0, SIZE)), Some(Arc::new(disk.part(SIZE, LOG + 4096))))
+    };
+    let options = MkfsOptions { log_bytes: LOG, log: LogPlacement::Own, ..MkfsOptions::default() };
+    let (block, log) = parts(&disk);
+    Store::mkfs_with(block, log, &options).unwrap();
+    let open = |disk| {
+        let (block, log) = parts(disk);
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        Store::open_with(block, log, options).unwrap()
+    };
+    let mut store = open(&disk);
+    store.sync().unwrap();
+    let before = disk.copy(false);
+    disk.forget_events();
+    let o = HObject { name: "a".into(), ..HObject::min() };
+    let mut txn = Transaction::new();
+    txn.create_collection(Coll::Meta).write(Coll::Meta, &o, 0, Bytes::from(vec![7; 1 << 20]));
+    let seq = store.submit(txn).unwrap();
+    assert!(store.begin_group());
+    let mut events = disk.events();
+    assert!(!events.iter().any(|e| !matches!(e, DiskEvent::Write(..))), "{events:?}");
+
+    let next = Arc::new(disk.copy(true));
+    let found = open(&next);
+    assert_eq!(found.opened_at(), seq);
+    events.extend(next.events());
+    let cut = Arc::new(durable(&before, &events));
+    let store = open(&cut);
+    assert_eq!(store.opened_at(), seq);
+    assert_eq!(store.read(Coll::Meta, &o, 0, 1 << 20).unwrap(), vec![7; 1 << 20]);
 }
