@@ -18,14 +18,13 @@ use types::HObject;
 #[test]
 fn power_cuts_lose_nothing_acknowledged() {
     let mut seen = Seen::default();
-    // Of each kind of work one, then the log elsewhere and nowhere, and one that ends twice before
-    // what the log's last groups let go of is proven.
-    for seed in seeds(5).chain([5, 16, 9]) {
+    // Of each kind of work one, then the log elsewhere and nowhere.
+    for seed in seeds(5).chain([5, 16]) {
         seen.add(&explore(seed, Effort { lives: 2, steps: 40, states: 3 }));
     }
     println!("{seen:?}");
     assert!(seen.recoveries > 0 && seen.merges > 0, "{seen:?}");
-    assert!(seen.ahead > 0, "{seen:?}");
+    assert!(seen.ahead > 0 && seen.unflushed > 0, "{seen:?}");
     assert!(seen.removals > 0 && seen.half_swept > 0, "{seen:?}");
 }
 
@@ -116,4 +115,40 @@ fn what_an_ended_process_left_is_durable_once_the_next_has_opened() {
     let store = open(&cut);
     assert_eq!(store.opened_at(), seq);
     assert_eq!(store.read(Coll::Meta, &o, 0, 1 << 20).unwrap(), vec![7; 1 << 20]);
+}
+
+/// The log ends with a group that removes what the one before it wrote, and none behind calls
+/// either proven. What the next mount writes ahead of its first group does not go there: were the
+/// power to go again, the first of the two would pass for cut off, and both be gone.
+#[test]
+fn what_the_last_groups_let_go_of_is_not_written_before_they_are_proven() {
+    let disk = Arc::new(SimDisk::new(64 << 20, true));
+    let options = MkfsOptions { log_bytes: 2 << 20, ..MkfsOptions::default() };
+    Store::mkfs_on(disk.clone(), &options).unwrap();
+    let mut store = open(&disk);
+    set(&mut store, "before");
+    store.sync().unwrap();
+    let o = HObject { name: "a".into(), ..HObject::min() };
+    let mut write = Transaction::new();
+    write.write(Coll::Meta, &o, 0, Bytes::from(vec![7; 1 << 20]));
+    store.submit(write).unwrap();
+    assert!(store.begin_group());
+    let mut remove = Transaction::new();
+    remove.remove(Coll::Meta, &o);
+    let removed = store.submit(remove).unwrap();
+    assert!(store.begin_group());
+    assert!(store.end_group() && store.end_group());
+    assert_eq!(store.durable(), removed);
+
+    let next = Arc::new(disk.copy(false));
+    let mut store = open(&next);
+    assert_eq!(store.opened_at(), removed);
+    let mut staged = 0;
+    while store.stage(&Bytes::from(vec![staged; 1 << 20])).unwrap().is_some() {
+        staged += 1;
+    }
+    assert!(staged > 32, "most of the device is written: {staged}");
+    let cut = Arc::new(next.copy(false));
+    let store = open(&cut);
+    assert_eq!(store.opened_at(), removed);
 }
