@@ -17,6 +17,7 @@ use maps::OsdMap;
 use messages::{MOsdOp, MOsdOpReply, OsdPeer, PeerMsg};
 use types::{
     EntityAddr, EntityId, EntityKind, Epoch, Features, OsdId, PgId, PoolId, ReqId, ShardId, SpgId,
+    stable_mod,
 };
 
 use crate::core::Osd;
@@ -57,9 +58,46 @@ struct Ask {
 pub struct Asks {
     next: u64,
     running: BTreeMap<u64, Ask>,
-    /// Of PGs of caches that asked here: since which epoch their primary leads.
-    led: BTreeMap<PgId, Epoch>,
+    led: Led,
     pub(crate) wanted: Vec<AskWanted>,
+}
+
+/// Of PGs of caches that asked here: when the interval began in which one did last.
+#[derive(Debug, Default)]
+struct Led {
+    began: BTreeMap<PgId, Epoch>,
+    /// How many PGs there were then.
+    pgs: BTreeMap<PoolId, u32>,
+}
+
+impl Led {
+    /// Whether the primary of `pg`, one of `pg_num`, is heard in the interval that began at
+    /// `interval`: if none asked in a later one. A PG that divides or merges begins an interval,
+    /// so for every object intervals only rise.
+    fn hears(&mut self, pg: PgId, pg_num: u32, interval: Epoch) -> bool {
+        self.follow(pg.pool, pg_num);
+        let began = self.began.entry(pg).or_default();
+        *began = interval.max(*began);
+        interval == *began
+    }
+
+    /// A part is where the whole was, and what merged where the furthest was.
+    fn follow(&mut self, pool: PoolId, pg_num: u32) {
+        let was = self.pgs.insert(pool, pg_num).unwrap_or(pg_num);
+        for ps in was..pg_num {
+            let whole = PgId { pool, ps: stable_mod(ps, was) };
+            if let Some(began) = self.began.get(&whole).copied() {
+                self.began.insert(PgId { pool, ps }, began);
+            }
+        }
+        for ps in pg_num..was {
+            if let Some(began) = self.began.remove(&PgId { pool, ps }) {
+                let into = PgId { pool, ps: stable_mod(ps, pg_num) };
+                let into = self.began.entry(into).or_default();
+                *into = began.max(*into);
+            }
+        }
+    }
 }
 
 /// The PG of a cache for which that OSD asks, as its primary; `None` when it is none.
@@ -125,7 +163,8 @@ impl Osd {
             self.c.asks.running.remove(&id); // it begins anew, or is led elsewhere
             return;
         };
-        let interval = pg.info.same_primary_since;
+        // Not since when its primary leads: that may be longer ago than of a PG it took in.
+        let interval = pg.info.same_interval_since;
         a.asked_ms = now.mono_ms();
         if self.c.map.pool(a.wanted.base).is_none() {
             let reply = MOsdOpReply { result: Errno::NOENT.0, ..MOsdOpReply::default() };
@@ -150,12 +189,10 @@ impl Osd {
             return;
         }
         let Some(cache) = asker(&self.c.map, from, &op) else { return };
-        let led = self.c.asks.led.entry(cache).or_default();
-        // Releases before this one say nothing.
-        if m.interval < *led && m.interval != Epoch(0) {
-            return;
+        let Some(pgs) = self.c.map.pool(cache.pool).map(|pool| pool.pg_num) else { return };
+        if !self.c.asks.led.hears(cache, pgs, m.interval) {
+            return; // it is asked again, if it is still wanted
         }
-        *led = m.interval.max(*led);
         let by = (who, addr, Features::ALL);
         let mut op = self.c.client_op(now, NO_CONN, by, 0, *op, 0);
         op.origin = Some(Origin { osd: from, id });
@@ -183,5 +220,37 @@ impl ClientOp {
             &OsdPeer { pg, from: ShardId::NONE, epoch, interval: Epoch(0), felt: 0, body },
         );
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POOL: PoolId = PoolId(2);
+
+    fn hears(led: &mut Led, ps: u32, pg_num: u32, interval: u32) -> bool {
+        led.hears(PgId { pool: POOL, ps }, pg_num, Epoch(interval))
+    }
+
+    #[test]
+    fn who_led_before_another_asked_is_not_heard() {
+        let mut led = Led::default();
+        assert!(hears(&mut led, 1, 2, 10) && hears(&mut led, 1, 2, 10));
+        assert!(hears(&mut led, 1, 2, 12));
+        assert!(!hears(&mut led, 1, 2, 10));
+        assert!(hears(&mut led, 0, 2, 10), "another PG");
+    }
+
+    /// A PG is told of by what it took in, too; and by what it was a part of.
+    #[test]
+    fn pgs_that_divide_and_merge_are_followed() {
+        let mut led = Led::default();
+        assert!(hears(&mut led, 0, 2, 10) && hears(&mut led, 1, 2, 20));
+        assert!(!hears(&mut led, 0, 1, 19), "it was asked for a part at 20");
+        assert!(hears(&mut led, 0, 1, 30));
+        assert!(!hears(&mut led, 3, 4, 29), "it was asked for the whole at 30");
+        assert!(hears(&mut led, 0, 4, 50));
+        assert!(hears(&mut led, 1, 4, 40), "parts go on by themselves");
     }
 }

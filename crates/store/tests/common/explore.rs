@@ -395,6 +395,9 @@ impl Run {
         let ends_after = self.dice.below(4);
         let (mut go_on, mut left) = (None, None);
         let (mut interval, mut opened) = (0, false);
+        // While the store opens, it may yet be found further than this life has found it:
+        // without a log, by a superblock that was torn and is made whole.
+        let mut known = &begin.models;
         for event in events.iter().chain([&DiskEvent::Flush]) {
             match event {
                 DiskEvent::Write(..) => {
@@ -407,7 +410,7 @@ impl Run {
                             platter: flushed.copy(false),
                             pending: pending.clone(),
                             acked,
-                            models: models.clone(),
+                            models: known.clone(),
                         });
                     }
                 }
@@ -416,12 +419,15 @@ impl Run {
                 DiskEvent::Mark(n) => {
                     acked = acked.max(*n);
                     opened = true;
+                    known = &models;
                 }
                 DiskEvent::Flush | DiskEvent::FlushPart(..) => {
                     let what = self.what(life, &format!("interval {interval}"));
-                    let state = self.interval(&what, &flushed, &pending, &models, acked);
-                    if interval <= go_on_at && state.is_some() {
-                        go_on = state;
+                    let state = self.interval(&what, &flushed, &pending, known, acked);
+                    if interval <= go_on_at
+                        && let Some((disk, at)) = state
+                    {
+                        go_on = Some((disk, at, opened));
                     }
                     flush(event, &mut pending, &flushed);
                     interval += 1;
@@ -430,12 +436,12 @@ impl Run {
             }
         }
         left.unwrap_or_else(|| {
-            let (disk, at) = go_on.unwrap_or_else(|| {
+            let (disk, at, opened) = go_on.unwrap_or_else(|| {
                 let disk = Arc::new(flushed.copy(true));
                 let (at, _) = judge("the state it ended with", &self.plan, &disk, &models, acked);
-                (Arc::new(flushed.copy(true)), at)
+                (Arc::new(flushed.copy(true)), at, true)
             });
-            Left::whole(disk, at, models)
+            Left::whole(disk, at, if opened { models } else { begin.models })
         })
     }
 
