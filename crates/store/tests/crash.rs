@@ -39,6 +39,17 @@ fn set(store: &mut Store, key: &'static str) {
     store.submit(txn).unwrap();
 }
 
+/// A store in which "before" is set, durably.
+fn with_one_key() -> (Arc<SimDisk>, Store) {
+    let disk = Arc::new(SimDisk::new(64 << 20, true));
+    let options = MkfsOptions { log_bytes: 2 << 20, ..MkfsOptions::default() };
+    Store::mkfs_on(disk.clone(), &options).unwrap();
+    let mut store = open(&disk);
+    set(&mut store, "before");
+    store.sync().unwrap();
+    (disk, store)
+}
+
 fn is_set(store: &Store, key: &str) -> bool {
     store.coll_get(Coll::Meta, key.as_bytes()).unwrap().is_some()
 }
@@ -48,12 +59,7 @@ fn is_set(store: &Store, key: &str) -> bool {
 /// still the second of the mount before, with the number of the next, and does not count.
 #[test]
 fn what_goes_on_behind_a_checkpoint_is_of_its_mount() {
-    let disk = Arc::new(SimDisk::new(64 << 20, true));
-    let options = MkfsOptions { log_bytes: 2 << 20, ..MkfsOptions::default() };
-    Store::mkfs_on(disk.clone(), &options).unwrap();
-    let mut store = open(&disk);
-    set(&mut store, "before");
-    store.sync().unwrap();
+    let (disk, mut store) = with_one_key();
     let torn = Arc::new(disk.copy(true));
     disk.forget_events();
     for key in ["first", "second"] {
@@ -122,12 +128,7 @@ fn what_an_ended_process_left_is_durable_once_the_next_has_opened() {
 /// power to go again, the first of the two would pass for cut off, and both be gone.
 #[test]
 fn what_the_last_groups_let_go_of_is_not_written_before_they_are_proven() {
-    let disk = Arc::new(SimDisk::new(64 << 20, true));
-    let options = MkfsOptions { log_bytes: 2 << 20, ..MkfsOptions::default() };
-    Store::mkfs_on(disk.clone(), &options).unwrap();
-    let mut store = open(&disk);
-    set(&mut store, "before");
-    store.sync().unwrap();
+    let (disk, mut store) = with_one_key();
     let o = HObject { name: "a".into(), ..HObject::min() };
     let mut write = Transaction::new();
     write.write(Coll::Meta, &o, 0, Bytes::from(vec![7; 1 << 20]));
