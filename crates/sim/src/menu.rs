@@ -77,6 +77,7 @@ impl World {
                 if !acting.is_empty() && self.settings.coded.is_none() {
                     let osd = self.chance.of(&acting).0;
                     self.command(json!({"prefix": "osd primary-temp", "pgid": pgid, "id": osd}));
+                    self.primary_temps.insert(pg);
                 }
                 "primary_temp"
             }
@@ -119,11 +120,8 @@ impl World {
             self.command(json!({"prefix": "osd unset", "key": flag}));
         }
         self.remove_other_pool();
-        // Only who set it takes it back. By then there may be more PGs than the map has, or
-        // fewer.
-        let now = self.newest().map_or_else(Vec::new, |map| self.pgs(&map));
-        let more = (0..self.settings.pg_num).map(|ps| PgId { pool: self.pool, ps });
-        for pg in more.chain(now).collect::<std::collections::BTreeSet<_>>() {
+        // Only who set it takes it back, also where no monitor can tell now which PGs there are.
+        for pg in std::mem::take(&mut self.primary_temps) {
             let pgid = pg.to_string();
             self.command(json!({"prefix": "osd rm-primary-temp", "pgid": pgid}));
         }

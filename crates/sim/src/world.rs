@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use env::{Now, Random, Seeded};
-use types::{Epoch, OsdId, PoolId, Uuid};
+use types::{Epoch, OsdId, PgId, PoolId, Uuid};
 
 use crate::client::Client;
 use crate::history::History;
@@ -359,6 +359,8 @@ pub struct World {
     pub deeds: BTreeMap<&'static str, u64>,
     /// OSDs that will not come back.
     pub(crate) gone: BTreeSet<usize>,
+    /// PGs that were given another primary for a while.
+    pub(crate) primary_temps: BTreeSet<PgId>,
     /// What was seen to be wrong.
     pub(crate) wrong: Vec<String>,
 }
@@ -447,6 +449,7 @@ impl World {
             faults: BTreeMap::new(),
             deeds: BTreeMap::new(),
             gone: BTreeSet::new(),
+            primary_temps: BTreeSet::new(),
             wrong: Vec::new(),
         }
     }
