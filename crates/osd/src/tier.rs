@@ -190,7 +190,8 @@ impl Osd {
         }
         let Some(cache) = asker(&self.c.map, from, &op) else { return };
         let Some(pgs) = self.c.map.pool(cache.pool).map(|pool| pool.pg_num) else { return };
-        if !self.c.asks.led.hears(cache, pgs, m.interval) {
+        // Releases before this one say nothing.
+        if m.interval != Epoch(0) && !self.c.asks.led.hears(cache, pgs, m.interval) {
             return; // it is asked again, if it is still wanted
         }
         let by = (who, addr, Features::ALL);
