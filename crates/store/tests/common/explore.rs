@@ -161,14 +161,21 @@ fn flush(event: &DiskEvent, pending: &mut Vec<DiskEvent>, platter: &SimDisk) {
 
 /// What is left of `events` when the power goes: of what was not flushed, nothing.
 pub fn durable(before: &SimDisk, events: &[DiskEvent]) -> SimDisk {
-    let (platter, mut pending) = (before.copy(false), Vec::new());
+    let platter = before.copy(false);
+    play(events, &platter);
+    platter
+}
+
+/// Makes durable what `events` flush; what they leave pending.
+fn play(events: &[DiskEvent], platter: &SimDisk) -> Vec<DiskEvent> {
+    let mut pending = Vec::new();
     for event in events {
         match event {
             DiskEvent::Write(..) => pending.push(event.clone()),
-            event => flush(event, &mut pending, &platter),
+            event => flush(event, &mut pending, platter),
         }
     }
-    platter
+    pending
 }
 
 /// What the store should hold after each transaction.
@@ -539,13 +546,7 @@ impl Run {
             return;
         }
         let n = 1 + self.dice.below(recovery.len() as u64) as usize;
-        let mut pending: Vec<DiskEvent> = Vec::new();
-        for event in &recovery[..n] {
-            match event {
-                DiskEvent::Write(..) => pending.push(event.clone()),
-                event => flush(event, &mut pending, &disk),
-            }
-        }
+        let pending = play(&recovery[..n], &disk);
         disk.apply_unflushed(&pending, &mut self.dice.random);
         let disk = Arc::new(disk.copy(true));
         let before = disk.copy(false);
