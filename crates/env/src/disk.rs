@@ -23,6 +23,18 @@ pub trait Disk: Send + Sync {
         self.read(off, buf)
     }
 
+    /// As [`Disk::read`] for each of `reads`, or [`Disk::read_once`]: under way at once where that
+    /// can be had, for what is small and in many places.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])], once: bool) -> io::Result<()> {
+        reads.iter_mut().try_for_each(|(off, buf)| match once {
+            true => self.read_once(*off, buf),
+            false => self.read(*off, buf),
+        })
+    }
+
     /// As [`Disk::read`], when that needs no device; whether it did. `buf` is anything
     /// otherwise.
     fn read_cached(&self, off: u64, buf: &mut [u8]) -> bool {
@@ -38,6 +50,15 @@ pub trait Disk: Send + Sync {
     /// The device's; then what is there is unknown.
     fn write(&self, off: u64, data: &[u8]) -> io::Result<()>;
 
+    /// As [`Disk::write`] for each of `writes`, in any order: under way at once where that can be
+    /// had, for what is small and in many places.
+    ///
+    /// # Errors
+    /// As there; then what is at any of the places is unknown.
+    fn write_many(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        writes.iter().try_for_each(|(off, data)| self.write(*off, data))
+    }
+
     /// Makes every write that has returned durable.
     ///
     /// # Errors
@@ -50,9 +71,7 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// As [`Disk::flush`].
     fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
-        for (off, data) in writes {
-            self.write(*off, data)?;
-        }
+        self.write_many(writes)?;
         self.flush()
     }
 

@@ -118,6 +118,11 @@ pub(crate) struct Alloc {
     /// runs that are worth looking for elsewhere.
     freed: Freed,
     freed_far: Freed,
+    /// Blocks among which nothing longer was found than at the cursor, by searches elsewhere in a
+    /// row.
+    barren: [u64; 2],
+    /// Blocks given back since such searches are not made any more.
+    freed_barren: u64,
     stale: Option<Stale>,
 }
 
@@ -160,13 +165,26 @@ const LONG: u64 = 256;
 /// with it everybody's flushes.
 const AGAIN_BLOCKS: u64 = 2_048;
 const AGAIN_PART: u64 = 4_096;
+/// Where there was nothing long on all of the device there may be when this part of it was given
+/// back.
+const BARREN_PART: u64 = 32;
 
 impl Alloc {
     pub fn new(used: Bitmap) -> Self {
         let free = used.free_count();
         let cursors = Self::starts(&used);
         let freed = Freed::default();
-        Self { used, free, cursors, far: cursors, freed, freed_far: freed, stale: None }
+        Self {
+            used,
+            free,
+            cursors,
+            far: cursors,
+            freed,
+            freed_far: freed,
+            barren: [0; 2],
+            freed_barren: 0,
+            stale: None,
+        }
     }
 
     /// From now on remembers what becomes free, for [`Alloc::take_stale`].
@@ -244,16 +262,20 @@ impl Alloc {
         let again = AGAIN_BLOCKS.max(self.used.blocks() / AGAIN_PART);
         self.freed.moves(&mut self.cursors[Area::Data as usize], again);
         self.freed_far.moves(&mut self.far[Area::Data as usize], again);
+        if self.freed_barren >= again.max(self.used.blocks() / BARREN_PART) {
+            (self.barren, self.freed_barren) = ([0; 2], 0);
+        }
         let mut out = Vec::new();
         let mut left = blocks;
         while left > 0 {
-            let (start, len) = self.find(left, area as usize);
-            let was_free = self.used.set(start, len);
-            assert!(was_free, "space is given out once");
-            self.note(start, len, false);
-            self.free -= len;
-            left -= len;
-            out.push((start, len));
+            for (start, len) in self.find(left, area as usize) {
+                let was_free = self.used.set(start, len);
+                assert!(was_free, "space is given out once");
+                self.note(start, len, false);
+                self.free -= len;
+                left -= len;
+                out.push((start, len));
+            }
         }
         Some(out)
     }
@@ -261,46 +283,51 @@ impl Alloc {
     /// A run of `want` blocks, or a long one, or the longest of the next few. Where the ones at
     /// the cursor are short, as between the blocks of an object that was overwritten here and
     /// there, they are left for the time when their neighbours are freed, and one is looked for
-    /// elsewhere.
-    fn find(&mut self, want: u64, area: usize) -> (u64, u64) {
-        let enough = want.min(LONG);
-        let (near, _) = self.longest_from(self.cursors[area], want);
-        if near.1 < enough.div_ceil(4) {
-            let (far, looked_to) = self.longest_from(self.far[area], want);
-            self.far[area] = looked_to;
-            if far.1 > near.1 {
-                return far;
+    /// elsewhere. Where there is none on all of the device, several are taken.
+    fn find(&mut self, want: u64, area: usize) -> Vec<(u64, u64)> {
+        let near = self.next_few(self.cursors[area], want);
+        let is_barren = self.barren[area] >= self.used.blocks();
+        if near.longest < want.min(LONG).div_ceil(4) && !is_barren {
+            let far = self.next_few(self.far[area], want);
+            self.far[area] = far.looked_to;
+            if far.longest > near.longest {
+                self.barren[area] = 0;
+                return far.longest();
             }
+            self.barren[area] += far.passed;
+            self.freed_barren = 0;
         }
-        assert!(near.1 > 0, "free blocks are counted and must be found");
-        self.cursors[area] = near.0 + near.1;
-        near
+        let runs = if is_barren { near.longer(want) } else { near.longest() };
+        let last = runs.last().expect("free blocks are counted and must be found");
+        self.cursors[area] = last.0 + last.1;
+        runs
     }
 
-    /// A run of `want` blocks, or a long one, or the longest of the next few from `at` on; and
-    /// where the search ended.
-    fn longest_from(&self, mut at: u64, want: u64) -> ((u64, u64), u64) {
-        let mut best = (0, 0);
+    /// Free runs from `from` on, and around; no more behind one of `want` blocks, or a long one.
+    fn next_few(&self, from: u64, want: u64) -> Few {
+        let mut few = Few { runs: Vec::new(), longest: 0, looked_to: from, passed: 0 };
         let mut wrapped = false;
-        for _ in 0..TRIES {
-            match self.used.run_from(at, want) {
-                Some((start, len)) => {
-                    if len > best.1 {
-                        best = (start, len);
-                    }
-                    at = start + len;
-                    if len >= want.min(LONG) {
-                        break;
-                    }
+        while few.runs.len() < TRIES {
+            // Around, no further than where it began.
+            let run = self.used.run_from(few.looked_to, want);
+            let run = run.filter(|(start, _)| !wrapped || *start < from);
+            let Some((start, len)) = run else {
+                if wrapped {
+                    break;
                 }
-                None if wrapped => break,
-                None => {
-                    wrapped = true;
-                    at = 0;
-                }
+                (wrapped, few.looked_to) = (true, 0);
+                continue;
+            };
+            let len = if wrapped { len.min(from - start) } else { len };
+            few.looked_to = start + len;
+            few.longest = few.longest.max(len);
+            few.runs.push((start, len));
+            if len >= want.min(LONG) {
+                break;
             }
         }
-        (best, at)
+        few.passed = if wrapped { self.used.blocks() } else { 0 } + few.looked_to - from;
+        few
     }
 
     /// Marks what a log record or a table names as used.
@@ -329,12 +356,45 @@ impl Alloc {
             return false;
         }
         self.free += len;
+        self.freed_barren += len;
         self.freed.add(start, len);
         if len >= LONG / 4 {
             self.freed_far.add(start, len);
         }
         self.note(start, len, true);
         self.used.clear(start, len)
+    }
+}
+
+/// Free runs next to one another, and where the search for them ended.
+struct Few {
+    runs: Vec<(u64, u64)>,
+    longest: u64,
+    looked_to: u64,
+    /// Blocks that it went over.
+    passed: u64,
+}
+
+impl Few {
+    /// The first of the longest.
+    fn longest(self) -> Vec<(u64, u64)> {
+        self.runs.into_iter().find(|run| run.1 == self.longest).into_iter().collect()
+    }
+
+    /// Those that are not much shorter than the longest, up to `want` blocks in all. Where space
+    /// is in single blocks a search for each of them would look at all the others each time.
+    fn longer(self, want: u64) -> Vec<(u64, u64)> {
+        if self.longest >= want.min(LONG) {
+            return self.longest();
+        }
+        let mut left = want;
+        let longer = self.runs.into_iter().filter(|(_, len)| *len > self.longest / 2);
+        let taken = longer.map_while(|(at, len)| {
+            let len = len.min(left);
+            left -= len;
+            (len > 0).then_some((at, len))
+        });
+        taken.collect()
     }
 }
 
@@ -391,5 +451,41 @@ mod tests {
         let free = alloc.free();
         let rest = alloc.alloc(free, Area::Data).expect("there is room");
         assert_eq!((alloc.free(), rest.iter().map(|r| r.1).sum::<u64>()), (0, free));
+    }
+    /// Whatever the holes and the sizes are: as many blocks as were asked for, each given out
+    /// once, while so many are free.
+    #[test]
+    fn random_holes_are_given_out_once() {
+        const BLOCKS: u64 = 2_048;
+        for seed in 0..4 {
+            let mut chance = env::Seeded(seed);
+            let mut below = |n: u64| env::Random::u64(&mut chance) % n;
+            let mut alloc = Alloc::new(Bitmap::new(BLOCKS));
+            let mut taken: Vec<u64> = Vec::new();
+            for _ in 0..2_000 {
+                if below(16) == 0 {
+                    alloc.restart();
+                }
+                let most = 1 << below(10);
+                let want = 1 + below(most);
+                let area = if below(2) == 0 { Area::Data } else { Area::Packed };
+                let free = alloc.free();
+                assert_eq!(free, BLOCKS - taken.len() as u64);
+                let got = alloc.alloc(want, area);
+                assert_eq!(got.is_some(), want <= free);
+                let runs = got.into_iter().flatten();
+                taken.extend(runs.flat_map(|(start, len)| start..start + len));
+                for _ in 0..below(2 * want) {
+                    if !taken.is_empty() {
+                        let i = below(taken.len() as u64) as usize;
+                        alloc.release(taken.swap_remove(i), 1);
+                    }
+                }
+            }
+            taken.sort_unstable();
+            taken.dedup();
+            assert_eq!(alloc.free(), BLOCKS - taken.len() as u64);
+            assert_eq!(alloc.free(), alloc.used.free_count());
+        }
     }
 }

@@ -143,17 +143,8 @@ pub(crate) fn write_manifest(
     let mut buf = crate::buf::AlignedBuf::with_capacity(raw.len() + BLOCK as usize);
     buf.put(&raw);
     buf.pad();
-    let mut runs = Runs::default();
-    let mut at = 0;
-    for (start, len) in space.alloc(buf.len() as u64 / BLOCK, Area::Packed)? {
-        let bytes = (len * BLOCK) as usize;
-        space
-            .disk
-            .write(start * BLOCK, &buf[at..at + bytes])
-            .map_err(StoreError::io("writing the manifest"))?;
-        at += bytes;
-        runs.push(start, len);
-    }
+    let runs = Runs(space.alloc(buf.len() as u64 / BLOCK, Area::Packed)?);
+    space.write(&runs.0, &buf).map_err(StoreError::io("writing the manifest"))?;
     space.disk.flush().map_err(StoreError::io("flushing the manifest"))?;
     let superblock = Superblock {
         generation: before.generation + 1,

@@ -6,6 +6,7 @@
 //! begins a [`Fetch`] keeps the blocks that are freed from then on out of use until it is
 //! done ([`Fetches::oldest`]).
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -143,17 +144,58 @@ impl ReadPlan {
         if at == last { BlockSums::from_blocks(all) } else { None }
     }
 
+    /// Reads the runs that are on the device as they are, as many at once as the way allows;
+    /// whether it did.
+    fn read_at_once(&self, disk: &dyn Disk, buf: &mut [u8]) -> bool {
+        let step = if self.way == Way::Gently { STEP } else { usize::MAX };
+        let (mut at, mut rest, mut reads) = (self.blocks().0, buf, Vec::new());
+        for run in &self.runs {
+            // What lies between it and the one before, and its own.
+            let mut up_to = |block: u64| {
+                let blocks = block - std::mem::replace(&mut at, block);
+                rest.split_off_mut(..(blocks * BLOCK) as usize)
+            };
+            let (_, out) = (up_to(run.at), up_to(run.end));
+            if run.data.is_none() && self.extent(run).packed.is_none() {
+                let mut off = run.phys * BLOCK;
+                for part in out.unwrap_or_default().chunks_mut(step) {
+                    let end = off + part.len() as u64;
+                    reads.push((std::mem::replace(&mut off, end), part));
+                }
+            }
+        }
+        let mut reads = &mut reads[..];
+        if reads.len() < 2 {
+            return false; // there is nothing to gain
+        }
+        while !reads.is_empty() {
+            let mut bytes = 0;
+            let fits = |(_, part): &&(u64, &mut [u8])| {
+                bytes += part.len();
+                bytes <= step
+            };
+            let n = reads.iter().take_while(fits).count();
+            let now = reads.split_off_mut(..n).unwrap_or_default();
+            if disk.read_many(now, self.way != Way::Cached).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Fills the gaps between runs with zeros, what is in memory from there, and lets
-    /// `read` do the others. Returns the bytes asked for; `None` as soon as `read` says
-    /// `false`.
+    /// `read` do the others, when `begin` has had a look at all of it. Returns the bytes asked
+    /// for; `None` as soon as `read` says `false`.
     fn gather(
         &self,
         pool: &Pool,
+        begin: impl FnOnce(&mut [u8]),
         read: &mut dyn FnMut(&Run, &mut [u8]) -> Result<bool>,
     ) -> Result<Option<Bytes>> {
         let (first, last) = self.blocks();
         let at = |block: u64| ((block - first) * BLOCK) as usize;
         let mut buf = pool.take(at(last));
+        begin(&mut buf);
         let mut filled = 0;
         for run in &self.runs {
             buf[filled..at(run.at)].fill(0);
@@ -192,8 +234,14 @@ impl ReadPlan {
 
     /// Reads and verifies. `name` is for errors.
     pub fn run(&self, disk: &dyn Disk, pool: &Pool, name: &dyn Fn() -> String) -> Result<Bytes> {
-        let data = self.gather(pool, &mut |run, out| {
-            read_blocks(disk, run.phys, self.crcs(run), out, self.way, name, run.at * BLOCK)?;
+        let there = Cell::new(false);
+        let begin = |buf: &mut [u8]| there.set(self.read_at_once(disk, buf));
+        let data = self.gather(pool, begin, &mut |run, out| {
+            let crcs = self.crcs(run);
+            let is_there = there.get() && self.extent(run).packed.is_none();
+            if !is_there || first_wrong(out, crcs).is_some() {
+                read_blocks(disk, run.phys, crcs, out, self.way, name, run.at * BLOCK)?;
+            }
             Ok(true)
         })?;
         // The reader never declines.
@@ -206,7 +254,7 @@ impl ReadPlan {
             let there = disk.read_cached(run.phys * BLOCK, out);
             Ok(there && first_wrong(out, self.crcs(run)).is_none())
         };
-        self.gather(pool, read).ok().flatten()
+        self.gather(pool, |_| (), read).ok().flatten()
     }
 }
 

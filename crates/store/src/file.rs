@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 
 use env::Disk;
 use rustix::fs::{Advice, FlockOperation, OFlags};
@@ -30,8 +30,8 @@ pub struct FileDisk {
     buffered: File,
     size: u64,
     aligned: bool,
-    /// For commits, where it is wanted and allowed.
-    uring: Mutex<Option<Uring>>,
+    /// For what is under way at once, where it is wanted and allowed: those that nobody uses now.
+    rings: Mutex<Option<Vec<Uring>>>,
     ahead: Option<Ahead>,
 }
 
@@ -73,17 +73,16 @@ impl FileDisk {
         lock(&direct, path)?;
         let end = rustix::fs::seek(&direct, rustix::fs::SeekFrom::End(0));
         let size = end.map_err(|e| StoreError::io(what)(e.into()))?;
-        let uring = Mutex::new(None);
+        let rings = Mutex::new(None);
         let size = size / 4096 * 4096;
-        Ok(Self { direct, buffered, size, aligned, uring, ahead: None })
+        Ok(Self { direct, buffered, size, aligned, rings, ahead: None })
     }
 
     /// Uses io_uring from now on, where the kernel allows it: then the file to read from that
     /// way.
     pub fn use_io_uring(&self) -> Option<File> {
-        let mut uring = self.uring.lock().expect("no holder of this lock panics");
-        *uring = Uring::new();
-        uring.as_ref().and_then(|_| self.buffered.try_clone().ok())
+        *self.rings() = Uring::new().map(|ring| vec![ring]);
+        self.rings().as_ref().and_then(|_| self.buffered.try_clone().ok())
     }
 
     /// Takes space for what will be written from now on, where it is a file that can have
@@ -107,18 +106,32 @@ impl FileDisk {
         self.direct.try_clone()
     }
 
-    /// Writes by io_uring, all at once; whether everything was done. What was not is done
-    /// again by plain calls, which say why they cannot.
-    fn write_by_ring(&self, writes: &[(u64, &[u8])]) -> bool {
-        let mut uring = self.uring.lock().expect("no holder of this lock panics");
-        let Some(ring) = uring.as_mut().filter(|_| Uring::takes(writes.len())) else {
+    fn rings(&self) -> MutexGuard<'_, Option<Vec<Uring>>> {
+        self.rings.lock().expect("no holder of this lock panics")
+    }
+
+    /// Does something by a ring that nobody else uses meanwhile; whether everything was done. What
+    /// was not is done again by plain calls, which say why they cannot.
+    fn by_ring(&self, all: impl FnOnce(&mut Uring) -> io::Result<bool>) -> bool {
+        let ring = self.rings().as_mut().map(Vec::pop);
+        let Some(mut ring) = ring.and_then(|free| free.or_else(Uring::new)) else {
             return false;
         };
-        ring.write_all(self.direct.as_fd(), writes).unwrap_or_else(|e| {
-            tracing::warn!("io_uring is not used any more: {e}");
-            *uring = None;
-            false
-        })
+        let done = all(&mut ring);
+        let mut rings = self.rings();
+        match done {
+            Ok(whole) => {
+                if let Some(rings) = &mut *rings {
+                    rings.push(ring);
+                }
+                whole
+            }
+            Err(e) => {
+                tracing::warn!("io_uring is not used any more: {e}");
+                *rings = None;
+                false
+            }
+        }
     }
 
     /// Writes and makes durable what it writes, with one call: on devices that can, it is one
@@ -136,6 +149,11 @@ impl FileDisk {
 
     fn is_aligned(&self, data: &[u8]) -> bool {
         !self.aligned || data.as_ptr().addr().is_multiple_of(512)
+    }
+
+    /// Whether that can be read past the caches.
+    fn can_read_once(&self, off: u64, buf: &[u8]) -> bool {
+        off.is_multiple_of(ALIGN as u64) && buf.len().is_multiple_of(ALIGN) && self.is_aligned(buf)
     }
 
     fn write_bounced(&self, off: u64, data: &[u8]) -> io::Result<()> {
@@ -189,13 +207,22 @@ impl Disk for FileDisk {
     }
 
     fn read_once(&self, off: u64, buf: &mut [u8]) -> io::Result<()> {
-        if !off.is_multiple_of(ALIGN as u64)
-            || !buf.len().is_multiple_of(ALIGN)
-            || !self.is_aligned(buf)
-        {
+        if !self.can_read_once(off, buf) {
             return self.read(off, buf);
         }
         self.direct.read_exact_at(buf, off)
+    }
+
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])], once: bool) -> io::Result<()> {
+        for part in reads.chunks_mut(Uring::ENTRIES) {
+            let once = once && part.iter().all(|(off, buf)| self.can_read_once(*off, buf));
+            let file = if once { &self.direct } else { &self.buffered };
+            if part.len() > 1 && self.by_ring(|ring| ring.read_all(file.as_fd(), part)) {
+                continue;
+            }
+            part.iter_mut().try_for_each(|(off, buf)| file.read_exact_at(buf, *off))?;
+        }
+        Ok(())
     }
 
     fn read_cached(&self, off: u64, buf: &mut [u8]) -> bool {
@@ -216,31 +243,36 @@ impl Disk for FileDisk {
         self.direct.write_all_at(data, off)
     }
 
+    fn write_many(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        // Memory that is not aligned is copied first, and its write done by the way.
+        let (aligned, rest): (Vec<_>, Vec<_>) =
+            writes.iter().copied().partition(|(_, data)| self.is_aligned(data));
+        rest.into_iter().try_for_each(|(off, data)| self.write(off, data))?;
+        for part in aligned.chunks(Uring::ENTRIES) {
+            if part.len() > 1 && self.by_ring(|ring| ring.write_all(self.direct.as_fd(), part)) {
+                part.iter().for_each(|(off, data)| self.note(*off, data));
+                continue;
+            }
+            part.iter().try_for_each(|(off, data)| self.write(*off, data))?;
+        }
+        Ok(())
+    }
+
     fn flush(&self) -> io::Result<()> {
         self.direct.sync_data()
     }
 
     fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
-        writes.iter().for_each(|(off, data)| self.note(*off, data));
         // By the ring, whose flush is another thread's, the same takes twice as long and twice
         // the switches.
         if let [(off, data)] = writes
             && self.is_aligned(data)
             && self.write_durably(*off, data)?
         {
+            self.note(*off, data);
             return Ok(());
         }
-        // Memory that is not aligned is copied first, and its write done by the way.
-        let (aligned, rest): (Vec<_>, Vec<_>) =
-            writes.iter().copied().partition(|(_, data)| self.is_aligned(data));
-        for (off, data) in rest {
-            self.write(off, data)?;
-        }
-        if aligned.len() < 2 || !self.write_by_ring(&aligned) {
-            for (off, data) in aligned {
-                self.write(off, data)?;
-            }
-        }
+        self.write_many(writes)?;
         self.flush()
     }
 

@@ -57,7 +57,7 @@ impl Runs {
             read(device, &mut out[part]).map_err(StoreError::io("reading a stream"))?;
         }
         if done < out.len() {
-            return Err(StoreError::Format("a stream is shorter than its description".into()));
+            return Err(too_short());
         }
         Ok(())
     }
@@ -77,7 +77,14 @@ impl Runs {
         let first = off / BLOCK * BLOCK;
         let end = (off + len as u64).next_multiple_of(BLOCK);
         let mut buf = pool.take((end - first) as usize);
-        self.read_by(first, &mut buf, |device, part| disk.read_once(device, part))?;
+        let (mut reads, mut rest) = (Vec::new(), &mut buf[..]);
+        for (device, part) in self.parts(first, rest.len()) {
+            reads.extend(rest.split_off_mut(..part.len()).map(|to| (device, to)));
+        }
+        if !rest.is_empty() {
+            return Err(too_short());
+        }
+        disk.read_many(&mut reads, true).map_err(StoreError::io("reading a stream"))?;
         let skip = (off - first) as usize;
         Ok(buf.freeze().slice(skip..skip + len))
     }
@@ -121,6 +128,10 @@ impl Denc for Runs {
     }
 }
 
+fn too_short() -> StoreError {
+    StoreError::Format("a stream is shorter than its description".into())
+}
+
 /// Runs of blocks that were taken.
 pub(crate) type Ledger = Arc<Mutex<Vec<(u64, u64)>>>;
 
@@ -135,7 +146,17 @@ pub(crate) struct Space {
 
 impl Space {
     pub fn alloc(&self, blocks: u64, area: Area) -> Result<Vec<(u64, u64)>> {
+        self.take(&mut self.alloc.lock().expect("no holder of this lock panics"), blocks, area)
+    }
+
+    /// As [`Space::alloc`]; fewer, and at least one, where no more are free.
+    pub fn alloc_up_to(&self, blocks: u64, area: Area) -> Result<Vec<(u64, u64)>> {
         let mut alloc = self.alloc.lock().expect("no holder of this lock panics");
+        let blocks = blocks.min(alloc.free()).max(1);
+        self.take(&mut alloc, blocks, area)
+    }
+
+    fn take(&self, alloc: &mut Alloc, blocks: u64, area: Area) -> Result<Vec<(u64, u64)>> {
         let available = alloc.free() * BLOCK;
         let runs = alloc.alloc(blocks, area);
         let runs = runs.ok_or(StoreError::NoSpace { need: blocks * BLOCK, available })?;
@@ -144,6 +165,19 @@ impl Space {
             ledger.lock().expect("no holder of this lock panics").extend(&runs);
         }
         Ok(runs)
+    }
+
+    /// Writes `buf`, whole blocks, to `runs` in stream order; as many as it has.
+    pub fn write(&self, runs: &[(u64, u64)], buf: &[u8]) -> std::io::Result<()> {
+        let mut rest = buf;
+        let writes: Vec<(u64, &[u8])> = runs
+            .iter()
+            .map_while(|(start, len)| {
+                let part = rest.split_off(..rest.len().min((len * BLOCK) as usize))?;
+                (!part.is_empty()).then_some((start * BLOCK, part))
+            })
+            .collect();
+        self.disk.write_many(&writes)
     }
 
     pub fn release(&self, start: u64, len: u64) {
@@ -185,17 +219,10 @@ impl StreamWriter {
 
     fn write_out(&mut self) -> Result<()> {
         self.buf.pad();
-        let blocks = self.buf.len() as u64 / BLOCK;
-        let mut at = 0;
-        for (start, len) in self.space.alloc(blocks, Area::Packed)? {
-            let bytes = (len * BLOCK) as usize;
-            self.space
-                .disk
-                .write(start * BLOCK, &self.buf[at..at + bytes])
-                .map_err(StoreError::io("writing a checkpoint"))?;
-            at += bytes;
-            self.runs.push(start, len);
-        }
+        let runs = self.space.alloc(self.buf.len() as u64 / BLOCK, Area::Packed)?;
+        let written = self.space.write(&runs, &self.buf);
+        written.map_err(StoreError::io("writing a checkpoint"))?;
+        runs.into_iter().for_each(|(start, len)| self.runs.push(start, len));
         self.buf.clear();
         Ok(())
     }
@@ -211,45 +238,41 @@ impl StreamWriter {
 /// Packs single blocks into runs, in the order in which they come.
 pub(crate) struct BlockWriter {
     space: Space,
+    /// Blocks for the first of those in `ready`.
     buf: AlignedBuf,
-    /// Blocks taken and not yet written to, as `(start, len)`.
-    ready: Vec<(u64, u64)>,
+    /// Blocks taken and not yet written to.
+    ready: Runs,
+    /// The run where the next one goes, and how many of its blocks have theirs.
+    next: (usize, u64),
 }
 
 impl BlockWriter {
     pub fn new(space: Space) -> Self {
-        Self { space, buf: AlignedBuf::with_capacity(CHUNK), ready: Vec::new() }
+        let buf = AlignedBuf::with_capacity(CHUNK);
+        Self { space, buf, ready: Runs::default(), next: (0, 0) }
     }
 
     /// Queues one block; where it will be.
     pub fn put(&mut self, block: &[u8]) -> Result<u64> {
-        if self.ready.is_empty() {
-            let mut alloc = self.space.alloc.lock().expect("no holder of this lock panics");
-            let want = (CHUNK as u64 / BLOCK).min(alloc.free());
-            let available = alloc.free() * BLOCK;
-            let runs = alloc.alloc(want.max(1), Area::Packed);
-            self.ready = runs.ok_or(StoreError::NoSpace { need: BLOCK, available })?;
+        if self.next.0 == self.ready.0.len() {
+            self.write_out()?;
+            self.ready = Runs(self.space.alloc_up_to(CHUNK as u64 / BLOCK, Area::Packed)?);
         }
-        let used = self.buf.len() as u64 / BLOCK;
-        let (start, len) = self.ready[0];
+        let (run, used) = self.next;
+        let (start, len) = self.ready.0[run];
         self.buf.put(block);
-        if used + 1 == len {
-            self.write_run()?;
-        }
+        self.next = if used + 1 == len { (run + 1, 0) } else { (run, used + 1) };
         Ok(start + used)
     }
 
-    /// Writes what is queued for the first run and gives the rest of it back.
-    fn write_run(&mut self) -> Result<()> {
-        let (start, len) = self.ready.remove(0);
-        let used = self.buf.len() as u64 / BLOCK;
-        if used > 0 {
-            self.space
-                .disk
-                .write(start * BLOCK, &self.buf)
-                .map_err(StoreError::io("writing small data to its place"))?;
-        }
-        if used < len {
+    /// Writes what is queued and gives the rest back.
+    fn write_out(&mut self) -> Result<()> {
+        let ready = std::mem::take(&mut self.ready).0;
+        let written = self.space.write(&ready, &self.buf);
+        written.map_err(StoreError::io("writing small data to its place"))?;
+        let (run, used) = std::mem::take(&mut self.next);
+        for (i, (start, len)) in ready.into_iter().enumerate().skip(run) {
+            let used = if i == run { used } else { 0 };
             self.space.release(start + used, len - used);
         }
         self.buf.clear();
@@ -257,10 +280,7 @@ impl BlockWriter {
     }
 
     pub fn finish(mut self) -> Result<()> {
-        while !self.ready.is_empty() {
-            self.write_run()?;
-        }
-        Ok(())
+        self.write_out()
     }
 }
 

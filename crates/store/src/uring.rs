@@ -1,5 +1,5 @@
-//! Writes of a group as one submission to the kernel: all are under way at once. And small
-//! reads and appends to the log, which the thread that asks for them has under way itself.
+//! Reads or writes in many places as one submission to the kernel: all are under way at once. And
+//! small reads and appends to the log, which the thread that asks for them has under way itself.
 
 use std::fs::File;
 use std::io;
@@ -9,20 +9,17 @@ use io_uring::{IoUring, opcode, squeue, types};
 
 use crate::buf::Pooled;
 
-/// Writes of one submission.
 const ENTRIES: u32 = 64;
 
 pub(crate) struct Uring(IoUring);
 
 impl Uring {
+    /// Entries of one submission.
+    pub const ENTRIES: usize = ENTRIES as usize;
+
     /// `None` where the kernel or a container forbids it.
     pub fn new() -> Option<Self> {
         IoUring::new(ENTRIES).ok().map(Self)
-    }
-
-    /// Whether that many writes fit one submission.
-    pub fn takes(writes: usize) -> bool {
-        writes <= ENTRIES as usize
     }
 
     /// Writes all of `writes`, aligned for `fd`. `Ok(false)` when something
@@ -30,35 +27,66 @@ impl Uring {
     ///
     /// # Errors
     /// When the ring itself does not work; nothing is under way then.
-    #[allow(unsafe_code)]
     pub fn write_all(&mut self, fd: BorrowedFd<'_>, writes: &[(u64, &[u8])]) -> io::Result<bool> {
         let file = types::Fd(fd.as_raw_fd());
-        let count = writes.len();
-        if !Self::takes(count) || writes.iter().any(|w| u32::try_from(w.1.len()).is_err()) {
+        let all = writes.iter().map(|(off, data)| {
+            let entry = opcode::Write::new(file, data.as_ptr(), data.len() as u32);
+            (entry.offset(*off).build(), data.len())
+        });
+        self.all(all)
+    }
+
+    /// Fills all of `reads`, as [`Uring::write_all`] writes.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_all(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        reads: &mut [(u64, &mut [u8])],
+    ) -> io::Result<bool> {
+        let file = types::Fd(fd.as_raw_fd());
+        let all = reads.iter_mut().map(|(off, data)| {
+            let entry = opcode::Read::new(file, data.as_mut_ptr(), data.len() as u32);
+            (entry.offset(*off).build(), data.len())
+        });
+        self.all(all)
+    }
+
+    /// Does all of `entries` at once, each with so many bytes of memory that the caller has for
+    /// longer than this takes; whether everything was done.
+    #[allow(unsafe_code)]
+    fn all(
+        &mut self,
+        entries: impl ExactSizeIterator<Item = (squeue::Entry, usize)>,
+    ) -> io::Result<bool> {
+        let count = entries.len();
+        if count > Self::ENTRIES {
             return Ok(false);
         }
-        {
-            let mut queue = self.0.submission();
-            for (i, (off, data)) in writes.iter().enumerate() {
-                let entry = opcode::Write::new(file, data.as_ptr(), data.len() as u32)
-                    .offset(*off)
-                    .build()
-                    .user_data(i as u64);
-                // SAFETY: `data` outlives its use by the kernel: below, this function does
-                // not return before every entry's completion was seen.
-                unsafe { queue.push(&entry) }.map_err(io::Error::other)?;
-            }
+        let mut want = Vec::with_capacity(count);
+        let entries: Vec<_> = entries
+            .map(|(entry, len)| {
+                want.push(len);
+                entry.user_data(want.len() as u64 - 1)
+            })
+            .collect();
+        if want.iter().any(|len| u32::try_from(*len).is_err()) {
+            return Ok(false);
         }
+        // SAFETY: the memory outlives its use by the kernel: below, this function does
+        // not return before every entry's completion was seen.
+        unsafe { self.0.submission().push_multiple(&entries) }.map_err(io::Error::other)?;
         let (mut seen, mut whole) = (0, true);
         while seen < count {
             if let Err(e) = submit(&self.0, count - seen) {
-                // The kernel may still read from the caller's memory: no way on from here.
+                // The kernel may still use the caller's memory: no way on from here.
                 panic!("io_uring stopped working: {e}");
             }
             for done in self.0.completion() {
                 seen += 1;
-                let want = writes.get(done.user_data() as usize).map_or(0, |w| w.1.len());
-                whole &= done.result() >= 0 && done.result() as usize == want;
+                let want = want.get(done.user_data() as usize).copied();
+                whole &= usize::try_from(done.result()).ok() == want;
             }
         }
         Ok(whole)

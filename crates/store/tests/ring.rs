@@ -178,6 +178,50 @@ fn damage_is_found_by_small_reads() {
     }
 }
 
+/// Data that was overwritten here and there, so that it is in more pieces than the ring takes, is
+/// read whole; and what is damaged of it is an error that says where.
+#[test]
+fn data_in_many_places_is_read_whole() {
+    for io_uring in [true, false] {
+        let mut f = fixture("ring-pieces", io_uring);
+        let mut txn = Transaction::new();
+        let mut chance = Seeded(7);
+        for off in (0..LARGE).step_by(8192) {
+            let block = &mut f.data[0][off..off + 4096];
+            Random::fill(&mut chance, block);
+            txn.write(pg(), &object(0), off as u64, Bytes::from(block.to_vec()));
+        }
+        f.store.submit(txn).unwrap();
+        f.store.checkpoint().unwrap();
+        let ranges = f.store.device_ranges(pg(), &object(0)).unwrap();
+        assert!(ranges.len() > 200, "{} ranges", ranges.len());
+        // Large ones go past the caches, smaller ones through them.
+        for (off, len) in [(0, LARGE), (5_000, 300_000), (4_096, 100_000), (9_000, 60_000)] {
+            forget(&f.file.0);
+            let read = f.store.read(pg(), &object(0), off as u64, len as u64).unwrap();
+            assert!(read == f.data[0][off..off + len], "{off} {len}");
+        }
+        let read = f.store.fetch_gently(pg(), &object(0), 5_000, 600_000).unwrap();
+        let want = f.data[0][5_000..605_000].to_vec();
+        match read {
+            Fetch::Ready(data) => assert!(data == want),
+            Fetch::Later(id) => gather(&mut f, HashMap::from([(id, want)])),
+        }
+        let device = ranges[100].0;
+        let file = File::options().write(true).open(&f.file.0).unwrap();
+        file.write_all_at(&[0x55; 512], device).unwrap();
+        file.sync_all().unwrap();
+        for (off, len) in [(0, LARGE), (400_000, 60_000)] {
+            match f.store.read(pg(), &object(0), off as u64, len as u64) {
+                Err(StoreError::Corrupt { offset, device: at, .. }) => {
+                    assert_eq!((offset, at), (409_600, device), "{off} {len}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
 /// A store is closed while reads are under way.
 #[test]
 fn a_store_ends_with_reads_under_way() {

@@ -150,6 +150,28 @@ fn reads(dir: &Path, secs: f64) {
     let _ = std::fs::remove_file(&file);
 }
 
+/// Whole objects that were overwritten here and there, as those of an image are: each is in some
+/// 600 pieces.
+fn pieces(dir: &Path, secs: f64) {
+    let (objects, size) = (256u64, 4u64 << 20);
+    let (path, mut s) = open_new(dir, 6 << 30);
+    s.write((8, size as usize), |_, n| n >= objects, |n| (n, 0));
+    let mut chance = env::Seeded(11);
+    let place = |_| {
+        let x = env::Random::u64(&mut chance);
+        (x % objects, ((x >> 32) % (size >> 12)) << 12)
+    };
+    let made = s.write((16, 4096), |_, n| n >= objects * 400, place);
+    row("4 KiB overwrites of 1 GiB, 16 in flight", iops(&made), String::new(), 0.0, "");
+    s.store.checkpoint().expect("goes well");
+    for depth in [1usize, 16] {
+        raw::forget(&path);
+        let read = s.read(secs, depth, size, |n| (n % objects, 0));
+        let what = format!("4 MiB reads of that, not in memory, {depth} at a time");
+        row(&what, mib(&read, size), String::new(), 0.0, "");
+    }
+}
+
 /// Bytes written for bytes stored, closing included.
 fn amplification(dir: &Path) {
     for (name, size, count, want) in [
@@ -355,10 +377,11 @@ fn main() {
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).expect("makes a directory");
     println!("\n| work | store | raw | ratio | wanted |\n|---|---|---|---|---|");
-    let parts: [(&str, &dyn Fn()); 8] = [
+    let parts: [(&str, &dyn Fn()); 9] = [
         ("large", &|| large(&dir, secs)),
         ("small", &|| small(&dir, secs)),
         ("reads", &|| reads(&dir, secs)),
+        ("pieces", &|| pieces(&dir, secs)),
         ("amplification", &|| amplification(&dir)),
         ("million", &|| million(&dir)),
         ("full", &|| nearly_full(&dir, 1_000_000)),
