@@ -172,6 +172,23 @@ fn pieces(dir: &Path, secs: f64) {
     }
 }
 
+/// Small writes on devices of other sizes, sparse: what a checkpoint costs must not depend on that.
+fn sizes(dir: &Path, secs: f64) {
+    for gib in [16u64, 1 << 10, 8 << 10] {
+        let (_, mut s) = open_new(dir, gib << 30);
+        s.write((16, 4096), |_, n| n >= 40_000, |n| (n, 0));
+        s.store.checkpoint().expect("goes well");
+        let before = work::bytes_written();
+        let rate = s.write((16, 4096), |t, _| t >= secs, |n| (n * 7919 % 40_000, 0));
+        let written = (work::bytes_written() - before) as f64 / (rate.ops * 4096) as f64;
+        let what = format!("4 KiB durable overwrites, 16 in flight, a device of {gib} GiB");
+        let memory = memory_mib("VmRSS:");
+        let ours =
+            format!("{}, {written:.1} written per byte, memory {memory:.0} MiB", iops(&rate));
+        row(&what, ours, String::new(), 0.0, "");
+    }
+}
+
 /// Bytes written for bytes stored, closing included.
 fn amplification(dir: &Path) {
     for (name, size, count, want) in [
@@ -377,11 +394,12 @@ fn main() {
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).expect("makes a directory");
     println!("\n| work | store | raw | ratio | wanted |\n|---|---|---|---|---|");
-    let parts: [(&str, &dyn Fn()); 9] = [
+    let parts: [(&str, &dyn Fn()); 10] = [
         ("large", &|| large(&dir, secs)),
         ("small", &|| small(&dir, secs)),
         ("reads", &|| reads(&dir, secs)),
         ("pieces", &|| pieces(&dir, secs)),
+        ("sizes", &|| sizes(&dir, 2.0 * secs)),
         ("amplification", &|| amplification(&dir)),
         ("million", &|| million(&dir)),
         ("full", &|| nearly_full(&dir, 1_000_000)),
