@@ -4,6 +4,9 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Bitmap {
     words: Vec<u64>,
+    /// A bit for each of `words`, set when all of its blocks are used: a search passes over 4,096
+    /// such blocks at a time, for a device of TiB may be full from its start on.
+    full: Vec<u64>,
     blocks: u64,
 }
 
@@ -16,7 +19,8 @@ impl Bitmap {
         {
             *last = !0 << (blocks % 64); // what is beyond the end is never free
         }
-        Self { words, blocks }
+        let full = vec![0; words.len().div_ceil(64)];
+        Self { words, full, blocks }
     }
 
     pub fn from_bytes(blocks: u64, bytes: &[u8]) -> Option<Self> {
@@ -24,8 +28,9 @@ impl Bitmap {
         if bytes.len() != map.words.len() * 8 {
             return None;
         }
-        for (word, raw) in map.words.iter_mut().zip(bytes.chunks_exact(8)) {
-            *word |= u64::from_le_bytes(raw.try_into().expect("eight bytes"));
+        for (i, raw) in bytes.chunks_exact(8).enumerate() {
+            map.words[i] |= u64::from_le_bytes(raw.try_into().expect("eight bytes"));
+            map.note_full(i);
         }
         Some(map)
     }
@@ -41,8 +46,33 @@ impl Bitmap {
         while at < end {
             let n = (64 - at % 64).min(end - at);
             let mask = if n == 64 { !0 } else { ((1 << n) - 1) << (at % 64) };
-            f(&mut self.words[(at / 64) as usize], mask);
+            let i = (at / 64) as usize;
+            f(&mut self.words[i], mask);
+            self.note_full(i);
             at += n;
+        }
+    }
+
+    /// Word `i` has changed.
+    fn note_full(&mut self, i: usize) {
+        let (of, bit) = (&mut self.full[i / 64], 1 << (i % 64));
+        if self.words[i] == !0 {
+            *of |= bit;
+        } else {
+            *of &= !bit;
+        }
+    }
+
+    /// The first word from `i` on that has a free block.
+    fn not_full_from(&self, i: usize) -> Option<usize> {
+        let (mut of, mut passed) = (i / 64, (1 << (i % 64)) - 1);
+        loop {
+            let not_full = !(self.full.get(of)? | passed);
+            if not_full != 0 {
+                let word = of * 64 + not_full.trailing_zeros() as usize;
+                return (word < self.words.len()).then_some(word);
+            }
+            (of, passed) = (of + 1, 0);
         }
     }
 
@@ -76,15 +106,14 @@ impl Bitmap {
 
     /// The first run of free blocks at or after `from`, cut at `max` blocks.
     fn run_from(&self, from: u64, max: u64) -> Option<(u64, u64)> {
-        let mut at = from;
-        let mut word = (at / 64) as usize;
-        let mut free = !self.words.get(word)? & !0 << (at % 64);
-        while free == 0 {
-            word += 1;
-            free = !*self.words.get(word)?;
+        let mut word = (from / 64) as usize;
+        let mut free = !self.words.get(word)? & !0 << (from % 64);
+        if free == 0 {
+            word = self.not_full_from(word + 1)?;
+            free = !self.words[word];
         }
         let start = word as u64 * 64 + u64::from(free.trailing_zeros());
-        at = start;
+        let mut at = start;
         while at - start < max {
             let Some(w) = self.words.get((at / 64) as usize) else { break };
             let used = w >> (at % 64);
@@ -154,6 +183,8 @@ struct Stale {
     /// Set where there is nothing to tell.
     told: Bitmap,
     blocks: u64,
+    /// Where the last search for them ended.
+    cursor: u64,
 }
 
 /// Free runs looked at before a shorter one than wanted is taken.
@@ -191,7 +222,7 @@ impl Alloc {
     pub fn track_stale(&mut self) {
         let mut told = Bitmap::new(self.used.blocks());
         told.set(0, self.used.blocks());
-        self.stale = Some(Stale { told, blocks: 0 });
+        self.stale = Some(Stale { told, blocks: 0, cursor: 0 });
     }
 
     /// Blocks that [`Alloc::take_stale`] would find.
@@ -203,13 +234,20 @@ impl Alloc {
     /// They are given back by [`Alloc::give_back_told`].
     pub fn take_stale(&mut self, mut blocks: u64) -> Vec<(u64, u64)> {
         let mut out = Vec::new();
-        let mut at = 0;
+        let mut wrapped = false;
         while blocks > 0
-            && let Some(s) = &self.stale
-            && let Some((start, len)) = s.told.run_from(at, blocks)
+            && let Some(s) = &mut self.stale
         {
+            let Some((start, len)) = s.told.run_from(s.cursor, blocks) else {
+                if std::mem::replace(&mut wrapped, true) {
+                    break;
+                }
+                s.cursor = 0;
+                continue;
+            };
+            s.cursor = start + len;
             assert!(self.take(start, len), "what is stale is free");
-            (at, blocks) = (start + len, blocks - len);
+            blocks -= len;
             out.push((start, len));
         }
         out
@@ -452,6 +490,33 @@ mod tests {
         let rest = alloc.alloc(free, Area::Data).expect("there is room");
         assert_eq!((alloc.free(), rest.iter().map(|r| r.1).sum::<u64>()), (0, free));
     }
+    /// Free blocks are found wherever they are behind used ones, also after they came and went,
+    /// and the map was written and read.
+    #[test]
+    fn far_holes_are_found() {
+        const BLOCKS: u64 = (1 << 20) + 77;
+        let mut map = Bitmap::new(BLOCKS);
+        assert!(map.set(0, BLOCKS));
+        assert_eq!(map.run_from(0, 8), None);
+        let holes = [(3u64, 2u64), (64, 64), (4_095, 2), (300_000, 1), (BLOCKS - 1, 1)];
+        for round in 0..2 {
+            for (start, len) in holes {
+                assert!(map.clear(start, len));
+            }
+            let mut at = 0;
+            for hole in holes {
+                assert_eq!(map.run_from(at, 100), Some(hole), "round {round}");
+                at = hole.0 + hole.1;
+            }
+            assert_eq!(map.run_from(at, 100), None);
+            assert_eq!(Bitmap::from_bytes(BLOCKS, &map.to_bytes()).as_ref(), Some(&map));
+            for (start, len) in holes {
+                assert!(map.set(start, len));
+            }
+            assert_eq!(map.run_from(0, 8), None);
+        }
+    }
+
     /// Whatever the holes and the sizes are: as many blocks as were asked for, each given out
     /// once, while so many are free.
     #[test]
