@@ -490,6 +490,7 @@ mod tests {
         let rest = alloc.alloc(free, Area::Data).expect("there is room");
         assert_eq!((alloc.free(), rest.iter().map(|r| r.1).sum::<u64>()), (0, free));
     }
+
     /// Free blocks are found wherever they are behind used ones, also after they came and went,
     /// and the map was written and read.
     #[test]

@@ -143,8 +143,10 @@ pub(crate) fn write_manifest(
     let mut buf = crate::buf::AlignedBuf::with_capacity(raw.len() + BLOCK as usize);
     buf.put(&raw);
     buf.pad();
-    let runs = Runs(space.alloc(buf.len() as u64 / BLOCK, Area::Packed)?);
-    space.write(&runs.0, &buf).map_err(StoreError::io("writing the manifest"))?;
+    let taken = space.alloc(buf.len() as u64 / BLOCK, Area::Packed)?;
+    space.write(&taken, &buf).map_err(StoreError::io("writing the manifest"))?;
+    let mut runs = Runs::default();
+    taken.into_iter().for_each(|(start, len)| runs.push(start, len));
     space.disk.flush().map_err(StoreError::io("flushing the manifest"))?;
     let superblock = Superblock {
         generation: before.generation + 1,

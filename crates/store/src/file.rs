@@ -249,8 +249,8 @@ impl Disk for FileDisk {
             writes.iter().copied().partition(|(_, data)| self.is_aligned(data));
         rest.into_iter().try_for_each(|(off, data)| self.write(off, data))?;
         for part in aligned.chunks(Uring::ENTRIES) {
+            part.iter().for_each(|(off, data)| self.note(*off, data));
             if part.len() > 1 && self.by_ring(|ring| ring.write_all(self.direct.as_fd(), part)) {
-                part.iter().for_each(|(off, data)| self.note(*off, data));
                 continue;
             }
             part.iter().try_for_each(|(off, data)| self.write(*off, data))?;
@@ -263,13 +263,13 @@ impl Disk for FileDisk {
     }
 
     fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        writes.iter().for_each(|(off, data)| self.note(*off, data));
         // By the ring, whose flush is another thread's, the same takes twice as long and twice
         // the switches.
         if let [(off, data)] = writes
             && self.is_aligned(data)
             && self.write_durably(*off, data)?
         {
-            self.note(*off, data);
             return Ok(());
         }
         self.write_many(writes)?;

@@ -44,31 +44,28 @@ impl Runs {
         })
     }
 
-    /// Fills `out` with the stream from `off` on by `read`, which reads from the device.
-    fn read_by(
-        &self,
-        off: u64,
-        out: &mut [u8],
-        read: impl Fn(u64, &mut [u8]) -> std::io::Result<()>,
-    ) -> Result<()> {
-        let mut done = 0;
+    /// What to read for `out`, the stream from `off` on: where on the device, and into what.
+    fn reads<'a>(&self, off: u64, mut out: &'a mut [u8]) -> Result<Vec<(u64, &'a mut [u8])>> {
+        let mut reads = Vec::new();
         for (device, part) in self.parts(off, out.len()) {
-            done = part.end;
-            read(device, &mut out[part]).map_err(StoreError::io("reading a stream"))?;
+            reads.extend(out.split_off_mut(..part.len()).map(|to| (device, to)));
         }
-        if done < out.len() {
-            return Err(too_short());
+        if !out.is_empty() {
+            return Err(StoreError::Format("a stream is shorter than its description".into()));
         }
-        Ok(())
+        Ok(reads)
     }
 
     /// Reads `len` bytes of the stream from `off`; past the caches when `once`.
     pub fn read(&self, disk: &dyn Disk, off: u64, len: usize, once: bool) -> Result<Vec<u8>> {
         let mut out = vec![0; len];
-        self.read_by(off, &mut out, |device, part| match once {
-            true => read_past_caches(disk, device, part),
-            false => disk.read(device, part),
-        })?;
+        for (device, part) in self.reads(off, &mut out)? {
+            let read = match once {
+                true => read_past_caches(disk, device, part),
+                false => disk.read(device, part),
+            };
+            read.map_err(StoreError::io("reading a stream"))?;
+        }
         Ok(out)
     }
 
@@ -77,13 +74,7 @@ impl Runs {
         let first = off / BLOCK * BLOCK;
         let end = (off + len as u64).next_multiple_of(BLOCK);
         let mut buf = pool.take((end - first) as usize);
-        let (mut reads, mut rest) = (Vec::new(), &mut buf[..]);
-        for (device, part) in self.parts(first, rest.len()) {
-            reads.extend(rest.split_off_mut(..part.len()).map(|to| (device, to)));
-        }
-        if !rest.is_empty() {
-            return Err(too_short());
-        }
+        let mut reads = self.reads(first, &mut buf)?;
         disk.read_many(&mut reads, true).map_err(StoreError::io("reading a stream"))?;
         let skip = (off - first) as usize;
         Ok(buf.freeze().slice(skip..skip + len))
@@ -126,10 +117,6 @@ impl Denc for Runs {
     fn decode(r: &mut Reader<'_>) -> std::result::Result<Self, DecodeError> {
         Ok(Self(Denc::decode(r)?))
     }
-}
-
-fn too_short() -> StoreError {
-    StoreError::Format("a stream is shorter than its description".into())
 }
 
 /// Runs of blocks that were taken.
@@ -240,8 +227,8 @@ pub(crate) struct BlockWriter {
     space: Space,
     /// Blocks for the first of those in `ready`.
     buf: AlignedBuf,
-    /// Blocks taken and not yet written to.
-    ready: Runs,
+    /// Blocks taken and not yet written to, as `(start, len)`.
+    ready: Vec<(u64, u64)>,
     /// The run where the next one goes, and how many of its blocks have theirs.
     next: (usize, u64),
 }
@@ -249,17 +236,17 @@ pub(crate) struct BlockWriter {
 impl BlockWriter {
     pub fn new(space: Space) -> Self {
         let buf = AlignedBuf::with_capacity(CHUNK);
-        Self { space, buf, ready: Runs::default(), next: (0, 0) }
+        Self { space, buf, ready: Vec::new(), next: (0, 0) }
     }
 
     /// Queues one block; where it will be.
     pub fn put(&mut self, block: &[u8]) -> Result<u64> {
-        if self.next.0 == self.ready.0.len() {
+        if self.next.0 == self.ready.len() {
             self.write_out()?;
-            self.ready = Runs(self.space.alloc_up_to(CHUNK as u64 / BLOCK, Area::Packed)?);
+            self.ready = self.space.alloc_up_to(CHUNK as u64 / BLOCK, Area::Packed)?;
         }
         let (run, used) = self.next;
-        let (start, len) = self.ready.0[run];
+        let (start, len) = self.ready[run];
         self.buf.put(block);
         self.next = if used + 1 == len { (run + 1, 0) } else { (run, used + 1) };
         Ok(start + used)
@@ -267,7 +254,7 @@ impl BlockWriter {
 
     /// Writes what is queued and gives the rest back.
     fn write_out(&mut self) -> Result<()> {
-        let ready = std::mem::take(&mut self.ready).0;
+        let ready = std::mem::take(&mut self.ready);
         let written = self.space.write(&ready, &self.buf);
         written.map_err(StoreError::io("writing small data to its place"))?;
         let (run, used) = std::mem::take(&mut self.next);
