@@ -229,6 +229,7 @@ impl Store {
             frozen,
             tables: state.tables.clone(),
             superblock: self.superblock.clone(),
+            manifest: self.manifest.clone(),
             used,
             next_id: state.next_id,
             next_coll: state.next_coll,

@@ -9,9 +9,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use denc::Denc;
 
-use crate::alloc::{Area, Bitmap};
+use crate::alloc::Bitmap;
 use crate::commit::Committer;
 use crate::fetch::{Way, read_blocks};
 use crate::install::Unchanged;
@@ -20,7 +19,7 @@ use crate::log::Place;
 use crate::onode::{BLOCK, Onode, Piece, Settled};
 use crate::space::{BlockWriter, Runs, Space};
 use crate::state::{Entry, Frozen};
-use crate::superblock::{Manifest, Superblock};
+use crate::superblock::{Manifest, Named, Superblock};
 use crate::table::{Builder, Table};
 use crate::{PoolStats, Seq, StoreError};
 
@@ -31,6 +30,8 @@ pub(crate) struct Job {
     pub frozen: Arc<Frozen>,
     pub tables: Arc<Vec<Arc<Table>>>,
     pub superblock: Superblock,
+    /// Blocks of the last manifest.
+    pub manifest: Runs,
     /// Blocks in use after the frozen changes, the last manifest's among them.
     pub used: Bitmap,
     pub next_id: u64,
@@ -61,6 +62,8 @@ impl Moved {
 pub(crate) struct Outcome {
     pub seq: Seq,
     pub superblock: Superblock,
+    /// Blocks of the manifest.
+    pub manifest: Runs,
     /// What was frozen; `None` when that was nothing.
     pub table: Option<Arc<Table>>,
     pub moved: Vec<Moved>,
@@ -106,12 +109,11 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
     space.disk.flush().map_err(StoreError::io("flushing a checkpoint"))?;
 
     let mut freed = Vec::new();
-    let old = job.superblock.manifest.clone();
-    for (start, len) in &old.0 {
+    for (start, len) in &job.manifest.0 {
         job.used.clear(*start, *len);
         freed.push((*start, *len));
     }
-    let manifest = Manifest {
+    let new = Manifest {
         seq,
         log_group: place.group,
         log_pos: place.pos,
@@ -129,34 +131,23 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
         used: job.used.to_bytes().into(),
         mount: job.superblock.mount,
     };
-    let superblock = write_manifest(space, &manifest, &job.superblock)?;
-    Ok(Outcome { seq, superblock, table, moved, unchanged, freed, place })
+    let (superblock, manifest) = write_manifest(space, &new, &job.superblock)?;
+    Ok(Outcome { seq, superblock, manifest, table, moved, unchanged, freed, place })
 }
 
-/// Writes the manifest to free space, flushes, then the superblock that names it.
+/// Writes the manifest to free space, flushes, then the superblock that names it. Returns that, and
+/// the manifest's blocks.
 pub(crate) fn write_manifest(
     space: &Space,
     manifest: &Manifest,
     before: &Superblock,
-) -> Result<Superblock> {
-    let raw = manifest.to_bytes();
-    let mut buf = crate::buf::AlignedBuf::with_capacity(raw.len() + BLOCK as usize);
-    buf.put(&raw);
-    buf.pad();
-    let taken = space.alloc(buf.len() as u64 / BLOCK, Area::Packed)?;
-    space.write(&taken, &buf).map_err(StoreError::io("writing the manifest"))?;
-    let mut runs = Runs::default();
-    taken.into_iter().for_each(|(start, len)| runs.push(start, len));
+) -> Result<(Superblock, Runs)> {
+    let Named { stream, lists, blocks } = manifest.write(space)?;
     space.disk.flush().map_err(StoreError::io("flushing the manifest"))?;
-    let superblock = Superblock {
-        generation: before.generation + 1,
-        manifest: runs,
-        manifest_len: raw.len() as u64,
-        manifest_crc: stdx::crc32c(!0, &raw),
-        ..before.clone()
-    };
+    let generation = before.generation + 1;
+    let superblock = Superblock { generation, manifest: stream, lists, ..before.clone() };
     superblock.write(&*space.disk)?;
-    Ok(superblock)
+    Ok((superblock, blocks))
 }
 
 impl Run<'_> {

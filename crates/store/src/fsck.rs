@@ -48,7 +48,7 @@ impl Store {
             }
         };
         take(&mut errors, 0, self.superblock.first_block(), "superblock and log");
-        for (start, len) in &self.superblock.manifest.0 {
+        for (start, len) in &self.manifest.0 {
             take(&mut errors, *start, *len, "manifest");
         }
         for table in state.tables.iter() {

@@ -14,7 +14,7 @@ use crate::cache::Cache;
 use crate::fetch::{Way, read_blocks};
 use crate::log::{Found, Place, Reader, Ring};
 use crate::onode::BLOCK;
-use crate::space::Space;
+use crate::space::{Runs, Space};
 use crate::state::{Caches, Known, Map, State};
 use crate::superblock::{Manifest, Superblock};
 use crate::table::Table;
@@ -23,16 +23,17 @@ use crate::{OpenOptions, PoolStats, Seq, StoreError, keys, record};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// The state of the last checkpoint.
+/// The state of the last checkpoint, whose manifest is in `blocks`.
 pub(crate) fn load(
     disk: &Arc<dyn Disk>,
     superblock: &Superblock,
     manifest: &Manifest,
+    blocks: &Runs,
     options: &OpenOptions,
 ) -> Result<State> {
     let mut used = Bitmap::from_bytes(superblock.size / BLOCK, &manifest.used)
         .ok_or_else(|| StoreError::Format("the map of used blocks has a wrong size".into()))?;
-    for (start, len) in &superblock.manifest.0 {
+    for (start, len) in &blocks.0 {
         if !used.set(*start, *len) {
             return Err(StoreError::Format("the manifest lies on used blocks".into()));
         }

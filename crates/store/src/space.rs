@@ -31,6 +31,10 @@ impl Runs {
         }
     }
 
+    pub fn extend(&mut self, other: &Self) {
+        other.0.iter().for_each(|(start, len)| self.push(*start, *len));
+    }
+
     /// Where `len` bytes of the stream from `off` lie: on the device, and which of them. Fewer
     /// where the stream ends before.
     fn parts(&self, off: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
@@ -119,6 +123,49 @@ impl Denc for Runs {
     }
 }
 
+/// A stream that is read as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub runs: Runs,
+    /// In bytes.
+    pub len: u64,
+    /// crc32c of them.
+    pub crc: u32,
+}
+
+impl Stream {
+    /// Reads and verifies it, past the caches. What does not fit is read once more before it is
+    /// called damaged.
+    pub fn read(&self, disk: &dyn Disk, what: &str) -> Result<Bytes> {
+        let end = self.runs.blocks().saturating_mul(BLOCK);
+        if self.len > end {
+            return Err(StoreError::Format(format!("{what}: shorter than its description")));
+        }
+        for _ in 0..2 {
+            let mut buf = AlignedBuf::zeroed(self.len.next_multiple_of(BLOCK) as usize);
+            let mut reads = self.runs.reads(0, &mut buf)?;
+            disk.read_many(&mut reads, true).map_err(StoreError::io("reading a stream"))?;
+            buf.set_len(self.len as usize);
+            if stdx::crc32c(!0, &buf) == self.crc {
+                return Ok(buf.freeze());
+            }
+        }
+        let device = self.runs.device(0);
+        Err(StoreError::Corrupt { what: what.to_owned(), offset: 0, device })
+    }
+}
+
+impl Denc for Stream {
+    fn encode(&self, w: &mut Writer) {
+        self.runs.encode(w);
+        w.u64(self.len);
+        w.u32(self.crc);
+    }
+    fn decode(r: &mut Reader<'_>) -> std::result::Result<Self, DecodeError> {
+        Ok(Self { runs: Denc::decode(r)?, len: r.u64()?, crc: r.u32()? })
+    }
+}
+
 /// Runs of blocks that were taken.
 pub(crate) type Ledger = Arc<Mutex<Vec<(u64, u64)>>>;
 
@@ -165,6 +212,14 @@ impl Space {
             })
             .collect();
         self.disk.write_many(&writes)
+    }
+
+    /// Writes all of a stream to free space.
+    pub fn write_stream(&self, bytes: &[u8]) -> Result<Stream> {
+        let mut out = StreamWriter::new(self.clone());
+        out.put(bytes)?;
+        let (runs, len) = out.finish()?;
+        Ok(Stream { runs, len, crc: stdx::crc32c(!0, bytes) })
     }
 
     pub fn release(&self, start: u64, len: u64) {

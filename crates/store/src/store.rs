@@ -25,7 +25,7 @@ use crate::logring::LogRing;
 use crate::merge::Merging;
 use crate::onode::BLOCK;
 use crate::placement::{self, LogDisk, LogPlacement};
-use crate::space::{Ledger, Runs, Space};
+use crate::space::{Ledger, Runs, Space, Stream};
 use crate::stage::Staged;
 use crate::state::{Frozen, Known, State};
 use crate::superblock::{LOG_OFF, Manifest, Superblock};
@@ -214,6 +214,8 @@ pub struct Store {
     pub(crate) state: State,
     pub(crate) commit: Arc<Committer>,
     pub(crate) superblock: Superblock,
+    /// Blocks of the manifest it leads to.
+    pub(crate) manifest: Runs,
     pub(crate) seq: Seq,
     pub(crate) opened_at: Seq,
     /// The last transaction in a durable checkpoint.
@@ -325,9 +327,8 @@ impl Store {
             placement: options.log,
             mount: 0,
             log_ready: options.log == LogPlacement::Memory,
-            manifest: Runs::default(),
-            manifest_len: 0,
-            manifest_crc: 0,
+            manifest: Stream::default(),
+            lists: 0,
         };
         let mut used = Bitmap::new(size / BLOCK);
         used.set(0, superblock.first_block());
@@ -401,8 +402,8 @@ impl Store {
             let osd = superblock.osd;
             return Err(StoreError::Format(format!("the store belongs to osd.{osd}")));
         }
-        let manifest = Manifest::read(&*disk, &superblock)?;
-        let mut state = open::load(&disk, &superblock, &manifest, &options)?;
+        let (manifest, blocks) = Manifest::read(&*disk, &superblock)?;
+        let mut state = open::load(&disk, &superblock, &manifest, &blocks, &options)?;
         let generation = superblock.generation;
         let (log, ring) = placement::find(&disk, log, &superblock)?;
         superblock.generation += 1;
@@ -439,6 +440,7 @@ impl Store {
             state,
             commit,
             superblock,
+            manifest: blocks,
             seq,
             opened_at: seq,
             checkpointed: manifest.seq,

@@ -14,12 +14,14 @@ use crate::header::Header;
 use crate::log::Place;
 use crate::onode::BLOCK;
 use crate::placement::LogPlacement;
-use crate::space::{Runs, read_past_caches};
+use crate::space::{Runs, Space, Stream, read_past_caches};
 use crate::table::Meta;
 
 /// `ARGOSTOR`
 const HEADER: Header = Header { name: "superblock", magic: 0x524f_5453_4f47_5241, format: 1 };
 const PLACES: [u64; 2] = [0, 64 << 10];
+/// Runs of blocks that a superblock names.
+const RUNS_MAX: usize = 240;
 /// Where the log starts.
 pub(crate) const LOG_OFF: u64 = 1 << 20;
 
@@ -37,15 +39,21 @@ pub(crate) struct Superblock {
     pub mount: u64,
     /// Whether every block of the log has been written.
     pub log_ready: bool,
-    pub manifest: Runs,
-    pub manifest_len: u64,
-    pub manifest_crc: u32,
+    /// The manifest; where that is in more runs than fit, a list that names it.
+    pub manifest: Stream,
+    /// So many lists, each of which names the next.
+    pub lists: u8,
 }
 
 impl Denc for Superblock {
     fn encode(&self, w: &mut Writer) {
-        // Version 2 has the log's place: readers of 1 look for it on the device.
-        let version = if self.placement == LogPlacement::Device { 1 } else { 2 };
+        // Version 2 has the log's place: readers of 1 look for it on the device. Version 3 has
+        // lists: readers of 2 take one for the manifest.
+        let version = match (self.lists, self.placement) {
+            (0, LogPlacement::Device) => 1,
+            (0, _) => 2,
+            _ => 3,
+        };
         w.framed(version, version, |w| {
             w.u64(self.generation);
             self.fsid.encode(w);
@@ -57,15 +65,16 @@ impl Denc for Superblock {
             w.u64(self.mount);
             w.bool(self.log_ready);
             self.manifest.encode(w);
-            w.u64(self.manifest_len);
-            w.u32(self.manifest_crc);
             if version >= 2 {
                 w.u8(self.placement.number());
+            }
+            if version >= 3 {
+                w.u8(self.lists);
             }
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("superblock", 2, |r, version| {
+        r.framed("superblock", 3, |r, version| {
             let mut sb = Self {
                 generation: r.u64()?,
                 fsid: Denc::decode(r)?,
@@ -78,13 +87,15 @@ impl Denc for Superblock {
                 mount: r.u64()?,
                 log_ready: r.bool()?,
                 manifest: Denc::decode(r)?,
-                manifest_len: r.u64()?,
-                manifest_crc: r.u32()?,
+                lists: 0,
             };
             if version >= 2 {
                 let placement = LogPlacement::from_number(r.u8()?);
                 r.require(placement.is_some(), "the log's place is known")?;
                 sb.placement = placement.unwrap_or_default();
+            }
+            if version >= 3 {
+                sb.lists = r.u8()?;
             }
             Ok(sb)
         })
@@ -225,10 +236,145 @@ impl Manifest {
         Place { group: self.log_group, pos: self.log_pos }
     }
 
-    pub fn read(disk: &dyn Disk, sb: &Superblock) -> Result<Self, StoreError> {
-        let place = (0, sb.manifest_len as usize);
-        let what = || "manifest".to_owned();
-        let raw = sb.manifest.read_verified(disk, place, sb.manifest_crc, &what)?;
-        Self::from_shared(&raw).map_err(|e| StoreError::Format(format!("manifest: {e}")))
+    /// What `sb` leads to, and the blocks that hold it.
+    pub fn read(disk: &dyn Disk, sb: &Superblock) -> Result<(Self, Runs), StoreError> {
+        let broken = |e: DecodeError| StoreError::Format(format!("manifest: {e}"));
+        let mut stream = sb.manifest.clone();
+        let mut blocks = stream.runs.clone();
+        for _ in 0..sb.lists {
+            let list = stream.read(disk, "list of the manifest's blocks")?;
+            stream = Stream::from_shared(&list).map_err(broken)?;
+            blocks.extend(&stream.runs);
+        }
+        let raw = stream.read(disk, "manifest")?;
+        Ok((Self::from_shared(&raw).map_err(broken)?, blocks))
+    }
+
+    /// Writes it to free space, for a superblock to name.
+    pub fn write(&self, space: &Space) -> Result<Named, StoreError> {
+        Named::write(space, &self.to_bytes(), RUNS_MAX)
+    }
+}
+
+/// A manifest that was written: what its superblock says of it, and the blocks that hold it.
+pub(crate) struct Named {
+    pub stream: Stream,
+    pub lists: u8,
+    pub blocks: Runs,
+}
+
+impl Named {
+    /// With as many lists as it takes until `most` runs are enough.
+    fn write(space: &Space, bytes: &[u8], most: usize) -> Result<Self, StoreError> {
+        let mut stream = space.write_stream(bytes)?;
+        let (mut blocks, mut lists) = (stream.runs.clone(), 0);
+        while stream.runs.0.len() > most {
+            stream = space.write_stream(&stream.to_bytes())?;
+            blocks.extend(&stream.runs);
+            lists += 1;
+        }
+        Ok(Self { stream, lists, blocks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::SimDisk;
+    use crate::alloc::{Alloc, Bitmap};
+
+    const BLOCKS: u64 = 16 << 10;
+
+    /// Where no two free blocks are next to one another.
+    fn space() -> Space {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(BLOCKS * BLOCK, false));
+        let mut used = Bitmap::new(BLOCKS);
+        used.set(0, LOG_OFF / BLOCK);
+        (0..BLOCKS).step_by(2).for_each(|at| {
+            used.set(at, 1);
+        });
+        Space { disk, alloc: Arc::new(Mutex::new(Alloc::new(used))), ledger: None }
+    }
+
+    fn superblock(named: &Named) -> Superblock {
+        Superblock {
+            generation: 1,
+            fsid: Uuid([1; 16]),
+            osd: OsdId(2),
+            osd_uuid: Uuid([3; 16]),
+            size: BLOCKS * BLOCK,
+            log_len: 1 << 20,
+            salt: 4,
+            placement: LogPlacement::Own,
+            mount: 5,
+            log_ready: true,
+            manifest: named.stream.clone(),
+            lists: named.lists,
+        }
+    }
+
+    /// A manifest with a table in so many runs.
+    fn manifest(runs: u64) -> Manifest {
+        let runs = Runs((0..runs).map(|i| (2 * i, 1)).collect());
+        let table = Meta {
+            id: 1,
+            runs,
+            entries: 0,
+            omap_bytes: 0,
+            index_off: 0,
+            index_len: 0,
+            index_crc: 0,
+        };
+        let used = Bitmap::new(BLOCKS);
+        Manifest { tables: vec![table], ..crate::checkpoint::empty(&used) }
+    }
+
+    fn comes_back(space: &Space, manifest: &Manifest, named: &Named) {
+        let free = space.alloc.lock().expect("nobody panics").free();
+        assert_eq!(BLOCKS / 2 - LOG_OFF / BLOCK / 2 - free, named.blocks.blocks());
+        superblock(named).write(&*space.disk).expect("it is one block");
+        let read = Superblock::read(&*space.disk).expect("it was written");
+        assert_eq!(read, superblock(named));
+        let (found, blocks) = Manifest::read(&*space.disk, &read).expect("it was written");
+        assert_eq!((&found, &blocks.0.len()), (manifest, &named.blocks.0.len()));
+        let mut both = [blocks.0, named.blocks.0.clone()];
+        both.iter_mut().for_each(|runs| runs.sort_unstable());
+        assert_eq!(both[0], both[1]);
+    }
+
+    /// However much of it there is, and in however many places.
+    #[test]
+    fn a_manifest_in_many_pieces_has_lists() {
+        for (runs, lists) in [(10, 0), (61_000, 0), (100_000, 1)] {
+            let (space, manifest) = (space(), manifest(runs));
+            let named = manifest.write(&space).expect("there is room");
+            assert_eq!(named.lists, lists, "{runs} runs");
+            comes_back(&space, &manifest, &named);
+        }
+        let (space, manifest) = (space(), manifest(100_000));
+        let named = Named::write(&space, &manifest.to_bytes(), 1).expect("there is room");
+        assert_eq!(named.lists, 2);
+        comes_back(&space, &manifest, &named);
+    }
+
+    /// A list that is damaged is no manifest, and nothing that goes on for ever.
+    #[test]
+    fn a_damaged_list_is_told() {
+        let (space, manifest) = (space(), manifest(100_000));
+        let named = manifest.write(&space).expect("there is room");
+        let mut sb = superblock(&named);
+        let at = named.stream.runs.0[0].0 * BLOCK;
+        let mut block = vec![0; BLOCK as usize];
+        space.disk.read(at, &mut block).expect("it is there");
+        block[100] ^= 1;
+        space.disk.write(at, &block).expect("it is there");
+        let wrong = Manifest::read(&*space.disk, &sb).expect_err("it is damaged");
+        assert!(wrong.to_string().contains("list of the manifest"), "{wrong}");
+        // One that says of itself that it is longer than its blocks.
+        sb.manifest.len = u64::MAX;
+        let wrong = Manifest::read(&*space.disk, &sb).expect_err("it is too long");
+        assert!(wrong.to_string().contains("shorter"), "{wrong}");
     }
 }
