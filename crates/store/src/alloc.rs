@@ -1,131 +1,6 @@
 //! Free space of the device, in blocks.
 
-/// A set of blocks, one bit each; a set bit is a used block.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Bitmap {
-    words: Vec<u64>,
-    /// A bit for each of `words`, set when all of its blocks are used: a search passes over 4,096
-    /// such blocks at a time, for a device of TiB may be full from its start on.
-    full: Vec<u64>,
-    blocks: u64,
-}
-
-impl Bitmap {
-    /// All free.
-    pub fn new(blocks: u64) -> Self {
-        let mut words = vec![0; blocks.div_ceil(64) as usize];
-        if !blocks.is_multiple_of(64)
-            && let Some(last) = words.last_mut()
-        {
-            *last = !0 << (blocks % 64); // what is beyond the end is never free
-        }
-        let full = vec![0; words.len().div_ceil(64)];
-        Self { words, full, blocks }
-    }
-
-    pub fn from_bytes(blocks: u64, bytes: &[u8]) -> Option<Self> {
-        let mut map = Self::new(blocks);
-        if bytes.len() != map.words.len() * 8 {
-            return None;
-        }
-        for (i, raw) in bytes.chunks_exact(8).enumerate() {
-            map.words[i] |= u64::from_le_bytes(raw.try_into().expect("eight bytes"));
-            map.note_full(i);
-        }
-        Some(map)
-    }
-
-    pub fn to_bytes(&self) -> Vec<u8> {
-        self.words.iter().flat_map(|w| w.to_le_bytes()).collect()
-    }
-
-    /// Calls `f` with each word that `start..start + len` touches and the bits in it.
-    fn each(&mut self, start: u64, len: u64, mut f: impl FnMut(&mut u64, u64)) {
-        assert!(start + len <= self.blocks, "blocks {start}+{len} lie on the device");
-        let (mut at, end) = (start, start + len);
-        while at < end {
-            let n = (64 - at % 64).min(end - at);
-            let mask = if n == 64 { !0 } else { ((1 << n) - 1) << (at % 64) };
-            let i = (at / 64) as usize;
-            f(&mut self.words[i], mask);
-            self.note_full(i);
-            at += n;
-        }
-    }
-
-    /// Word `i` has changed.
-    fn note_full(&mut self, i: usize) {
-        let (of, bit) = (&mut self.full[i / 64], 1 << (i % 64));
-        if self.words[i] == !0 {
-            *of |= bit;
-        } else {
-            *of &= !bit;
-        }
-    }
-
-    /// The first word from `i` on that has a free block.
-    fn not_full_from(&self, i: usize) -> Option<usize> {
-        let (mut of, mut passed) = (i / 64, (1 << (i % 64)) - 1);
-        loop {
-            let not_full = !(self.full.get(of)? | passed);
-            if not_full != 0 {
-                let word = of * 64 + not_full.trailing_zeros() as usize;
-                return (word < self.words.len()).then_some(word);
-            }
-            (of, passed) = (of + 1, 0);
-        }
-    }
-
-    /// Marks blocks used; whether all were free.
-    pub fn set(&mut self, start: u64, len: u64) -> bool {
-        let mut free = true;
-        self.each(start, len, |w, mask| {
-            free &= *w & mask == 0;
-            *w |= mask;
-        });
-        free
-    }
-
-    /// Marks blocks free; whether all were used.
-    pub fn clear(&mut self, start: u64, len: u64) -> bool {
-        let mut used = true;
-        self.each(start, len, |w, mask| {
-            used &= *w & mask == mask;
-            *w &= !mask;
-        });
-        used
-    }
-
-    pub fn free_count(&self) -> u64 {
-        self.words.iter().map(|w| u64::from(w.count_zeros())).sum()
-    }
-
-    pub fn blocks(&self) -> u64 {
-        self.blocks
-    }
-
-    /// The first run of free blocks at or after `from`, cut at `max` blocks.
-    fn run_from(&self, from: u64, max: u64) -> Option<(u64, u64)> {
-        let mut word = (from / 64) as usize;
-        let mut free = !self.words.get(word)? & !0 << (from % 64);
-        if free == 0 {
-            word = self.not_full_from(word + 1)?;
-            free = !self.words[word];
-        }
-        let start = word as u64 * 64 + u64::from(free.trailing_zeros());
-        let mut at = start;
-        while at - start < max {
-            let Some(w) = self.words.get((at / 64) as usize) else { break };
-            let used = w >> (at % 64);
-            let n = if used == 0 { 64 - at % 64 } else { u64::from(used.trailing_zeros()) };
-            at += n;
-            if used != 0 {
-                break;
-            }
-        }
-        Some((start, (at - start).min(max)))
-    }
-}
+use crate::bitmap::{Bitmap, Tracked};
 
 /// Whom space is for: large data and what is packed together at checkpoints are kept apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +13,7 @@ pub(crate) enum Area {
 /// what the file system has found space for is used again.
 #[derive(Debug)]
 pub(crate) struct Alloc {
-    pub used: Bitmap,
+    pub used: Tracked,
     free: u64,
     cursors: [u64; 2],
     /// Where long runs are looked for when there are only short ones at the cursor.
@@ -206,7 +81,7 @@ impl Alloc {
         let cursors = Self::starts(&used);
         let freed = Freed::default();
         Self {
-            used,
+            used: Tracked::new(used),
             free,
             cursors,
             far: cursors,
@@ -489,33 +364,6 @@ mod tests {
         let free = alloc.free();
         let rest = alloc.alloc(free, Area::Data).expect("there is room");
         assert_eq!((alloc.free(), rest.iter().map(|r| r.1).sum::<u64>()), (0, free));
-    }
-
-    /// Free blocks are found wherever they are behind used ones, also after they came and went,
-    /// and the map was written and read.
-    #[test]
-    fn far_holes_are_found() {
-        const BLOCKS: u64 = (1 << 20) + 77;
-        let mut map = Bitmap::new(BLOCKS);
-        assert!(map.set(0, BLOCKS));
-        assert_eq!(map.run_from(0, 8), None);
-        let holes = [(3u64, 2u64), (64, 64), (4_095, 2), (300_000, 1), (BLOCKS - 1, 1)];
-        for round in 0..2 {
-            for (start, len) in holes {
-                assert!(map.clear(start, len));
-            }
-            let mut at = 0;
-            for hole in holes {
-                assert_eq!(map.run_from(at, 100), Some(hole), "round {round}");
-                at = hole.0 + hole.1;
-            }
-            assert_eq!(map.run_from(at, 100), None);
-            assert_eq!(Bitmap::from_bytes(BLOCKS, &map.to_bytes()).as_ref(), Some(&map));
-            for (start, len) in holes {
-                assert!(map.set(start, len));
-            }
-            assert_eq!(map.run_from(0, 8), None);
-        }
     }
 
     /// Whatever the holes and the sizes are: as many blocks as were asked for, each given out

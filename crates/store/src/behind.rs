@@ -14,6 +14,7 @@ use crate::space::Space;
 use crate::stage::Staged;
 use crate::state::Frozen;
 use crate::store::{Threads, Work};
+use crate::usedmap::Changes;
 use crate::{Seq, Store, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -196,26 +197,17 @@ impl Store {
         self.commit.set_mark(self.seq);
         let mut alloc = state.space.alloc.lock().expect("no holder of this lock panics");
         alloc.restart();
-        let mut used = alloc.used.clone();
         // What a merge writes is nobody's before it is done.
-        for (start, len) in self.ledger.lock().expect("no holder of this lock panics").iter() {
-            used.clear(*start, *len);
-        }
-        drop(alloc);
+        let ledger = self.ledger.lock().expect("no holder of this lock panics");
         self.retiring = std::mem::take(&mut self.retired);
-        for (start, len) in &self.retiring {
-            used.clear(*start, *len);
-        }
+        let merged = ledger.iter().chain(&self.retiring).copied();
+        let resting = self.resting.iter().map(|(_, start, blocks)| (*start, *blocks));
+        let discards = self.discards.runs.iter().copied();
+        let staged = self.staged.iter().flat_map(Staged::runs);
+        let uncounted: Vec<_> = merged.chain(resting).chain(discards).chain(staged).collect();
+        let changes = Changes::new(alloc.used.hold(&uncounted), uncounted);
+        drop((ledger, alloc));
         self.next_table += 1;
-        for (_, start, blocks) in &self.resting {
-            used.clear(*start, *blocks);
-        }
-        for (start, blocks) in &self.discards.runs {
-            used.clear(*start, *blocks);
-        }
-        for (start, blocks) in self.staged.iter().flat_map(Staged::runs) {
-            used.clear(start, blocks);
-        }
         if let Some(threads) = &mut self.threads
             && let Some(preparer) = threads.preparer.take_if(|p| p.is_finished())
         {
@@ -229,8 +221,9 @@ impl Store {
             frozen,
             tables: state.tables.clone(),
             superblock: self.superblock.clone(),
-            manifest: self.manifest.clone(),
-            used,
+            own: self.own.clone(),
+            changes,
+            map_changes_bytes: self.map_changes_bytes,
             next_id: state.next_id,
             next_coll: state.next_coll,
             table: self.next_table,

@@ -6,11 +6,9 @@
 //! written so far replaces anything, so a crash at any point leaves the checkpoint before
 //! it or this one. The owner then takes over the outcome.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
-use crate::alloc::Bitmap;
 use crate::commit::Committer;
 use crate::fetch::{Way, read_blocks};
 use crate::install::Unchanged;
@@ -19,8 +17,9 @@ use crate::log::Place;
 use crate::onode::{BLOCK, Onode, Piece, Settled};
 use crate::space::{BlockWriter, Runs, Space};
 use crate::state::{Entry, Frozen};
-use crate::superblock::{Manifest, Named, Superblock};
+use crate::superblock::{Manifest, Named, Superblock, Used};
 use crate::table::{Builder, Table};
+use crate::usedmap::{Changes, UsedMap};
 use crate::{PoolStats, Seq, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -30,16 +29,32 @@ pub(crate) struct Job {
     pub frozen: Arc<Frozen>,
     pub tables: Arc<Vec<Arc<Table>>>,
     pub superblock: Superblock,
-    /// Blocks of the last manifest.
-    pub manifest: Runs,
-    /// Blocks in use after the frozen changes, the last manifest's among them.
-    pub used: Bitmap,
+    /// What the last checkpoint wrote about itself.
+    pub own: Arc<Own>,
+    /// What became of the blocks up to the frozen changes.
+    pub changes: Changes,
+    /// [`crate::OpenOptions::map_changes_bytes`]
+    pub map_changes_bytes: u64,
     pub next_id: u64,
     pub next_coll: u32,
     /// The number for its table, the last given out.
     pub table: u64,
     /// By the pool's number.
     pub pools: std::collections::BTreeMap<i64, PoolStats>,
+}
+
+/// What a checkpoint wrote about itself; its map does not name these blocks.
+pub(crate) struct Own {
+    /// The manifest's.
+    pub manifest: Runs,
+    /// `None` in stores of before, where it is in the manifest.
+    pub map: Option<UsedMap>,
+}
+
+impl Own {
+    pub fn blocks(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.manifest.0.iter().copied().chain(self.map.iter().flat_map(UsedMap::own))
+    }
 }
 
 /// Small data of one object, in its place.
@@ -62,14 +77,13 @@ impl Moved {
 pub(crate) struct Outcome {
     pub seq: Seq,
     pub superblock: Superblock,
-    /// Blocks of the manifest.
-    pub manifest: Runs,
+    pub own: Own,
     /// What was frozen; `None` when that was nothing.
     pub table: Option<Arc<Table>>,
     pub moved: Vec<Moved>,
     /// What becomes of them where nothing has changed since.
     pub unchanged: Unchanged,
-    /// Blocks of the old manifest.
+    /// Blocks of the last one's manifest, and of a map that was written anew.
     pub freed: Vec<(u64, u64)>,
     pub place: Place,
 }
@@ -102,17 +116,14 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
         run.take_blocks(&table.meta.runs);
         tables.push(table.clone());
     }
-    let Run { blocks, mut job, moved, .. } = run;
+    let Run { blocks, job, moved, .. } = run;
     let unchanged = Unchanged::of(&moved);
     blocks.finish()?;
+    let last = &job.own;
+    let map = job.changes.write(space, last.map.as_ref(), last.blocks(), job.map_changes_bytes)?;
     let place = commit.marked().expect("the last group before the checkpoint left its place");
     space.disk.flush().map_err(StoreError::io("flushing a checkpoint"))?;
 
-    let mut freed = Vec::new();
-    for (start, len) in &job.manifest.0 {
-        job.used.clear(*start, *len);
-        freed.push((*start, *len));
-    }
     let new = Manifest {
         seq,
         log_group: place.group,
@@ -128,11 +139,14 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
             .filter(|(_, s)| s.uncompressed > 0)
             .map(|(p, s)| (*p, (s.compressed, s.uncompressed)))
             .collect(),
-        used: job.used.to_bytes().into(),
+        used: Used::Apart(map.clone()),
         mount: job.superblock.mount,
     };
     let (superblock, manifest) = write_manifest(space, &new, &job.superblock)?;
-    Ok(Outcome { seq, superblock, manifest, table, moved, unchanged, freed, place })
+    let own = Own { manifest, map: Some(map) };
+    let kept: HashSet<(u64, u64)> = own.blocks().collect();
+    let freed = last.blocks().filter(|run| !kept.contains(run)).collect();
+    Ok(Outcome { seq, superblock, own, table, moved, unchanged, freed, place })
 }
 
 /// Writes the manifest to free space, flushes, then the superblock that names it. Returns that, and
@@ -153,7 +167,7 @@ pub(crate) fn write_manifest(
 impl Run<'_> {
     fn take_blocks(&mut self, runs: &Runs) {
         for (start, len) in &runs.0 {
-            self.job.used.set(*start, *len);
+            self.job.changes.take(*start, *len);
         }
     }
 
@@ -261,14 +275,14 @@ impl Run<'_> {
             let good = stdx::crc32c(!0, whole);
             // What was there could not be read: the block must not pass for whole.
             let crc = if intact { good } else { !good };
-            self.job.used.set(phys, 1);
+            self.job.changes.take(phys, 1);
             let release = match base {
                 Some(e) if e.shared => {
                     self.releases.push(e.phys + (at - e.at));
                     Some(self.releases.len() as u32 - 1)
                 }
                 Some(e) => {
-                    self.job.used.clear(e.phys + (at - e.at), 1);
+                    self.job.changes.free(e.phys + (at - e.at), 1);
                     None
                 }
                 None => {
@@ -301,7 +315,7 @@ fn while_older(frozen: &Frozen, out: &mut Builder, hides: bool) -> Result<()> {
 }
 
 /// The state of a store that has just been made.
-pub(crate) fn empty(used: &Bitmap) -> Manifest {
+pub(crate) fn empty(used: UsedMap) -> Manifest {
     Manifest {
         seq: 0,
         log_group: 1,
@@ -312,7 +326,7 @@ pub(crate) fn empty(used: &Bitmap) -> Manifest {
         tables: Vec::new(),
         pools: Vec::new(),
         packed: Vec::new(),
-        used: Bytes::from(used.to_bytes()),
+        used: Used::Apart(used),
         mount: 0,
     }
 }

@@ -1,11 +1,11 @@
 //! Checking that everything the store says of itself is true.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Bound;
+use std::ops::{Bound, Deref};
 
 use types::PoolId;
 
-use crate::alloc::Bitmap;
+use crate::bitmap::Bitmap;
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Piece};
 use crate::stage::Staged;
@@ -37,7 +37,8 @@ impl Store {
         self.finish_merge();
         let mut report = FsckReport::default();
         let state = &self.state;
-        let used = state.space.alloc.lock().expect("no holder of this lock panics").used.clone();
+        let used =
+            state.space.alloc.lock().expect("no holder of this lock panics").used.deref().clone();
         let mut seen = Bitmap::new(used.blocks());
         let mut errors = Vec::new();
         let mut take = |errors: &mut Vec<String>, start: u64, len: u64, what: &str| {
@@ -48,8 +49,8 @@ impl Store {
             }
         };
         take(&mut errors, 0, self.superblock.first_block(), "superblock and log");
-        for (start, len) in &self.manifest.0 {
-            take(&mut errors, *start, *len, "manifest");
+        for (start, len) in self.own.blocks() {
+            take(&mut errors, start, len, "manifest");
         }
         for table in state.tables.iter() {
             for (start, len) in &table.meta.runs.0 {

@@ -135,7 +135,7 @@ impl Store {
             Arc::make_mut(&mut state.tables).push(table);
         }
         (state.frozen_bytes, state.frozen_blocks) = (0, 0);
-        (self.superblock, self.manifest) = (done.superblock, done.manifest);
+        (self.superblock, self.own) = (done.superblock, Arc::new(done.own));
         self.checkpointed = done.seq;
 
         let mut all = Gathered::default();

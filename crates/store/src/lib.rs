@@ -22,6 +22,7 @@ mod ahead;
 mod alloc;
 mod apply;
 mod behind;
+mod bitmap;
 mod buf;
 mod cache;
 mod checkpoint;
@@ -58,6 +59,7 @@ mod sweep;
 mod table;
 mod transaction;
 mod uring;
+mod usedmap;
 mod varint;
 
 pub use buf::AlignedBuf;

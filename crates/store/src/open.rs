@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex};
 use env::Disk;
 use types::PoolId;
 
-use crate::alloc::{Alloc, Bitmap};
+use crate::alloc::Alloc;
 use crate::buf::Pool;
 use crate::cache::Cache;
+use crate::checkpoint::Own;
 use crate::fetch::{Way, read_blocks};
 use crate::log::{Found, Place, Reader, Ring};
 use crate::onode::BLOCK;
-use crate::space::{Runs, Space};
+use crate::space::Space;
 use crate::state::{Caches, Known, Map, State};
 use crate::superblock::{Manifest, Superblock};
 use crate::table::Table;
@@ -23,18 +24,18 @@ use crate::{OpenOptions, PoolStats, Seq, StoreError, keys, record};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// The state of the last checkpoint, whose manifest is in `blocks`.
+/// The state of the last checkpoint.
 pub(crate) fn load(
     disk: &Arc<dyn Disk>,
     superblock: &Superblock,
     manifest: &Manifest,
-    blocks: &Runs,
+    own: &Own,
     options: &OpenOptions,
 ) -> Result<State> {
-    let mut used = Bitmap::from_bytes(superblock.size / BLOCK, &manifest.used)
-        .ok_or_else(|| StoreError::Format("the map of used blocks has a wrong size".into()))?;
-    for (start, len) in &blocks.0 {
-        if !used.set(*start, *len) {
+    let mut used = manifest.used.read(&**disk, superblock.size / BLOCK)?;
+    for (start, len) in own.blocks() {
+        let lies = start.checked_add(len).is_some_and(|end| end <= used.blocks());
+        if !lies || !used.set(start, len) {
             return Err(StoreError::Format("the manifest lies on used blocks".into()));
         }
     }
@@ -202,4 +203,71 @@ fn data_is_whole(state: &State, group: &Found) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use types::{HObject, PgId, ShardId, SpgId};
+
+    use super::*;
+    use crate::checkpoint::write_manifest;
+    use crate::superblock::Used;
+    use crate::{Coll, MkfsOptions, SimDisk, Store, Transaction};
+
+    fn open(disk: &Arc<dyn Disk>) -> Store {
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        let mut store = Store::open_on(disk.clone(), options).expect("it is a store");
+        let report = store.fsck(true).expect("it can be read");
+        assert!(report.errors.is_empty(), "{:?}", report.errors);
+        store
+    }
+
+    /// The superblock, and the manifest it leads to.
+    fn last(disk: &dyn Disk) -> (Superblock, Manifest) {
+        let superblock = Superblock::read(disk).expect("it was written");
+        let (manifest, _) = Manifest::read(disk, &superblock).expect("it was written");
+        (superblock, manifest)
+    }
+
+    /// A store whose map of used blocks is in its manifest, as they were before 28 November 2026,
+    /// goes on with one beside it.
+    #[test]
+    fn a_map_in_the_manifest_is_read() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(64 << 20, false));
+        let options = MkfsOptions { log_bytes: 4 << 20, ..MkfsOptions::default() };
+        Store::mkfs_on(disk.clone(), &options).expect("there is room");
+        let pg = Coll::Pg(SpgId { pg: PgId::new(1, 0), shard: ShardId::NONE });
+        let name = |n: u8| {
+            HObject::head(PoolId(1), Bytes::new(), Bytes::new(), Bytes::copy_from_slice(&[n]))
+        };
+        let write = |store: &mut Store, n: u8| {
+            let mut txn = Transaction::new();
+            txn.write(pg, &name(n), 0, vec![n; 100_000].into());
+            store.submit(txn).expect("there is room");
+        };
+        let mut store = open(&disk);
+        store.submit(Transaction::new().create_collection(pg).clone()).expect("there is room");
+        (0..8).for_each(|n| write(&mut store, n));
+        store.close().expect("goes well");
+
+        let (superblock, mut manifest) = last(&*disk);
+        let map = manifest.used.read(&*disk, superblock.size / BLOCK).expect("it was written");
+        let raw: Vec<u8> = map.words().iter().flat_map(|w| w.to_le_bytes()).collect();
+        manifest.used = Used::Here(raw.into());
+        let alloc = Arc::new(Mutex::new(Alloc::new(map)));
+        let space = Space { disk: disk.clone(), alloc, ledger: None };
+        write_manifest(&space, &manifest, &superblock).expect("there is room");
+        assert_eq!(last(&*disk).1, manifest);
+
+        let mut store = open(&disk);
+        (4..12).for_each(|n| write(&mut store, n));
+        store.close().expect("goes well");
+        assert!(matches!(last(&*disk).1.used, Used::Apart(_)));
+        let store = open(&disk);
+        for n in 0..12 {
+            let data = store.read(pg, &name(n), 0, 1 << 20).expect("it is there");
+            assert_eq!(data, vec![n; 100_000]);
+        }
+    }
 }

@@ -12,9 +12,10 @@ use bytes::Bytes;
 use env::Disk;
 use types::{HObject, OsdId, PoolId, Uuid};
 
-use crate::alloc::{Alloc, Bitmap};
+use crate::alloc::Alloc;
 use crate::behind::start_threads;
-use crate::checkpoint::{self, Job, Moved, Outcome};
+use crate::bitmap::Bitmap;
+use crate::checkpoint::{self, Job, Moved, Outcome, Own};
 use crate::commit::{Committer, Taken};
 use crate::discard::Discards;
 use crate::fetch::Fetches;
@@ -25,12 +26,13 @@ use crate::logring::LogRing;
 use crate::merge::Merging;
 use crate::onode::BLOCK;
 use crate::placement::{self, LogDisk, LogPlacement};
-use crate::space::{Ledger, Runs, Space, Stream};
+use crate::space::{Ledger, Space, Stream};
 use crate::stage::Staged;
 use crate::state::{Frozen, Known, State};
-use crate::superblock::{LOG_OFF, Manifest, Superblock};
+use crate::superblock::{LOG_OFF, Manifest, Superblock, Used};
 use crate::sweep::{self, Bounds, Sweeps};
 use crate::transaction::{Op, Released};
+use crate::usedmap::UsedMap;
 use crate::{StoreError, Transaction, open, record};
 
 /// Counts submitted transactions; durable up to here means all of them up to here.
@@ -104,6 +106,9 @@ pub struct OpenOptions {
     /// Objects of removed collections that the owner lets go of at a time, at most; so many
     /// times 16 of their keys.
     pub sweep_objects: usize,
+    /// Checkpoints write what changed in the map of used blocks behind the map until that is so
+    /// many bytes, and on, while it is a small part of the map; then all of the map anew.
+    pub map_changes_bytes: u64,
 }
 
 impl Default for OpenOptions {
@@ -121,6 +126,7 @@ impl Default for OpenOptions {
             discard: false,
             gather: false,
             sweep_objects: sweep::OBJECTS,
+            map_changes_bytes: 64 << 10,
         }
     }
 }
@@ -214,8 +220,9 @@ pub struct Store {
     pub(crate) state: State,
     pub(crate) commit: Arc<Committer>,
     pub(crate) superblock: Superblock,
-    /// Blocks of the manifest it leads to.
-    pub(crate) manifest: Runs,
+    /// What the last checkpoint wrote about itself.
+    pub(crate) own: Arc<Own>,
+    pub(crate) map_changes_bytes: u64,
     pub(crate) seq: Seq,
     pub(crate) opened_at: Seq,
     /// The last transaction in a durable checkpoint.
@@ -335,7 +342,8 @@ impl Store {
         let alloc = Arc::new(Mutex::new(Alloc::new(used.clone())));
         let space = Space { disk: disk.clone(), alloc, ledger: None };
         placement::make(log.as_deref(), &*disk, &superblock)?;
-        checkpoint::write_manifest(&space, &checkpoint::empty(&used), &superblock)?;
+        let map = UsedMap::write(&space, &used)?;
+        checkpoint::write_manifest(&space, &checkpoint::empty(map), &superblock)?;
         Ok(())
     }
 
@@ -403,7 +411,12 @@ impl Store {
             return Err(StoreError::Format(format!("the store belongs to osd.{osd}")));
         }
         let (manifest, blocks) = Manifest::read(&*disk, &superblock)?;
-        let mut state = open::load(&disk, &superblock, &manifest, &blocks, &options)?;
+        let map = match &manifest.used {
+            Used::Here(_) => None,
+            Used::Apart(map) => Some(map.clone()),
+        };
+        let own = Own { manifest: blocks, map };
+        let mut state = open::load(&disk, &superblock, &manifest, &own, &options)?;
         let generation = superblock.generation;
         let (log, ring) = placement::find(&disk, log, &superblock)?;
         superblock.generation += 1;
@@ -440,7 +453,8 @@ impl Store {
             state,
             commit,
             superblock,
-            manifest: blocks,
+            own: Arc::new(own),
+            map_changes_bytes: options.map_changes_bytes,
             seq,
             opened_at: seq,
             checkpointed: manifest.seq,

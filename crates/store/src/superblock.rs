@@ -10,12 +10,14 @@ use env::Disk;
 use types::{OsdId, Uuid};
 
 use crate::StoreError;
+use crate::bitmap::Bitmap;
 use crate::header::Header;
 use crate::log::Place;
 use crate::onode::BLOCK;
 use crate::placement::LogPlacement;
 use crate::space::{Runs, Space, Stream, read_past_caches};
 use crate::table::Meta;
+use crate::usedmap::UsedMap;
 
 /// `ARGOSTOR`
 const HEADER: Header = Header { name: "superblock", magic: 0x524f_5453_4f47_5241, format: 1 };
@@ -172,6 +174,26 @@ impl Superblock {
 /// A pool's number; objects, bytes stored, bytes allocated.
 type PoolLine = (i64, (u64, (u64, u64)));
 
+/// Used blocks, but for those of manifest and map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Used {
+    /// Before version 4: a bit for each block, in u64 words.
+    Here(Bytes),
+    Apart(UsedMap),
+}
+
+impl Used {
+    /// The map, of so many blocks.
+    pub fn read(&self, disk: &dyn Disk, blocks: u64) -> Result<Bitmap, StoreError> {
+        match self {
+            Self::Here(raw) => Bitmap::from_bytes(blocks, raw).ok_or_else(|| {
+                StoreError::Format("the map of used blocks has a wrong size".into())
+            }),
+            Self::Apart(map) => map.read(disk, blocks),
+        }
+    }
+}
+
 /// One checkpoint: all of the store's state but for what later log records change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Manifest {
@@ -188,8 +210,7 @@ pub(crate) struct Manifest {
     pub pools: Vec<PoolLine>,
     /// Pools with compressed data: bytes it takes, bytes it is.
     pub packed: Vec<(i64, (u64, u64))>,
-    /// Used blocks, but for the manifest's own.
-    pub used: Bytes,
+    pub used: Used,
     /// The mount that made the checkpoint; 0 where it was not noted, before version 3. What goes
     /// on behind it in the log is of this mount or of later ones.
     pub mount: u64,
@@ -197,7 +218,11 @@ pub(crate) struct Manifest {
 
 impl Denc for Manifest {
     fn encode(&self, w: &mut Writer) {
-        w.framed(3, 1, |w| {
+        let (version, compat) = match &self.used {
+            Used::Here(_) => (3, 1),
+            Used::Apart(_) => (4, 4),
+        };
+        w.framed(version, compat, |w| {
             w.u64(self.seq);
             w.u64(self.log_group);
             w.u64(self.log_pos);
@@ -206,13 +231,16 @@ impl Denc for Manifest {
             w.u64(self.next_table);
             self.tables.encode(w);
             self.pools.encode(w);
-            self.used.encode(w);
+            match &self.used {
+                Used::Here(raw) => raw.encode(w),
+                Used::Apart(map) => map.encode(w),
+            }
             self.packed.encode(w);
             w.u64(self.mount);
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("manifest", 3, |r, version| {
+        r.framed("manifest", 4, |r, version| {
             Ok(Self {
                 seq: r.u64()?,
                 log_group: r.u64()?,
@@ -222,7 +250,10 @@ impl Denc for Manifest {
                 next_table: r.u64()?,
                 tables: Denc::decode(r)?,
                 pools: Denc::decode(r)?,
-                used: Denc::decode(r)?,
+                used: match version {
+                    ..4 => Used::Here(Denc::decode(r)?),
+                    _ => Used::Apart(Denc::decode(r)?),
+                },
                 packed: if version >= 2 { Denc::decode(r)? } else { Vec::new() },
                 mount: if version >= 3 { r.u64()? } else { 0 },
             })
@@ -283,7 +314,7 @@ mod tests {
 
     use super::*;
     use crate::SimDisk;
-    use crate::alloc::{Alloc, Bitmap};
+    use crate::alloc::Alloc;
 
     const BLOCKS: u64 = 16 << 10;
 
@@ -327,8 +358,8 @@ mod tests {
             index_len: 0,
             index_crc: 0,
         };
-        let used = Bitmap::new(BLOCKS);
-        Manifest { tables: vec![table], ..crate::checkpoint::empty(&used) }
+        let empty = crate::checkpoint::empty(UsedMap::default());
+        Manifest { tables: vec![table], ..empty }
     }
 
     fn comes_back(space: &Space, manifest: &Manifest, named: &Named) {

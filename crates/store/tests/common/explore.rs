@@ -92,6 +92,7 @@ struct Plan {
     discard: bool,
     algorithm: Option<Algorithm>,
     sweep_objects: usize,
+    map_changes_bytes: u64,
 }
 
 impl Plan {
@@ -115,7 +116,9 @@ impl Plan {
         dice.repeats = algorithm.is_some();
         let scale = Scale { objects, size: bytes };
         let sweep_objects = 1 + dice.below(3) as usize;
-        Self { kind, log, size, scale, discard, algorithm, sweep_objects }
+        // The whole map in each checkpoint, or many behind one another.
+        let map_changes_bytes = [0, 64 << 10, 8 << 10][(seed / 7 % 3) as usize];
+        Self { kind, log, size, scale, discard, algorithm, sweep_objects, map_changes_bytes }
     }
 }
 
@@ -132,8 +135,14 @@ fn parts(disk: &Arc<SimDisk>, plan: &Plan) -> (Arc<dyn Disk>, Option<Arc<dyn Dis
 }
 
 fn open(disk: &Arc<SimDisk>, plan: &Plan) -> Result<Store, StoreError> {
-    let Plan { discard, sweep_objects, .. } = *plan;
-    let options = OpenOptions { threads: false, discard, sweep_objects, ..OpenOptions::default() };
+    let Plan { discard, sweep_objects, map_changes_bytes, .. } = *plan;
+    let options = OpenOptions {
+        threads: false,
+        discard,
+        sweep_objects,
+        map_changes_bytes,
+        ..OpenOptions::default()
+    };
     let (disk, log) = parts(disk, plan);
     let mut store = Store::open_with(disk, log, options)?;
     if let Some(algorithm) = plan.algorithm {
