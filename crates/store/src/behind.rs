@@ -224,6 +224,7 @@ impl Store {
             own: self.own.clone(),
             changes,
             map_changes_bytes: self.map_changes_bytes,
+            keep_index: state.index_room(&[]),
             next_id: state.next_id,
             next_coll: state.next_coll,
             table: self.next_table,

@@ -17,6 +17,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
         Self { young: FastMap::default(), old: FastMap::default(), young_bytes: 0, limit }
     }
 
+    /// From now on about so many.
+    pub fn set_limit(&mut self, limit: u64) {
+        self.limit = limit;
+    }
+
     pub fn get(&mut self, key: &K) -> Option<V> {
         if let Some((v, _)) = self.young.get(key) {
             return Some(v.clone());

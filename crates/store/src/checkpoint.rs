@@ -35,6 +35,8 @@ pub(crate) struct Job {
     pub changes: Changes,
     /// [`crate::OpenOptions::map_changes_bytes`]
     pub map_changes_bytes: u64,
+    /// Bytes of its index that a table keeps in memory, at most.
+    pub keep_index: u64,
     pub next_id: u64,
     pub next_coll: u32,
     /// The number for its table, the last given out.
@@ -174,7 +176,7 @@ impl Run<'_> {
     /// The frozen changes as a table; `None` when there are none.
     fn flush_frozen(&mut self) -> Result<Option<Table>> {
         let frozen = self.job.frozen.clone();
-        let mut out = Builder::new(self.space.clone());
+        let mut out = Builder::new(self.space.clone(), self.job.keep_index);
         // With nothing below there is nothing to hide.
         let hides = !self.job.tables.is_empty();
         let mut released = false;

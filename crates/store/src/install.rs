@@ -133,6 +133,7 @@ impl Store {
         let state = &mut self.state;
         if let Some(table) = done.table {
             Arc::make_mut(&mut state.tables).push(table);
+            state.tables_changed();
         }
         (state.frozen_bytes, state.frozen_blocks) = (0, 0);
         (self.superblock, self.own) = (done.superblock, Arc::new(done.own));
@@ -235,7 +236,8 @@ impl Store {
         let give_up = Arc::new(AtomicBool::new(false));
         let space = Space { ledger: Some(self.ledger.clone()), ..self.state.space.clone() };
         let id = self.next_table;
-        let job = merge::Job { tables, all: first == 0, id, space, give_up: give_up.clone() };
+        let (all, keep_index) = (first == 0, self.state.index_room(&tables));
+        let job = merge::Job { tables, all, id, space, keep_index, give_up: give_up.clone() };
         let progress = if self.threads.is_some() {
             let commit = self.commit.clone();
             let thread = std::thread::Builder::new().name("store-merge".into());
@@ -319,6 +321,7 @@ impl Store {
                 for old in tables.splice(at..at + merging.old.len(), table.map(Arc::new)) {
                     self.retired.extend(&old.meta.runs.0);
                 }
+                self.state.tables_changed();
             }
             Err(e) => {
                 let mut alloc =

@@ -63,6 +63,8 @@ pub(crate) struct Job {
     pub all: bool,
     pub id: u64,
     pub space: Space,
+    /// Bytes of its index that a table keeps in memory, at most.
+    pub keep_index: u64,
     pub give_up: Arc<AtomicBool>,
 }
 
@@ -87,7 +89,7 @@ pub(crate) struct Merging {
 pub(crate) fn run(job: Job) -> Result<Option<Table>> {
     let disk = &*job.space.disk;
     let mut cursors: Vec<Cursor> = job.tables.iter().rev().cloned().map(Cursor::new).collect();
-    let mut out = Builder::new(job.space.clone());
+    let mut out = Builder::new(job.space.clone(), job.keep_index);
     let mut dead = HashSet::new();
     let mut key = Vec::new();
     let mut count = 0u32;

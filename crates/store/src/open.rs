@@ -10,7 +10,6 @@ use types::PoolId;
 
 use crate::alloc::Alloc;
 use crate::buf::Pool;
-use crate::cache::Cache;
 use crate::checkpoint::Own;
 use crate::fetch::{Way, read_blocks};
 use crate::log::{Found, Place, Reader, Ring};
@@ -40,9 +39,14 @@ pub(crate) fn load(
         }
     }
     let mut tables = Vec::new();
-    for meta in &manifest.tables {
-        tables.push(Arc::new(Table::open(&**disk, meta.clone())?));
+    // The newest first: these are asked for every key.
+    let mut room = options.table_cache_bytes / 2;
+    for meta in manifest.tables.iter().rev() {
+        let table = Table::open(&**disk, meta.clone(), room)?;
+        room = room.saturating_sub(table.kept_bytes());
+        tables.push(Arc::new(table));
     }
+    tables.reverse();
     let alloc = Arc::new(Mutex::new(Alloc::new(used)));
     let mut state = State {
         space: Space { disk: disk.clone(), alloc, ledger: None },
@@ -64,12 +68,11 @@ pub(crate) fn load(
         renamed: HashMap::new(),
         flight: BTreeMap::new(),
         freed: Vec::new(),
-        caches: RefCell::new(Caches {
-            onodes: Cache::new(options.onode_cache_bytes),
-            blocks: Cache::new(options.table_cache_bytes),
-        }),
+        caches: RefCell::new(Caches::new(options)),
+        table_cache_bytes: options.table_cache_bytes,
         pool: Pool::default(),
     };
+    state.tables_changed();
     for (pool, (objects, (stored, allocated))) in &manifest.pools {
         let (objects, stored, allocated) = (*objects, *stored, *allocated);
         let stats = PoolStats { objects, stored, allocated, ..PoolStats::default() };

@@ -16,8 +16,8 @@ use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Onode};
 use crate::pack::Compression;
 use crate::space::Space;
-use crate::table::{Block, Slot, Table, hash};
-use crate::{Coll, PoolStats, Seq, StoreError, Transaction};
+use crate::table::{Block, Part, Slot, Table, hash};
+use crate::{Coll, OpenOptions, PoolStats, Seq, StoreError, Transaction};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -94,7 +94,30 @@ pub(crate) struct Frozen {
 
 pub(crate) struct Caches {
     pub onodes: Cache<Key, Arc<Onode>>,
-    pub blocks: Cache<(u64, usize), Arc<Block>>,
+    /// By the table's number.
+    pub tables: Cache<(u64, Of), Cached>,
+}
+
+/// A place in a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Of {
+    Block(usize),
+    Part(usize),
+}
+
+#[derive(Clone)]
+pub(crate) enum Cached {
+    Block(Arc<Block>),
+    Part(Arc<Part>),
+}
+
+impl Caches {
+    pub fn new(options: &OpenOptions) -> Self {
+        Self {
+            onodes: Cache::new(options.onode_cache_bytes),
+            tables: Cache::new(options.table_cache_bytes),
+        }
+    }
 }
 
 pub(crate) struct State {
@@ -129,6 +152,8 @@ pub(crate) struct State {
     /// Blocks that the transaction being applied let go of.
     pub freed: Vec<(u64, u64)>,
     pub caches: RefCell<Caches>,
+    /// Memory for tables: for indices that stay, half at most, and for what comes and goes.
+    pub table_cache_bytes: u64,
     pub pool: Pool,
 }
 
@@ -148,6 +173,8 @@ enum Source<'a> {
 /// A table from some entry on.
 struct Walk<'a> {
     table: &'a Arc<Table>,
+    /// The part of the index that was used last.
+    part: Option<(usize, Arc<Part>)>,
     block: Option<Arc<Block>>,
     /// Those behind it that were read with it.
     ahead: VecDeque<Arc<Block>>,
@@ -174,29 +201,66 @@ impl State {
         self.colls.get(&c).copied().ok_or(StoreError::NoCollection(c))
     }
 
-    pub fn block(&self, table: &Table, i: usize) -> Result<Arc<Block>> {
-        let key = (table.meta.id, i);
-        if let Some(block) = self.caches.borrow_mut().blocks.get(&key) {
+    /// Bytes that the index of a table which takes the place of `old` may have in memory.
+    pub fn index_room(&self, old: &[Arc<Table>]) -> u64 {
+        let stay = self.tables.iter().filter(|t| old.iter().all(|o| o.meta.id != t.meta.id));
+        let kept: u64 = stay.map(|t| t.kept_bytes()).sum();
+        (self.table_cache_bytes / 2).saturating_sub(kept)
+    }
+
+    /// Others are there now: what comes and goes has the room that their indices leave.
+    pub fn tables_changed(&mut self) {
+        let kept: u64 = self.tables.iter().map(|t| t.kept_bytes()).sum();
+        let limit = self.table_cache_bytes.saturating_sub(kept);
+        self.caches.get_mut().tables.set_limit(limit);
+    }
+
+    /// Part `p` of a table's index.
+    fn part(&self, table: &Table, p: usize) -> Result<Arc<Part>> {
+        if let Some(part) = table.kept(p) {
+            return Ok(part.clone());
+        }
+        let key = (table.meta.id, Of::Part(p));
+        if let Some(Cached::Part(part)) = self.caches.borrow_mut().tables.get(&key) {
+            return Ok(part);
+        }
+        let part = Arc::new(table.read_part(&*self.space.disk, p)?);
+        let (bytes, cached) = (part.footprint(), Cached::Part(part.clone()));
+        self.caches.borrow_mut().tables.put(key, cached, bytes);
+        Ok(part)
+    }
+
+    /// Block `i` of part `p`.
+    fn block(&self, table: &Table, (p, part): (usize, &Part), i: usize) -> Result<Arc<Block>> {
+        let key = (table.meta.id, Of::Block(table.first_block(p) + i));
+        if let Some(Cached::Block(block)) = self.caches.borrow_mut().tables.get(&key) {
             return Ok(block);
         }
-        let block = Arc::new(table.read_block(&*self.space.disk, i)?);
-        let bytes = block.bytes() as u64 + 64;
-        self.caches.borrow_mut().blocks.put(key, block.clone(), bytes);
+        let block = Arc::new(table.read_block(&*self.space.disk, part, i)?);
+        let (bytes, cached) = (block.bytes() as u64 + 64, Cached::Block(block.clone()));
+        self.caches.borrow_mut().tables.put(key, cached, bytes);
         Ok(block)
     }
 
-    /// As [`State::block`], with those behind it that have keys below `end`, as far as they are
-    /// read at once.
-    fn blocks(&self, table: &Table, i: usize, end: &[u8]) -> Result<VecDeque<Arc<Block>>> {
-        if let Some(block) = self.caches.borrow_mut().blocks.get(&(table.meta.id, i)) {
+    /// As [`State::block`], with those of the part behind it that have keys below `end`, as far as
+    /// they are read at once.
+    fn blocks(
+        &self,
+        table: &Table,
+        (p, part): (usize, &Part),
+        i: usize,
+        end: &[u8],
+    ) -> Result<VecDeque<Arc<Block>>> {
+        let key = |n: usize| (table.meta.id, Of::Block(table.first_block(p) + i + n));
+        if let Some(Cached::Block(block)) = self.caches.borrow_mut().tables.get(&key(0)) {
             return Ok([block].into());
         }
-        let read = table.read_blocks(&*self.space.disk, i, end)?;
+        let read = table.read_blocks(&*self.space.disk, part, i, end)?;
         let mut caches = self.caches.borrow_mut();
         let keep = |(n, block): (usize, Block)| {
             let bytes = block.bytes() as u64 + 64;
             let block = Arc::new(block);
-            caches.blocks.put((table.meta.id, i + n), block.clone(), bytes);
+            caches.tables.put(key(n), Cached::Block(block.clone()), bytes);
             block
         };
         Ok(read.into_iter().enumerate().map(keep).collect())
@@ -208,9 +272,13 @@ impl State {
 
     fn in_tables(&self, key: &[u8]) -> Result<Option<Bytes>> {
         let h = hash(key);
-        for table in self.tables.iter().rev().filter(|t| t.may_have(h)) {
-            let Some(i) = table.block_of(key) else { continue };
-            let block = self.block(table, i)?;
+        for table in self.tables.iter().rev() {
+            let Some(p) = table.part_of(key) else { continue };
+            let part = self.part(table, p)?;
+            if !part.may_have(h) {
+                continue;
+            }
+            let block = self.block(table, (p, &part), part.block_of(key))?;
             let at = block.lower_bound(key);
             if at < block.len() && block.key(at) == key {
                 return Ok(match block.slot(at) {
@@ -301,13 +369,16 @@ impl State {
             sources.push(Source::Memory(frozen.map.range::<[u8], _>(range).peekable()));
         }
         for table in self.tables.iter().rev() {
-            let number = table.block_of(start).unwrap_or(0);
-            let ahead = VecDeque::new();
-            let mut walk = Walk { table, block: None, ahead, number, at: 0, walked: 0 };
-            if number < table.block_count() {
-                let block = self.block(table, number)?;
-                (walk.at, walk.number) = (block.lower_bound(start), number + 1);
-                walk.block = Some(block);
+            let (part, ahead) = (None, VecDeque::new());
+            let mut walk = Walk { table, part, block: None, ahead, number: 0, at: 0, walked: 0 };
+            if let Some(p) = table.part_of(start) {
+                let part = self.part(table, p)?;
+                let i = part.block_of(start);
+                let block = self.block(table, (p, &part), i)?;
+                (walk.at, walk.number) = (block.lower_bound(start), table.first_block(p) + i + 1);
+                (walk.part, walk.block) = (Some((p, part)), Some(block));
+            } else {
+                walk.block = self.next_below(&mut walk, end)?;
             }
             self.fill(&mut walk, end)?;
             sources.push(Source::Table(walk));
@@ -369,17 +440,33 @@ impl State {
     fn fill(&self, walk: &mut Walk<'_>, end: &[u8]) -> Result<()> {
         while walk.block.as_ref().is_some_and(|b| walk.at >= b.len()) {
             (walk.block, walk.at) = (None, 0);
-            if walk.ahead.is_empty() && walk.table.has_below(walk.number, end) {
+            walk.block = self.next_below(walk, end)?;
+        }
+        Ok(())
+    }
+
+    /// The next block, if it has keys below `end`.
+    fn next_below(&self, walk: &mut Walk<'_>, end: &[u8]) -> Result<Option<Arc<Block>>> {
+        if walk.ahead.is_empty()
+            && let Some(p) = walk.table.part_with(walk.number)
+            && walk.table.part_has_below(p, end)
+        {
+            let part = match walk.part.take() {
+                Some((at, part)) if at == p => part,
+                _ => self.part(walk.table, p)?,
+            };
+            let i = walk.number - walk.table.first_block(p);
+            if part.has_below(i, end) {
                 walk.walked += 1;
                 walk.ahead = match walk.walked {
-                    ..3 => [self.block(walk.table, walk.number)?].into(),
-                    _ => self.blocks(walk.table, walk.number, end)?,
+                    ..3 => [self.block(walk.table, (p, &part), i)?].into(),
+                    _ => self.blocks(walk.table, (p, &part), i, end)?,
                 };
                 walk.number += walk.ahead.len();
             }
-            walk.block = walk.ahead.pop_front();
+            walk.part = Some((p, part));
         }
-        Ok(())
+        Ok(walk.ahead.pop_front())
     }
 
     /// All keys of a range.

@@ -357,6 +357,7 @@ mod tests {
             index_off: 0,
             index_len: 0,
             index_crc: 0,
+            in_parts: true,
         };
         let empty = crate::checkpoint::empty(UsedMap::default());
         Manifest { tables: vec![table], ..empty }

@@ -404,8 +404,8 @@ mod tests {
         let mut store = open(&disk);
         let all = store.statfs().pools[&PoolId(1)];
         // References are what it ends with, more than a block of them.
-        let table = &store.state.tables[0].meta;
-        disk.flip(table.runs.device(table.index_off - 1), 3);
+        let table = &store.state.tables[0];
+        disk.flip(table.meta.runs.device(table.blocks_end() - 1), 3);
         submit(&mut store, |txn| {
             txn.remove_collection(pg(0));
         });

@@ -1,9 +1,11 @@
 //! A sorted table: keys and values written once, in order, and never changed.
 //!
-//! A table is a stream of blocks, then its index and its filter. A block holds entries
+//! A table is a stream of blocks, with an index of them in parts. A block holds entries
 //! (`u32` key length, `u32` value length or `u32::MAX` for "removed", key, value), then the
-//! `u32` offset of each, then their `u32` number. The index has each block's first key,
-//! place, length and crc32c; index and filter stay in memory.
+//! `u32` offset of each, then their `u32` number. A part stands behind the blocks it is for, and
+//! has each one's first key, place, length and crc32c, and a filter of their keys. At the end
+//! stands the same of the parts: this alone stays in memory, with the parts of a small table. Those
+//! of large ones come and go like blocks, so what is on the device takes no memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -108,14 +110,18 @@ pub(crate) struct Meta {
     pub entries: u64,
     /// Bytes of keys and values of omap.
     pub omap_bytes: u64,
+    /// Of the list of parts.
     pub index_off: u64,
     pub index_len: u32,
     pub index_crc: u32,
+    /// Whether there is one: tables of before have one part, and that stands there.
+    pub in_parts: bool,
 }
 
 impl Denc for Meta {
     fn encode(&self, w: &mut Writer) {
-        w.framed(1, 1, |w| {
+        let version = if self.in_parts { 2 } else { 1 };
+        w.framed(version, version, |w| {
             w.u64(self.id);
             self.runs.encode(w);
             w.u64(self.entries);
@@ -126,7 +132,7 @@ impl Denc for Meta {
         });
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("table", 1, |r, _| {
+        r.framed("table", 2, |r, version| {
             Ok(Self {
                 id: r.u64()?,
                 runs: Denc::decode(r)?,
@@ -135,86 +141,272 @@ impl Denc for Meta {
                 index_off: r.u64()?,
                 index_len: r.u32()?,
                 index_crc: r.u32()?,
+                in_parts: version >= 2,
             })
         })
     }
 }
 
+impl IndexEntry {
+    fn encode(&self, w: &mut Writer) {
+        w.blob(&self.first);
+        w.u64(self.off);
+        w.u32(self.len);
+        w.u32(self.crc);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let first = r.blob_ref()?.into();
+        Ok(Self { first, off: r.u64()?, len: r.u32()?, crc: r.u32()? })
+    }
+}
+
+/// The index of blocks next to one another, and a filter of their keys, as they are on the device:
+/// `u32` number of blocks; of each `u32` where its key ends, `u64` place, `u32` length, `u32`
+/// crc32c; the keys, one behind the other; the filter's words. A block's key is not above its first,
+/// and above all before it.
+pub(crate) struct Part {
+    raw: Bytes,
+    blocks: usize,
+    /// Where the filter begins.
+    filter: usize,
+}
+
+/// Of a block in a part, but for its key.
+struct BlockEntry {
+    off: u64,
+    len: u32,
+    crc: u32,
+}
+
+const ENTRY: usize = 20;
+
+impl Part {
+    fn encode(index: &[IndexEntry], filter: &Filter) -> Bytes {
+        let mut w = Writer::with_capacity(denc::Features::ALL, 2 * PART_BYTES);
+        w.u32(index.len() as u32);
+        let mut end = 0;
+        for e in index {
+            end += e.first.len() as u32;
+            w.u32(end);
+            w.u64(e.off);
+            w.u32(e.len);
+            w.u32(e.crc);
+        }
+        index.iter().for_each(|e| w.raw(&e.first));
+        filter.words.iter().for_each(|word| w.u64(*word));
+        w.finish()
+    }
+
+    fn parse(raw: Bytes) -> Option<Self> {
+        let blocks = u32_at(raw.get(..4)?, 0);
+        let keys = ENTRY.checked_mul(blocks)?.checked_add(4)?;
+        if blocks == 0 || keys > raw.len() {
+            return None;
+        }
+        let mut part = Self { raw, blocks, filter: keys };
+        // Checked once here, so that the rest may index.
+        let ends = (0..blocks).map(|i| u32_at(&part.raw, 4 + i * ENTRY));
+        let in_order = ends.is_sorted();
+        part.filter += u32_at(&part.raw, 4 + (blocks - 1) * ENTRY);
+        let words = part.raw.len().checked_sub(part.filter)?;
+        (in_order && words > 0 && words.is_multiple_of(8)).then_some(part)
+    }
+
+    /// As tables of before have it: an index of all blocks, and a filter.
+    fn of_before(raw: &Bytes) -> Result<Option<Self>, DecodeError> {
+        let mut r = Reader::new(raw);
+        let index = r.seq(IndexEntry::decode)?;
+        let filter = Filter { words: Denc::decode(&mut r)? };
+        Ok(Self::parse(Self::encode(&index, &filter)))
+    }
+
+    /// Blocks.
+    pub fn len(&self) -> usize {
+        self.blocks
+    }
+
+    /// Bytes of memory.
+    pub fn footprint(&self) -> u64 {
+        self.raw.len() as u64 + 128
+    }
+
+    fn key(&self, i: usize) -> &[u8] {
+        let end = |i: usize| u32_at(&self.raw, 4 + i * ENTRY);
+        let from = if i == 0 { 0 } else { end(i - 1) };
+        let keys = 4 + self.blocks * ENTRY;
+        &self.raw[keys + from..keys + end(i)]
+    }
+
+    fn block(&self, i: usize) -> BlockEntry {
+        let at = 4 + i * ENTRY;
+        let off = u64::from_le_bytes(self.raw[at + 4..at + 12].try_into().expect("eight bytes"));
+        let word = |at| u32_at(&self.raw, at) as u32;
+        BlockEntry { off, len: word(at + 12), crc: word(at + 16) }
+    }
+
+    pub fn may_have(&self, hash: u64) -> bool {
+        let words = &self.raw[self.filter..];
+        // Bit `b` of little-endian words is bit `b % 8` of byte `b / 8`.
+        bits(hash, words.len() / 8).all(|b| words[b / 8] >> (b % 8) & 1 == 1)
+    }
+
+    /// The block that holds `key`, if any does.
+    pub fn block_of(&self, key: &[u8]) -> usize {
+        let (mut lo, mut hi) = (0, self.blocks);
+        while lo < hi {
+            let mid = (lo + hi) / 2;
+            if self.key(mid) <= key { lo = mid + 1 } else { hi = mid }
+        }
+        lo.saturating_sub(1)
+    }
+
+    /// Whether block `i` may have keys below `end`.
+    pub fn has_below(&self, i: usize, end: &[u8]) -> bool {
+        i < self.blocks && self.key(i) < end
+    }
+
+    /// Where so many blocks from `i` on are, as far as they are read at once; `None` where that
+    /// is not more than one.
+    fn stretch(&self, i: usize, most: usize) -> Option<(u64, usize)> {
+        let first = self.block(i).off;
+        let ends = (i..self.blocks).map(|i| self.block(i));
+        let ends = ends.map(|e| e.off.wrapping_sub(first) as usize + e.len as usize);
+        let ends = ends.take(most).take_while(|end| *end <= READ_AHEAD);
+        let (n, len) = ends.fold((0, 0), |(n, _), end| (n + 1, end));
+        (n > 1).then_some((first, len))
+    }
+}
+
+/// A part, as the table knows it.
+struct PartEntry {
+    at: IndexEntry,
+    /// Blocks of the parts before it.
+    before: usize,
+}
+
 pub(crate) struct Table {
     pub meta: Meta,
-    index: Vec<IndexEntry>,
-    filter: Filter,
+    parts: Vec<PartEntry>,
+    /// Blocks.
+    count: usize,
+    /// The parts, where they are small or of before.
+    kept: Option<Vec<Arc<Part>>>,
 }
 
 impl Table {
-    /// Reads index and filter.
-    pub fn open(disk: &dyn Disk, meta: Meta) -> Result<Self, StoreError> {
+    /// Reads the list of parts; these too where they have at most `keep` bytes in all.
+    pub fn open(disk: &dyn Disk, meta: Meta, keep: u64) -> Result<Self, StoreError> {
         let what = || format!("index of table {}", meta.id);
+        let broken = |e: DecodeError| StoreError::Format(format!("{}: {e}", what()));
         let place = (meta.index_off, meta.index_len as usize);
         let raw = meta.runs.read_verified(disk, place, meta.index_crc, &what)?;
-        let mut r = Reader::shared(&raw);
-        let read = |r: &mut Reader<'_>| {
-            let index = r.seq(|r| {
-                let first = r.blob_ref()?.into();
-                Ok(IndexEntry { first, off: r.u64()?, len: r.u32()?, crc: r.u32()? })
-            })?;
-            Ok::<_, DecodeError>((index, Filter { words: Denc::decode(r)? }))
-        };
-        let (index, filter) =
-            read(&mut r).map_err(|e| StoreError::Format(format!("{}: {e}", what())))?;
-        Ok(Self { meta, index, filter })
+        if !meta.in_parts {
+            let part = Part::of_before(&raw).map_err(broken)?;
+            let part = part.ok_or_else(|| StoreError::Format(format!("{}: no blocks", what())))?;
+            let first = part.key(0).into();
+            let (off, len, crc) = (meta.index_off, meta.index_len, meta.index_crc);
+            let parts = vec![PartEntry { at: IndexEntry { first, off, len, crc }, before: 0 }];
+            let count = part.len();
+            return Ok(Self { meta, parts, count, kept: Some(vec![Arc::new(part)]) });
+        }
+        let mut r = Reader::new(&raw);
+        let mut count = 0;
+        let parts = r.seq(|r| {
+            let (at, before) = (IndexEntry::decode(r)?, count);
+            count += r.u32()? as usize;
+            Ok(PartEntry { at, before })
+        });
+        let parts = parts.map_err(broken)?;
+        let mut table = Self { meta, parts, count, kept: None };
+        if table.parts.iter().map(|p| u64::from(p.at.len)).sum::<u64>() <= keep {
+            let all = (0..table.parts.len()).map(|p| table.read_part(disk, p).map(Arc::new));
+            table.kept = Some(all.collect::<Result<_, _>>()?);
+        }
+        Ok(table)
     }
 
     pub fn bytes(&self) -> u64 {
         self.meta.runs.blocks() * 4096
     }
 
-    pub fn block_count(&self) -> usize {
-        self.index.len()
+    /// Bytes of its index that stay in memory.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept.iter().flatten().map(|part| part.footprint()).sum()
     }
 
-    /// The block that holds `key`, if any does.
-    pub fn block_of(&self, key: &[u8]) -> Option<usize> {
-        self.index.partition_point(|e| *e.first <= *key).checked_sub(1)
+    /// The part for `key`; `None` where all keys are behind it.
+    pub fn part_of(&self, key: &[u8]) -> Option<usize> {
+        self.parts.partition_point(|p| *p.at.first <= *key).checked_sub(1)
     }
 
-    pub fn may_have(&self, hash: u64) -> bool {
-        self.filter.may_have(hash)
+    /// The part that has block `number`; `None` behind the last block.
+    pub fn part_with(&self, number: usize) -> Option<usize> {
+        let behind = || self.parts.partition_point(|p| p.before <= number) - 1;
+        (number < self.count).then(behind)
     }
 
-    pub fn read_block(&self, disk: &dyn Disk, i: usize) -> Result<Block, StoreError> {
-        let e = &self.index[i];
+    /// The number of the first block of part `p`.
+    pub fn first_block(&self, p: usize) -> usize {
+        self.parts[p].before
+    }
+
+    /// Whether part `p` has keys below `end`.
+    pub fn part_has_below(&self, p: usize, end: &[u8]) -> bool {
+        *self.parts[p].at.first < *end
+    }
+
+    /// Where its last blocks end in the stream, and the last part begins.
+    #[cfg(test)]
+    pub fn blocks_end(&self) -> u64 {
+        self.parts.last().map_or(0, |p| p.at.off)
+    }
+
+    /// Part `p`, where it is in memory anyway.
+    pub fn kept(&self, p: usize) -> Option<&Arc<Part>> {
+        self.kept.as_ref().map(|kept| &kept[p])
+    }
+
+    pub fn read_part(&self, disk: &dyn Disk, p: usize) -> Result<Part, StoreError> {
+        let what = || format!("index of table {}, part {p}", self.meta.id);
+        let IndexEntry { off, len, crc, .. } = self.parts[p].at;
+        let raw = self.meta.runs.read_verified(disk, (off, len as usize), crc, &what)?;
+        let end = self.parts.get(p + 1).map_or(self.count, |next| next.before);
+        let blocks = end - self.parts[p].before;
+        let part = Part::parse(raw).filter(|part| part.len() == blocks);
+        part.ok_or_else(|| StoreError::Format(format!("{}: malformed", what())))
+    }
+
+    /// Block `i` of a part.
+    pub fn read_block(&self, disk: &dyn Disk, part: &Part, i: usize) -> Result<Block, StoreError> {
+        let e = part.block(i);
         let what = || format!("table {}", self.meta.id);
         let place = (e.off, e.len as usize);
         let data = self.meta.runs.read_verified(disk, place, e.crc, &what)?;
-        self.parse(data, i)
+        self.parse(data, &e)
     }
 
-    fn parse(&self, data: Bytes, i: usize) -> Result<Block, StoreError> {
-        let id = self.meta.id;
+    fn parse(&self, data: Bytes, e: &BlockEntry) -> Result<Block, StoreError> {
+        let (id, off) = (self.meta.id, e.off);
         Block::parse(data)
-            .ok_or_else(|| StoreError::Format(format!("table {id}: block {i} is malformed")))
+            .ok_or_else(|| StoreError::Format(format!("table {id}: block at {off} is malformed")))
     }
 
-    /// Whether block `i` is there and has keys below `end`.
-    pub fn has_below(&self, i: usize, end: &[u8]) -> bool {
-        self.index.get(i).is_some_and(|e| *e.first < *end)
-    }
-
-    /// Reads and verifies block `i` and those behind it that have keys below `end`, some
+    /// Reads and verifies block `i` of a part and those behind it that have keys below `end`, some
     /// [`READ_AHEAD`] bytes at once. Each has its memory to itself: it may be kept.
     pub fn read_blocks(
         &self,
         disk: &dyn Disk,
+        part: &Part,
         i: usize,
         end: &[u8],
     ) -> Result<Vec<Block>, StoreError> {
-        let below = self.index[i..].iter().take_while(|e| *e.first < *end);
-        let Some((first, len)) = self.stretch(i, below.count()) else {
-            return Ok([self.read_block(disk, i)?].into());
+        let below = (i..part.len()).take_while(|i| part.has_below(*i, end));
+        let Some((first, len)) = part.stretch(i, below.count()) else {
+            return Ok([self.read_block(disk, part, i)?].into());
         };
         let raw = Bytes::from(self.meta.runs.read(disk, first, len, false)?);
-        let blocks = self.parse_all(disk, i, &raw, Bytes::copy_from_slice);
+        let blocks = self.parse_all(disk, part, i, &raw, Bytes::copy_from_slice);
         blocks.collect()
     }
 
@@ -223,47 +415,40 @@ impl Table {
     fn read_once(
         &self,
         disk: &dyn Disk,
+        part: &Part,
         i: usize,
         pool: &Pool,
     ) -> Result<VecDeque<Block>, StoreError> {
-        let Some((first, len)) = self.stretch(i, usize::MAX) else {
-            return Ok([self.read_block(disk, i)?].into());
+        let Some((first, len)) = part.stretch(i, usize::MAX) else {
+            return Ok([self.read_block(disk, part, i)?].into());
         };
         let raw = self.meta.runs.read_pooled(disk, first, len, pool)?;
-        let blocks = self.parse_all(disk, i, &raw, |part| raw.slice_ref(part));
+        let blocks = self.parse_all(disk, part, i, &raw, |bytes| raw.slice_ref(bytes));
         blocks.collect()
     }
 
-    /// Where so many blocks from `i` on are, as far as they are read at once; `None` where that
-    /// is not more than one.
-    fn stretch(&self, i: usize, most: usize) -> Option<(u64, usize)> {
-        let first = self.index[i].off;
-        let ends = self.index[i..].iter().map(|e| (e.off - first) as usize + e.len as usize);
-        let ends = ends.take(most).take_while(|end| *end <= READ_AHEAD);
-        let (n, len) = ends.fold((0, 0), |(n, _), end| (n + 1, end));
-        (n > 1).then_some((first, len))
-    }
-
-    /// The blocks from `i` on that are in `raw`, each as `part` gives its bytes.
+    /// The blocks of a part from `i` on that are in `raw`, each as `bytes` gives its bytes.
     fn parse_all<'a>(
         &'a self,
         disk: &'a dyn Disk,
+        part: &'a Part,
         i: usize,
         raw: &'a [u8],
-        part: impl Fn(&'a [u8]) -> Bytes + 'a,
+        bytes: impl Fn(&'a [u8]) -> Bytes + 'a,
     ) -> impl Iterator<Item = Result<Block, StoreError>> + 'a {
-        let first = self.index[i].off;
-        let place = move |e: &IndexEntry| {
-            let at = (e.off - first) as usize;
+        let first = part.block(i).off;
+        let place = move |e: &BlockEntry| {
+            let at = e.off.wrapping_sub(first) as usize;
             at..at + e.len as usize
         };
-        let within = self.index[i..].iter().take_while(move |e| place(e).end <= raw.len());
-        within.enumerate().map(move |(n, e)| {
-            let data = &raw[place(e)];
+        let within = (i..part.len()).map(|i| (i, part.block(i)));
+        let within = within.take_while(move |(_, e)| place(e).end <= raw.len());
+        within.map(move |(i, e)| {
+            let data = &raw[place(&e)];
             if stdx::crc32c(!0, data) == e.crc {
-                self.parse(part(data), i + n)
+                self.parse(bytes(data), &e)
             } else {
-                self.read_block(disk, i + n) // once more, and by itself
+                self.read_block(disk, part, i) // once more, and by itself
             }
         })
     }
@@ -277,6 +462,10 @@ const READ_AHEAD: usize = 128 << 10;
 pub(crate) struct Cursor {
     table: Arc<Table>,
     pool: Pool,
+    /// The part that is next.
+    next_part: usize,
+    /// The one whose blocks are read, and the next of these.
+    part: Option<Arc<Part>>,
     next_block: usize,
     /// Those that were read: it stands in the first.
     blocks: VecDeque<Block>,
@@ -285,7 +474,8 @@ pub(crate) struct Cursor {
 
 impl Cursor {
     pub fn new(table: Arc<Table>) -> Self {
-        Self { table, pool: Pool::default(), next_block: 0, blocks: VecDeque::new(), at: 0 }
+        let (pool, blocks) = (Pool::default(), VecDeque::new());
+        Self { table, pool, next_part: 0, part: None, next_block: 0, blocks, at: 0 }
     }
 
     /// The entry it stands at; reads the next blocks where need be.
@@ -293,15 +483,31 @@ impl Cursor {
         while self.blocks.front().is_none_or(|b| self.at >= b.len()) {
             self.at = 0;
             self.blocks.pop_front();
-            if self.blocks.is_empty() {
-                if self.next_block >= self.table.block_count() {
-                    return Ok(None);
-                }
-                self.blocks = self.table.read_once(disk, self.next_block, &self.pool)?;
-                self.next_block += self.blocks.len();
+            if self.blocks.is_empty() && !self.read(disk)? {
+                return Ok(None);
             }
         }
         Ok(self.blocks.front().map(|b| b.key(self.at)))
+    }
+
+    /// Reads what is next; whether there is any.
+    fn read(&mut self, disk: &dyn Disk) -> Result<bool, StoreError> {
+        let done = |part: &Arc<Part>| self.next_block >= part.len();
+        if self.part.as_ref().is_none_or(done) {
+            let p = self.next_part;
+            if p >= self.table.parts.len() {
+                return Ok(false);
+            }
+            self.part = Some(match self.table.kept(p) {
+                Some(part) => part.clone(),
+                None => Arc::new(self.table.read_part(disk, p)?),
+            });
+            (self.next_part, self.next_block) = (p + 1, 0);
+        }
+        let part = self.part.as_ref().expect("just made sure");
+        self.blocks = self.table.read_once(disk, part, self.next_block, &self.pool)?;
+        self.next_block += self.blocks.len();
+        Ok(true)
     }
 
     /// The value of the entry last peeked at; moves on.
@@ -312,48 +518,71 @@ impl Cursor {
     }
 }
 
+/// Bytes of a part, about: what is read for one key of a large table, beside the block.
+const PART_BYTES: usize = 4 << 10;
+
 /// Writes a table in key order.
 pub(crate) struct Builder {
     out: StreamWriter,
     block: Vec<u8>,
     offsets: Vec<u32>,
     first: Box<[u8]>,
+    /// Of the part that grows: its blocks, its bytes but for the filter's, its keys' hashes.
     index: Vec<IndexEntry>,
+    index_bytes: usize,
     hashes: Vec<u64>,
+    parts: Vec<PartEntry>,
+    count: usize,
+    /// Those parts, as long as they have at most so many bytes.
+    kept: Option<Vec<Arc<Part>>>,
+    keep: u64,
+    parts_bytes: u64,
+    entries: u64,
     omap_bytes: u64,
     last: Vec<u8>,
 }
 
 impl Builder {
-    pub fn new(space: Space) -> Self {
+    /// The table keeps its parts in memory when they have at most `keep` bytes in all.
+    pub fn new(space: Space, keep: u64) -> Self {
         Self {
             out: StreamWriter::new(space),
             block: Vec::with_capacity(2 * BLOCK_BYTES),
             offsets: Vec::new(),
             first: Box::default(),
             index: Vec::new(),
+            index_bytes: 0,
             hashes: Vec::new(),
+            parts: Vec::new(),
+            count: 0,
+            kept: Some(Vec::new()),
+            keep,
+            parts_bytes: 0,
+            entries: 0,
             omap_bytes: 0,
             last: Vec::new(),
         }
     }
 
     pub fn add(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
-        assert!(self.hashes.is_empty() || *self.last < *key, "keys come in order");
-        self.last.clear();
-        self.last.extend_from_slice(key);
+        assert!(self.entries == 0 || *self.last < *key, "keys come in order");
         let bytes = 8 + key.len() + value.map_or(0, <[u8]>::len);
         if !self.offsets.is_empty() && self.block.len() + bytes > BLOCK_BYTES {
             self.end_block()?;
         }
         if self.offsets.is_empty() {
-            self.first = key.into();
+            // As much of it as tells it from what is before.
+            let same = self.last.iter().zip(key).take_while(|(a, b)| a == b).count();
+            self.first = key[..key.len().min(same + 1)].into();
         }
         if key[0] == crate::keys::OMAP && value.is_some() {
             self.omap_bytes += bytes as u64 - 18;
         }
+        self.last.clear();
+        self.last.extend_from_slice(key);
         self.offsets.push(self.block.len() as u32);
         self.hashes.push(hash(key));
+        self.entries += 1;
         self.block.extend_from_slice(&(key.len() as u32).to_le_bytes());
         let len = value.map_or(REMOVED, |v| u32::try_from(v.len()).expect("a value fits u32"));
         self.block.extend_from_slice(&len.to_le_bytes());
@@ -367,6 +596,7 @@ impl Builder {
             self.block.extend_from_slice(&off.to_le_bytes());
         }
         self.block.extend_from_slice(&(self.offsets.len() as u32).to_le_bytes());
+        self.index_bytes += self.first.len() + ENTRY;
         self.index.push(IndexEntry {
             first: std::mem::take(&mut self.first),
             off: self.out.len,
@@ -376,26 +606,54 @@ impl Builder {
         self.out.put(&self.block)?;
         self.block.clear();
         self.offsets.clear();
+        if self.index_bytes + Filter::bytes(self.hashes.len()) >= PART_BYTES {
+            self.end_part()?;
+        }
+        Ok(())
+    }
+
+    fn end_part(&mut self) -> Result<(), StoreError> {
+        let raw = Part::encode(&self.index, &Filter::new(&self.hashes));
+        let first = self.index[0].first.clone();
+        let blocks = self.index.len();
+        self.index.clear();
+        self.hashes.clear();
+        self.index_bytes = 0;
+        let (off, len, crc) = (self.out.len, raw.len() as u32, stdx::crc32c(!0, &raw));
+        let at = IndexEntry { first, off, len, crc };
+        self.parts.push(PartEntry { at, before: self.count });
+        self.count += blocks;
+        self.out.put(&raw)?;
+        self.parts_bytes += u64::from(len);
+        match &mut self.kept {
+            Some(kept) if self.parts_bytes <= self.keep => {
+                // As large as it is, and no larger.
+                let part = Part::parse(Bytes::copy_from_slice(&raw));
+                kept.push(Arc::new(part.expect("it was just made")));
+            }
+            kept => *kept = None,
+        }
         Ok(())
     }
 
     /// Ends the table; `None` when nothing was added.
     pub fn finish(mut self, id: u64) -> Result<Option<Table>, StoreError> {
-        if self.hashes.is_empty() {
+        if self.entries == 0 {
             return Ok(None);
         }
         if !self.offsets.is_empty() {
             self.end_block()?;
         }
-        let filter = Filter::new(&self.hashes);
+        if !self.index.is_empty() {
+            self.end_part()?;
+        }
         let mut w = Writer::with_capacity(denc::Features::ALL, 64 << 10);
-        w.seq(&self.index, |w, e| {
-            w.blob(&e.first);
-            w.u64(e.off);
-            w.u32(e.len);
-            w.u32(e.crc);
+        let ends = self.parts.iter().skip(1).map(|p| p.before).chain([self.count]);
+        let parts: Vec<_> = self.parts.iter().zip(ends).collect();
+        w.seq(&parts, |w, (part, end)| {
+            part.at.encode(w);
+            w.u32((end - part.before) as u32);
         });
-        filter.words.encode(&mut w);
         let raw = w.finish();
         let index_off = self.out.len;
         self.out.put(&raw)?;
@@ -403,13 +661,15 @@ impl Builder {
         let meta = Meta {
             id,
             runs,
-            entries: self.hashes.len() as u64,
+            entries: self.entries,
             omap_bytes: self.omap_bytes,
             index_off,
             index_len: raw.len() as u32,
             index_crc: stdx::crc32c(!0, &raw),
+            in_parts: true,
         };
-        Ok(Some(Table { meta, index: self.index, filter }))
+        let Self { parts, count, kept, .. } = self;
+        Ok(Some(Table { meta, parts, count, kept }))
     }
 }
 
@@ -419,19 +679,19 @@ struct Filter {
 }
 
 impl Filter {
+    /// Bytes of one for so many keys.
+    fn bytes(keys: usize) -> usize {
+        (keys * 10).div_ceil(64).max(1) * 8
+    }
+
     fn new(hashes: &[u64]) -> Self {
-        let mut words = vec![0; (hashes.len() * 10).div_ceil(64).max(1)];
+        let mut words = vec![0; Self::bytes(hashes.len()) / 8];
         for hash in hashes {
             for bit in bits(*hash, words.len()) {
                 words[bit / 64] |= 1 << (bit % 64);
             }
         }
         Self { words }
-    }
-
-    fn may_have(&self, hash: u64) -> bool {
-        !self.words.is_empty()
-            && bits(hash, self.words.len()).all(|b| self.words[b / 64] >> (b % 64) & 1 == 1)
     }
 }
 
@@ -452,4 +712,146 @@ pub(crate) fn hash(key: &[u8]) -> u64 {
     }
     h = h.wrapping_mul(K);
     h ^ h >> 29
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::SimDisk;
+    use crate::alloc::Alloc;
+    use crate::bitmap::Bitmap;
+    use crate::onode::BLOCK;
+
+    const BLOCKS: u64 = 32 << 10;
+    const KEYS: u32 = 40_000;
+
+    fn space() -> Space {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(BLOCKS * BLOCK, false));
+        let alloc = Arc::new(Mutex::new(Alloc::new(Bitmap::new(BLOCKS))));
+        Space { disk, alloc, ledger: None }
+    }
+
+    /// Every second number is a key; every eighth of these says "removed".
+    fn key(n: u32) -> Vec<u8> {
+        [&b"some longer key "[..], &n.to_be_bytes()].concat()
+    }
+
+    fn value(n: u32) -> Option<Vec<u8>> {
+        (!n.is_multiple_of(16)).then(|| vec![n as u8; 300])
+    }
+
+    fn build(space: &Space, keep: u64) -> Table {
+        let mut out = Builder::new(space.clone(), keep);
+        for n in (0..2 * KEYS).step_by(2) {
+            out.add(&key(n), value(n).as_deref()).expect("there is room");
+        }
+        out.finish(7).expect("there is room").expect("it has keys")
+    }
+
+    /// As tables were before they had parts: one index of all blocks at the end.
+    fn of_before(space: &Space, table: &Table) -> Meta {
+        let mut index = Vec::new();
+        for p in 0..table.parts.len() {
+            let part = table.read_part(&*space.disk, p).expect("it is there");
+            index.extend((0..part.len()).map(|i| {
+                let BlockEntry { off, len, crc } = part.block(i);
+                IndexEntry { first: part.key(i).into(), off, len, crc }
+            }));
+        }
+        let hashes: Vec<u64> = (0..2 * KEYS).step_by(2).map(|n| hash(&key(n))).collect();
+        let mut w = Writer::new(denc::Features::ALL);
+        w.seq(&index, |w, e| e.encode(w));
+        Filter::new(&hashes).words.encode(&mut w);
+        let raw = w.finish();
+        let end = space.write_stream(&raw).expect("there is room");
+        let mut meta = table.meta.clone();
+        meta.index_off = meta.runs.blocks() * BLOCK;
+        (meta.index_len, meta.index_crc, meta.in_parts) = (end.len as u32, end.crc, false);
+        meta.runs.extend(&end.runs);
+        meta
+    }
+
+    fn find(space: &Space, table: &Table, key: &[u8]) -> Option<Slot> {
+        let p = table.part_of(key)?;
+        let read = || Arc::new(table.read_part(&*space.disk, p).expect("it is there"));
+        let part = table.kept(p).cloned().unwrap_or_else(read);
+        if !part.may_have(hash(key)) {
+            return None;
+        }
+        let block = table.read_block(&*space.disk, &part, part.block_of(key));
+        let block = block.expect("it is there");
+        let at = block.lower_bound(key);
+        (at < block.len() && block.key(at) == key).then(|| block.slot(at))
+    }
+
+    fn slot(n: u32) -> Slot {
+        value(n).map_or(Slot::Removed, |v| Slot::Value(v.into()))
+    }
+
+    /// Each key is found, and none that is not there, whether the index is in memory, is not, or
+    /// is of before; one after the other they come in order.
+    #[test]
+    fn keys_are_found_by_parts() {
+        let space = space();
+        for keep in [0, 1 << 20] {
+            let built = build(&space, keep);
+            assert!(built.parts.len() > 6, "{} parts", built.parts.len());
+            let meta = Meta::from_bytes(&built.meta.to_bytes()).expect("as it was written");
+            let opened = Table::open(&*space.disk, meta, keep).expect("it is there");
+            let before = of_before(&space, &built);
+            let before = Meta::from_bytes(&before.to_bytes()).expect("as it was written");
+            let before = Table::open(&*space.disk, before, keep).expect("it is there");
+            assert_eq!((built.kept.is_some(), opened.kept.is_some()), (keep > 0, keep > 0));
+            assert_eq!((before.parts.len(), before.count), (1, built.count));
+            for table in [built, opened, before] {
+                for n in (0..2 * KEYS).step_by(97).chain([1, 2 * KEYS - 2, 2 * KEYS - 1]) {
+                    let want = n.is_multiple_of(2).then(|| slot(n));
+                    assert_eq!(find(&space, &table, &key(n)), want, "{n}");
+                }
+                assert_eq!(find(&space, &table, b"a"), None);
+                let blocks = |p| table.part_with(p).map(|of| p - table.first_block(of));
+                assert!((0..table.count).all(|n| blocks(n).is_some()), "each is in a part");
+                assert_eq!(blocks(table.count), None);
+                let mut cursor = Cursor::new(Arc::new(table));
+                for n in (0..2 * KEYS).step_by(2) {
+                    let found = cursor.peek(&*space.disk).expect("it is there");
+                    assert_eq!(found, Some(&*key(n)));
+                    assert_eq!(cursor.take(), slot(n));
+                }
+                assert_eq!(cursor.peek(&*space.disk).expect("it is there"), None);
+            }
+        }
+    }
+
+    /// What stays in memory of a large table is a small part of its index.
+    #[test]
+    fn a_large_table_takes_little_memory() {
+        let table = build(&space(), 1_000);
+        let parts: u64 = table.parts.iter().map(|p| u64::from(p.at.len)).sum();
+        let listed: usize =
+            table.parts.iter().map(|p| size_of::<PartEntry>() + p.at.first.len()).sum();
+        assert!(table.kept.is_none() && 50 * listed as u64 <= parts, "{listed} of {parts}");
+    }
+
+    /// A part that is damaged, or another's, is told.
+    #[test]
+    fn a_damaged_part_is_told() {
+        let space = space();
+        let mut table = build(&space, 0);
+        let at = table.meta.runs.device(table.parts[3].at.off + 50);
+        let mut block = vec![0; BLOCK as usize];
+        space.disk.read(at / BLOCK * BLOCK, &mut block).expect("it is there");
+        block[(at % BLOCK) as usize] ^= 4;
+        space.disk.write(at / BLOCK * BLOCK, &block).expect("it is there");
+        let told = |table: &Table, p| match table.read_part(&*space.disk, p) {
+            Ok(_) => String::new(),
+            Err(e) => e.to_string(),
+        };
+        assert!(told(&table, 3).contains("index of table 7, part 3"), "{}", told(&table, 3));
+        assert_eq!(told(&table, 2), "");
+        table.parts[5].before += 1;
+        assert!(told(&table, 5).contains("malformed"), "{}", told(&table, 5));
+    }
 }

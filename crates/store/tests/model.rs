@@ -20,7 +20,13 @@ fn mkfs(disk: &Arc<SimDisk>) {
 
 fn open(disk: &Arc<SimDisk>, seed: u64) -> Store {
     let map_changes_bytes = if seed.is_multiple_of(4) { 0 } else { 64 << 10 };
-    let options = OpenOptions { threads: false, map_changes_bytes, ..OpenOptions::default() };
+    let table_cache_bytes = if seed.is_multiple_of(3) { 0 } else { 16 << 20 };
+    let options = OpenOptions {
+        threads: false,
+        map_changes_bytes,
+        table_cache_bytes,
+        ..OpenOptions::default()
+    };
     let mut store = Store::open_on(disk.clone(), options).unwrap();
     if let Some(algorithm) = algorithm(seed) {
         compress(&mut store, algorithm);

@@ -209,15 +209,19 @@ fn amplification(dir: &Path) {
     }
 }
 
-/// A million small objects, opened by processes of their own.
-fn million(dir: &Path) {
-    let (path, mut s) = open_new(dir, 12 << 30);
-    let made = s.write((64, 300), |_, n| n >= 1_000_000, |n| (n, 0));
-    row("a million objects of 300 B, 64 in flight", iops(&made), String::new(), 0.0, "");
+/// So many millions of small objects, opened by processes of their own.
+fn million(dir: &Path, millions: u64) {
+    let objects = millions * 1_000_000;
+    let (path, mut s) = open_new(dir, (8 << 30) + (millions << 32));
+    let made = s.write((64, 300), |_, n| n >= objects, |n| (n, 0));
+    let many = if millions == 1 { "a million".into() } else { format!("{millions} million") };
+    row(&format!("{many} objects of 300 B, 64 in flight"), iops(&made), String::new(), 0.0, "");
     s.store.close().expect("closes");
     let child = |what: &str| {
         let exe = std::env::current_exe().expect("has a path");
-        let out = Command::new(exe).arg("open").arg(&path).arg(what).output().expect("runs");
+        let mut open = Command::new(exe);
+        let out = open.arg("open").arg(&path).arg(what).arg(objects.to_string()).output();
+        let out = out.expect("runs");
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
         let numbers: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
         assert_eq!(numbers.len(), 3, "{text} {}", String::from_utf8_lossy(&out.stderr));
@@ -225,26 +229,38 @@ fn million(dir: &Path) {
     };
     let clean = child("clean");
     let text = |secs: f64| format!("{secs:.2} s");
-    row("open after a clean stop, a million objects", text(clean[0]), String::new(), 0.0, "1 s");
+    row(
+        &format!("open after a clean stop, {many} objects"),
+        text(clean[0]),
+        String::new(),
+        0.0,
+        "1 s",
+    );
     let memory = format!("{:.0} MiB, {:.0} MiB after 200,000 stats", clean[1], clean[2]);
     row("memory then", memory, String::new(), 0.0, "caches: 192 MiB");
     let mut s = Open::at(&path);
     // As much log as there ever is before a checkpoint.
-    s.write((64, 4096), |_, n| n >= 11_000, |n| (n * 7919 % 1_000_000, 0));
+    s.write((64, 4096), |_, n| n >= 11_000, |n| (n * 7919 % objects, 0));
     drop(s);
     let crashed = child("crashed");
-    row("open after a crash, a million objects", text(crashed[0]), String::new(), 0.0, "5 s");
+    row(
+        &format!("open after a crash, {many} objects"),
+        text(crashed[0]),
+        String::new(),
+        0.0,
+        "5 s",
+    );
 }
 
 /// In a process of its own: opens, and says how long it took and what it needs.
-fn open_alone(path: &Path, what: &str) {
+fn open_alone(path: &Path, what: &str, objects: u64) {
     let start = Instant::now();
     let s = Open::at(path);
     let opened = start.elapsed().as_secs_f64();
     let memory = memory_mib("VmRSS:");
     if what == "clean" {
         for i in 0..200_000u64 {
-            let n = i * 7919 % 1_000_000;
+            let n = i * 7919 % objects;
             s.store.stat(pg(n % PGS), &object(n)).expect("is there");
         }
     }
@@ -383,10 +399,10 @@ fn placements(dir: &Path, secs: f64) {
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    if let [verb, path, what] = args.as_slice()
+    if let [verb, path, what, objects] = args.as_slice()
         && verb == "open"
     {
-        return open_alone(Path::new(path), what);
+        return open_alone(Path::new(path), what, objects.parse().expect("a number"));
     }
     let dir = args.first().map_or_else(std::env::temp_dir, PathBuf::from).join("store-bench");
     let secs: f64 = args.get(1).and_then(|s| s.parse().ok()).unwrap_or(4.0);
@@ -401,11 +417,15 @@ fn main() {
         ("pieces", &|| pieces(&dir, secs)),
         ("sizes", &|| sizes(&dir, 2.0 * secs)),
         ("amplification", &|| amplification(&dir)),
-        ("million", &|| million(&dir)),
+        ("million", &|| million(&dir, 1)),
         ("full", &|| nearly_full(&dir, 1_000_000)),
         ("omap", &|| omap(&dir)),
         ("placements", &|| placements(&dir, secs / 2.0)),
     ];
+    // Takes minutes, and 10 GiB.
+    if only == "millions" {
+        million(&dir, 10);
+    }
     for (name, part) in parts {
         if only.is_empty() || only == name {
             part();

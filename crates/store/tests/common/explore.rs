@@ -93,6 +93,7 @@ struct Plan {
     algorithm: Option<Algorithm>,
     sweep_objects: usize,
     map_changes_bytes: u64,
+    table_cache_bytes: u64,
 }
 
 impl Plan {
@@ -118,7 +119,19 @@ impl Plan {
         let sweep_objects = 1 + dice.below(3) as usize;
         // The whole map in each checkpoint, or many behind one another.
         let map_changes_bytes = [0, 64 << 10, 8 << 10][(seed / 7 % 3) as usize];
-        Self { kind, log, size, scale, discard, algorithm, sweep_objects, map_changes_bytes }
+        // Indices of tables that stay in memory, or are read each time.
+        let table_cache_bytes = [16 << 20, 0][(seed / 11 % 2) as usize];
+        Self {
+            kind,
+            log,
+            size,
+            scale,
+            discard,
+            algorithm,
+            sweep_objects,
+            map_changes_bytes,
+            table_cache_bytes,
+        }
     }
 }
 
@@ -135,12 +148,13 @@ fn parts(disk: &Arc<SimDisk>, plan: &Plan) -> (Arc<dyn Disk>, Option<Arc<dyn Dis
 }
 
 fn open(disk: &Arc<SimDisk>, plan: &Plan) -> Result<Store, StoreError> {
-    let Plan { discard, sweep_objects, map_changes_bytes, .. } = *plan;
+    let Plan { discard, sweep_objects, map_changes_bytes, table_cache_bytes, .. } = *plan;
     let options = OpenOptions {
         threads: false,
         discard,
         sweep_objects,
         map_changes_bytes,
+        table_cache_bytes,
         ..OpenOptions::default()
     };
     let (disk, log) = parts(disk, plan);
