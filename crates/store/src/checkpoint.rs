@@ -55,7 +55,7 @@ pub(crate) struct Own {
 
 impl Own {
     pub fn blocks(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.manifest.0.iter().copied().chain(self.map.iter().flat_map(UsedMap::own))
+        self.manifest.iter().chain(self.map.iter().flat_map(UsedMap::own))
     }
 }
 
@@ -168,8 +168,8 @@ pub(crate) fn write_manifest(
 
 impl Run<'_> {
     fn take_blocks(&mut self, runs: &Runs) {
-        for (start, len) in &runs.0 {
-            self.job.changes.take(*start, *len);
+        for (start, len) in runs.iter() {
+            self.job.changes.take(start, len);
         }
     }
 

@@ -53,8 +53,8 @@ impl Store {
             take(&mut errors, start, len, "manifest");
         }
         for table in state.tables.iter() {
-            for (start, len) in &table.meta.runs.0 {
-                take(&mut errors, *start, *len, "table");
+            for (start, len) in table.meta.runs.iter() {
+                take(&mut errors, start, len, "table");
             }
         }
         let ledger = self.ledger.lock().expect("no holder of this lock panics").clone();

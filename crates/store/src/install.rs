@@ -319,7 +319,7 @@ impl Store {
                 let at = tables.iter().position(|t| merging.old.contains(&t.meta.id));
                 let at = at.expect("tables stay until they are merged");
                 for old in tables.splice(at..at + merging.old.len(), table.map(Arc::new)) {
-                    self.retired.extend(&old.meta.runs.0);
+                    self.retired.extend(old.meta.runs.iter());
                 }
                 self.state.tables_changed();
             }

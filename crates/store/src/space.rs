@@ -14,38 +14,63 @@ use crate::onode::BLOCK;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// Runs of blocks `(start, len)`, in stream order.
+/// Runs of blocks `(start, len)`, in stream order. A stream on a device that is full of holes has as
+/// many as blocks, and places in it are found all the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Runs(pub Vec<(u64, u64)>);
+pub(crate) struct Runs {
+    runs: Vec<(u64, u64)>,
+    /// Blocks of the stream up to the end of each.
+    ends: Vec<u64>,
+}
 
 impl Runs {
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.runs.iter().copied()
+    }
+
+    /// How many they are.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
     pub fn blocks(&self) -> u64 {
-        self.0.iter().map(|r| r.1).sum()
+        self.ends.last().copied().unwrap_or(0)
     }
 
     /// Appends, joining runs that touch.
     pub fn push(&mut self, start: u64, len: u64) {
-        match self.0.last_mut() {
-            Some((s, l)) if *s + *l == start => *l += len,
-            _ => self.0.push((start, len)),
+        match (self.runs.last_mut(), self.ends.last_mut()) {
+            (Some((s, l)), Some(end)) if s.checked_add(*l) == Some(start) => {
+                *l += len;
+                *end = end.saturating_add(len);
+            }
+            _ => self.append(start, len),
         }
     }
 
+    fn append(&mut self, start: u64, len: u64) {
+        self.ends.push(self.blocks().saturating_add(len));
+        self.runs.push((start, len));
+    }
+
     pub fn extend(&mut self, other: &Self) {
-        other.0.iter().for_each(|(start, len)| self.push(*start, *len));
+        other.iter().for_each(|(start, len)| self.push(start, len));
     }
 
     /// Where `len` bytes of the stream from `off` lie: on the device, and which of them. Fewer
     /// where the stream ends before.
     fn parts(&self, off: u64, len: usize) -> impl Iterator<Item = (u64, Range<usize>)> {
-        let (end, mut at) = (off + len as u64, 0);
-        self.0.iter().filter_map(move |(start, blocks)| {
+        let end = off + len as u64;
+        let first = self.ends.partition_point(|end| end.saturating_mul(BLOCK) <= off);
+        let mut at = first.checked_sub(1).map_or(0, |before| self.ends[before]) * BLOCK;
+        let runs = self.runs[first..].iter().map_while(move |(start, blocks)| {
             let from = at;
-            at += blocks * BLOCK;
+            at = at.saturating_add(blocks.saturating_mul(BLOCK));
             let (lo, hi) = (from.max(off), at.min(end));
-            let part = || ((lo - off) as usize)..((hi - off) as usize);
-            (lo < hi).then(|| (start * BLOCK + (lo - from), part()))
-        })
+            let part = ((lo.max(off) - off) as usize)..((hi.max(off) - off) as usize);
+            (lo < end).then(|| (start.saturating_mul(BLOCK).saturating_add(lo - from), part))
+        });
+        runs.filter(|(_, part)| !part.is_empty())
     }
 
     /// What to read for `out`, the stream from `off` on: where on the device, and into what.
@@ -103,23 +128,20 @@ impl Runs {
     }
 
     /// Where byte `off` of the stream lies on the device.
-    pub fn device(&self, mut off: u64) -> u64 {
-        for (start, blocks) in &self.0 {
-            if off < blocks * BLOCK {
-                return start * BLOCK + off;
-            }
-            off -= blocks * BLOCK;
-        }
-        0
+    pub fn device(&self, off: u64) -> u64 {
+        self.parts(off, 1).next().map_or(0, |(device, _)| device)
     }
 }
 
 impl Denc for Runs {
     fn encode(&self, w: &mut Writer) {
-        self.0.encode(w);
+        self.runs.encode(w);
     }
     fn decode(r: &mut Reader<'_>) -> std::result::Result<Self, DecodeError> {
-        Ok(Self(Denc::decode(r)?))
+        let mut runs = Self::default();
+        let all: Vec<(u64, u64)> = Denc::decode(r)?;
+        all.into_iter().for_each(|(start, len)| runs.append(start, len));
+        Ok(runs)
     }
 }
 
@@ -335,4 +357,37 @@ pub(crate) fn read_past_caches(disk: &dyn Disk, off: u64, out: &mut [u8]) -> std
     let skip = (off - first) as usize;
     out.copy_from_slice(&buf[skip..skip + out.len()]);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each byte is where the runs say, wherever reading begins and ends.
+    #[test]
+    fn places_in_many_runs_are_found() {
+        let mut runs = Runs::default();
+        // Those that touch are one.
+        for (start, len) in [(10, 1), (11, 2), (5, 3), (100, 1), (50, 4), (20, 1)] {
+            runs.push(start, len);
+        }
+        assert_eq!((runs.len(), runs.blocks()), (5, 12));
+        let blocks: Vec<u64> = runs.iter().flat_map(|(start, len)| start..start + len).collect();
+        assert_eq!(Runs::from_bytes(&runs.to_bytes()).as_ref(), Ok(&runs));
+        let end = runs.blocks() * BLOCK;
+        for off in (0..end + 5_000).step_by(1_365) {
+            for len in [0usize, 1, 100, 4_096, 9_000, 60_000] {
+                let mut at = off;
+                for (device, part) in runs.parts(off, len) {
+                    assert_eq!(part.start as u64, at - off);
+                    for i in [0, part.len() as u64 - 1] {
+                        let place = blocks[((at + i) / BLOCK) as usize] * BLOCK + (at + i) % BLOCK;
+                        assert_eq!(device + i, place, "{off} {len}");
+                    }
+                    at += part.len() as u64;
+                }
+                assert_eq!(at.max(off), end.clamp(off, off + len as u64), "{off} {len}");
+            }
+        }
+    }
 }

@@ -299,7 +299,7 @@ impl Named {
     fn write(space: &Space, bytes: &[u8], most: usize) -> Result<Self, StoreError> {
         let mut stream = space.write_stream(bytes)?;
         let (mut blocks, mut lists) = (stream.runs.clone(), 0);
-        while stream.runs.0.len() > most {
+        while stream.runs.len() > most {
             stream = space.write_stream(&stream.to_bytes())?;
             blocks.extend(&stream.runs);
             lists += 1;
@@ -348,10 +348,11 @@ mod tests {
 
     /// A manifest with a table in so many runs.
     fn manifest(runs: u64) -> Manifest {
-        let runs = Runs((0..runs).map(|i| (2 * i, 1)).collect());
+        let mut many = Runs::default();
+        (0..runs).for_each(|i| many.push(2 * i, 1));
         let table = Meta {
             id: 1,
-            runs,
+            runs: many,
             entries: 0,
             omap_bytes: 0,
             index_off: 0,
@@ -370,8 +371,8 @@ mod tests {
         let read = Superblock::read(&*space.disk).expect("it was written");
         assert_eq!(read, superblock(named));
         let (found, blocks) = Manifest::read(&*space.disk, &read).expect("it was written");
-        assert_eq!((&found, &blocks.0.len()), (manifest, &named.blocks.0.len()));
-        let mut both = [blocks.0, named.blocks.0.clone()];
+        assert_eq!((&found, blocks.len()), (manifest, named.blocks.len()));
+        let mut both = [&blocks, &named.blocks].map(|b| b.iter().collect::<Vec<_>>());
         both.iter_mut().for_each(|runs| runs.sort_unstable());
         assert_eq!(both[0], both[1]);
     }
@@ -397,7 +398,7 @@ mod tests {
         let (space, manifest) = (space(), manifest(100_000));
         let named = manifest.write(&space).expect("there is room");
         let mut sb = superblock(&named);
-        let at = named.stream.runs.0[0].0 * BLOCK;
+        let at = named.stream.runs.device(0);
         let mut block = vec![0; BLOCK as usize];
         space.disk.read(at, &mut block).expect("it is there");
         block[100] ^= 1;

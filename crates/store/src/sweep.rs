@@ -346,7 +346,7 @@ mod tests {
 
     /// Spoils a block of the table, with objects of the first collection.
     fn damage(disk: &SimDisk, store: &Store) {
-        let start = store.state.tables[0].meta.runs.0[0].0 * BLOCK;
+        let start = store.state.tables[0].meta.runs.device(0);
         disk.flip(start + (30 << 10), 3);
     }
 

@@ -47,7 +47,7 @@ pub(crate) struct UsedMap(Vec<Stream>);
 impl UsedMap {
     /// Its own blocks.
     pub fn own(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.0.iter().flat_map(|s| s.runs.0.iter().copied())
+        self.0.iter().flat_map(|s| s.runs.iter())
     }
 
     /// The map, of so many blocks.
@@ -258,9 +258,9 @@ impl Changes {
     }
 
     fn masks(&self, own: impl Iterator<Item = (u64, u64)>) -> Masks {
-        let free = self.uncounted.iter().chain(&self.freed.0).copied().chain(own);
+        let free = self.uncounted.iter().copied().chain(self.freed.iter()).chain(own);
         let free = free.flat_map(|(start, len)| words_of(start, len)).map(|(i, m)| (i, m, 0));
-        let taken = self.taken.0.iter().flat_map(|(start, len)| words_of(*start, *len));
+        let taken = self.taken.iter().flat_map(|(start, len)| words_of(start, len));
         let mut all: Vec<_> = free.chain(taken.map(|(i, m)| (i, 0, m))).collect();
         all.sort_unstable_by_key(|mask| mask.0);
         all.dedup_by(|next, kept| {
