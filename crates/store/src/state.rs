@@ -208,10 +208,11 @@ impl State {
         (self.table_cache_bytes / 2).saturating_sub(kept)
     }
 
-    /// Others are there now: what comes and goes has the room that their indices leave.
+    /// Others are there now: what comes and goes has the room that their indices leave. Those of
+    /// tables of before may be larger than half.
     pub fn tables_changed(&mut self) {
         let kept: u64 = self.tables.iter().map(|t| t.kept_bytes()).sum();
-        let limit = self.table_cache_bytes.saturating_sub(kept);
+        let limit = self.table_cache_bytes - kept.min(self.table_cache_bytes / 2);
         self.caches.get_mut().tables.set_limit(limit);
     }
 
