@@ -92,10 +92,38 @@ impl FileDisk {
         self.ahead = file.ok().and_then(|file| Ahead::new(file, self.size));
     }
 
-    fn note(&self, off: u64, data: &[u8]) {
+    /// Tells where writing goes on, before it does.
+    fn note(&self, writes: &[(u64, &[u8])]) {
         if let Some(ahead) = &self.ahead {
-            ahead.note(off, data.len() as u64);
+            writes.iter().for_each(|(off, data)| ahead.note(*off, data.len() as u64));
         }
+    }
+
+    /// As [`Disk::write`], of what was noted.
+    fn put(&self, off: u64, data: &[u8]) -> io::Result<()> {
+        assert!(
+            off.is_multiple_of(ALIGN as u64) && data.len().is_multiple_of(ALIGN),
+            "writes are in blocks"
+        );
+        if !self.is_aligned(data) {
+            return self.write_bounced(off, data);
+        }
+        self.direct.write_all_at(data, off)
+    }
+
+    /// As [`Disk::write_many`], of what was noted.
+    fn put_many(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        // Memory that is not aligned is copied first, and its write done by the way.
+        let (aligned, rest): (Vec<_>, Vec<_>) =
+            writes.iter().copied().partition(|(_, data)| self.is_aligned(data));
+        rest.into_iter().try_for_each(|(off, data)| self.put(off, data))?;
+        for part in aligned.chunks(Uring::ENTRIES) {
+            if part.len() > 1 && self.by_ring(|ring| ring.write_all(self.direct.as_fd(), part)) {
+                continue;
+            }
+            part.iter().try_for_each(|(off, data)| self.put(*off, data))?;
+        }
+        Ok(())
     }
 
     /// The file to write to by io_uring.
@@ -232,30 +260,13 @@ impl Disk for FileDisk {
     }
 
     fn write(&self, off: u64, data: &[u8]) -> io::Result<()> {
-        assert!(
-            off.is_multiple_of(ALIGN as u64) && data.len().is_multiple_of(ALIGN),
-            "writes are in blocks"
-        );
-        self.note(off, data);
-        if !self.is_aligned(data) {
-            return self.write_bounced(off, data);
-        }
-        self.direct.write_all_at(data, off)
+        self.note(&[(off, data)]);
+        self.put(off, data)
     }
 
     fn write_many(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
-        // Memory that is not aligned is copied first, and its write done by the way.
-        let (aligned, rest): (Vec<_>, Vec<_>) =
-            writes.iter().copied().partition(|(_, data)| self.is_aligned(data));
-        rest.into_iter().try_for_each(|(off, data)| self.write(off, data))?;
-        for part in aligned.chunks(Uring::ENTRIES) {
-            part.iter().for_each(|(off, data)| self.note(*off, data));
-            if part.len() > 1 && self.by_ring(|ring| ring.write_all(self.direct.as_fd(), part)) {
-                continue;
-            }
-            part.iter().try_for_each(|(off, data)| self.write(*off, data))?;
-        }
-        Ok(())
+        self.note(writes);
+        self.put_many(writes)
     }
 
     fn flush(&self) -> io::Result<()> {
@@ -263,7 +274,7 @@ impl Disk for FileDisk {
     }
 
     fn commit(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
-        writes.iter().for_each(|(off, data)| self.note(*off, data));
+        self.note(writes);
         // By the ring, whose flush is another thread's, the same takes twice as long and twice
         // the switches.
         if let [(off, data)] = writes
@@ -272,7 +283,7 @@ impl Disk for FileDisk {
         {
             return Ok(());
         }
-        self.write_many(writes)?;
+        self.put_many(writes)?;
         self.flush()
     }
 
