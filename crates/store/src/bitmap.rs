@@ -47,8 +47,7 @@ impl Bitmap {
             return None;
         }
         for (i, raw) in bytes.chunks_exact(8).enumerate() {
-            map.words[i] |= u64::from_le_bytes(raw.try_into().expect("eight bytes"));
-            map.note_full(i);
+            map.put_word(i, u64::from_le_bytes(raw.try_into().expect("eight bytes")));
         }
         Some(map)
     }
@@ -118,12 +117,11 @@ impl Bitmap {
         &self.words
     }
 
-    /// Gives word `i` another value; `None`, and nothing done, where there is no such word.
-    pub fn put_word(&mut self, i: usize, word: u64) -> Option<()> {
+    /// Gives word `i`, of those there are, another value.
+    pub fn put_word(&mut self, i: usize, word: u64) {
         let beyond = if i + 1 == self.words.len() { beyond(self.blocks) } else { 0 };
-        *self.words.get_mut(i)? = word | beyond;
+        self.words[i] = word | beyond;
         self.note_full(i);
-        Some(())
     }
 
     /// The first run of free blocks at or after `from`, cut at `max` blocks.

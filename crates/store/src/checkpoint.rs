@@ -6,7 +6,6 @@
 //! written so far replaces anything, so a crash at any point leaves the checkpoint before
 //! it or this one. The owner then takes over the outcome.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::commit::Committer;
@@ -145,9 +144,9 @@ pub(crate) fn run(space: &Space, commit: &Committer, job: Job) -> Result<Outcome
         mount: job.superblock.mount,
     };
     let (superblock, manifest) = write_manifest(space, &new, &job.superblock)?;
+    let mut freed: Vec<_> = last.manifest.iter().collect();
+    freed.extend(last.map.iter().filter(|last| !map.goes_on(last)).flat_map(UsedMap::own));
     let own = Own { manifest, map: Some(map) };
-    let kept: HashSet<(u64, u64)> = own.blocks().collect();
-    let freed = last.blocks().filter(|run| !kept.contains(run)).collect();
     Ok(Outcome { seq, superblock, own, table, moved, unchanged, freed, place })
 }
 

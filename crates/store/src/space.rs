@@ -164,12 +164,9 @@ impl Stream {
             return Err(StoreError::Format(format!("{what}: shorter than its description")));
         }
         for _ in 0..2 {
-            let mut buf = AlignedBuf::zeroed(self.len.next_multiple_of(BLOCK) as usize);
-            let mut reads = self.runs.reads(0, &mut buf)?;
-            disk.read_many(&mut reads, true).map_err(StoreError::io("reading a stream"))?;
-            buf.set_len(self.len as usize);
-            if stdx::crc32c(!0, &buf) == self.crc {
-                return Ok(buf.freeze());
+            let raw = self.runs.read_pooled(disk, 0, self.len as usize, &Pool::default())?;
+            if stdx::crc32c(!0, &raw) == self.crc {
+                return Ok(raw);
             }
         }
         let device = self.runs.device(0);

@@ -339,10 +339,10 @@ impl Store {
         };
         let mut used = Bitmap::new(size / BLOCK);
         used.set(0, superblock.first_block());
-        let alloc = Arc::new(Mutex::new(Alloc::new(used.clone())));
+        let alloc = Arc::new(Mutex::new(Alloc::new(used)));
         let space = Space { disk: disk.clone(), alloc, ledger: None };
         placement::make(log.as_deref(), &*disk, &superblock)?;
-        let map = UsedMap::write(&space, &used)?;
+        let map = UsedMap::begin(&space)?;
         checkpoint::write_manifest(&space, &checkpoint::empty(map), &superblock)?;
         Ok(())
     }

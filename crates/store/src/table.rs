@@ -292,6 +292,8 @@ pub(crate) struct Table {
     count: usize,
     /// The parts, where they are small or of before.
     kept: Option<Vec<Arc<Part>>>,
+    /// Bytes of these.
+    kept_bytes: u64,
 }
 
 impl Table {
@@ -308,7 +310,7 @@ impl Table {
             let (off, len, crc) = (meta.index_off, meta.index_len, meta.index_crc);
             let parts = vec![PartEntry { at: IndexEntry { first, off, len, crc }, before: 0 }];
             let count = part.len();
-            return Ok(Self { meta, parts, count, kept: Some(vec![Arc::new(part)]) });
+            return Ok(Self::new(meta, parts, count, Some(vec![Arc::new(part)])));
         }
         let mut r = Reader::new(&raw);
         let mut count = 0;
@@ -318,12 +320,18 @@ impl Table {
             Ok(PartEntry { at, before })
         });
         let parts = parts.map_err(broken)?;
-        let mut table = Self { meta, parts, count, kept: None };
-        if table.parts.iter().map(|p| u64::from(p.at.len)).sum::<u64>() <= keep {
-            let all = (0..table.parts.len()).map(|p| table.read_part(disk, p).map(Arc::new));
-            table.kept = Some(all.collect::<Result<_, _>>()?);
+        let table = Self::new(meta, parts, count, None);
+        if table.parts.iter().map(|p| u64::from(p.at.len)).sum::<u64>() > keep {
+            return Ok(table);
         }
-        Ok(table)
+        let all = (0..table.parts.len()).map(|p| table.read_part(disk, p).map(Arc::new));
+        let kept = all.collect::<Result<_, _>>()?;
+        Ok(Self::new(table.meta, table.parts, count, Some(kept)))
+    }
+
+    fn new(meta: Meta, parts: Vec<PartEntry>, count: usize, kept: Option<Vec<Arc<Part>>>) -> Self {
+        let kept_bytes = kept.iter().flatten().map(|part| part.footprint()).sum();
+        Self { meta, parts, count, kept, kept_bytes }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -332,7 +340,7 @@ impl Table {
 
     /// Bytes of its index that stay in memory.
     pub fn kept_bytes(&self) -> u64 {
-        self.kept.iter().flatten().map(|part| part.footprint()).sum()
+        self.kept_bytes
     }
 
     /// The part for `key`; `None` where all keys are behind it.
@@ -669,7 +677,7 @@ impl Builder {
             in_parts: true,
         };
         let Self { parts, count, kept, .. } = self;
-        Ok(Some(Table { meta, parts, count, kept }))
+        Ok(Some(Table::new(meta, parts, count, kept)))
     }
 }
 

@@ -61,13 +61,15 @@ impl UsedMap {
         Ok(map)
     }
 
-    /// Writes a map anew.
-    pub fn write(space: &Space, map: &Bitmap) -> Result<Self> {
-        let mut out = Words::new(space);
-        for (i, word) in map.words().iter().enumerate().filter(|(_, word)| **word != 0) {
-            out.put(i, *word)?;
-        }
-        Ok(Self(vec![out.finish()?]))
+    /// Writes the first one, of a device of which everything counts that is taken.
+    pub fn begin(space: &Space) -> Result<Self> {
+        let held = space.alloc.lock().expect("no holder of this lock panics").used.hold(&[]);
+        Changes::new(held, Vec::new()).write(space, None, std::iter::empty(), 0)
+    }
+
+    /// Whether it is `last` and what changed since: that stays.
+    pub fn goes_on(&self, last: &Self) -> bool {
+        self.0.starts_with(&last.0)
     }
 
     /// Whether so many changed words of `words` go behind it, rather than all anew.
@@ -109,7 +111,7 @@ fn apply(map: &mut Bitmap, raw: &[u8]) -> std::result::Result<(), DecodeError> {
                 USED => !0,
                 _ => r.u64()?,
             };
-            let _ = map.put_word(i as usize, word);
+            map.put_word(i as usize, word);
         }
     }
     Ok(())
@@ -188,9 +190,9 @@ impl Words {
 #[derive(Default)]
 pub(crate) struct Changes {
     /// Words that may not be as the last checkpoint has them.
-    pub words: WordSet,
+    words: WordSet,
     /// Blocks that were taken when the map was held, and do not count.
-    pub uncounted: Vec<(u64, u64)>,
+    uncounted: Vec<(u64, u64)>,
     /// Blocks that the checkpoint itself took and let go of.
     taken: Runs,
     freed: Runs,
@@ -317,8 +319,7 @@ mod tests {
             let alloc = Arc::new(Mutex::new(Alloc::new(Bitmap::new(BLOCKS))));
             let space = Space { disk: disk.clone(), alloc: alloc.clone(), ledger: None };
             let alloc = || alloc.lock().expect("nobody panics");
-            let empty = Bitmap::new(BLOCKS);
-            let mut last = UsedMap::write(&space, &empty).expect("there is room");
+            let mut last = UsedMap::begin(&space).expect("there is room");
             // Runs that count, and runs that are taken and do not.
             let (mut counted, mut uncounted) = (Vec::new(), Vec::new());
             let mut resting = Vec::new();
@@ -370,7 +371,7 @@ mod tests {
                 let new = new.expect("there is room");
                 assert_eq!(new.read(&*disk, BLOCKS).expect("it was written"), want);
                 most = most.max(new.0.len());
-                if !new.0.starts_with(&last.0) {
+                if !new.goes_on(&last) {
                     anew += 1;
                     last.own().for_each(|(start, len)| alloc().release(start, len));
                 }
@@ -389,14 +390,14 @@ mod tests {
     /// What is alike takes no space, on however large a device.
     #[test]
     fn runs_of_words_are_short() {
-        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1 << 30, false));
-        let alloc = Arc::new(Mutex::new(Alloc::new(Bitmap::new((1 << 30) / BLOCK))));
-        let space = Space { disk: disk.clone(), alloc, ledger: None };
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(8 << 40, false));
         let blocks = (8 << 40) / BLOCK;
         let mut map = Bitmap::new(blocks);
         map.set(3, blocks / 2);
         map.set(blocks - 5, 2);
-        let written = UsedMap::write(&space, &map).expect("there is room");
+        let alloc = Arc::new(Mutex::new(Alloc::new(map.clone())));
+        let space = Space { disk: disk.clone(), alloc, ledger: None };
+        let written = UsedMap::begin(&space).expect("there is room");
         assert_eq!((written.0.len(), written.0[0].len), (1, 38));
         assert_eq!(written.read(&*disk, blocks).expect("it was written"), map);
     }
