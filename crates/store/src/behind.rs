@@ -214,6 +214,7 @@ impl Store {
             self.superblock.log_ready = preparer.join().unwrap_or(false);
         }
         state.frozen = Some(frozen.clone());
+        state.tables_coll = state.next_coll;
         state.frozen_bytes = std::mem::take(&mut state.active_bytes);
         state.frozen_blocks = std::mem::take(&mut state.active_blocks);
         let pools = state.pools.iter();

@@ -9,6 +9,7 @@ use crate::bitmap::Bitmap;
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Piece};
 use crate::stage::Staged;
+use crate::table::Table;
 use crate::{PoolStats, Store, StoreError};
 
 /// Bytes of data read at a time.
@@ -27,16 +28,23 @@ pub struct FsckReport {
 
 impl Store {
     /// Compares space, reference counts and statistics with what objects and tables say;
-    /// `deep` also reads and verifies all data. Waits for a checkpoint and a merge
-    /// under way.
+    /// `deep` also reads and verifies all tables, before anything else, and all data. Waits for a
+    /// checkpoint and a merge under way.
     ///
     /// # Errors
-    /// When metadata cannot be read; errors of data are in the report.
+    /// When metadata that it needs cannot be read; what `deep` finds is in the report.
     pub fn fsck(&mut self, deep: bool) -> Result<FsckReport, StoreError> {
         self.finish_checkpoint()?;
         self.finish_merge();
         let mut report = FsckReport::default();
         let state = &self.state;
+        if deep {
+            report.errors = state.tables.iter().flat_map(|t| self.unreadable(t)).collect();
+            if !report.errors.is_empty() {
+                // Nothing can be said of what these tell.
+                return Ok(report);
+            }
+        }
         let used =
             state.space.alloc.lock().expect("no holder of this lock panics").used.deref().clone();
         let mut seen = Bitmap::new(used.blocks());
@@ -158,6 +166,22 @@ impl Store {
         errors.extend(self.strays()?);
         report.errors = errors;
         Ok(report)
+    }
+
+    /// What cannot be read of a table.
+    fn unreadable(&self, table: &Table) -> Vec<String> {
+        let disk = &*self.state.space.disk;
+        let mut errors = Vec::new();
+        for p in 0..table.parts() {
+            match table.read_part(disk, p) {
+                Ok(part) => {
+                    let blocks = (0..part.len()).map(|i| table.read_block(disk, &part, i));
+                    errors.extend(blocks.filter_map(|read| read.err()).map(|e| e.to_string()));
+                }
+                Err(e) => errors.push(e.to_string()),
+            }
+        }
+        errors
     }
 
     /// Numbers of collections that have objects or keys, and are neither in use nor being swept;

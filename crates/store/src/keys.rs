@@ -135,9 +135,13 @@ pub(crate) fn dead_coll(id: u32) -> Key {
     in_coll(DEAD_COLL, id, 0).into()
 }
 
-/// The collection's number in a key of an object or a collection's, or a mark.
+/// The collection's number in a key of an object or a collection's, or a mark; `None` in others.
 pub(crate) fn coll_id(k: &[u8]) -> Option<u32> {
-    k.get(1..COLL_PREFIX).map(|raw| u32::from_be_bytes(raw.try_into().expect("four bytes")))
+    let raw = match *k.first()? {
+        ONODE | COLL_KEY | DEAD_COLL => k.get(1..COLL_PREFIX)?,
+        _ => return None,
+    };
+    Some(u32::from_be_bytes(raw.try_into().expect("four bytes")))
 }
 
 /// Before the first key of kind `first` in the collection.

@@ -62,6 +62,7 @@ pub(crate) fn load(
         stuck: BTreeSet::new(),
         next_id: manifest.next_id,
         next_coll: manifest.next_coll,
+        tables_coll: manifest.next_coll,
         pools: BTreeMap::new(),
         compression: BTreeMap::new(),
         packing: BTreeSet::new(),
@@ -272,5 +273,58 @@ mod tests {
             let data = store.read(pg, &name(n), 0, 1 << 20).expect("it is there");
             assert_eq!(data, vec![n; 100_000]);
         }
+    }
+
+    /// A part of a table's index that is damaged, and stays in memory where it can be read: the store
+    /// opens, what it does not tell of is missed by who asks, and new collections ask for nothing.
+    #[test]
+    fn what_a_table_cannot_tell_is_missed_by_who_asks() {
+        let disk = Arc::new(SimDisk::new(64 << 20, false));
+        let options = MkfsOptions { log_bytes: 4 << 20, ..MkfsOptions::default() };
+        Store::mkfs_on(disk.clone(), &options).expect("there is room");
+        let pg = |n| Coll::Pg(SpgId { pg: PgId::new(1, n), shard: ShardId::NONE });
+        let name =
+            |n: u32| HObject::head(PoolId(1), Bytes::new(), Bytes::new(), format!("{n:05}").into());
+        let disk_of: Arc<dyn Disk> = disk.clone();
+        let mut store = open(&disk_of);
+        store.submit(Transaction::new().create_collection(pg(0)).clone()).expect("there is room");
+        for n in 0..3_000 {
+            let mut txn = Transaction::new();
+            txn.write(pg(0), &name(n), 0, vec![1; 100].into());
+            // Behind all objects, so that the last part is of these.
+            txn.coll_set(pg(0), format!("{n:05}"), Bytes::from(vec![2; 100]));
+            store.submit(txn).expect("there is room");
+        }
+        store.close().expect("goes well");
+
+        let (_, manifest) = last(&*disk);
+        let [meta] = &manifest.tables[..] else { panic!("one checkpoint makes one table") };
+        let table = Table::open(&*disk, meta.clone(), 0).expect("it was written");
+        let behind = keys::coll_start(keys::ONODE, 2);
+        let place = table.part_place(&behind);
+        let parts = [keys::COLL, keys::COLL_KEY + 1].map(|k| table.part_place(&[k]));
+        assert!(!parts.contains(&place), "it is neither the first nor the last");
+        disk.flip(place + 30, 5);
+
+        let options = OpenOptions { threads: false, ..OpenOptions::default() };
+        let mut store = Store::open_on(disk_of, options).expect("the rest can be read");
+        let reads = (0..3_000).map(|n| store.read(pg(0), &name(n), 0, 100));
+        let (good, bad): (Vec<_>, Vec<_>) = reads.partition(Result::is_ok);
+        assert!(good.len() > 1_000 && !bad.is_empty(), "{} and {}", good.len(), bad.len());
+        assert!(bad.iter().all(|e| matches!(e, Err(StoreError::Corrupt { .. }))));
+        assert_eq!(
+            store.coll_get(pg(0), b"02999").expect("it is there").as_deref(),
+            Some(&[2; 100][..])
+        );
+
+        let report = store.fsck(true).expect("it says so");
+        assert_eq!(report.errors.len(), 1, "{:?}", report.errors);
+        assert!(report.errors[0].contains("index of table"), "{:?}", report.errors);
+
+        let mut txn = Transaction::new();
+        txn.create_collection(pg(1));
+        txn.write(pg(1), &name(0), 0, vec![3; 100].into());
+        store.submit(txn).expect("nothing is asked of tables");
+        assert_eq!(store.read(pg(1), &name(0), 0, 100).expect("it is there"), vec![3; 100]);
     }
 }

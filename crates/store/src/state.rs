@@ -140,6 +140,8 @@ pub(crate) struct State {
     pub stuck: BTreeSet<u32>,
     pub next_id: u64,
     pub next_coll: u32,
+    /// The last collection that tables may know of.
+    pub tables_coll: u32,
     pub pools: BTreeMap<PoolId, PoolStats>,
     /// How data is compressed from now on.
     pub compression: BTreeMap<PoolId, Compression>,
@@ -218,7 +220,7 @@ impl State {
 
     /// Part `p` of a table's index.
     fn part(&self, table: &Table, p: usize) -> Result<Arc<Part>> {
-        if let Some(part) = table.kept(p) {
+        if let Some(part) = table.kept(&*self.space.disk, p)? {
             return Ok(part.clone());
         }
         let key = (table.meta.id, Of::Part(p));
@@ -272,6 +274,9 @@ impl State {
     }
 
     fn in_tables(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        if keys::coll_id(key).is_some_and(|id| id > self.tables_coll) {
+            return Ok(None);
+        }
         let h = hash(key);
         for table in self.tables.iter().rev() {
             let Some(p) = table.part_of(key) else { continue };

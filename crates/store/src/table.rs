@@ -8,7 +8,7 @@
 //! of large ones come and go like blocks, so what is on the device takes no memory.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
@@ -214,11 +214,11 @@ impl Part {
     }
 
     /// As tables of before have it: an index of all blocks, and a filter.
-    fn of_before(raw: &Bytes) -> Result<Option<Self>, DecodeError> {
+    fn of_before(raw: &Bytes) -> Option<Self> {
         let mut r = Reader::new(raw);
-        let index = r.seq(IndexEntry::decode)?;
-        let filter = Filter { words: Denc::decode(&mut r)? };
-        Ok(Self::parse(Self::encode(&index, &filter)))
+        let index = r.seq(IndexEntry::decode).ok()?;
+        let filter = Filter { words: Denc::decode(&mut r).ok()? };
+        Self::parse(Self::encode(&index, &filter))
     }
 
     /// Blocks.
@@ -228,7 +228,11 @@ impl Part {
 
     /// Bytes of memory.
     pub fn footprint(&self) -> u64 {
-        self.raw.len() as u64 + 128
+        Self::footprint_of(self.raw.len() as u64)
+    }
+
+    fn footprint_of(len: u64) -> u64 {
+        len + 128
     }
 
     fn key(&self, i: usize) -> &[u8] {
@@ -290,27 +294,29 @@ pub(crate) struct Table {
     parts: Vec<PartEntry>,
     /// Blocks.
     count: usize,
-    /// The parts, where they are small or of before.
-    kept: Option<Vec<Arc<Part>>>,
-    /// Bytes of these.
+    /// The parts, where they are small or of before, each from when it was first asked for.
+    kept: Option<Vec<OnceLock<Arc<Part>>>>,
+    /// Bytes of these, once all were.
     kept_bytes: u64,
 }
 
 impl Table {
-    /// Reads the list of parts; these too where they have at most `keep` bytes in all.
+    /// Reads the list of parts. These stay in memory where they have at most `keep` bytes in all; what
+    /// cannot be read of them is missed by who asks for it, and no reason not to open the rest.
     pub fn open(disk: &dyn Disk, meta: Meta, keep: u64) -> Result<Self, StoreError> {
         let what = || format!("index of table {}", meta.id);
         let broken = |e: DecodeError| StoreError::Format(format!("{}: {e}", what()));
         let place = (meta.index_off, meta.index_len as usize);
         let raw = meta.runs.read_verified(disk, place, meta.index_crc, &what)?;
         if !meta.in_parts {
-            let part = Part::of_before(&raw).map_err(broken)?;
-            let part = part.ok_or_else(|| StoreError::Format(format!("{}: no blocks", what())))?;
+            let part = Part::of_before(&raw);
+            let part = part.ok_or_else(|| StoreError::Format(format!("{}: malformed", what())))?;
             let first = part.key(0).into();
             let (off, len, crc) = (meta.index_off, meta.index_len, meta.index_crc);
             let parts = vec![PartEntry { at: IndexEntry { first, off, len, crc }, before: 0 }];
-            let count = part.len();
-            return Ok(Self::new(meta, parts, count, Some(vec![Arc::new(part)])));
+            let (count, kept_bytes) = (part.len(), part.footprint());
+            let kept = Some(vec![OnceLock::from(Arc::new(part))]);
+            return Ok(Self { meta, parts, count, kept, kept_bytes });
         }
         let mut r = Reader::new(&raw);
         let mut count = 0;
@@ -320,17 +326,19 @@ impl Table {
             Ok(PartEntry { at, before })
         });
         let parts = parts.map_err(broken)?;
-        let table = Self::new(meta, parts, count, None);
-        if table.parts.iter().map(|p| u64::from(p.at.len)).sum::<u64>() > keep {
-            return Ok(table);
-        }
-        let all = (0..table.parts.len()).map(|p| table.read_part(disk, p).map(Arc::new));
-        let kept = all.collect::<Result<_, _>>()?;
-        Ok(Self::new(table.meta, table.parts, count, Some(kept)))
+        let stays = parts.iter().map(|p| u64::from(p.at.len)).sum::<u64>() <= keep;
+        let kept = stays.then(|| parts.iter().map(|_| OnceLock::new()).collect());
+        Ok(Self::new(meta, parts, count, kept))
     }
 
-    fn new(meta: Meta, parts: Vec<PartEntry>, count: usize, kept: Option<Vec<Arc<Part>>>) -> Self {
-        let kept_bytes = kept.iter().flatten().map(|part| part.footprint()).sum();
+    fn new(
+        meta: Meta,
+        parts: Vec<PartEntry>,
+        count: usize,
+        kept: Option<Vec<OnceLock<Arc<Part>>>>,
+    ) -> Self {
+        let bytes = |p: &PartEntry| Part::footprint_of(p.at.len.into());
+        let kept_bytes = kept.as_ref().map_or(0, |_| parts.iter().map(bytes).sum());
         Self { meta, parts, count, kept, kept_bytes }
     }
 
@@ -341,6 +349,11 @@ impl Table {
     /// Bytes of its index that stay in memory.
     pub fn kept_bytes(&self) -> u64 {
         self.kept_bytes
+    }
+
+    /// Parts of its index.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
     }
 
     /// The part for `key`; `None` where all keys are behind it.
@@ -370,9 +383,22 @@ impl Table {
         self.parts.last().map_or(0, |p| p.at.off)
     }
 
-    /// Part `p`, where it is in memory anyway.
-    pub fn kept(&self, p: usize) -> Option<&Arc<Part>> {
-        self.kept.as_ref().map(|kept| &kept[p])
+    /// Where the part for `key` begins on the device.
+    #[cfg(test)]
+    pub fn part_place(&self, key: &[u8]) -> u64 {
+        let p = self.part_of(key).expect("there is one");
+        self.meta.runs.device(self.parts[p].at.off)
+    }
+
+    /// Part `p`, where parts stay in memory; `None` where they come and go.
+    pub fn kept(&self, disk: &dyn Disk, p: usize) -> Result<Option<&Arc<Part>>, StoreError> {
+        let Some(kept) = self.kept.as_ref().map(|kept| &kept[p]) else { return Ok(None) };
+        if kept.get().is_none() {
+            let part = Arc::new(self.read_part(disk, p)?);
+            // Of two who read it one keeps it.
+            let _ = kept.set(part);
+        }
+        Ok(kept.get())
     }
 
     pub fn read_part(&self, disk: &dyn Disk, p: usize) -> Result<Part, StoreError> {
@@ -381,7 +407,8 @@ impl Table {
         let raw = self.meta.runs.read_verified(disk, (off, len as usize), crc, &what)?;
         let end = self.parts.get(p + 1).map_or(self.count, |next| next.before);
         let blocks = end - self.parts[p].before;
-        let part = Part::parse(raw).filter(|part| part.len() == blocks);
+        let part = if self.meta.in_parts { Part::parse(raw) } else { Part::of_before(&raw) };
+        let part = part.filter(|part| part.len() == blocks);
         part.ok_or_else(|| StoreError::Format(format!("{}: malformed", what())))
     }
 
@@ -506,7 +533,7 @@ impl Cursor {
             if p >= self.table.parts.len() {
                 return Ok(false);
             }
-            self.part = Some(match self.table.kept(p) {
+            self.part = Some(match self.table.kept(disk, p)? {
                 Some(part) => part.clone(),
                 None => Arc::new(self.table.read_part(disk, p)?),
             });
@@ -542,7 +569,7 @@ pub(crate) struct Builder {
     parts: Vec<PartEntry>,
     count: usize,
     /// Those parts, as long as they have at most so many bytes.
-    kept: Option<Vec<Arc<Part>>>,
+    kept: Option<Vec<OnceLock<Arc<Part>>>>,
     keep: u64,
     parts_bytes: u64,
     entries: u64,
@@ -637,7 +664,7 @@ impl Builder {
             Some(kept) if self.parts_bytes <= self.keep => {
                 // As large as it is, and no larger.
                 let part = Part::parse(Bytes::copy_from_slice(&raw));
-                kept.push(Arc::new(part.expect("it was just made")));
+                kept.push(Arc::new(part.expect("it was just made")).into());
             }
             kept => *kept = None,
         }
@@ -784,7 +811,8 @@ mod tests {
     fn find(space: &Space, table: &Table, key: &[u8]) -> Option<Slot> {
         let p = table.part_of(key)?;
         let read = || Arc::new(table.read_part(&*space.disk, p).expect("it is there"));
-        let part = table.kept(p).cloned().unwrap_or_else(read);
+        let kept = table.kept(&*space.disk, p).expect("it is there");
+        let part = kept.cloned().unwrap_or_else(read);
         if !part.may_have(hash(key)) {
             return None;
         }
