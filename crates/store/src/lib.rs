@@ -45,6 +45,7 @@ mod merge;
 mod onode;
 mod open;
 mod pack;
+mod part;
 mod placement;
 mod reads;
 mod record;

@@ -15,8 +15,9 @@ use crate::fetch::{Found, ReadPlan, Run, Way};
 use crate::keys::{self, Key};
 use crate::onode::{BLOCK, Onode};
 use crate::pack::Compression;
+use crate::part::{Part, hash};
 use crate::space::Space;
-use crate::table::{Block, Part, Slot, Table, hash};
+use crate::table::{Block, Slot, Table};
 use crate::{Coll, OpenOptions, PoolStats, Seq, StoreError, Transaction};
 
 type Result<T> = std::result::Result<T, StoreError>;
