@@ -223,7 +223,7 @@ impl Osd {
         refused: Option<Errno>,
         out: &mut Outbox,
     ) {
-        let refused = refused.or_else(|| refusal(&op, &self.c.map, &self.c.conf, now));
+        let refused = refused.or_else(|| refusal(&op, &self.c.map, &self.c.conf));
         let id = op.msg.pg.pg;
         let home = self.c.spg_of(id, self.c.id.whoami);
         let mut cx = self.c.cx(now, out);
@@ -327,13 +327,10 @@ impl Osd {
 }
 
 /// Why a request cannot be done, whatever the object is.
-fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config, now: Now) -> Option<Errno> {
+fn refusal(o: &ClientOp, map: &OsdMap, conf: &Config) -> Option<Errno> {
     let m = &o.msg;
-    if !map.blocklist.is_empty() || !map.range_blocklist.is_empty() {
-        let until = map.blocklisted_until(&o.addr);
-        if until.is_some_and(|t| t.is_zero() || t.nanos() > now.wall_ns) {
-            return Some(Errno::BLOCKLISTED);
-        }
+    if o.is_fenced(map) {
+        return Some(Errno::BLOCKLISTED);
     }
     if o.is_pg_op() {
         return None;

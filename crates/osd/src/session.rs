@@ -149,6 +149,15 @@ impl crate::core::Core {
 }
 
 impl ClientOp {
+    /// Whether its client is shut out: the map alone says so, and until when. A clock that is ahead
+    /// here lets nobody in.
+    ///
+    /// Source: the peer's `OSDMap::is_blocklisted`, asked whenever a request is begun.
+    #[must_use]
+    pub fn is_fenced(&self, map: &maps::OsdMap) -> bool {
+        map.blocklisted_until(&self.addr).is_some()
+    }
+
     /// Whether one of its operations may change the object.
     #[must_use]
     pub fn may_write(&self) -> bool {

@@ -177,6 +177,11 @@ impl Pg {
     }
 
     pub(crate) fn do_op(&mut self, mut op: Box<ClientOp>, cx: &mut Cx<'_>) {
+        if op.is_fenced(cx.map) {
+            // However long it has waited.
+            Answer::error(&op, Errno::BLOCKLISTED).send(&op, cx);
+            return;
+        }
         op.oid.snap = SnapId::HEAD; // which clone is meant shows when the head is quiet
         if self.state != State::Active {
             self.waiting.push_back(op);

@@ -59,6 +59,37 @@ fn fenced_clients_are_told() {
     settle_maps(&mut c);
     assert_eq!(c.run(POOL, "x", full(b"x")).result, -108);
     assert_eq!(c.run(POOL, "x", read()).result, -108);
+    // Over it is when the map says so, whatever the clock here shows.
+    let mut inc = c.inc();
+    inc.new_blocklist.insert(client_addr(), UTime { sec: 1, nsec: 0 });
+    c.publish(inc);
+    settle_maps(&mut c);
+    assert_eq!(c.run(POOL, "x", full(b"x")).result, -108);
+    let mut inc = c.inc();
+    inc.old_blocklist.push(client_addr());
+    c.publish(inc);
+    settle_maps(&mut c);
+    assert_eq!(c.run(POOL, "x", full(b"x")).result, 0);
+}
+
+/// What waits when its client is fenced is not done later: who fenced it counts on that.
+#[test]
+fn what_waits_is_fenced_too() {
+    let mut c = Cluster::ready(3, 3, 1, 1);
+    c.run(POOL, "x", full(b"before"));
+    c.held = (0..9).map(|n| (n / 3, n % 3)).collect();
+    let w = c.ask(POOL, "x", full(b"under way"));
+    let behind = c.ask(POOL, "x", read());
+    c.client_step();
+    while c.step() {}
+    assert!(c.answers.is_empty(), "one waits for the copies, the other for the first");
+    let mut inc = c.inc();
+    inc.new_blocklist.insert(client_addr(), UTime { sec: u32::MAX, nsec: 0 });
+    c.publish(inc);
+    while c.step() {}
+    c.held.clear();
+    c.settle();
+    assert_eq!((c.answers[&w].result, c.answers[&behind].result), (0, -108));
 }
 
 /// Below `min_size` nobody is served; what waited is done once there are enough again.

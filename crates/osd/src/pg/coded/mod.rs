@@ -181,7 +181,9 @@ impl Pg {
     }
 
     fn go_on_with(&mut self, op: Box<ClientOp>, writes: bool, head: &HObject, cx: &mut Cx<'_>) {
-        if !self.may_read(cx) {
+        if op.is_fenced(cx.map) {
+            super::Answer::error(&op, Errno::BLOCKLISTED).send(&op, cx);
+        } else if !self.may_read(cx) {
             // With all that came for the object since, behind the promises.
             let behind = self.obcs.get_mut(head).map(|o| std::mem::take(&mut o.waiting));
             self.go_on(std::iter::once(op.afresh()).chain(behind.into_iter().flatten()), cx);
