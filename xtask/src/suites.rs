@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::cluster::Cluster;
 use crate::report::Report;
-use crate::{lab, qemu, sh, thrash};
+use crate::{lab, qemu, sh};
 
 /// The programs that must pass now and take seconds: without `ceph_test_`, and without
 /// `rados_api_` too.
@@ -109,9 +109,6 @@ fn program(name: &str) -> String {
     }
     if let Some(features) = name.strip_prefix("librbd ") {
         return format!("env RBD_FEATURES={features} ceph_test_librbd");
-    }
-    if thrash::LEFT_OPEN.strip_prefix("ceph_test_") == Some(name) {
-        return format!("env CEPH_ARGS={} {}", thrash::NOT_ENCRYPTED, thrash::LEFT_OPEN);
     }
     // It makes a pool of the kind named, and 10,000 watches on an object there.
     if let Some(kind) = name.strip_prefix("multi_stress_watch ") {
