@@ -255,6 +255,14 @@ impl Table {
         Ok(kept.get())
     }
 
+    /// Part `p`, from memory where parts stay there.
+    fn part(&self, disk: &dyn Disk, p: usize) -> Result<Arc<Part>, StoreError> {
+        match self.kept(disk, p)? {
+            Some(part) => Ok(part.clone()),
+            None => self.read_part(disk, p).map(Arc::new),
+        }
+    }
+
     pub fn read_part(&self, disk: &dyn Disk, p: usize) -> Result<Part, StoreError> {
         let what = || format!("index of table {}, part {p}", self.meta.id);
         let IndexEntry { off, len, crc, .. } = self.parts[p].at;
@@ -383,10 +391,7 @@ impl Cursor {
             if p >= self.table.parts.len() {
                 return Ok(false);
             }
-            self.part = Some(match self.table.kept(disk, p)? {
-                Some(part) => part.clone(),
-                None => Arc::new(self.table.read_part(disk, p)?),
-            });
+            self.part = Some(self.table.part(disk, p)?);
             (self.next_part, self.next_block) = (p + 1, 0);
         }
         let part = self.part.as_ref().expect("just made sure");
@@ -616,9 +621,7 @@ mod tests {
 
     fn find(space: &Space, table: &Table, key: &[u8]) -> Option<Slot> {
         let p = table.part_of(key)?;
-        let read = || Arc::new(table.read_part(&*space.disk, p).expect("it is there"));
-        let kept = table.kept(&*space.disk, p).expect("it is there");
-        let part = kept.cloned().unwrap_or_else(read);
+        let part = table.part(&*space.disk, p).expect("it is there");
         if !part.may_have(hash(key)) {
             return None;
         }
