@@ -203,6 +203,26 @@ impl ClientOp {
         self.copy.as_deref().filter(|_| self.msg.ops.iter().any(flushes))
     }
 
+    fn is_tiers_own(&self) -> bool {
+        self.origin.is_some() && self.who == EntityId::default()
+    }
+
+    /// Requests that a cache tier did and of which it tells the base: with the content that it
+    /// flushes, or with the delete of what is gone.
+    #[must_use]
+    pub fn told_requests(&self) -> Vec<messages::Answered> {
+        if let Some(content) = self.flushed() {
+            return content.answered.clone();
+        }
+        match &self.msg.ops[..] {
+            // What it passes on for a client may have any input.
+            [only] if only.code == op::DELETE && self.is_tiers_own() => {
+                crate::pg::tier::told_with(only)
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether resource limits do not count.
     #[must_use]
     pub fn is_full_forced(&self) -> bool {

@@ -683,7 +683,7 @@ impl Pg {
             },
             counts: self.counts_after(&before, &outcome, &kept, unchanged),
             also: kept.touched(),
-            answered: op.flushed().map(|c| c.answered.clone()).unwrap_or_default(),
+            answered: op.told_requests(),
         };
         let events = std::mem::take(&mut outcome.events);
         let who = (op.conn, op.who, op.addr);

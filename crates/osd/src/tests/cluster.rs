@@ -60,7 +60,7 @@ pub struct Cluster {
     /// What the client got besides answers.
     pub told: Vec<Envelope>,
     pub answers: BTreeMap<u64, MOsdOpReply>,
-    tid: u64,
+    pub tid: u64,
     client_epoch: Epoch,
     to_mon: VecDeque<(usize, Envelope)>,
     /// From which epoch each OSD wants maps.

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use denc::Denc;
 use maps::OsdMapFlags;
-use messages::{MOsdOpReply, OsdOp, op, op_flag, req_flag};
-use types::{HObject, PoolId, SnapId, SpgId};
+use messages::{Answered, MOsdOpReply, OsdOp, op, op_flag, req_flag};
+use types::{EntityId, EntityKind, HObject, PoolId, ReqId, SnapId, SpgId};
 
 use super::cluster::Cluster;
 use super::survive::{check_copies, seeds};
@@ -325,6 +325,61 @@ fn a_base_that_began_anew_knows_requests_by_their_objects() {
     check_copies(&c);
 }
 
+/// A delete that a cache did, sent again after the cache was taken away: the base knows it, whether
+/// it had the object or not.
+#[test]
+fn deletes_are_known_where_their_flush_went() {
+    let (mut c, cache) = ready(11);
+    assert_eq!(text(&c.run(BASE, "old", read())), Ok("from the base"));
+    assert_eq!(c.run(BASE, "new", full(b"only in the cache")).result, 0);
+    let tids: Vec<u64> = ["old", "new"].map(|n| c.ask(BASE, n, one(op::DELETE))).into();
+    c.client_step();
+    c.run_unheard();
+    c.set_pool(cache, |p| {
+        p.target_max_objects = 4;
+        (p.cache_target_dirty_ratio_micro, p.cache_target_full_ratio_micro) = (0, 1);
+    });
+    for _ in 0..40 {
+        c.tick(500);
+        c.run_unheard();
+    }
+    assert_eq!(objects(&c, cache), [], "flushed and evicted");
+    c.set_pool(BASE, |p| (p.read_tier, p.write_tier) = (-1, -1));
+    for i in 0..4 {
+        c.break_client(i);
+    }
+    for a in &mut c.asked {
+        a.msg.locator.pool = BASE;
+    }
+    assert_eq!(tids.into_iter().map(|tid| c.wait(tid).result).collect::<Vec<_>>(), [0, 0]);
+    for name in ["old", "new"] {
+        assert_eq!(c.run(BASE, name, one(op::DELETE)).result, ENOENT, "{name}: another delete");
+    }
+    c.settle();
+    check_copies(&c);
+}
+
+/// The base is not told of a delete that may still be undone.
+#[test]
+fn flushes_wait_for_writes_under_way() {
+    let (mut c, cache) = ready(12);
+    assert_eq!(text(&c.run(BASE, "old", read())), Ok("from the base"));
+    let pg = types::PgId { pool: cache, ps: HObject::hash_of(b"", b"old") };
+    let acting = c.map.pg_to_up_acting(c.map.raw_pg_to_pg(pg).unwrap()).acting;
+    c.held.insert((acting[1].0 as usize, acting[0].0 as usize));
+    let gone = c.ask(BASE, "old", one(op::DELETE));
+    let flush = c.ask_with(cache, "old", one(op::CACHE_FLUSH), PAST);
+    for _ in 0..5 {
+        c.client_step();
+        while c.step() {}
+    }
+    assert!(kept(&c, cache, "old", SnapId::HEAD).is_some_and(|(i, _)| i.whiteout && !i.clean));
+    assert!(kept(&c, BASE, "old", SnapId::HEAD).is_some(), "the base is told too early");
+    c.held.clear();
+    assert_eq!((c.wait(gone).result, c.wait(flush).result), (0, 0));
+    assert!(kept(&c, BASE, "old", SnapId::HEAD).is_none());
+}
+
 /// Over an erasure-coded base; what has an omap stays in the cache.
 #[test]
 fn erasure_coded_bases() {
@@ -357,6 +412,14 @@ fn proxies() {
     c.set_pool(cache, |p| p.cache_mode = Proxy as u8);
     let write = c.run(BASE, "old", full(b"past it"));
     assert!(write.result == 0 && write.user_version > 0 && !here(&c));
+    assert_eq!(text(&c.run(BASE, "old", read())), Ok("past it"));
+    // A delete with something in it is not what caches tell their bases of.
+    let later = ReqId { client: EntityId::new(EntityKind::CLIENT, 4100), tid: c.tid + 3, inc: 0 };
+    let later = vec![Answered { reqid: later, ..Answered::default() }];
+    let forged = vec![OsdOp::new(op::DELETE, later.to_bytes())];
+    assert_eq!(c.run(BASE, "old", forged).result, 0);
+    assert_eq!(c.run(BASE, "old", full(b"not yet")).result, 0);
+    assert_eq!(c.run(BASE, "old", full(b"past it")).result, 0);
     assert_eq!(text(&c.run(BASE, "old", read())), Ok("past it"));
     c.set_pool(cache, |p| p.cache_mode = Readonly as u8);
     assert_eq!(text(&c.run(BASE, "old", read())), Ok("past it"));

@@ -8,13 +8,17 @@
 //! Older clones go before newer ones, and these before the head: each flush tells the base
 //! the snapshots that were taken before it, so the base makes the very clones that are here.
 //! A flush that is not to keep writers waiting (`CACHE_TRY_FLUSH`, the agent's) ends with
-//! EBUSY when somebody wrote meanwhile: the copy names the version it wants.
+//! EBUSY when somebody wrote meanwhile: the copy names the version it wants. None begins while a
+//! write is not on all copies: the base would be told of what may still be undone.
+//!
+//! The base learns which requests made the object what it is, for their resends come there once
+//! the cache is gone: with a copy as copies tell it, with a delete as the operation's input.
 
 use std::collections::VecDeque;
 
 use denc::{Denc, Features, Writer};
 use maps::SnapSet;
-use messages::{MOsdOp, Mutation, OsdOp, copy_flag, op, req_flag};
+use messages::{Answered, MOsdOp, Mutation, OsdOp, copy_flag, op, req_flag};
 use types::{Epoch, Errno, HObject, ObjectLocator, ReqId, SnapId, SpgId};
 
 use super::{Asked, Busy, CacheView};
@@ -48,6 +52,11 @@ fn context_at(set: &SnapSet, seq: SnapId) -> (SnapId, Vec<SnapId>) {
     snaps.sort_unstable_by(|a, b| b.cmp(a));
     snaps.dedup();
     (seq, snaps)
+}
+
+/// The requests that a cache tells of with the delete of an object that is gone there.
+pub(crate) fn told_with(delete: &OsdOp) -> Vec<Answered> {
+    Vec::from_bytes(&delete.data).unwrap_or_default()
 }
 
 impl Pg {
@@ -86,6 +95,9 @@ impl Pg {
             }
         } else if state.info.clean {
             Errno(0)
+        } else if let Some(obc) = self.obcs.get_mut(&op.oid).filter(|o| o.in_flight > 0) {
+            enqueue(&mut obc.waiting, op);
+            return;
         } else {
             match self.start_flush(&oid, &state, op, code == op::CACHE_FLUSH, cx) {
                 Ok(()) => return,
@@ -282,7 +294,7 @@ impl Pg {
         view: &CacheView,
     ) -> MOsdOp {
         if f.removal {
-            let delete = OsdOp::new(op::DELETE, bytes::Bytes::new());
+            let delete = OsdOp::new(op::DELETE, self.requests_of(oid).to_bytes());
             return self.base_op(oid, delete, context, mtime, view);
         }
         let mut w = Writer::new(Features::ALL);

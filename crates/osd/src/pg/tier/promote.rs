@@ -160,7 +160,12 @@ impl Pg {
         if !tiers || !(part.last || part.absent) {
             return Vec::new();
         }
-        self.log.answered(&part.oid.with_snap(SnapId::HEAD), ANSWERED_MAX)
+        self.requests_of(&part.oid)
+    }
+
+    /// Requests that changed the object, for where it goes.
+    pub(super) fn requests_of(&self, oid: &HObject) -> Vec<messages::Answered> {
+        self.log.answered(&oid.with_snap(SnapId::HEAD), ANSWERED_MAX)
     }
 
     /// An object that is to be copied from here is not here: it comes, and is asked for again.
