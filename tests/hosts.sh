@@ -180,4 +180,12 @@ run 4 "osd.$id" osd -i "$id"
 until_shown 20 '4 up' on 4 ceph osd stat
 until_shown 60 '16 active+clean' on 4 ceph pg stat
 on 4 rados -p p get one "$D/got" && cmp "$D/one" "$D/got" || fail "one is not what it was"
+
+# A monitor less, which hears of it only when it is back.
+cut_off 4
+on 1 ceph mon rm d >/dev/null
+until_shown 20 'quorum 0,1,2 a,b,c$' on 1 ceph mon stat
+let_in 4
+until_shown 30 'mon.d was removed' cat "$D/log/mon.d.log"
+until_shown 5 gone sh -c "[ -e '$D/mon.d/ready' ] || echo gone"
 echo "four hosts: all well"

@@ -137,6 +137,11 @@ pub enum PeerSays {
     },
     /// Statistics of all OSDs are wanted: the sender has none.
     StatsAsk,
+    /// From who knows a leader: the receiver is not in the monitor map, and does not count.
+    Removed {
+        /// Of the map.
+        epoch: Epoch,
+    },
 }
 
 fn put_env(w: &mut Writer, env: &Envelope) {
@@ -298,6 +303,10 @@ impl PeerSays {
                 w.blob(front);
             }
             Self::StatsAsk => w.u8(15),
+            Self::Removed { epoch } => {
+                w.u8(16);
+                epoch.encode(w);
+            }
         }
     }
 
@@ -339,6 +348,7 @@ impl PeerSays {
             13 => Self::Ids { from: r.u64()?, below: r.u64()? },
             14 => Self::Stats { front: r.blob()? },
             15 => Self::StatsAsk,
+            16 => Self::Removed { epoch: Denc::decode(r)? },
             _ => {
                 return Err(DecodeError::Invalid {
                     what: "monitor's message",
@@ -436,6 +446,7 @@ mod tests {
             PeerSays::Ids { from: 1, below: 2 },
             PeerSays::Stats { front: Bytes::from_static(b"s") },
             PeerSays::StatsAsk,
+            PeerSays::Removed { epoch: Epoch(7) },
         ];
         for says in all {
             let env = says.envelope();

@@ -83,6 +83,11 @@ impl MonProc {
         Self { name, node, life, lives, file, flushing, slow, gone }
     }
 
+    /// Whether it runs and has been let into the cluster at some time.
+    pub fn has_joined(&self) -> bool {
+        self.life.as_deref().is_some_and(|l| !l.quorum.members().0.is_empty())
+    }
+
     /// The role, while the process runs.
     pub fn role(&self) -> Option<&Monitor> {
         self.life.as_ref().map(|l| &l.role)

@@ -509,6 +509,10 @@ impl World {
             if mon.volatile().quorum.quorum.len() != mon.state().monmap.mons.len() {
                 return false;
             }
+            let map = &mon.state().monmap.mons;
+            if w.mons.iter().any(|p| p.has_joined() && !map.contains_key(&p.name)) {
+                return false; // it was removed, and has not ended
+            }
             let map = &mon.state().osdmap;
             w.pgs(map).iter().all(|pg| {
                 mon.volatile().pgmap.pgs.get(pg).is_some_and(|s| {

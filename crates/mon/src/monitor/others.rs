@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use env::{ConnId, Now};
 use messages::LogPriority;
+use types::Epoch;
 
 use super::{Monitor, Wish};
 use crate::peer::{PeerSays, QuorumNews};
@@ -37,6 +38,8 @@ const ALONE_MS: u64 = 2_000;
 const SILENT_MS: u64 = 3_000;
 /// A new leader counts connected monitors as following for so long.
 const YOUNG_MS: u64 = 1_500;
+/// After hearing for so long that it is no monitor any more, one believes it.
+const REMOVED_MS: u64 = 3_000;
 /// How often monitors tell each other whom they follow.
 const STATUS_MS: u64 = 250;
 /// How often followers hear who agrees.
@@ -110,6 +113,11 @@ pub(super) struct Others {
     members: BTreeMap<u64, String>,
     /// It has counted itself: not being there any more means that it was removed.
     was_member: bool,
+    /// It was in the cluster's monitor map.
+    was_named: bool,
+    /// Since when others say so, and whether that is long enough.
+    told_removed_ms: Option<u64>,
+    told_removed: bool,
     peers: BTreeMap<u64, Peer>,
     names: BTreeMap<u64, String>,
     /// When the leader was last heard of.
@@ -136,6 +144,9 @@ impl Others {
             leading_since_ms: 0,
             members: BTreeMap::new(),
             was_member: false,
+            was_named: false,
+            told_removed_ms: None,
+            told_removed: false,
             peers: BTreeMap::new(),
             names: BTreeMap::new(),
             heard_ms: 0,
@@ -366,12 +377,43 @@ impl Monitor {
         o.members.keys().filter(may).copied().max_by_key(last_said)
     }
 
-    /// Whether the monitor map no longer has this monitor, and the others go on without it.
+    /// Whether the monitor map no longer has this monitor, and the others go on without it: by what
+    /// it knows itself, or because they say so. Who stops counting may not hear of it, for the log
+    /// is not sent to it any more.
     #[must_use]
     pub fn is_removed(&self) -> bool {
-        self.others.was_member
-            && !self.state.monmap.mons.contains_key(&self.config.name)
-            && !self.others.members.contains_key(&self.config.node)
+        let o = &self.others;
+        let gone = !self.state.monmap.mons.contains_key(&self.config.name)
+            && !o.members.contains_key(&self.config.node);
+        (o.was_member && gone) || o.told_removed
+    }
+
+    /// Another has a monitor map without this monitor. A map that adds it again is newer, and
+    /// comes soon; who was never there is yet to be added.
+    fn on_told_removed(&mut self, epoch: Epoch) {
+        let (map, o) = (&self.state.monmap, &mut self.others);
+        let known = o.was_member || o.was_named;
+        if !known || (map.epoch >= epoch && map.mons.contains_key(&self.config.name)) {
+            o.told_removed_ms = None;
+            return;
+        }
+        let now_ms = self.now.mono_ms();
+        let since = *o.told_removed_ms.get_or_insert(now_ms);
+        o.told_removed |= now_ms >= since + REMOVED_MS;
+    }
+
+    /// Whether the cluster goes on without this one, as this monitor knows from a leader: it is no
+    /// monitor in the map, or was followed by another of its name.
+    fn is_stranger(&self, node: u64) -> bool {
+        let o = &self.others;
+        let awaited = |name: &String| {
+            self.state.monmap.mons.contains_key(name) && !o.members.values().any(|n| n == name)
+        };
+        self.is_monmap_settled()
+            && o.is_in_touch(self.config.node, self.now.mono_ms())
+            && !o.members.is_empty()
+            && !o.members.contains_key(&node)
+            && o.names.get(&node).is_some_and(|name| !awaited(name))
     }
 
     // ----- what the log says -----
@@ -530,6 +572,7 @@ impl Monitor {
             }
             PeerSays::Ids { from, below } => self.auth.add_global_ids(from..below),
             PeerSays::Stats { front } => self.on_peer_stats(&front),
+            PeerSays::Removed { epoch } => self.on_told_removed(epoch),
             PeerSays::StatsAsk => {
                 for front in self.stats_for_peers() {
                     self.out.push(Wish::Says { node, says: PeerSays::Stats { front } });
@@ -574,6 +617,10 @@ impl Monitor {
     pub(super) fn others_tick(&mut self) {
         let now_ms = self.now.mono_ms();
         let me = self.config.node;
+        // The first map is of its own making.
+        let map = &self.state.monmap;
+        let named = map.epoch > Epoch(1) && map.mons.contains_key(&self.config.name);
+        self.others.was_named |= named;
         if now_ms >= self.others.status_at_ms {
             self.others.status_at_ms = now_ms + STATUS_MS;
             let leader = match self.others.standing {
@@ -584,6 +631,10 @@ impl Monitor {
             let term = self.others.ballot.term;
             for node in self.others.connected().collect::<Vec<_>>() {
                 self.out.push(Wish::Says { node, says: PeerSays::Status { term, leader } });
+                if self.is_stranger(node) {
+                    let epoch = self.state.monmap.epoch;
+                    self.out.push(Wish::Says { node, says: PeerSays::Removed { epoch } });
+                }
             }
         }
         self.touch_tick(now_ms);
