@@ -83,9 +83,14 @@ impl MonProc {
         Self { name, node, life, lives, file, flushing, slow, gone }
     }
 
-    /// Whether it runs and has been let into the cluster at some time.
-    pub fn has_joined(&self) -> bool {
-        self.life.as_deref().is_some_and(|l| !l.quorum.members().0.is_empty())
+    /// Whether it runs, and was a monitor of the cluster that has these now, not itself among
+    /// them. Nobody else finds it: one that knows none of these hears nothing.
+    pub fn should_end(&self, now: &BTreeMap<String, MonInfo>) -> bool {
+        self.life.as_deref().is_some_and(|l| {
+            let joined = !l.quorum.members().0.is_empty();
+            let finds = l.role.state().monmap.mons.keys().any(|name| now.contains_key(name));
+            joined && finds && !now.contains_key(&self.name)
+        })
     }
 
     /// The role, while the process runs.

@@ -510,8 +510,8 @@ impl World {
                 return false;
             }
             let map = &mon.state().monmap.mons;
-            if w.mons.iter().any(|p| p.has_joined() && !map.contains_key(&p.name)) {
-                return false; // it was removed, and has not ended
+            if w.mons.iter().any(|p| p.should_end(map)) {
+                return false;
             }
             let map = &mon.state().osdmap;
             w.pgs(map).iter().all(|pg| {
