@@ -7,7 +7,7 @@ use maps::PgState;
 use types::{EVersion, Epoch, HObject, OsdId, SnapId, SpgId};
 
 use crate::core::Osd;
-use crate::memory::Collection;
+use crate::memory::{Collection, Object};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::pg::{Pg, clone_of_key, index_all};
 
@@ -131,14 +131,20 @@ impl Osd {
     }
 }
 
+fn record_of(o: &Object) -> Option<ObjectInfo> {
+    ObjectInfo::from_bytes(o.attrs.get(INFO_ATTR)?).ok()
+}
+
+/// The version that a copy's object is of.
+#[must_use]
+pub fn version_of(o: &Object) -> Option<EVersion> {
+    Some(record_of(o)?.version)
+}
+
 /// Objects and clones of a cache tier's copy that its base has not as they are.
 #[must_use]
 pub fn dirty(copy: &Collection) -> BTreeSet<HObject> {
-    let clean = |attrs: &std::collections::BTreeMap<bytes::Bytes, bytes::Bytes>| {
-        let raw = attrs.get(INFO_ATTR);
-        raw.and_then(|raw| ObjectInfo::from_bytes(raw).ok()).is_some_and(|info| info.clean)
-    };
-    let all = copy.objects.iter().filter(|(_, o)| !clean(&o.attrs));
+    let all = copy.objects.iter().filter(|(_, o)| !record_of(o).is_some_and(|info| info.clean));
     all.map(|(oid, _)| oid.clone()).collect()
 }
 

@@ -73,5 +73,5 @@ pub use cache::DataCache;
 pub use coding::shards_agree;
 pub use config::Config;
 pub use core::{Identity, Osd, PeerInfo};
-pub use inspect::{PgSummary, clones_fit, dirty};
+pub use inspect::{PgSummary, clones_fit, dirty, version_of};
 pub use outbox::{Effect, Outbox};

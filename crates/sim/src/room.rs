@@ -62,7 +62,8 @@ impl World {
         })
     }
 
-    /// Whether some copy lacks an object of its PG for which its disk has no room.
+    /// Whether some copy lacks an object of its PG, or has an older one, and its disk has no room
+    /// for it.
     fn some_disk_lacks_room(&self) -> bool {
         let stores: Vec<_> = self.osds.iter().map(|o| o.store.memory()).collect();
         stores.iter().any(|here| {
@@ -73,7 +74,11 @@ impl World {
                 others
                     .filter(|(c, _)| matches!(c, Coll::Pg(of) if of.pg == pg.pg))
                     .flat_map(|(_, other)| &other.objects)
-                    .filter(|(oid, _)| !own.objects.contains_key(*oid))
+                    .filter(|(oid, other)| {
+                        own.objects
+                            .get(*oid)
+                            .is_none_or(|o| osd::version_of(o) < osd::version_of(other))
+                    })
                     .any(|(_, object)| available < object.bytes() + total / 16)
             })
         })
