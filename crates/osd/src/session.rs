@@ -1,5 +1,6 @@
 //! Who is connected, and what they asked.
 
+use denc::Denc;
 use env::ConnId;
 use messages::{MOsdOp, OsdOp, op, req_flag};
 use stdx::FastMap;
@@ -217,7 +218,7 @@ impl ClientOp {
         match &self.msg.ops[..] {
             // What it passes on for a client may have any input.
             [only] if only.code == op::DELETE && self.is_tiers_own() => {
-                crate::pg::tier::told_with(only)
+                Vec::from_bytes(&only.data).unwrap_or_default()
             }
             _ => Vec::new(),
         }

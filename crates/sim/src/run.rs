@@ -509,8 +509,8 @@ impl World {
             if mon.volatile().quorum.quorum.len() != mon.state().monmap.mons.len() {
                 return false;
             }
-            let map = &mon.state().monmap.mons;
-            if w.mons.iter().any(|p| p.should_end(map)) {
+            let now = &mon.state().monmap.mons;
+            if w.mons.iter().any(|p| p.should_end(now)) {
                 return false;
             }
             let map = &mon.state().osdmap;

@@ -116,10 +116,7 @@ impl Pg {
         op: Box<ClientOp>,
         cx: &mut Cx<'_>,
     ) -> Option<Box<ClientOp>> {
-        if let Some(obc) = self.obcs.get_mut(&op.oid).filter(|o| o.in_flight > 0) {
-            obc.waiting.push_back(op); // it is tried again behind the writes
-            return None;
-        }
+        let op = self.behind_writes(op)?;
         let oid = op.oid.detached();
         if !self.missing.contains_key(&oid)
             && (read_all(cx.store, self.coll, &oid).is_ok() || !self.mend_own(&oid, cx))

@@ -278,6 +278,18 @@ impl Pg {
         Ok(())
     }
 
+    /// While writes of its object are under way the request waits, to be tried again behind them;
+    /// else it is given back.
+    pub(super) fn behind_writes(&mut self, op: Box<ClientOp>) -> Option<Box<ClientOp>> {
+        match self.obcs.get_mut(&op.oid).filter(|o| o.in_flight > 0) {
+            Some(obc) => {
+                obc.waiting.push_back(op);
+                None
+            }
+            None => Some(op),
+        }
+    }
+
     /// The source of a COPY_FROM is fetched first; its object waits.
     fn start_copy(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
         let mut found = op.msg.ops.iter().filter(|o| is_copy(o));
@@ -481,12 +493,8 @@ impl Pg {
         let is_ping = |e: &WatchEvent| matches!(e, WatchEvent::Ping(_));
         let pings = !outcome.events.is_empty() && outcome.events.iter().all(is_ping);
         if outcome.answer.result >= 0 && outcome.mutations.is_empty() && pings {
-            if self.obcs[&op.oid].in_flight > 0 {
-                // It says what is not durable yet.
-                let obc = self.obcs.get_mut(&op.oid).expect("looked at");
-                obc.waiting.push_back(op);
-                return;
-            }
+            // It may say what is not durable yet.
+            let Some(op) = self.behind_writes(op) else { return };
             self.on_watch_events(&op, outcome.events, cx);
             outcome.answer.send(&op, cx);
             return;

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 
 use denc::{Denc, Features, Writer};
 use maps::SnapSet;
-use messages::{Answered, MOsdOp, Mutation, OsdOp, copy_flag, op, req_flag};
+use messages::{MOsdOp, Mutation, OsdOp, copy_flag, op, req_flag};
 use types::{Epoch, Errno, HObject, ObjectLocator, ReqId, SnapId, SpgId};
 
 use super::{Asked, Busy, CacheView};
@@ -52,11 +52,6 @@ fn context_at(set: &SnapSet, seq: SnapId) -> (SnapId, Vec<SnapId>) {
     snaps.sort_unstable_by(|a, b| b.cmp(a));
     snaps.dedup();
     (seq, snaps)
-}
-
-/// The requests that a cache tells of with the delete of an object that is gone there.
-pub(crate) fn told_with(delete: &OsdOp) -> Vec<Answered> {
-    Vec::from_bytes(&delete.data).unwrap_or_default()
 }
 
 impl Pg {
@@ -95,11 +90,9 @@ impl Pg {
             }
         } else if state.info.clean {
             Errno(0)
-        } else if let Some(obc) = self.obcs.get_mut(&op.oid).filter(|o| o.in_flight > 0) {
-            enqueue(&mut obc.waiting, op);
-            return;
         } else {
-            match self.start_flush(&oid, &state, op, code == op::CACHE_FLUSH, cx) {
+            let Some(quiet) = self.behind_writes(op) else { return };
+            match self.start_flush(&oid, &state, quiet, code == op::CACHE_FLUSH, cx) {
                 Ok(()) => return,
                 Err((back, e)) => {
                     op = back;

@@ -27,8 +27,6 @@ pub(crate) mod hits;
 mod promote;
 mod sweep;
 
-pub(crate) use flush::told_with;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
