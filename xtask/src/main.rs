@@ -25,13 +25,16 @@ mod test;
 mod thrash;
 mod thrash_mons;
 mod thrash_rbd;
+mod tidy;
 
 use anyhow::{Result, bail};
 
 const USAGE: &str = "\
 cargo xtask VERB
 
-  check              format, lints, types
+  check              format, lints, types, tidy
+  tidy               rules that no compiler checks: arrows between crates, licences and sources of
+                     others' code, file lengths, rows of docs/dependencies.md
   test               install what tests need (Debian packages), run them all
   ci                 what runs before a merge: check, then test
   lab root SUITE     make a Debian root with upstream's release: bookworm, trixie, forky
@@ -77,6 +80,7 @@ fn main() -> Result<()> {
     };
     match args.as_slice() {
         ["check"] => test::check(),
+        ["tidy"] => tidy::tidy(),
         ["test"] => test::test(),
         ["ci"] => test::check().and_then(|()| test::test()),
         ["lab", "root", suite] => {

@@ -8,11 +8,12 @@ use anyhow::Result;
 use crate::report::{LeftOut, Report};
 use crate::{hostile, interop, kill9, lab, sh, suites, thrash, thrash_mons};
 
-/// Format, lints, types.
+/// Format, lints, types, and the rules of [`crate::tidy`].
 ///
 /// # Errors
 /// When one of them finds something.
 pub fn check() -> Result<()> {
+    crate::tidy::tidy()?;
     sh::run(&mut sh::cargo(&["fmt", "--all", "--check"]))?;
     sh::run(&mut sh::cargo(&[
         "clippy",
