@@ -7,6 +7,7 @@ mod cluster;
 mod failover;
 mod fuzz;
 mod hostile;
+mod hostile_clients;
 mod hosts;
 mod interop;
 mod kill9;
@@ -59,6 +60,8 @@ cargo xtask VERB
   krbd [MODE..]      the kernel's rbd in a virtual machine (crc secure)
   hosts              a cluster over four hosts (network namespaces), cut off and joined
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
+  hostile clients [SECS] [SCENE..]
+                     limited clients that cost or lie as much as they can, an honest one beside (10)
   fuzz [TARGET] [SECS]
                      every fuzz target, or one, for so long (60)
   sim store [--states N] [--seed S] [--seeds N]
@@ -110,6 +113,11 @@ fn main() -> Result<()> {
         ["krbd", modes @ ..] => krbd::run(modes)?.end(),
         ["hosts"] => hosts::hosts(false).end(),
         ["recovery", ..] => recovery::run(number(1, 2)?)?.end(),
+        ["hostile", "clients", only @ ..] => {
+            let secs = only.first().and_then(|s| s.parse().ok());
+            let only = if secs.is_some() { &only[1..] } else { only };
+            hostile_clients::run(secs.unwrap_or(10), only)?.end()
+        }
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),
