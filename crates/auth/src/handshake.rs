@@ -83,7 +83,8 @@ pub enum ServerStep {
     More(Bytes),
     /// AUTH_DONE.
     Done(Box<AuthDone>),
-    /// AUTH_BAD_METHOD; the client may send another AUTH_REQUEST on the same connection.
+    /// AUTH_BAD_METHOD, with the method that the client asked for; the client may send another
+    /// AUTH_REQUEST on the same connection.
     Refuse {
         /// Negative errno.
         result: i32,

@@ -143,8 +143,17 @@ pub enum Event {
 }
 
 enum Side {
-    Accepting { acceptor: Rc<dyn Acceptor>, auth: Option<Box<dyn ServerAuth>> },
+    Accepting { acceptor: Rc<dyn Acceptor>, auth: Option<Knocking> },
     Dialling { dial: Dial, auth: Box<dyn ClientAuth> },
+}
+
+/// The authentication of an accepted connection.
+struct Knocking {
+    auth: Box<dyn ServerAuth>,
+    /// The method of the AUTH_REQUEST under way. Every refusal of it names this method: upstream's
+    /// clients look it up among their own and abort where it is not there. `None` before the
+    /// first request and after a refusal.
+    method: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -516,7 +525,7 @@ impl Connection {
         match &mut self.side {
             Side::Accepting { acceptor, auth } => {
                 let sock = self.peer.sock.expect("set at the beginning");
-                *auth = Some(acceptor.auth(hello.kind(), sock));
+                *auth = Some(Knocking { auth: acceptor.auth(hello.kind(), sock), method: None });
                 self.session.policy = acceptor.policy(hello.kind());
                 Ok(())
             }
@@ -537,19 +546,23 @@ impl Connection {
     }
 
     fn on_auth_request(&mut self, now: Now, tag: u8, payload: &Bytes) -> Result<(), Fault> {
-        let Side::Accepting { auth: Some(auth), .. } = &mut self.side else {
+        let Side::Accepting { auth: Some(Knocking { auth, method: asked }), .. } = &mut self.side
+        else {
             return Err(Fault::Unexpected { tag });
         };
-        let mut method = 0;
-        let step = if tag == tag::AUTH_REQUEST {
+        let (method, step) = if tag == tag::AUTH_REQUEST {
             let ask: AuthRequest = control::decode(payload)?;
-            method = ask.method;
             let from = EntityAddr::msgr2(self.peer.sock.expect("set at the beginning"), 0);
-            auth.request(now, self.peer.id.kind, &from, ask.method, &ask.modes, &ask.payload)
+            let kind = self.peer.id.kind;
+            let step = auth.request(now, kind, &from, ask.method, &ask.modes, &ask.payload);
+            (ask.method, step)
         } else {
+            // It continues a request that was answered by AUTH_REPLY_MORE.
+            let method = asked.ok_or(Fault::Unexpected { tag })?;
             let payload: Bytes = control::decode(payload)?;
-            auth.more(now, &payload)
+            (method, auth.more(now, &payload))
         };
+        *asked = matches!(step, ServerStep::More(_)).then_some(method);
         match step {
             ServerStep::More(reply) => self.put(tag::AUTH_REPLY_MORE, &reply),
             ServerStep::Refuse { result, allowed_methods, allowed_modes } => {
