@@ -54,7 +54,7 @@ const COMMAND_MAX: Duration = Duration::from_secs(10);
 /// When the socket cannot be made.
 pub fn listen(path: &Path, asked: tokio::sync::mpsc::Sender<Asked>) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    std::fs::remove_file(path).ok();
+    remove_stale(path)?;
     let listener = tokio::net::UnixListener::bind(path)
         .with_context(|| format!("cannot listen at {}", path.display()))?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
@@ -77,6 +77,22 @@ pub fn listen(path: &Path, asked: tokio::sync::mpsc::Sender<Asked>) -> Result<()
         }
     });
     Ok(())
+}
+
+/// Removes the socket that a killed process left.
+///
+/// # Errors
+/// When something else is there, or somebody listens at it.
+pub fn remove_stale(path: &Path) -> Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !meta.file_type().is_socket() {
+        bail!("{} is no socket: it is not replaced by one", path.display());
+    }
+    if UnixStream::connect(path).is_ok() {
+        bail!("{}: another process listens there", path.display());
+    }
+    std::fs::remove_file(path).with_context(|| path.display().to_string())
 }
 
 async fn serve(

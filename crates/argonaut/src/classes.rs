@@ -68,7 +68,7 @@ pub fn run(how: &Connect, verb: &ClsVerb) -> Result<ExitCode> {
                 if file == Path::new("-") {
                     std::io::stdout().write_all(&code)?;
                 } else {
-                    std::fs::write(file, code).with_context(|| file.display().to_string())?;
+                    crate::target::output(file)?.write_all(&code)?;
                 }
             }
             ClsVerb::Ls => {

@@ -309,7 +309,7 @@ async fn get(io: &IoCtx, object: &str, file: &Path) -> Result<()> {
     let mut output: Box<dyn Write> = if file.as_os_str() == "-" {
         Box::new(std::io::stdout())
     } else {
-        Box::new(std::fs::File::create(file).with_context(|| file.display().to_string())?)
+        Box::new(crate::target::output(file)?)
     };
     let (mut off, mut waiting) = (0u64, std::collections::VecDeque::new());
     while off < size || !waiting.is_empty() {

@@ -14,10 +14,13 @@ mod memory;
 mod mon_daemon;
 mod mon_peers;
 mod osd_daemon;
+mod osd_mkfs;
 mod osd_new;
 mod rbd_verbs;
+mod signature;
 mod store_tool;
 mod supervise;
+mod target;
 mod up;
 mod words;
 
@@ -61,6 +64,9 @@ struct Daemon {
     /// With --mkfs: the keyring to start from.
     #[arg(long)]
     keyring: Option<PathBuf>,
+    /// With --mkfs of an OSD: overwrite what is there.
+    #[arg(long, requires = "mkfs")]
+    force: bool,
 }
 
 impl Daemon {
@@ -93,6 +99,9 @@ enum OsdVerb {
         /// data directory.
         #[arg(long)]
         device: Option<PathBuf>,
+        /// Overwrite what the device or file holds; never one in use.
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -240,13 +249,18 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Mon { daemon, .. } => {
             mon_daemon::main(&daemon.conf, daemon.id()?, daemon.mkfs, daemon.keyring.as_deref())?
         }
-        Verb::Osd { new: Some(OsdVerb::New { connect, device }), .. } => {
-            let id = osd_new::new(&connect, device.as_deref())?;
+        Verb::Osd { new: Some(OsdVerb::New { connect, device, force }), .. } => {
+            let id = osd_new::new(&connect, device.as_deref(), force)?;
             say!("{id}");
             eprintln!("osd.{id} is made; start it: argonaut osd -i {id}");
         }
         Verb::Osd { daemon, .. } => {
-            osd_daemon::main(&daemon.conf, daemon.id()?, daemon.mkfs, daemon.keyring.as_deref())?
+            let Daemon { conf, mkfs, keyring, force, .. } = &daemon;
+            if *mkfs {
+                osd_mkfs::main(conf, daemon.id()?, keyring.as_deref(), *force)?;
+            } else {
+                osd_daemon::main(conf, daemon.id()?)?;
+            }
         }
         Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
         Verb::Ceph { connect, format, words } => {
@@ -279,7 +293,8 @@ impl crush::crushtool::Files for LocalFiles {
     }
 
     fn write(&mut self, path: &str, data: &[u8]) -> std::io::Result<()> {
-        std::fs::write(path, data)
+        use std::io::Write;
+        target::output(path.as_ref()).map_err(std::io::Error::other)?.write_all(data)
     }
 }
 

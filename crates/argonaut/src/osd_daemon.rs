@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -13,16 +12,16 @@ use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use conf::{ConfFile, Config, Source};
-use env::{ConnId, Random};
+use conf::{Config, Source};
+use env::ConnId;
 use messages::{
     ClassModules, ConfigMsg, Envelope, LogEntry, LogMsg, LogPriority, Message, MonMapMsg,
     OsdMapMsg, Paxos,
 };
 use osd::{DataCache, Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
 use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
-use rt::{Messenger, NetEvent, OsRandom, Policy};
-use store::{LogPlacement, MkfsOptions, OpenOptions, Store};
+use rt::{Messenger, NetEvent, Policy};
+use store::{LogPlacement, OpenOptions, Store};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
 use types::{
@@ -31,11 +30,9 @@ use types::{
 };
 
 use crate::asok::{self, Asked};
-use crate::layout::Layout;
 use crate::lines::{Line, Lines, Way};
-use crate::mon_daemon::{FEATURES, local_text, proven_id, write_secret};
-use crate::up::write_durably;
-use crate::{daemon, device, memory};
+use crate::mon_daemon::{FEATURES, local_text, proven_id};
+use crate::{daemon, device, memory, osd_mkfs};
 
 /// Connections of other daemons to the cluster address are told apart by this bit.
 const CLUSTER: u64 = 1 << 63;
@@ -45,106 +42,16 @@ const KICK_AT: u64 = 16;
 const KICK_BYTES: usize = 64 << 10;
 /// Data of fewer bytes is summed as it leaves, whether or not its sums are known.
 const KNOWN_MIN: usize = 64 << 10;
-/// What a PG's log may be at most, on any OSD, fits into one transaction of such a log.
-const JOURNAL_MIN: u64 = 64 << 20;
 /// How long stopping may take.
 const STOP_MAX: Duration = Duration::from_secs(5);
 
-/// Makes one OSD's store. `uuid` is its incarnation.
-///
-/// # Errors
-/// When it cannot be made.
-pub fn mkfs(data: &Path, fsid: Uuid, osd: i32, uuid: Uuid, config: &Config) -> Result<()> {
-    let log_bytes = config.u64("osd_journal_size");
-    if log_bytes < JOURNAL_MIN {
-        bail!("osd_journal_size = {log_bytes}: the store's log needs at least {JOURNAL_MIN} bytes");
-    }
-    fs::create_dir_all(data).with_context(|| data.display().to_string())?;
-    let block = data.join("block");
-    // A file that was left half-made; a device or link an operator put there stays.
-    if block.is_file() && !block.is_symlink() {
-        fs::remove_file(&block)?;
-    }
-    let log = match config.get("osd_journal").as_str() {
-        "" => LogPlacement::Device,
-        "memory" => LogPlacement::Memory,
-        path => {
-            link_journal(data, Path::new(path))?;
-            LogPlacement::Own
-        }
-    };
-    let options = MkfsOptions {
-        fsid,
-        osd: OsdId(osd),
-        osd_uuid: uuid,
-        size: config.u64("osd_device_bytes"),
-        log_bytes,
-        log,
-        log_path: None,
-    };
-    Store::mkfs(&block, &options).with_context(|| block.display().to_string())?;
-    Ok(())
-}
-
-/// Makes the log's place findable from the data directory alone: `journal` there is it, or
-/// leads to it.
-fn link_journal(data: &Path, journal: &Path) -> Result<()> {
-    let here = data.join("journal");
-    if journal == here {
-        return Ok(());
-    }
-    if here.is_symlink() {
-        fs::remove_file(&here)?;
-    }
-    let journal = std::path::absolute(journal)?;
-    std::os::unix::fs::symlink(&journal, &here)
-        .with_context(|| format!("osd_journal = {}: {}", journal.display(), here.display()))
-}
-
-/// For `argonaut up`: makes an OSD's store. Its key comes from the monitors.
-///
-/// # Errors
-/// When the store cannot be made.
-pub fn mkfs_local(
-    layout: &Layout,
-    conf: &ConfFile,
-    index: u32,
-    chance: &mut dyn Random,
-) -> Result<()> {
-    let id = index.to_string();
-    let config = Config::new(conf, "osd", &id, "", 0);
-    let data = layout.data(&format!("osd.{id}"));
-    let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
-    let mut raw = [0; 16];
-    chance.fill(&mut raw);
-    mkfs(&data, fsid, index as i32, Uuid::from_random(raw), &config)?;
-    write_durably(&data.join("ready"), b"")
-}
-
-/// Runs one OSD until it is told to stop, or makes its data.
+/// Runs one OSD until it is told to stop.
 ///
 /// # Errors
 /// When the options, the data or the addresses do not allow it.
-pub fn main(conf: &Path, id: &str, mkfs_only: bool, keyring: Option<&Path>) -> Result<()> {
+pub fn main(conf: &Path, id: &str) -> Result<()> {
     let config = daemon::options(conf, "osd", id)?;
-    let number: i32 = id.parse().ok().filter(|n| *n >= 0).context("an OSD's id is a number")?;
-    if mkfs_only {
-        let data = PathBuf::from(config.get("osd_data"));
-        let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
-        let uuid = match config.get("osd_uuid").as_str() {
-            "" => {
-                let mut raw = [0; 16];
-                OsRandom.fill(&mut raw);
-                Uuid::from_random(raw)
-            }
-            text => text.parse().map_err(|why| anyhow::anyhow!("osd_uuid: {why}"))?,
-        };
-        mkfs(&data, fsid, number, uuid, &config)?;
-        if let Some(path) = keyring {
-            write_secret(&data.join("keyring"), &fs::read_to_string(path)?)?;
-        }
-        return write_durably(&data.join("ready"), b"");
-    }
+    let number = osd_mkfs::number(id)?;
     daemon::start_log(&config)?;
     rt::run_local(run(config, number))?
 }
@@ -712,21 +619,5 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
                 stopping = Some(tokio::time::Instant::now() + STOP_MAX);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A log that would be too small for a PG's is refused before anything is made.
-    #[test]
-    fn a_log_that_is_too_small_is_refused() {
-        let data = std::env::temp_dir().join(format!("argonaut-mkfs-{}", std::process::id()));
-        let conf = ConfFile::parse("[osd]\nosd_journal_size = 16M\n").expect("well formed");
-        let config = Config::new(&conf, "osd", "0", "host", 0);
-        let why = mkfs(&data, Uuid::default(), 0, Uuid::default(), &config).expect_err("too small");
-        assert!(why.to_string().starts_with("osd_journal_size = 16777216: "), "{why}");
-        assert!(!data.exists());
     }
 }

@@ -11,19 +11,20 @@ use rt::OsRandom;
 use types::{EntityKind, EntityName, UTime, Uuid};
 
 use crate::mon_daemon::write_secret;
-use crate::up::write_durably;
-use crate::{client, daemon, osd_daemon};
+use crate::target::Target;
+use crate::{client, daemon, osd_mkfs};
 
 /// Has the cluster give it a number and know its key (`osd new`), and makes its data: a
-/// store on `device`, or on a file in the data directory. It is started by
+/// store on `device`, or on a file in the data directory. By `force` what `device` holds is overwritten. It is started by
 /// `argonaut osd -i ID`. Gives the number.
 ///
 /// # Errors
 /// When the cluster does not answer, or the data cannot be made; then the number is given
 /// back.
-pub fn new(how: &client::Connect, device: Option<&Path>) -> Result<u32> {
+pub fn new(how: &client::Connect, device: Option<&Path>, force: bool) -> Result<u32> {
     if let Some(device) = device {
         fs::metadata(device).with_context(|| device.display().to_string())?;
+        Target::inspect(device, force)?; // before the cluster gives a number for it
     }
     let mut raw = [0; 16];
     OsRandom.fill(&mut raw);
@@ -45,7 +46,7 @@ pub fn new(how: &client::Connect, device: Option<&Path>) -> Result<u32> {
     let out = ask(words, secret)?;
     let text = String::from_utf8_lossy(&out);
     let id: u32 = text.trim().parse().with_context(|| format!("osd new said {text:?}"))?;
-    let made = make(&how.conf, id, uuid, key, device);
+    let made = make(&how.conf, id, uuid, key, device, force);
     if let Err(err) = &made {
         eprintln!("{err:#}; osd.{id} is given back");
         let words = serde_json::json!({"prefix": "osd purge", "id": id,
@@ -55,7 +56,14 @@ pub fn new(how: &client::Connect, device: Option<&Path>) -> Result<u32> {
     made.map(|()| id)
 }
 
-fn make(conf: &Path, id: u32, uuid: Uuid, key: CryptoKey, device: Option<&Path>) -> Result<()> {
+fn make(
+    conf: &Path,
+    id: u32,
+    uuid: Uuid,
+    key: CryptoKey,
+    device: Option<&Path>,
+    force: bool,
+) -> Result<()> {
     let config = daemon::options(conf, "osd", &id.to_string())?;
     let data = PathBuf::from(config.get("osd_data"));
     if data.join("ready").exists() {
@@ -64,15 +72,19 @@ fn make(conf: &Path, id: u32, uuid: Uuid, key: CryptoKey, device: Option<&Path>)
     fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
     if let Some(device) = device {
         let block = data.join("block");
-        fs::remove_file(&block).ok();
+        match fs::symlink_metadata(&block) {
+            Ok(meta) if meta.is_symlink() => fs::remove_file(&block)?,
+            Ok(_) => bail!("{} is there already and no link: move it away", block.display()),
+            Err(_) => {}
+        }
         std::os::unix::fs::symlink(std::path::absolute(device)?, &block)
             .with_context(|| block.display().to_string())?;
     }
     let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
-    osd_daemon::mkfs(&data, fsid, id as i32, uuid, &config)?;
+    osd_mkfs::mkfs(&data, fsid, id as i32, uuid, &config, force)?;
     let mut keyring = Keyring::default();
     let name = EntityName::new(EntityKind::OSD, id.to_string());
     keyring.entities.entry(name).or_default().key = key;
     write_secret(&data.join("keyring"), &keyring.to_string())?;
-    write_durably(&data.join("ready"), b"")
+    osd_mkfs::finish(&data)
 }

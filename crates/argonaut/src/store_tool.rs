@@ -316,7 +316,7 @@ fn writer(file: &Path) -> Result<BufWriter<Box<dyn Write>>> {
     let to: Box<dyn Write> = if file == Path::new("-") {
         Box::new(std::io::stdout())
     } else {
-        Box::new(File::create(file).with_context(|| file.display().to_string())?)
+        Box::new(crate::target::output(file)?)
     };
     Ok(BufWriter::with_capacity(1 << 20, to))
 }

@@ -14,7 +14,7 @@ use env::Random;
 use types::Uuid;
 
 use crate::layout::{Layout, Wanted, mon_id, read_conf};
-use crate::{asok, mon_daemon, osd_daemon, supervise};
+use crate::{asok, mon_daemon, osd_mkfs, supervise};
 
 /// How long `up` waits for HEALTH_OK.
 const HEALTHY_MAX: Duration = Duration::from_secs(60);
@@ -153,7 +153,7 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
             continue;
         }
         progress.say(&format!("making {name} ..."));
-        osd_daemon::mkfs_local(layout, &conf, i, &mut chance)?;
+        osd_mkfs::mkfs_local(layout, &conf, i, &mut chance)?;
     }
     Ok(())
 }
