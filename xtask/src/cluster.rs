@@ -81,7 +81,7 @@ impl Cluster {
         let own = hold(&dir)?;
         let netns = netns.map(str::to_owned);
         let cluster = Self { dir, up_s: 0.0, netns, hosts: None, _own: own };
-        cluster.argonaut("rm", &[]).ok();
+        cluster.argonaut("down", &[]).ok();
         std::fs::remove_dir_all(&cluster.dir).ok();
         let port = ["--port", &port];
         let port = if port[1].is_empty() { &[][..] } else { &port[..] };
@@ -263,7 +263,8 @@ impl Drop for Cluster {
             hosts.down().ok();
             std::fs::remove_dir_all(&self.dir).ok();
         } else {
-            self.argonaut("rm", &[]).ok();
+            self.argonaut("down", &[]).ok();
+            std::fs::remove_dir_all(&self.dir).ok(); // tools of the tests are in it, too
         }
     }
 }

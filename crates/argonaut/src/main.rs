@@ -17,6 +17,7 @@ mod osd_daemon;
 mod osd_mkfs;
 mod osd_new;
 mod rbd_verbs;
+mod remove;
 mod signature;
 mod store_tool;
 mod supervise;
@@ -148,7 +149,13 @@ enum Verb {
         follow: bool,
     },
     /// Stop the cluster and remove its data.
-    Rm(Dir),
+    Rm {
+        #[command(flatten)]
+        dir: Dir,
+        /// Do not ask.
+        #[arg(long)]
+        yes: bool,
+    },
     /// Run one monitor, or make one that joins a cluster.
     #[command(args_conflicts_with_subcommands = true)]
     Mon {
@@ -242,7 +249,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Down(dir) => up::down(&dir.dir)?,
         Verb::Status(dir) => up::status(&dir.dir)?,
         Verb::Logs { dir, daemon, follow } => up::logs(&dir.dir, daemon.as_deref(), follow)?,
-        Verb::Rm(dir) => up::remove(&dir.dir)?,
+        Verb::Rm { dir, yes } => remove::remove(&dir.dir, yes)?,
         Verb::Mon { join: Some(MonVerb::Join { daemon, addr }), .. } => {
             mon_daemon::join(&daemon.conf, daemon.id()?, daemon.keyring.as_deref(), &addr)?;
         }

@@ -164,6 +164,12 @@ fn is_locked(file: &File) -> bool {
     taken
 }
 
+/// As [`is_locked`], of a path; what cannot be opened counts as free.
+#[must_use]
+pub fn is_in_use(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| is_locked(&file))
+}
+
 impl Target {
     /// Looks at a path that is to be formatted; nothing is changed.
     ///

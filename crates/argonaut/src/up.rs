@@ -1,4 +1,4 @@
-//! `argonaut up`, `down`, `status`, `logs`, `rm`: a whole cluster on one machine.
+//! `argonaut up`, `down`, `status`, `logs`: a whole cluster on one machine.
 
 use std::fs;
 use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
@@ -14,6 +14,7 @@ use env::Random;
 use types::Uuid;
 
 use crate::layout::{Layout, Wanted, mon_id, read_conf};
+use crate::remove::{Made, Marker};
 use crate::{asok, mon_daemon, osd_mkfs, supervise};
 
 /// How long `up` waits for HEALTH_OK.
@@ -121,24 +122,33 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
     if wanted.osds == 0 || wanted.size == 0 || wanted.size > 10 {
         bail!("--osds is 1 or more, --size is 1 to 10");
     }
-    for dir in ["run", "log"] {
-        fs::create_dir_all(layout.dir.join(dir))
-            .with_context(|| format!("cannot make {}", layout.dir.join(dir).display()))?;
-    }
     let mut chance = rt::OsRandom;
+    let marker = Marker::read(layout)?;
     if !layout.exists() {
-        let stray =
-            fs::read_dir(&layout.dir)?.filter_map(|e| e.ok()?.file_name().into_string().ok());
-        let known = |name: &String| {
-            matches!(name.as_str(), "run" | "log" | "keyring") || name.contains('.')
-        };
-        if let Some(name) = stray.into_iter().find(|name| !known(name)) {
-            bail!("{} holds '{name}' and no cluster: choose another --dir", layout.dir.display());
+        let dir = layout.dir.display();
+        match &marker {
+            Some(marker) if marker.made == Made::Whole => bail!(
+                "{dir}: ceph.conf of cluster {} is gone; put it back, or remove the cluster: \
+                 argonaut rm --dir {dir}",
+                marker.fsid
+            ),
+            Some(_) => {}
+            None => {
+                let mut there = fs::read_dir(&layout.dir).into_iter().flatten();
+                if let Some(name) = there.find_map(|e| Some(e.ok()?.file_name())) {
+                    let name = name.display();
+                    bail!("{dir} holds '{name}' and no cluster: choose another --dir");
+                }
+            }
         }
         let mut raw = [0; 16];
         chance.fill(&mut raw);
         let fsid = Uuid::from_random(raw);
         let wanted = Wanted { port: free_port(wanted.addr, wanted.port, wanted.mons)?, ..*wanted };
+        fs::create_dir_all(&layout.dir).with_context(|| format!("cannot make {dir}"))?;
+        // From now on what is here is ours.
+        Marker { fsid: fsid.to_string(), made: Made::Begun }.write(layout)?;
+        make_dirs(layout)?;
         for i in 0..wanted.mons {
             progress.say(&format!("making monitor {} ...", mon_id(i)));
         }
@@ -146,7 +156,11 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
         // Last: a directory with this file holds a whole cluster.
         write_durably(&layout.conf(), layout.conf_text(&fsid.to_string(), &wanted).as_bytes())?;
     }
+    make_dirs(layout)?;
     let conf = read_conf(&layout.conf())?;
+    if let Some(Marker { fsid, made: Made::Begun }) = Marker::read(layout)? {
+        Marker { fsid, made: Made::Whole }.write(layout)?;
+    }
     for i in 0..wanted.osds {
         let name = format!("osd.{i}");
         if layout.data(&name).join("ready").exists() {
@@ -154,6 +168,14 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
         }
         progress.say(&format!("making {name} ..."));
         osd_mkfs::mkfs_local(layout, &conf, i, &mut chance)?;
+    }
+    Ok(())
+}
+
+fn make_dirs(layout: &Layout) -> Result<()> {
+    for dir in ["run", "log"] {
+        fs::create_dir_all(layout.dir.join(dir))
+            .with_context(|| format!("cannot make {}", layout.dir.join(dir).display()))?;
     }
     Ok(())
 }
@@ -376,16 +398,4 @@ pub fn logs(dir: &Path, daemon: Option<&str>, follow: bool) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(200));
     }
-}
-
-/// Stops the cluster and removes its data.
-///
-/// # Errors
-/// When the directory holds no cluster, or cannot be removed.
-pub fn remove(dir: &Path) -> Result<()> {
-    let layout = existing(dir)?;
-    down(dir)?;
-    fs::remove_dir_all(&layout.dir).with_context(|| layout.dir.display().to_string())?;
-    say!("removed {}", layout.dir.display());
-    Ok(())
 }
