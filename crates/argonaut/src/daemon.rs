@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use conf::Config;
 
 use crate::layout::read_conf;
+use crate::private;
 
 /// Reads the options of `TYPE.ID`.
 ///
@@ -104,6 +105,7 @@ fn level(config: &Config, option: &str) -> &'static str {
 /// # Errors
 /// When the file cannot be opened.
 pub fn start_log(config: &Config) -> Result<()> {
+    private::tighten(Path::new(&config.get("log_file")));
     // A task that panics takes the daemon with it: half of one serves nobody.
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

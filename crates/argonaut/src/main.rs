@@ -16,6 +16,7 @@ mod mon_peers;
 mod osd_daemon;
 mod osd_mkfs;
 mod osd_new;
+mod private;
 mod rbd_verbs;
 mod remove;
 mod signature;
@@ -241,6 +242,18 @@ fn main() -> ExitCode {
 }
 
 fn run(verb: Verb) -> Result<ExitCode> {
+    // Files that a client's verb writes for its user are as the user's umask wants them.
+    let is_client = matches!(
+        verb,
+        Verb::Ceph { .. }
+            | Verb::Rados { .. }
+            | Verb::Rbd { .. }
+            | Verb::Cls { .. }
+            | Verb::Crushtool { .. }
+    );
+    if !is_client {
+        private::umask();
+    }
     match verb {
         Verb::Up { dir, mons, osds, size, osd_bytes, port, addr, foreground } => {
             let wanted = layout::Wanted { mons, osds, size, osd_bytes, port, addr };

@@ -20,10 +20,10 @@ use rt::{Messenger, NetEvent, OsRandom, Policy};
 use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTime, Uuid};
 
 use crate::asok::{self, Asked};
-use crate::daemon;
 use crate::layout::{Layout, Wanted, mon_id};
 use crate::mon_peers::PeerWire;
 use crate::up::write_durably;
+use crate::{daemon, private};
 
 /// The release that this cluster's monitors present themselves as.
 const MON_RELEASE: u8 = 18;
@@ -225,6 +225,7 @@ pub fn main(conf: &Path, id: &str, mkfs: bool, keyring: Option<&Path>) -> Result
         return mkfs_one(&config, id, keyring);
     }
     daemon::start_log(&config)?;
+    private::tighten_dir(Path::new(&config.get("mon_data")));
     rt::run_local(run(config, id.to_owned()))?
 }
 

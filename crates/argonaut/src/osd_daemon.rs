@@ -32,7 +32,7 @@ use types::{
 use crate::asok::{self, Asked};
 use crate::lines::{Line, Lines, Way};
 use crate::mon_daemon::{FEATURES, local_text, proven_id};
-use crate::{daemon, device, memory, osd_mkfs};
+use crate::{daemon, device, memory, osd_mkfs, private};
 
 /// Connections of other daemons to the cluster address are told apart by this bit.
 const CLUSTER: u64 = 1 << 63;
@@ -53,6 +53,7 @@ pub fn main(conf: &Path, id: &str) -> Result<()> {
     let config = daemon::options(conf, "osd", id)?;
     let number = osd_mkfs::number(id)?;
     daemon::start_log(&config)?;
+    private::tighten_dir(Path::new(&config.get("osd_data")));
     rt::run_local(run(config, number))?
 }
 

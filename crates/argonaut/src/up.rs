@@ -15,7 +15,7 @@ use types::Uuid;
 
 use crate::layout::{Layout, Wanted, mon_id, read_conf};
 use crate::remove::{Made, Marker};
-use crate::{asok, mon_daemon, osd_mkfs, supervise};
+use crate::{asok, mon_daemon, osd_mkfs, private, supervise};
 
 /// How long `up` waits for HEALTH_OK.
 const HEALTHY_MAX: Duration = Duration::from_secs(60);
@@ -157,6 +157,9 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
         write_durably(&layout.conf(), layout.conf_text(&fsid.to_string(), &wanted).as_bytes())?;
     }
     make_dirs(layout)?;
+    for dir in [&layout.dir, &layout.run(), &layout.dir.join("log")] {
+        private::tighten_dir(dir);
+    }
     let conf = read_conf(&layout.conf())?;
     if let Some(Marker { fsid, made: Made::Begun }) = Marker::read(layout)? {
         Marker { fsid, made: Made::Whole }.write(layout)?;
