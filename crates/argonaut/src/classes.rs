@@ -54,19 +54,19 @@ pub fn run(how: &Connect, verb: &ClsVerb) -> Result<ExitCode> {
             ClsVerb::Put { name, file } => {
                 let code = std::fs::read(file).with_context(|| file.display().to_string())?;
                 let command = json!({ "prefix": "cls put", "name": name });
-                eprintln!("{}", send(&cluster, &command, code.into()).await?.0);
+                tell!("{}", send(&cluster, &command, code.into()).await?.0);
                 follow(&cluster).await?;
             }
             ClsVerb::Rm { name } => {
                 let command = json!({ "prefix": "cls rm", "name": name });
-                eprintln!("{}", send(&cluster, &command, Bytes::new()).await?.0);
+                tell!("{}", send(&cluster, &command, Bytes::new()).await?.0);
                 follow(&cluster).await?;
             }
             ClsVerb::Get { name, file } => {
                 let command = json!({ "prefix": "cls get", "name": name });
                 let (_, code) = send(&cluster, &command, Bytes::new()).await?;
                 if file == Path::new("-") {
-                    std::io::stdout().write_all(&code)?;
+                    crate::say::out().write_all(&code)?;
                 } else {
                     crate::target::output(file)?.write_all(&code)?;
                 }
@@ -74,7 +74,7 @@ pub fn run(how: &Connect, verb: &ClsVerb) -> Result<ExitCode> {
             ClsVerb::Ls => {
                 let command = json!({ "prefix": "cls ls" });
                 let (_, text) = send(&cluster, &command, Bytes::new()).await?;
-                std::io::stdout().write_all(&text)?;
+                crate::say::out().write_all(&text)?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -162,16 +162,16 @@ pub fn ceph(how: &Connect, words: &[String], format: Option<&str>) -> Result<Exi
         }
         let json = serde_json::Value::Object(command).to_string();
         let (r, rs, out) = cluster.mon_command(&json, Bytes::new()).await?;
-        std::io::stdout().write_all(&out)?;
+        crate::say::out().write_all(&out)?;
         if !out.is_empty() && !out.ends_with(b"\n") {
             say!("");
         }
         if r < 0 {
-            eprintln!("Error: {rs} ({})", std::io::Error::from_raw_os_error(-r));
+            tell!("Error: {rs} ({})", std::io::Error::from_raw_os_error(-r));
             return Ok(ExitCode::from((-r).clamp(1, 255) as u8));
         }
         if !rs.is_empty() {
-            eprintln!("{rs}");
+            tell!("{rs}");
         }
         Ok(ExitCode::SUCCESS)
     })?
@@ -307,7 +307,7 @@ async fn put(io: &IoCtx, object: &str, file: &Path) -> Result<()> {
 async fn get(io: &IoCtx, object: &str, file: &Path) -> Result<()> {
     let size = io.stat(object.as_bytes()).await?.size;
     let mut output: Box<dyn Write> = if file.as_os_str() == "-" {
-        Box::new(std::io::stdout())
+        Box::new(crate::say::out())
     } else {
         Box::new(crate::target::output(file)?)
     };

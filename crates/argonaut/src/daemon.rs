@@ -119,7 +119,11 @@ pub fn start_log(config: &Config) -> Result<()> {
             "info,openraft=error,openraft::replication=off,mon={mon},osd={osd},store={osd},msgr={ms},rt={ms},monc={ms}"
         ))
     });
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
+    // What cannot be logged is lost: a disk that is full must not end a daemon.
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_ansi(false)
+        .log_internal_errors(false);
     let path = config.get("log_file");
     if path.is_empty() {
         log.with_writer(std::io::stderr).try_init().ok();

@@ -235,7 +235,7 @@ fn main() -> ExitCode {
     match run(Cli::parse().verb) {
         Ok(code) => code,
         Err(err) => {
-            eprintln!("argonaut: {err:#}");
+            tell!("argonaut: {err:#}");
             ExitCode::FAILURE
         }
     }
@@ -272,7 +272,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Osd { new: Some(OsdVerb::New { connect, device, force }), .. } => {
             let id = osd_new::new(&connect, device.as_deref(), force)?;
             say!("{id}");
-            eprintln!("osd.{id} is made; start it: argonaut osd -i {id}");
+            tell!("osd.{id} is made; start it: argonaut osd -i {id}");
         }
         Verb::Osd { daemon, .. } => {
             let Daemon { conf, mkfs, keyring, force, .. } = &daemon;
@@ -319,7 +319,7 @@ impl crush::crushtool::Files for LocalFiles {
 }
 
 fn crushtool(args: &[String]) -> ExitCode {
-    let (mut out, mut err) = (std::io::stdout().lock(), std::io::stderr().lock());
+    let (mut out, mut err) = (crate::say::out(), std::io::stderr().lock());
     let mut io = crush::crushtool::Io { out: &mut out, err: &mut err, files: &mut LocalFiles };
     ExitCode::from(crush::crushtool::main(args, &mut io).clamp(0, 255) as u8)
 }

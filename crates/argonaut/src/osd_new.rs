@@ -48,7 +48,7 @@ pub fn new(how: &client::Connect, device: Option<&Path>, force: bool) -> Result<
     let id: u32 = text.trim().parse().with_context(|| format!("osd new said {text:?}"))?;
     let made = make(&how.conf, id, uuid, key, device, force);
     if let Err(err) = &made {
-        eprintln!("{err:#}; osd.{id} is given back");
+        tell!("{err:#}; osd.{id} is given back");
         let words = serde_json::json!({"prefix": "osd purge", "id": id,
             "yes_i_really_mean_it": true});
         ask(words, String::new())?;

@@ -229,7 +229,7 @@ fn open(data: &Path) -> Result<(Store, Receiver<()>)> {
 /// With what could not be done.
 pub fn run(tool: &StoreTool) -> Result<ExitCode> {
     let (mut store, woken) = open(&tool.data_path)?;
-    let out = &mut std::io::stdout().lock();
+    let out = &mut crate::say::out();
     match &tool.verb {
         StoreVerb::Fsck { deep } => return fsck(&mut store, *deep, out),
         StoreVerb::Stat { pg: Some(pg), object: Some(object), which } => {
@@ -269,9 +269,13 @@ pub fn run(tool: &StoreTool) -> Result<ExitCode> {
         StoreVerb::Export { pg, file } => {
             let mut to = writer(file)?;
             let done = store.export(spg(pg)?, &mut to)?;
-            eprintln!(
+            tell!(
                 "{}: {} objects, {} bytes of data, {} omap pairs, {} keys",
-                done.pg, done.objects, done.bytes, done.omap, done.keys
+                done.pg,
+                done.objects,
+                done.bytes,
+                done.omap,
+                done.keys
             );
         }
         StoreVerb::Import { file, force } => import(&mut store, file, *force)?,
@@ -314,7 +318,7 @@ fn stat(store: &Store, out: &mut impl Write) -> Result<()> {
 
 fn writer(file: &Path) -> Result<BufWriter<Box<dyn Write>>> {
     let to: Box<dyn Write> = if file == Path::new("-") {
-        Box::new(std::io::stdout())
+        Box::new(crate::say::out())
     } else {
         Box::new(crate::target::output(file)?)
     };
@@ -427,9 +431,14 @@ fn import(store: &mut Store, file: &Path, force: bool) -> Result<()> {
         }
         e => e.into(),
     })?;
-    eprintln!(
+    tell!(
         "{} from osd.{}: {} objects, {} bytes of data, {} omap pairs, {} keys",
-        done.pg, done.osd.0, done.objects, done.bytes, done.omap, done.keys
+        done.pg,
+        done.osd.0,
+        done.objects,
+        done.bytes,
+        done.omap,
+        done.keys
     );
     Ok(store.checkpoint()?)
 }

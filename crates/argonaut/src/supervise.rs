@@ -70,10 +70,64 @@ struct Kept {
     pause: Duration,
 }
 
-/// Runs until told to stop. `ready` is told once every daemon was started.
+/// A daemon that is to be started.
+struct Waiting {
+    name: String,
+    when: Instant,
+    pause: Duration,
+}
+
+/// The daemons of a cluster, those that run and those that are to.
+#[derive(Default)]
+struct Daemons {
+    kept: Vec<Kept>,
+    waiting: Vec<Waiting>,
+}
+
+impl Daemons {
+    /// Starts what is due. A daemon that cannot be started is tried again: the disk may be full now.
+    fn start_due(&mut self, layout: &Layout, now: Instant) {
+        let due: Vec<_> = self.waiting.extract_if(.., |w| w.when <= now).collect();
+        for Waiting { name, pause, .. } in due {
+            match start(layout, &name) {
+                Ok(child) => self.kept.push(Kept { name, child, since: now, pause }),
+                Err(err) => {
+                    tell!("{err:#}; trying again in {} ms", pause.as_millis());
+                    let when = now + pause;
+                    let pause = (pause * 2).min(PAUSE_MAX);
+                    self.waiting.push(Waiting { name, when, pause });
+                }
+            }
+        }
+    }
+
+    /// Has those that ended wait for their next start.
+    fn note_ended(&mut self, layout: &Layout, now: Instant) {
+        let ended = self.kept.extract_if(.., |kept| !matches!(kept.child.try_wait(), Ok(None)));
+        for mut gone in ended {
+            let status = match gone.child.try_wait() {
+                Ok(Some(status)) => status.to_string(),
+                Ok(None) => continue,
+                Err(err) => err.to_string(),
+            };
+            if !layout.data(&gone.name).join("ready").exists() {
+                tell!("{} ended with {status}: it is no longer of the cluster", gone.name);
+                continue;
+            }
+            let pause = if now - gone.since > STEADY { PAUSE_MIN } else { gone.pause };
+            let ms = pause.as_millis();
+            tell!("{} ended with {status}; starting it again in {ms} ms", gone.name);
+            let when = now + pause;
+            let pause = (pause * 2).min(PAUSE_MAX);
+            self.waiting.push(Waiting { name: gone.name, when, pause });
+        }
+    }
+}
+
+/// Runs until told to stop.
 ///
 /// # Errors
-/// When another supervisor runs the cluster, or a daemon cannot be started.
+/// When another supervisor runs the cluster, or its directory cannot be read.
 #[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
 pub fn run(layout: &Layout) -> Result<()> {
     let stop = stop_flag()?;
@@ -85,42 +139,28 @@ pub fn run(layout: &Layout) -> Result<()> {
         }
         thread::sleep(Duration::from_millis(20));
     }
-    std::fs::write(layout.pid_file("supervise"), format!("{}\n", std::process::id()))?;
-    let mut kept = Vec::new();
-    for name in layout.daemons()? {
-        let child = start(layout, &name)?;
-        kept.push(Kept { name, child, since: Instant::now(), pause: PAUSE_MIN });
-    }
-    let mut waiting: Vec<(Instant, String, Duration)> = Vec::new();
+    let pid_file = layout.pid_file("supervise");
+    let mut daemons = Daemons::default();
+    let when = Instant::now();
+    daemons.waiting.extend(layout.daemons()?.into_iter().map(|name| Waiting {
+        name,
+        when,
+        pause: PAUSE_MIN,
+    }));
+    let (mut told, mut try_pid) = (false, when);
     while !stop.load(Ordering::Relaxed) {
-        thread::sleep(Duration::from_millis(50));
         let now = Instant::now();
-        let mut at = 0;
-        while at < kept.len() {
-            let Some(status) = kept[at].child.try_wait()? else {
-                at += 1;
-                continue;
-            };
-            let gone = kept.swap_remove(at);
-            if !layout.data(&gone.name).join("ready").exists() {
-                eprintln!("{} ended with {status}: it is no longer of the cluster", gone.name);
-                continue;
-            }
-            let pause = if now - gone.since > STEADY { PAUSE_MIN } else { gone.pause };
-            eprintln!(
-                "{} ended with {status}; starting it again in {} ms",
-                gone.name,
-                pause.as_millis()
-            );
-            waiting.push((now + pause, gone.name, (pause * 2).min(PAUSE_MAX)));
+        // There may be no room for it now.
+        if !told && now >= try_pid {
+            told = std::fs::write(&pid_file, format!("{}\n", std::process::id())).is_ok();
+            try_pid = now + Duration::from_secs(1);
         }
-        for (_, name, pause) in waiting.extract_if(.., |(when, _, _)| *when <= now) {
-            let child = start(layout, &name)?;
-            kept.push(Kept { name, child, since: now, pause });
-        }
+        daemons.note_ended(layout, now);
+        daemons.start_due(layout, now);
+        thread::sleep(Duration::from_millis(50));
     }
-    stop_all(kept)?;
-    std::fs::remove_file(layout.pid_file("supervise")).ok();
+    stop_all(daemons.kept)?;
+    std::fs::remove_file(pid_file).ok();
     Ok(())
 }
 
@@ -138,7 +178,7 @@ fn stop_all(kept: Vec<Kept>) -> Result<()> {
                 let start = Instant::now();
                 while matches!(one.child.try_wait(), Ok(None)) {
                     if start.elapsed() > STOP_MAX {
-                        eprintln!(
+                        tell!(
                             "{} did not stop within {} s: killing it",
                             one.name,
                             STOP_MAX.as_secs()

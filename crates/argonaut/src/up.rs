@@ -32,14 +32,13 @@ impl Progress {
 
     fn say(&self, text: &str) {
         if self.terminal {
-            eprint!("\r\x1b[K{text}");
-            std::io::stderr().flush().ok();
+            crate::say::hint(format_args!("\r\x1b[K{text}"));
         }
     }
 
     fn done(&self) {
         if self.terminal {
-            eprint!("\r\x1b[K");
+            crate::say::hint(format_args!("\r\x1b[K"));
         }
     }
 }
@@ -86,10 +85,7 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
             say!("{health}: {what} in {} up after {took:.1} s", layout.dir.display());
         }
         Err(err) => {
-            eprintln!(
-                "the daemons go on; their logs: argonaut logs --dir {}",
-                layout.dir.display()
-            );
+            tell!("the daemons go on; their logs: argonaut logs --dir {}", layout.dir.display());
             return Err(err);
         }
     }
@@ -171,6 +167,31 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
         }
         progress.say(&format!("making {name} ..."));
         osd_mkfs::mkfs_local(layout, &conf, i, &mut chance)?;
+    }
+    tell_room(layout)?;
+    Ok(())
+}
+
+/// Says it when the file system has no room for what the OSDs' sparse files promise.
+fn tell_room(layout: &Layout) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let osds = layout.daemons()?.into_iter().filter(|name| name.starts_with("osd."));
+    let unwritten = |name: String| {
+        let block = fs::symlink_metadata(layout.data(&name).join("block")).ok()?;
+        Some(if block.is_file() { block.len().saturating_sub(block.blocks() * 512) } else { 0 })
+    };
+    let promised: u64 = osds.filter_map(unwritten).sum();
+    let there = rustix::fs::statvfs(&layout.dir).map_err(std::io::Error::from)?;
+    let there = there.f_bavail * there.f_frsize;
+    if promised > there {
+        let gib = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+        tell!(
+            "the OSDs promise {:.1} GiB more than they take now, and the file system of {} has {:.1} \
+             GiB: they end when it is full",
+            gib(promised),
+            layout.dir.display(),
+            gib(there)
+        );
     }
     Ok(())
 }
@@ -269,7 +290,7 @@ fn wait_healthy(
                         let checks = checks.as_object().into_iter().flatten();
                         for (code, check) in checks {
                             let why = check["summary"]["message"].as_str().unwrap_or_default();
-                            eprintln!("{code}: {why}");
+                            tell!("{code}: {why}");
                         }
                         return Ok(Some(health));
                     }
@@ -297,7 +318,7 @@ fn fetch_keys(layout: &Layout, daemons: &[String], socket: &Path) {
         match asok::ask(socket, &command.to_string(), Duration::from_secs(5)) {
             Ok(keyring) if keyring.contains("key = ") => {
                 if let Err(err) = mon_daemon::write_secret(&path, &keyring) {
-                    eprintln!("{}: {err:#}", path.display());
+                    tell!("{}: {err:#}", path.display());
                 }
             }
             _ => return, // the monitor is not ready yet: asked again soon

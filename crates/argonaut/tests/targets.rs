@@ -1,4 +1,5 @@
 //! `argonaut osd --mkfs` on block devices, through the binary. Needs root and a loop device.
+#![allow(clippy::disallowed_macros, reason = "a test")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -98,10 +98,10 @@ pub async fn run(image: &Image, wanted: &Wanted) -> Result<()> {
         taken.get(i.min(taken.len().saturating_sub(1))).map_or(0.0, |ns| *ns as f64 / 1e6)
     };
     let ops = taken.len() as f64;
-    println!("operations   {ops}");
-    println!("seconds      {secs:.2}");
-    println!("per second   {:.0}", ops / secs);
-    println!("MiB/s        {:.1}", ops * wanted.size as f64 / secs / f64::from(1 << 20));
-    println!("latency ms   p50 {:.2}  p99 {:.2}  max {:.2}", at(0.5), at(0.99), at(1.0));
+    say!("operations   {ops}");
+    say!("seconds      {secs:.2}");
+    say!("per second   {:.0}", ops / secs);
+    say!("MiB/s        {:.1}", ops * wanted.size as f64 / secs / f64::from(1 << 20));
+    say!("latency ms   p50 {:.2}  p99 {:.2}  max {:.2}", at(0.5), at(0.99), at(1.0));
     Ok(())
 }

@@ -436,7 +436,7 @@ async fn dispatch(cluster: &Cluster, verb: &Verb, quiet: bool) -> Result<()> {
             with_image(cluster, image, Mode::Read, async |i| {
                 let id = i.header().snap(snap)?.id;
                 for (pool, nspace, name) in i.child_names(id).await? {
-                    println!("{}", spec::full_name(&pool, &nspace, &name));
+                    say!("{}", spec::full_name(&pool, &nspace, &name));
                 }
                 Ok(())
             })

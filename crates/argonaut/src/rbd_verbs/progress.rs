@@ -1,6 +1,6 @@
 //! How far long work is, on standard error.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 /// One line that grows: `Exporting image: 42% complete...`; without a terminal only its end.
 pub struct Progress {
@@ -27,8 +27,10 @@ impl Progress {
         if self.live || percent == 100 {
             let (start, end) = if self.live { ("\r", "") } else { ("", "\n") };
             let done = if percent == 100 { "done." } else { "" };
-            eprint!("{start}{}: {percent}% complete...{done}{end}", self.what);
-            std::io::stderr().flush().ok();
+            crate::say::hint(format_args!(
+                "{start}{}: {percent}% complete...{done}{end}",
+                self.what
+            ));
         }
     }
 }
@@ -36,7 +38,7 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         if self.live && self.shown.is_some() {
-            eprintln!();
+            tell!("");
         }
     }
 }

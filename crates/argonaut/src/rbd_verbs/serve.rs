@@ -143,7 +143,7 @@ pub async fn run(cluster: &Cluster, wanted: &Serve) -> Result<()> {
     }
     for device in devices.iter() {
         if let Err(err) = device.image.clone().close().await {
-            eprintln!("argonaut: {}: {err}", device.name);
+            tell!("argonaut: {}: {err}", device.name);
         }
     }
     served
@@ -175,7 +175,7 @@ async fn accept(
                     .with_context(|| format!("cannot listen at {}", wanted.listen))?;
                 let at = listener.local_addr()?;
                 if !at.ip().is_loopback() && !wanted.tls_verify_peer {
-                    eprintln!("argonaut: whoever reaches {at} reads and writes these images");
+                    tell!("argonaut: whoever reaches {at} reads and writes these images");
                 }
                 announce(devices, &format!("{scheme}://{at}/EXPORT"));
                 loop {
@@ -196,7 +196,7 @@ async fn accept(
 
 fn announce(devices: &[Device], uri: &str) {
     for device in devices {
-        println!("{}", uri.replace("EXPORT", &device.name));
+        say!("{}", uri.replace("EXPORT", &device.name));
     }
 }
 

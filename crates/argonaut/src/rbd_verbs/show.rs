@@ -25,7 +25,7 @@ fn bytes(n: u64) -> String {
 }
 
 fn print(value: &Value) {
-    println!("{value:#}");
+    say!("{value:#}");
 }
 
 pub async fn list(cluster: &Cluster, pool: &str, as_json: bool) -> Result<()> {
@@ -34,7 +34,7 @@ pub async fn list(cluster: &Cluster, pool: &str, as_json: bool) -> Result<()> {
     if as_json {
         print(&json!(found.iter().map(|(name, _)| name).collect::<Vec<_>>()));
     } else {
-        found.iter().for_each(|(name, _)| println!("{name}"));
+        found.iter().for_each(|(name, _)| say!("{name}"));
     }
     Ok(())
 }
@@ -49,7 +49,7 @@ pub async fn trash(cluster: &Cluster, pool: &str, as_json: bool) -> Result<()> {
         };
         print(&json!(found.iter().map(entry).collect::<Vec<_>>()));
     } else {
-        found.iter().for_each(|t| println!("{} {}", t.id, t.name));
+        found.iter().for_each(|t| say!("{} {}", t.id, t.name));
     }
     Ok(())
 }
@@ -110,32 +110,32 @@ pub async fn info(cluster: &Cluster, what: &Spec, as_json: bool) -> Result<()> {
             print(&value);
             return Ok(());
         }
-        println!("rbd image '{}':", image.name());
-        println!("\tsize {} in {} objects", bytes(size), layout.object_count(size));
-        println!("\torder {} ({} objects)", layout.order(), bytes(layout.object_size()));
-        println!("\tsnapshot_count: {}", value["snapshot_count"]);
-        println!("\tid: {}", image.id());
+        say!("rbd image '{}':", image.name());
+        say!("\tsize {} in {} objects", bytes(size), layout.object_count(size));
+        say!("\torder {} ({} objects)", layout.order(), bytes(layout.object_size()));
+        say!("\tsnapshot_count: {}", value["snapshot_count"]);
+        say!("\tid: {}", image.id());
         if let Some(pool) = value.get("data_pool").and_then(Value::as_str) {
-            println!("\tdata_pool: {pool}");
+            say!("\tdata_pool: {pool}");
         }
-        println!("\tblock_name_prefix: {}", image.prefix());
-        println!("\tformat: 2");
-        println!("\tfeatures: {}", rbd::feature_names(header.features).join(", "));
-        println!("\tflags: {}", flags(header.flags).join(", "));
-        println!("\tcreate_timestamp: {}", header.created);
-        println!("\tmodify_timestamp: {}", header.modified);
+        say!("\tblock_name_prefix: {}", image.prefix());
+        say!("\tformat: 2");
+        say!("\tfeatures: {}", rbd::feature_names(header.features).join(", "));
+        say!("\tflags: {}", flags(header.flags).join(", "));
+        say!("\tcreate_timestamp: {}", header.created);
+        say!("\tmodify_timestamp: {}", header.modified);
         if let Some(protected) = protected {
-            println!("\tprotected: {protected}");
+            say!("\tprotected: {protected}");
         }
         if let Some(parent) = value.get("parent") {
             let text = |key: &str| parent[key].as_str().unwrap_or("?").to_owned();
             let place = spec::full_name(&text("pool"), &text("pool_namespace"), &text("image"));
-            println!("\tparent: {place}@{}", text("snapshot"));
-            println!("\toverlap: {}", bytes(overlap.unwrap_or(0)));
+            say!("\tparent: {place}@{}", text("snapshot"));
+            say!("\toverlap: {}", bytes(overlap.unwrap_or(0)));
         }
         if layout.is_fancy() {
-            println!("\tstripe unit: {}", bytes(layout.stripe_unit()));
-            println!("\tstripe count: {}", layout.stripe_count());
+            say!("\tstripe unit: {}", bytes(layout.stripe_unit()));
+            say!("\tstripe count: {}", layout.stripe_count());
         }
         Ok(())
     })
@@ -169,15 +169,15 @@ pub async fn status(cluster: &Cluster, what: &Spec, as_json: bool) -> Result<()>
             return Ok(());
         }
         if watchers.is_empty() {
-            println!("Watchers: none");
+            say!("Watchers: none");
         } else {
-            println!("Watchers:");
+            say!("Watchers:");
         }
         for w in &watchers {
-            println!("\twatcher={} {} cookie={}", w.addr, w.who, w.cookie);
+            say!("\twatcher={} {} cookie={}", w.addr, w.who, w.cookie);
         }
         for o in &owners {
-            println!("Lock owner: {} at {} (cookie '{}')", o.who, o.addr, o.cookie);
+            say!("Lock owner: {} at {} (cookie '{}')", o.who, o.addr, o.cookie);
         }
         Ok(())
     })
@@ -196,7 +196,7 @@ pub async fn snapshots(cluster: &Cluster, what: &Spec, all: bool, as_json: bool)
             print(&json!(snaps.iter().map(snap).collect::<Vec<_>>()));
             return Ok(());
         }
-        println!("{:>6} {:<24} {:>10} {:<9} TIMESTAMP", "SNAPID", "NAME", "SIZE", "PROTECTED");
+        say!("{:>6} {:<24} {:>10} {:<9} TIMESTAMP", "SNAPID", "NAME", "SIZE", "PROTECTED");
         for s in snaps {
             let name = match &s.kind {
                 SnapKind::Trash { name, .. } => {
@@ -206,7 +206,7 @@ pub async fn snapshots(cluster: &Cluster, what: &Spec, all: bool, as_json: bool)
             };
             let protected = if s.is_protected() { "yes" } else { "" };
             let size = bytes(s.size);
-            println!("{:>6} {name:<24} {size:>10} {protected:<9} {}", s.id, s.time);
+            say!("{:>6} {name:<24} {size:>10} {protected:<9} {}", s.id, s.time);
         }
         Ok(())
     })
@@ -277,16 +277,16 @@ pub async fn usage(cluster: &Cluster, what: &Spec, as_json: bool) -> Result<()> 
         }));
         return Ok(());
     }
-    println!("{:<40} {:>12} {:>12}", "NAME", "PROVISIONED", "USED");
+    say!("{:<40} {:>12} {:>12}", "NAME", "PROVISIONED", "USED");
     for r in &rows {
         let name = match &r.snap {
             None => r.name.clone(),
             Some(snap) => format!("{}@{snap}", r.name),
         };
-        println!("{name:<40} {:>12} {:>12}", bytes(r.size), bytes(r.used));
+        say!("{name:<40} {:>12} {:>12}", bytes(r.size), bytes(r.used));
     }
     if rows.len() > 1 {
-        println!("{:<40} {:>12} {:>12}", "<TOTAL>", bytes(provisioned), bytes(used));
+        say!("{:<40} {:>12} {:>12}", "<TOTAL>", bytes(provisioned), bytes(used));
     }
     Ok(())
 }
@@ -318,9 +318,9 @@ pub async fn diff(
             print(&json!(found.iter().map(entry).collect::<Vec<_>>()));
             return Ok(());
         }
-        println!("{:<16} {:<12} Type", "Offset", "Length");
+        say!("{:<16} {:<12} Type", "Offset", "Length");
         for c in found {
-            println!("{:<16} {:<12} {}", c.off, c.len, if c.exists { "data" } else { "zero" });
+            say!("{:<16} {:<12} {}", c.off, c.len, if c.exists { "data" } else { "zero" });
         }
         Ok(())
     })

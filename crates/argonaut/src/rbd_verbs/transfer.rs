@@ -19,7 +19,7 @@ fn is_dash(path: &Path) -> bool {
 }
 
 /// Standard output: what is skipped is written as zeros by the caller.
-struct Stdout(std::io::Stdout);
+struct Stdout(crate::say::Out);
 
 impl Write for Stdout {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
@@ -62,12 +62,12 @@ async fn export_one(
                 bail!("a snapshot alone is exported in format 1");
             }
             if is_dash(file) {
-                export::export_v2(image, &mut std::io::stdout(), progress).await?;
+                export::export_v2(image, &mut crate::say::out(), progress).await?;
             } else {
                 export::export_v2(image, &mut create(file)?, progress).await?;
             }
         } else if is_dash(file) {
-            export::export(image, snap, Stdout(std::io::stdout()), false, progress).await?;
+            export::export(image, snap, Stdout(crate::say::out()), false, progress).await?;
         } else {
             export::export(image, snap, create(file)?, true, progress).await?;
         }
@@ -128,7 +128,7 @@ pub async fn export(
     let mut failed: Option<anyhow::Error> = None;
     for task in tasks {
         if let Err(err) = task.await? {
-            eprintln!("argonaut: {err:#}");
+            tell!("argonaut: {err:#}");
             failed = failed.or(Some(err));
         }
     }
@@ -180,7 +180,7 @@ pub async fn export_diff(
     quiet: bool,
 ) -> Result<()> {
     let mut out: Box<dyn Write> = match is_dash(file) {
-        true => Box::new(std::io::stdout()),
+        true => Box::new(crate::say::out()),
         false => Box::new(create(file)?),
     };
     let mut bar = Progress::new("Exporting image", quiet || is_dash(file));
