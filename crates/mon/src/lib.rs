@@ -50,6 +50,7 @@ mod commands;
 mod config;
 mod crushops;
 mod ctx;
+mod doors;
 pub mod eval;
 mod health;
 pub mod links;

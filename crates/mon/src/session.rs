@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use auth::{MonAccess, MonCap, PeerIdentity, Rights};
+use auth::{MgrAccess, MgrCap, MonAccess, MonCap, PeerIdentity, Rights};
 use env::ConnId;
-use types::{AddrVec, EntityId, EntityName, Features};
+use types::{AddrVec, EntityId, EntityKind, EntityName, Features};
 
 use crate::monitor::PeerInfo;
 
@@ -23,8 +23,11 @@ pub struct SessionInfo {
     pub addrs: AddrVec,
     /// What both sides know.
     pub features: Features,
-    /// What it may do here.
+    /// What it may do at the monitors: nothing, when its ticket is for the manager.
     pub caps: MonCap,
+    /// What it may do at the manager, where its ticket is for that; `None`: as the key
+    /// database says.
+    pub mgr_caps: Option<MgrCap>,
     /// Its host, where it said so.
     pub hostname: String,
 }
@@ -54,10 +57,12 @@ impl Session {
     /// For a connection that completed its handshake.
     pub fn new(conn: ConnId, peer: PeerInfo) -> Self {
         let identity = peer.identity;
-        let caps = if identity.allow_all {
-            MonCap::allow_all()
-        } else {
-            MonCap::parse_lenient(&identity.caps)
+        // A ticket's caps are in the language of the service that it is for.
+        let (caps, mgr_caps) = match (identity.allow_all, peer.at_mgr) {
+            (true, true) => (MonCap::default(), Some(MgrCap::allow_all())),
+            (true, false) => (MonCap::allow_all(), Some(MgrCap::allow_all())),
+            (false, true) => (MonCap::default(), Some(MgrCap::parse_lenient(&identity.caps))),
+            (false, false) => (MonCap::parse_lenient(&identity.caps), None),
         };
         Self {
             info: SessionInfo {
@@ -68,6 +73,7 @@ impl Session {
                 addrs: peer.addrs,
                 features: peer.features,
                 caps,
+                mgr_caps,
                 hostname: String::new(),
             },
             identity,
@@ -80,18 +86,6 @@ impl Session {
     /// Whether the peer may do `what` (of `rwx`) with a service (`osd`, `log`, ...).
     pub fn may(&self, service: &str, what: &str) -> bool {
         may(&self.info, service, what)
-    }
-
-    /// Whether it may know of what it asks for. Monitor map and settings are everybody's.
-    pub fn may_subscribe(&self, name: &str) -> bool {
-        match name {
-            "monmap" | "config" => true,
-            "osd_pg_creates" => self.may("osd", "w"),
-            "osdmap" | "cls" => self.may("osd", "r"),
-            _ if name.starts_with("mdsmap") || name.starts_with("fsmap") => self.may("mds", "r"),
-            _ if name.starts_with("log-") => self.may("log", "r"),
-            _ => self.may("mon", "r"),
-        }
     }
 }
 
@@ -127,4 +121,82 @@ pub(crate) fn may_run(
         args,
         wants: rights(what),
     })
+}
+
+/// Whether a peer may do everything at the monitors, from where it is.
+pub(crate) fn is_administrator(info: &SessionInfo) -> bool {
+    // No grant but `allow *` has all these bits for a service without a name.
+    info.caps.is_capable(&MonAccess {
+        name: &info.name,
+        addr: &info.addrs.front(),
+        service: "",
+        command: "",
+        args: &BTreeMap::new(),
+        wants: Rights::ANY,
+    })
+}
+
+/// Whether a peer with these caps may run a command of the manager.
+pub(crate) fn may_run_at_mgr(
+    info: &SessionInfo,
+    caps: &MgrCap,
+    command: &cli::Command,
+    args: &cli::Args,
+) -> bool {
+    if info.name.kind == EntityKind::MON {
+        return true;
+    }
+    let module = command.manager_module();
+    let asks = |module: &str, prefix: &str, args: &BTreeMap<String, String>| {
+        caps.is_capable(&MgrAccess {
+            name: &info.name,
+            addr: &info.addrs.front(),
+            service: if command.manager_module().is_some() { "py" } else { command.module },
+            module,
+            command: prefix,
+            args,
+            wants: rights(command.perm),
+        })
+    };
+    let given = args.strings();
+    match module {
+        // A grant for this module may be bound to pools and namespaces, which are the module's
+        // to judge: by what the command will touch.
+        Some("rbd_support") => {
+            asks("", args.prefix(), &given) || asks("rbd_support", "", &image_scope(&given))
+        }
+        _ => asks(module.unwrap_or_default(), args.prefix(), &given),
+    }
+}
+
+/// The pool and namespace that a command about images names; neither, where it is about all.
+fn image_scope(args: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let has = |name: &str| args.get(name).filter(|text| !text.is_empty());
+    let mut scope = BTreeMap::new();
+    let (pool, nspace) = if let Some(spec) = has("image_spec").or_else(|| has("image_id_spec")) {
+        match spec.split('/').collect::<Vec<_>>().as_slice() {
+            [_image] => ("rbd", Some("")),
+            [pool, _image] => (*pool, Some("")),
+            [pool, nspace, ..] => (*pool, Some(*nspace)),
+            [] => return scope,
+        }
+    } else if let Some(spec) = has("level_spec") {
+        // POOL/, POOL/NS/, POOL/IMAGE, POOL/NS/IMAGE
+        match spec.split('/').collect::<Vec<_>>().as_slice() {
+            [pool, ""] | [pool] => (*pool, None),
+            [pool, _image] => (*pool, Some("")),
+            [pool, nspace, ..] => (*pool, Some(*nspace)),
+            [] => return scope,
+        }
+    } else if let Some(spec) = has("pool_spec") {
+        let (pool, nspace) = spec.split_once('/').unwrap_or((spec, ""));
+        (pool, Some(nspace))
+    } else {
+        return scope;
+    };
+    scope.insert("pool".to_owned(), pool.to_owned());
+    if let Some(nspace) = nspace {
+        scope.insert("namespace".to_owned(), nspace.to_owned());
+    }
+    scope
 }

@@ -231,15 +231,16 @@ fn commands_run() {
     assert_eq!(status["osdmap"]["num_up_osds"], 3);
     assert_eq!(status["pgmap"]["num_pgs"], 8);
     // The manager's commands come by both ways.
+    let at_mgr = a.connect_at_mgr("client.admin", "allow *");
     a.say(
-        admin,
+        at_mgr,
         &MgrCommand {
             cmd: vec![Bytes::from_static(br#"{"prefix":"pg dump","target":["mon-mgr",""]}"#)],
             ..MgrCommand::default()
         },
     );
     a.settle();
-    let reply = MgrCommandReply::decode(&a.heard(admin)[0]).unwrap();
+    let reply = MgrCommandReply::decode(&a.heard(at_mgr)[0]).unwrap();
     assert_eq!(reply.r, 0);
     let log = &a.mon.state().log.entries;
     let audited =

@@ -97,6 +97,37 @@ impl Command {
     pub const fn perm(&self) -> &'static str {
         self.perm
     }
+
+    /// The module of the peer's manager that answers it, as caps name it (`allow module
+    /// rbd_support rw`); `None` for what the manager itself or a monitor answers.
+    #[must_use]
+    pub fn manager_module(&self) -> Option<&'static str> {
+        const MODULES: &[(&str, &str)] = &[
+            ("balancer", "balancer"),
+            ("crash", "crash"),
+            ("fs status", "status"),
+            ("fs volume", "volumes"),
+            ("iostat", "iostat"),
+            ("orch", "orchestrator"),
+            ("osd pool autoscale-status", "pg_autoscaler"),
+            ("osd pool get noautoscale", "pg_autoscaler"),
+            ("osd pool set noautoscale", "pg_autoscaler"),
+            ("osd pool unset noautoscale", "pg_autoscaler"),
+            ("osd status", "status"),
+            ("progress", "progress"),
+            ("rbd", "rbd_support"),
+            ("telemetry", "telemetry"),
+        ];
+        if !self.flags.has(Flags::MGR) {
+            return None;
+        }
+        let begins = |words: &str| {
+            self.prefix
+                .strip_prefix(words)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        MODULES.iter().find(|(words, _)| begins(words)).map(|(_, module)| *module)
+    }
 }
 
 /// The command a client means.
@@ -160,6 +191,21 @@ mod tests {
             count += 1;
         }
         assert_eq!(commands().len(), count);
+    }
+
+    /// Whose caps a manager's command takes is said for each: a module's name, or that the
+    /// manager answers it itself.
+    #[test]
+    fn modules_of_the_manager() {
+        const ITS_OWN: [&str; 4] =
+            ["config show", "config show-with-defaults", "device info", "device ls"];
+        for command in commands() {
+            let at_mgr = command.flags.has(Flags::MGR) && command.module == "mgr";
+            let own = ITS_OWN.contains(&command.prefix.as_str());
+            assert_eq!(command.manager_module().is_some(), at_mgr && !own, "{}", command.prefix);
+        }
+        assert_eq!(find_prefix("rbd task list").unwrap().manager_module(), Some("rbd_support"));
+        assert_eq!(find_prefix("pg dump").unwrap().manager_module(), None);
     }
 
     #[test]

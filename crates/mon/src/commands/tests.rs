@@ -67,6 +67,7 @@ impl Cluster {
             }]),
             features: Features::ALL,
             caps: MonCap::allow_all(),
+            mgr_caps: None,
             hostname: "vm".into(),
         };
         let volatile = Volatile {

@@ -63,6 +63,15 @@ fn shown(cmd: &[Bytes]) -> String {
     format!("[{}]", parts.join(","))
 }
 
+/// The manager's refusal, in the peer's words.
+fn mgr_denies() -> Reply {
+    Reply::err(
+        EACCES,
+        "access denied: does your client key have mgr caps? See \
+         http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication",
+    )
+}
+
 impl Monitor {
     pub(super) fn on_mon_command(&mut self, conn: ConnId, tid: u64, msg: MonCommand) {
         let answer = Answer::Mon { conn, tid, cmd: msg.cmd.clone() };
@@ -100,16 +109,21 @@ impl Monitor {
         fits.then(|| Mutation::Answered(Answered { global_id: id, kind, tid, rs, out }))
     }
 
-    pub(super) fn on_mgr_command(&mut self, conn: ConnId, tid: u64, msg: MgrCommand) {
+    pub(super) fn on_mgr_command(&mut self, conn: ConnId, tid: u64, msg: &MgrCommand) {
         self.command(&Answer::Mgr { conn, tid }, &msg.cmd, &msg.input);
     }
 
-    /// `ceph tell mon.X ...`
+    /// `ceph tell mon.X ...`, or `ceph tell mgr ...` at the manager's door.
     pub(super) fn on_tell(&mut self, conn: ConnId, env: &Envelope) -> Result<(), DecodeError> {
         let msg = Command::decode(env)?;
         let answer = Answer::Tell { conn, tid: env.tid };
         let Some(session) = self.sessions.get(&conn) else { return Ok(()) };
-        if !session.info.caps.is_allow_all() {
+        if session.at_mgr {
+            // What is behind the manager's door is no monitor: only its commands are there.
+            self.command(&answer, &msg.cmd, &msg.input);
+            return Ok(());
+        }
+        if !session::is_administrator(&session.info) {
             self.answer(&answer, Reply::err(EACCES, "access denied"));
             return Ok(());
         }
@@ -146,14 +160,14 @@ impl Monitor {
             Err(e) => return self.answer(answer, Reply::err(EINVAL, e.to_string())),
         };
         let local = self.local_session();
-        let info = match answer.conn() {
+        let (info, at_mgr) = match answer.conn() {
             Some(conn) => match self.sessions.get(&conn) {
-                Some(session) => session.info.clone(),
+                Some(session) => (session.info.clone(), session.at_mgr),
                 None => return,
             },
-            None => local,
+            None => (local, false),
         };
-        let tell = matches!(answer, Answer::Tell { .. } | Answer::Local { .. });
+        let tell = !at_mgr && matches!(answer, Answer::Tell { .. } | Answer::Local { .. });
         let who = format!(
             "from='{} {}' entity='{}' cmd={}",
             info.entity,
@@ -167,14 +181,16 @@ impl Monitor {
             if tell {
                 rw = true; // everything there is the administrator's
             } else {
-                let Some(known) = cli::find(&args) else {
-                    return self.answer(answer, Reply::err(EINVAL, "command not known"));
+                let known = match self.judge(&info, at_mgr, &args) {
+                    Ok(known) => known,
+                    Err(refusal) => {
+                        if refusal.r == -EACCES {
+                            self.audit(LogPriority::INFO, format!("{who}:  access denied"));
+                        }
+                        return self.answer(answer, refusal);
+                    }
                 };
                 rw = known.perm.contains(['w', 'x']);
-                if !self.may_run(&info, known, &args) {
-                    self.audit(LogPriority::INFO, format!("{who}:  access denied"));
-                    return self.answer(answer, Reply::err(EACCES, "access denied"));
-                }
                 let level = if rw { LogPriority::INFO } else { LogPriority::DEBUG };
                 self.audit(level, format!("{who}: dispatch"));
             }
@@ -262,8 +278,45 @@ impl Monitor {
         })
     }
 
-    fn may_run(&self, info: &crate::SessionInfo, command: &cli::Command, args: &cli::Args) -> bool {
-        session::may_run(info, command.module, args.prefix(), &args.strings(), command.perm)
+    /// The command that a peer means and may run by the door it came by, or what to answer.
+    fn judge(
+        &self,
+        info: &crate::SessionInfo,
+        at_mgr: bool,
+        args: &cli::Args,
+    ) -> Result<&'static cli::Command, Reply> {
+        let for_mgr = |c: &&cli::Command| c.flags.has(cli::Flags::MGR);
+        if at_mgr {
+            let caps = info.mgr_caps.clone().unwrap_or_default();
+            let Some(known) = cli::find(args).filter(for_mgr) else {
+                let any = info.name.kind == EntityKind::MON || !caps.grants().is_empty();
+                let why = format!("No handler found for '{}'", args.prefix());
+                return Err(if any { Reply::err(EINVAL, why) } else { mgr_denies() });
+            };
+            let may = session::may_run_at_mgr(info, &caps, known, args);
+            return if may { Ok(known) } else { Err(mgr_denies()) };
+        }
+        let Some(known) = cli::find(args) else {
+            return Err(Reply::err(EINVAL, "command not known"));
+        };
+        // Clients send the manager's commands here too, where the peer's client would go to the
+        // manager: its caps count for them. What a module of it answers takes nothing else.
+        if for_mgr(&known) {
+            let of_db = || {
+                let text = self.state.auth.caps(&info.name, EntityKind::MGR).unwrap_or("");
+                ::auth::MgrCap::parse_lenient(text)
+            };
+            let caps = info.mgr_caps.clone().unwrap_or_else(of_db);
+            if session::may_run_at_mgr(info, &caps, known, args) {
+                return Ok(known);
+            }
+            if known.manager_module().is_some() {
+                return Err(mgr_denies());
+            }
+        }
+        let (module, perm) = (known.module, known.perm);
+        let may = session::may_run(info, module, args.prefix(), &args.strings(), perm);
+        if may { Ok(known) } else { Err(Reply::err(EACCES, "access denied")) }
     }
 
     pub(super) fn local_session(&self) -> crate::SessionInfo {
@@ -275,6 +328,7 @@ impl Monitor {
             addrs: AddrVec::default(),
             features: denc::Features::ALL,
             caps: ::auth::MonCap::allow_all(),
+            mgr_caps: Some(::auth::MgrCap::allow_all()),
             hostname: String::new(),
         }
     }

@@ -16,6 +16,7 @@ use types::Epoch;
 
 use super::others::Standing;
 use super::{Monitor, Output, Wish};
+use crate::doors::{Cost, Kind};
 use crate::peer::{self, PeerSays, Who};
 use crate::session::Session;
 use crate::{Reply, Subscription};
@@ -75,46 +76,30 @@ pub(super) struct Forwards {
     next_proxy: u64,
 }
 
-/// Where a message can be answered.
-#[derive(PartialEq, Eq)]
-enum Place {
-    /// By every monitor.
-    Here,
-    /// By every monitor that knows the log far enough.
-    Read,
-    /// By the leader.
-    Leader,
-    /// By the leader; soon said again.
-    LeaderOnce,
-}
-
-fn place(kind: u16) -> Place {
-    match kind {
-        Ping::KIND | MonGetMap::KIND | MonSubscribe::KIND | Auth::KIND | Command::KIND => {
-            Place::Here
-        }
-        // Of this monitor's manager role, which the map names while it leads.
-        MgrOpen::KIND | MgrReport::KIND | MgrClose::KIND => Place::Here,
-        MonGetVersion::KIND | MonGetOsdMap::KIND | GetConfig::KIND => Place::Read,
-        OsdBeacon::KIND => Place::LeaderOnce,
-        _ => Place::Leader,
-    }
-}
-
 impl Monitor {
     /// A client's message: answered here or on its way to the leader.
     pub(super) fn take(&mut self, conn: ConnId, env: &Envelope) {
-        match (place(env.kind), self.others.standing) {
-            (Place::Here, _) => self.dispatch_or_drop(conn, env),
-            (Place::Read, Standing::Following(_)) => {
+        let Some(session) = self.sessions.get(&conn) else { return };
+        let Some(kind) = Kind::of(env.kind) else {
+            tracing::debug!("message {:#x} is not for monitors", env.kind);
+            return;
+        };
+        let rule = kind.rule();
+        if let Err(why) = rule.admits(session) {
+            tracing::warn!("{kind:?} of {}: {why}", session.info.name);
+            return; // before it is kept for anybody
+        }
+        match (rule.cost, self.others.standing) {
+            (Cost::Here, _) => self.dispatch_or_drop(conn, env),
+            (Cost::Read, Standing::Following(_)) => {
                 self.forwards.reads.push((conn, Read::Message(env.clone())));
                 self.ask_reads();
             }
-            (Place::LeaderOnce, Standing::Following(leader)) => {
+            (Cost::LeaderOnce, Standing::Following(leader)) => {
                 self.send_forward(leader, 0, conn, env.clone());
             }
-            (Place::LeaderOnce, Standing::Electing) => {}
-            _ => self.keep(conn, env.clone()),
+            (Cost::LeaderOnce, Standing::Electing) => {}
+            (Cost::Read | Cost::Leader | Cost::LeaderOnce, _) => self.keep(conn, env.clone()),
         }
     }
 

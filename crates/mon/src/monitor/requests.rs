@@ -4,10 +4,11 @@ use bytes::Bytes;
 use denc::DecodeError;
 use env::ConnId;
 use messages::*;
-use types::{EntityKind, Epoch};
+use types::Epoch;
 
 use super::Monitor;
 use crate::Mutation;
+use crate::doors::Kind;
 
 /// Maps that one request may ask for.
 const MAPS_PER_REQUEST: u32 = 100;
@@ -15,33 +16,46 @@ const MAPS_PER_REQUEST: u32 = 100;
 const LOG_LINES_MAX: usize = 1000;
 
 impl Monitor {
-    /// Hands a message to its handler.
+    /// Hands a message to its handler, where its line in the table of doors lets it in.
     pub(super) fn dispatch(&mut self, conn: ConnId, env: &Envelope) -> Result<(), DecodeError> {
-        match env.kind {
-            Ping::KIND => self.on_ping(conn, env.tid),
-            MonGetMap::KIND => self.send_monmap(conn, env.tid),
-            MonSubscribe::KIND => self.on_subscribe(conn, MonSubscribe::decode(env)?),
-            MonGetVersion::KIND => self.on_get_version(conn, env.tid, &Message::decode(env)?),
-            Statfs::KIND => self.on_statfs(conn, env.tid, &Message::decode(env)?),
-            GetPoolStats::KIND => self.on_pool_stats(conn, env.tid, &Message::decode(env)?),
-            PoolOp::KIND => self.on_pool_op(conn, env.tid, &Message::decode(env)?),
-            MonCommand::KIND => self.on_mon_command(conn, env.tid, Message::decode(env)?),
-            MgrCommand::KIND => self.on_mgr_command(conn, env.tid, Message::decode(env)?),
-            MgrOpen::KIND => self.on_mgr_open(conn, env.tid, MgrOpen::decode(env)?),
-            MgrReport::KIND => match MgrReport::decode(env) {
+        let Some(session) = self.sessions.get(&conn) else { return Ok(()) };
+        let Some(kind) = Kind::of(env.kind) else {
+            tracing::debug!("message {:#x} is not for monitors", env.kind);
+            return Ok(());
+        };
+        if let Err(why) = kind.rule().admits(session) {
+            tracing::warn!("{kind:?} of {}: {why}", session.info.name);
+            return Ok(()); // as the peer: no answer
+        }
+        match kind {
+            Kind::Ping => self.on_ping(conn, env.tid),
+            Kind::MonGetMap => self.send_monmap(conn, env.tid),
+            Kind::MonSubscribe => self.on_subscribe(conn, MonSubscribe::decode(env)?),
+            Kind::MonGetVersion => self.on_get_version(conn, env.tid, &Message::decode(env)?),
+            Kind::Statfs => self.on_statfs(conn, env.tid, &Message::decode(env)?),
+            Kind::GetPoolStats => self.on_pool_stats(conn, env.tid, &Message::decode(env)?),
+            Kind::PoolOp => self.on_pool_op(conn, env.tid, &Message::decode(env)?),
+            Kind::MonCommand => self.on_mon_command(conn, env.tid, Message::decode(env)?),
+            Kind::MgrCommand => self.on_mgr_command(conn, env.tid, &Message::decode(env)?),
+            Kind::MgrOpen => self.on_mgr_open(conn, env.tid, MgrOpen::decode(env)?),
+            Kind::MgrReport => match MgrReport::decode(env) {
                 Ok(report) => self.on_mgr_report(conn, report),
                 Err(e) => tracing::debug!("a daemon's report: {e}"),
             },
-            MgrClose::KIND => self.on_mgr_close(conn, env.tid, &MgrClose::decode(env)?),
-            Command::KIND => self.on_tell(conn, env)?,
-            LogMsg::KIND => self.on_log(conn, env.tid, Message::decode(env)?),
-            Auth::KIND => self.on_auth(conn, env.tid, &Message::decode(env)?),
-            MonGetOsdMap::KIND => self.on_get_osdmap(conn, env.tid, &Message::decode(env)?),
-            GetConfig::KIND => self.on_get_config(conn, env.tid, &Message::decode(env)?),
-            OsdBoot::KIND..=PgStatsAck::KIND | PgReadyToMerge::KIND => {
-                self.on_osd_message(conn, env)?;
-            }
-            _ => tracing::debug!("message {:#x} is not for monitors", env.kind),
+            Kind::MgrClose => self.on_mgr_close(conn, env.tid, &MgrClose::decode(env)?),
+            Kind::Command => self.on_tell(conn, env)?,
+            Kind::LogMsg => self.on_log(conn, env.tid, Message::decode(env)?),
+            Kind::Auth => self.on_auth(conn, env.tid, &Message::decode(env)?),
+            Kind::MonGetOsdMap => self.on_get_osdmap(conn, env.tid, &Message::decode(env)?),
+            Kind::GetConfig => self.on_get_config(conn, env.tid, &Message::decode(env)?),
+            Kind::OsdBoot
+            | Kind::OsdAlive
+            | Kind::OsdFailure
+            | Kind::OsdMarkMeDown
+            | Kind::OsdBeacon
+            | Kind::PgTemp
+            | Kind::PgStats
+            | Kind::PgReadyToMerge => self.on_osd_message(conn, env)?,
         }
         Ok(())
     }
@@ -71,12 +85,8 @@ impl Monitor {
         self.tell(conn, tid, &reply);
     }
 
-    fn may_read(&self, conn: ConnId, service: &str) -> bool {
-        self.sessions.get(&conn).is_some_and(|s| s.may(service, "r"))
-    }
-
     fn on_statfs(&mut self, conn: ConnId, tid: u64, msg: &Statfs) {
-        if !self.may_read(conn, "pg") || msg.fsid != self.state.fsid {
+        if msg.fsid != self.state.fsid {
             return; // as the peer: no answer
         }
         let pgmap = &self.volatile.pgmap;
@@ -101,7 +111,7 @@ impl Monitor {
     }
 
     fn on_pool_stats(&mut self, conn: ConnId, tid: u64, msg: &GetPoolStats) {
-        if !self.may_read(conn, "pg") || msg.fsid != self.state.fsid {
+        if msg.fsid != self.state.fsid {
             return;
         }
         let Some(session) = self.sessions.get(&conn) else { return };
@@ -120,9 +130,6 @@ impl Monitor {
     }
 
     fn on_get_osdmap(&mut self, conn: ConnId, tid: u64, msg: &MonGetOsdMap) {
-        if !self.may_read(conn, "osd") {
-            return;
-        }
         let mut reply = OsdMapMsg {
             fsid: self.state.fsid,
             oldest: self.state.osd_history.first,
@@ -152,17 +159,17 @@ impl Monitor {
     }
 
     fn on_get_config(&mut self, conn: ConnId, tid: u64, msg: &GetConfig) {
-        let config = self.config_of(&msg.name, &msg.host);
+        let Some(session) = self.sessions.get(&conn) else { return };
+        // Everybody may know his own settings, by the name that he proved; those of others may
+        // hold passwords.
+        let name = if session.may("config", "r") { &msg.name } else { &session.info.name };
+        let config = self.config_of(name, &msg.host);
         self.tell(conn, tid, &ConfigMsg { config });
     }
 
     /// Lines for the cluster log from daemons and clients.
     fn on_log(&mut self, conn: ConnId, tid: u64, msg: LogMsg) {
         let Some(session) = self.sessions.get(&conn) else { return };
-        if !session.may("log", "w") && session.info.entity.kind == EntityKind::CLIENT {
-            tracing::warn!("{} may not write to the cluster log", session.info.name);
-            return;
-        }
         let (name, entity, addrs) =
             (session.info.name.clone(), session.info.entity, session.info.addrs.clone());
         let mut entries = msg.entries;

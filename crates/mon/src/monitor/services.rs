@@ -20,9 +20,6 @@ const THRESHOLD: u32 = 5;
 impl Monitor {
     pub(super) fn on_mgr_open(&mut self, conn: ConnId, tid: u64, msg: MgrOpen) {
         let Some(session) = self.sessions.get(&conn) else { return };
-        if !session.at_mgr {
-            return;
-        }
         let (gid, addr) = (session.info.global_id, session.info.addrs.front());
         if let Some((metadata, status)) = msg.registered {
             let now = self.wall();

@@ -14,6 +14,7 @@ use types::Epoch;
 use super::Monitor;
 use crate::Subscription;
 use crate::config::ConfigPlace;
+use crate::doors::Topic;
 use crate::state::Effects;
 
 /// Increments in one message.
@@ -82,7 +83,7 @@ impl Monitor {
             if session.subs.len() >= SUBSCRIPTIONS_MAX && !session.subs.contains_key(&name) {
                 continue;
             }
-            if !session.may_subscribe(&name) {
+            if !Topic::of(&name).is_some_and(|topic| topic.is_open_to(session)) {
                 tracing::debug!("{} may not subscribe to {name}", session.info.name);
                 continue;
             }

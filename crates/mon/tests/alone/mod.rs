@@ -59,6 +59,7 @@ pub struct Alone {
     pub sent: Vec<(ConnId, Envelope)>,
     pub said: Vec<(u64, PeerSays)>,
     pub closed: Vec<ConnId>,
+    pub modules: Vec<cli::Args>,
     pub next_conn: u64,
     pub tid: u64,
 }
@@ -92,6 +93,7 @@ impl Alone {
             sent: Vec::new(),
             said: Vec::new(),
             closed: Vec::new(),
+            modules: Vec::new(),
             next_conn: 1,
             tid: 0,
         }
@@ -119,7 +121,8 @@ impl Alone {
                 Output::Send { conn, env } => self.sent.push((conn, env)),
                 Output::Close { conn } => self.closed.push(conn),
                 Output::Propose { token, data } => self.proposed.push((token, data)),
-                Output::Snapshot { .. } | Output::Local { .. } | Output::Module { .. } => {}
+                Output::Module { args, .. } => self.modules.push(args),
+                Output::Snapshot { .. } | Output::Local { .. } => {}
                 Output::Peer { node, env } => {
                     self.said.push((node, PeerSays::decode(&env).unwrap()));
                 }
@@ -157,6 +160,22 @@ impl Alone {
         features: Features,
         addrs: AddrVec,
     ) -> ConnId {
+        self.connect_by(who, caps, features, addrs, false)
+    }
+
+    /// By the manager's door, with the caps of a ticket for that.
+    pub fn connect_at_mgr(&mut self, who: &str, caps: &str) -> ConnId {
+        self.connect_by(who, caps, Features::TENTACLE_WORD, addr(0, 78), true)
+    }
+
+    fn connect_by(
+        &mut self,
+        who: &str,
+        caps: &str,
+        features: Features,
+        addrs: AddrVec,
+        at_mgr: bool,
+    ) -> ConnId {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
         let who = name(who);
@@ -171,7 +190,7 @@ impl Alone {
             },
             features,
             addrs,
-            at_mgr: false,
+            at_mgr,
         };
         self.mon.on_opened(self.now, conn, peer);
         conn
@@ -190,6 +209,32 @@ impl Alone {
     pub fn say_again<M: Message>(&mut self, conn: ConnId, message: &M) {
         let env = message.envelope(Features::ALL).with_tid(self.tid);
         self.mon.on_message(self.now, conn, &env);
+    }
+
+    /// Sends a command and takes its answer: errno or 0, the line, the output.
+    pub fn run(&mut self, conn: ConnId, cmd: &str) -> (i32, String, Bytes) {
+        self.run_with(conn, cmd, Bytes::new())
+    }
+
+    pub fn run_with(&mut self, conn: ConnId, cmd: &str, input: Bytes) -> (i32, String, Bytes) {
+        let (fsid, cmd) = (self.mon.state().fsid, vec![Bytes::copy_from_slice(cmd.as_bytes())]);
+        self.say(conn, &MonCommand { fsid, cmd, input, ..MonCommand::default() });
+        self.settle();
+        let heard = self.heard(conn);
+        let ack = heard.iter().find(|e| e.kind == MonCommandAck::KIND).expect("an answer");
+        let ack = MonCommandAck::decode(ack).unwrap();
+        (ack.r, ack.rs, ack.output)
+    }
+
+    /// The same by the manager's door. `None`: handed to a module.
+    pub fn run_at_mgr(&mut self, conn: ConnId, cmd: &str) -> Option<(i32, String, Bytes)> {
+        let cmd = vec![Bytes::copy_from_slice(cmd.as_bytes())];
+        self.say(conn, &MgrCommand { cmd, ..MgrCommand::default() });
+        self.settle();
+        let heard = self.heard(conn);
+        let ack = heard.iter().find(|e| e.kind == MgrCommandReply::KIND)?;
+        let ack = MgrCommandReply::decode(ack).unwrap();
+        Some((ack.r, ack.rs, ack.output))
     }
 
     /// Takes what was sent to `conn`.
