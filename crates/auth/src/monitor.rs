@@ -451,7 +451,12 @@ impl Inner {
             }
             request::PRINCIPAL_SESSION_KEY => {
                 // No challenge here: the peer authenticated on this connection already.
-                let shown = open_authorizer(&mut r, |service, id| self.sealing_key(service, id))?;
+                // Only the monitors' own tickets stand for their holder: whoever has the keys of
+                // another service can make tickets of that for anybody.
+                let own = |service, id| {
+                    (service == EntityKind::AUTH).then(|| self.sealing_key(service, id)).flatten()
+                };
+                let shown = open_authorizer(&mut r, own)?;
                 let wanted = ServiceTicketRequest::decode(&mut r)?;
                 let ticket = &shown.info.ticket;
                 if self.entity(&ticket.name).is_none() {

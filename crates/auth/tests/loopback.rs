@@ -383,3 +383,26 @@ fn mutations() {
         let _ = tickets.lock().unwrap().clone().on_reply(at(3000), &mutate(&answer.payload));
     }
 }
+
+/// A request for tickets is opened by a ticket of the monitors alone: one of another service,
+/// which whoever has that service's keys can make for anybody, opens nothing.
+#[test]
+fn tickets_are_for_monitors_tickets() {
+    let c = Cluster::new(KeyKind::AES, KeyKind::AES);
+    let now = at(10);
+    let tickets = c.tickets("client.admin");
+    let (_, done) = run(now, &mut to_mon(&c, &tickets, true), c.mon.connection().as_mut()).unwrap();
+    let ask = |ticket_of: EntityKind| {
+        let settings = ClientAuthSettings::cephx(true);
+        let mut shows = AuthorizerClientAuth::new(settings, tickets.clone(), ticket_of, rng(4));
+        let mut payload = 0x0200_u16.to_le_bytes().to_vec();
+        payload.extend_from_slice(&shows.start(now).unwrap().payload);
+        payload.push(1);
+        payload.extend_from_slice(&SERVICES.to_le_bytes());
+        c.mon.on_mauth(now, &done.peer, &payload)
+    };
+    let good = ask(EntityKind::AUTH);
+    assert!(good.result >= 0 && !good.payload.is_empty(), "{:?}", good.refusal);
+    let forged = ask(EntityKind::OSD);
+    assert!(forged.result < 0, "a ticket for OSDs opened the monitors'");
+}
