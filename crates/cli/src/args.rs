@@ -10,6 +10,8 @@ use std::str::FromStr;
 use serde_json::{Map, Value};
 use types::OsdId;
 
+use crate::Sig;
+
 /// Why a command's words cannot be used; always EINVAL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArgError(pub String);
@@ -113,6 +115,30 @@ impl Args {
             other => plain(other),
         };
         self.map.iter().map(|(name, value)| (name.clone(), text(value))).collect()
+    }
+
+    /// What a grant's conditions on a command (`allow command "x" with k=v`) are held against:
+    /// its arguments by the signature, as text, and `caps_SERVICE` of each pair in `caps`.
+    /// What else a caller wrote into the command counts for nothing.
+    #[must_use]
+    pub fn judged(&self, sig: &Sig) -> BTreeMap<String, String> {
+        let mut all = self.strings();
+        all.retain(|name, _| sig.args().any(|arg| arg.name == name));
+        if sig.args().any(|arg| arg.name == "caps")
+            && let Ok(words) = self.list("caps")
+        {
+            let pairs = caps_pairs(&words).into_iter();
+            all.extend(pairs.map(|(service, cap)| (format!("caps_{service}"), cap)));
+        }
+        all
+    }
+
+    /// Forgets arguments that the signature does not have.
+    pub fn keep_known(&mut self, sig: &Sig) {
+        let always = ["prefix", "format", "target"];
+        self.map.retain(|name, _| {
+            always.contains(&name.as_str()) || sig.args().any(|arg| arg.name == name)
+        });
     }
 
     /// A text, where given.
@@ -252,6 +278,17 @@ impl Args {
             None => Err(ArgError(String::from("unable to parse osd id value ''"))),
         }
     }
+}
+
+/// `mon 'allow r' osd 'allow *'` by service. Of a service that is named twice the first counts,
+/// as with the peer; a last word without a second is passed over.
+#[must_use]
+pub fn caps_pairs(words: &[String]) -> BTreeMap<String, String> {
+    let mut caps = BTreeMap::new();
+    for pair in words.chunks_exact(2) {
+        caps.entry(pair[0].clone()).or_insert_with(|| pair[1].clone());
+    }
+    caps
 }
 
 /// `3` or `osd.3`.

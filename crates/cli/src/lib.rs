@@ -24,7 +24,7 @@ mod tell;
 mod text_table;
 mod units;
 
-pub use args::{ArgError, Args};
+pub use args::{ArgError, Args, caps_pairs};
 pub use formatter::{Formatter, float_text};
 pub use sig::{Arg, ArgKind, Sig, Word};
 pub use table::{Command, Flags, commands, descriptions, find, find_prefix};

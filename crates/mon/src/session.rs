@@ -158,7 +158,7 @@ pub(crate) fn may_run_at_mgr(
             wants: rights(command.perm),
         })
     };
-    let given = args.strings();
+    let given = args.judged(&command.sig);
     match module {
         // A grant for this module may be bound to pools and namespaces, which are the module's
         // to judge: by what the command will touch.

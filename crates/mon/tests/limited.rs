@@ -152,3 +152,128 @@ fn settings_of_others_stay_theirs() {
     let weak = a.connect_as("client.x", "profile rbd", Features::ALL, addr(0, 3));
     assert!(!ask(&mut a, weak));
 }
+
+/// A grant is judged by what the command will do, not by words that were added to it.
+#[test]
+fn bootstrap_keys_make_what_they_are_for() {
+    let mut a = Alone::new();
+    let mut n = 0;
+    let mut make = |a: &mut Alone,
+                    boot: &str,
+                    entity: &str,
+                    caps: &[&str],
+                    extra: &[(&str, &str)]| {
+        let caps_of = format!("profile bootstrap-{boot}");
+        let conn =
+            a.connect_as(&format!("client.bootstrap-{boot}"), &caps_of, Features::ALL, addr(0, 9));
+        n += 1;
+        let entity = format!("{entity}{n}");
+        let mut cmd =
+            serde_json::json!({"prefix": "auth get-or-create", "entity": entity, "caps": caps});
+        for (key, value) in extra {
+            cmd[*key] = (*value).into();
+        }
+        let r = a.run(conn, &cmd.to_string()).0;
+        assert_eq!(a.mon.state().auth.get(&name(&entity)).is_some(), r == 0, "{cmd}");
+        r
+    };
+    let rbd = [("caps_mon", "profile rbd"), ("caps_osd", "profile rbd pool=a")];
+    let all = ["mon", "allow *", "osd", "allow *"];
+    assert_eq!(make(&mut a, "rbd", "client.evil", &all, &rbd), EACCES);
+    assert_eq!(make(&mut a, "rbd", "client.evil", &[], &rbd), EACCES);
+    let mds = [("caps_mon", "allow profile mds"), ("caps_osd", "allow rwx"), ("caps_mds", "allow")];
+    assert_eq!(make(&mut a, "mds", "mds.evil", &all, &mds), EACCES);
+    // Honest ones.
+    let honest: &[(&str, &str, &[&str])] = &[
+        (
+            "rbd",
+            "client.a",
+            &["mon", "profile rbd", "osd", "profile rbd pool=a, profile rbd-read-only"],
+        ),
+        (
+            "rbd",
+            "client.a",
+            &["mon", "profile rbd", "osd", "profile rbd", "mgr", "profile rbd pool=a"],
+        ),
+        ("rbd-mirror", "client.a", &["mon", "profile rbd-mirror", "osd", "profile rbd"]),
+        ("mds", "mds.a", &["osd", "allow rwx", "mds", "allow", "mon", "allow profile mds"]),
+        ("mgr", "mgr.a", &["mon", "allow profile mgr", "osd", "allow *", "mds", "allow *"]),
+        ("mgr", "mgr.a", &["mon", "allow profile mgr"]),
+        ("rgw", "client.rgw.a", &["osd", "allow rwx", "mon", "allow rw"]),
+    ];
+    for (boot, entity, caps) in honest {
+        assert_eq!(make(&mut a, boot, entity, caps, &[]), 0, "{boot} {caps:?}");
+    }
+    // More than the profile names, services that it does not name, a grant behind a grant, a
+    // service that is named twice.
+    let greedy: &[(&str, &str, &[&str])] = &[
+        ("rbd", "client.b", &["mon", "profile rbd", "osd", "profile rbd", "mgr", "allow *"]),
+        ("rbd", "client.b", &["mon", "profile rbd", "osd", "profile rbd", "mds", "allow *"]),
+        ("rbd", "client.b", &["mon", "profile rbd", "osd", "profile rbd pool=a; allow *"]),
+        ("rbd", "client.b", &["mon", "allow *", "osd", "profile rbd", "mon", "profile rbd"]),
+        ("mds", "client.b", &["osd", "allow rwx", "mds", "allow", "mon", "allow profile mds"]),
+        ("mgr", "mgr.b", &["mon", "allow profile mgr", "mgr", "allow *"]),
+        ("rgw", "client.rgw.b", &["osd", "allow rwx", "mon", "allow rw", "mgr", "allow *"]),
+    ];
+    for (boot, entity, caps) in greedy {
+        assert_eq!(make(&mut a, boot, entity, caps, &[]), EACCES, "{boot} {caps:?}");
+    }
+}
+
+/// A service that is named twice has the first of its caps.
+#[test]
+fn the_first_of_two_caps_counts() {
+    let mut a = Alone::new();
+    let admin = a.admin();
+    let caps = ["mon", "allow r", "mon", "allow *"];
+    for prefix in ["auth add", "auth caps", "auth get-or-create"] {
+        let entity = if prefix == "auth get-or-create" { "client.y" } else { "client.x" };
+        let cmd = serde_json::json!({"prefix": prefix, "entity": entity, "caps": caps});
+        assert_eq!(a.run(admin, &cmd.to_string()).0, 0);
+        assert_eq!(a.mon.state().auth.get(&name(entity)).unwrap().caps["mon"], "allow r");
+    }
+}
+
+/// `profile rbd` may keep out one instance of a client: no range, no host, and nothing is let
+/// in again.
+#[test]
+fn one_instance_may_be_kept_out() {
+    let mut a = Alone::new();
+    for profile in
+        ["profile rbd", "profile rbd-read-only", "profile simple-rados-client-with-blocklist"]
+    {
+        let conn = a.connect_as("client.rbd", profile, Features::ALL, addr(0, 3));
+        for (cmd, want) in [
+            (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"10.0.0.1:0/71"}"#, 0),
+            (r#"{"prefix":"osd blacklist","blacklistop":"add","addr":"10.0.0.1:0/72"}"#, 0),
+            (
+                r#"{"prefix":"osd blocklist","range":"range","blocklistop":"add","addr":"127.0.0.0/8"}"#,
+                EACCES,
+            ),
+            (
+                r#"{"prefix":"osd blocklist","range":"","blocklistop":"add","addr":"127.0.0.0/8"}"#,
+                EACCES,
+            ),
+            (
+                r#"{"prefix":"osd blocklist","range":true,"blocklistop":"add","addr":"0.0.0.0/8"}"#,
+                EACCES,
+            ),
+            (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"10.0.0.2:0/0"}"#, EACCES),
+            (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"10.0.0.2/0"}"#, EACCES),
+            (r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"10.0.0.2"}"#, EACCES),
+            (r#"{"prefix":"osd blocklist","blocklistop":"rm","addr":"10.0.0.1:0/71"}"#, EACCES),
+            (
+                r#"{"prefix":"osd blacklist","blacklistop":"add","blocklistop":"rm","addr":"10.0.0.1:0/72"}"#,
+                0,
+            ),
+            (
+                r#"{"prefix":"osd blacklist","blacklistop":"add","range":"range","addr":"10.0.0.0/8"}"#,
+                0,
+            ),
+        ] {
+            assert_eq!(a.run(conn, cmd).0, want, "{profile}: {cmd}");
+        }
+        assert!(a.map().range_blocklist.is_empty(), "{profile}");
+        assert!(a.map().blocklist.len() >= 2, "{profile}: what was kept out stays so");
+    }
+}

@@ -74,9 +74,7 @@ impl MgrGrant {
     }
 
     fn args_fit(&self, a: &MgrAccess<'_>) -> bool {
-        self.args
-            .iter()
-            .all(|(key, constraint)| a.args.get(key).is_some_and(|v| constraint.allows(v, a.name)))
+        self.args.iter().all(|(key, constraint)| constraint.fits(a.args.get(key), a.name))
     }
 
     fn allowed(&self, a: &MgrAccess<'_>) -> Rights {
@@ -298,7 +296,7 @@ impl fmt::Display for MgrGrant {
                 Constraint::Equal(v) => write!(f, " {key}={}", MaybeQuoted(v))?,
                 Constraint::Prefix(v) => write!(f, " {key} prefix {}", MaybeQuoted(v))?,
                 Constraint::Regex(v, _) => write!(f, " {key} regex {}", MaybeQuoted(v))?,
-                Constraint::DaemonPrivate => {}
+                Constraint::DaemonPrivate | Constraint::Absent => {}
             }
         }
         if self.allow != Rights::NONE {

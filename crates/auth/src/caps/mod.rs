@@ -175,6 +175,8 @@ pub enum Constraint {
     Regex(String, Option<regex_lite::Regex>),
     /// Begins with `daemon-private/NAME/`, NAME being the entity itself.
     DaemonPrivate,
+    /// Is not given.
+    Absent,
 }
 
 impl PartialEq for Constraint {
@@ -183,7 +185,7 @@ impl PartialEq for Constraint {
             (Self::Equal(a), Self::Equal(b))
             | (Self::Prefix(a), Self::Prefix(b))
             | (Self::Regex(a, _), Self::Regex(b, _)) => a == b,
-            (Self::DaemonPrivate, Self::DaemonPrivate) => true,
+            (Self::DaemonPrivate, Self::DaemonPrivate) | (Self::Absent, Self::Absent) => true,
             _ => false,
         }
     }
@@ -200,8 +202,17 @@ impl Constraint {
         Self::Regex(text.to_owned(), compiled)
     }
 
+    /// Whether an argument fits, or may be missing.
+    fn fits(&self, value: Option<&String>, name: &types::EntityName) -> bool {
+        match value {
+            None => matches!(self, Self::Absent),
+            Some(value) => self.allows(value, name),
+        }
+    }
+
     fn allows(&self, value: &str, name: &types::EntityName) -> bool {
         match self {
+            Self::Absent => false,
             Self::Equal(v) => value == v,
             Self::Prefix(v) => value.starts_with(v.as_str()),
             Self::Regex(_, re) => re.as_ref().is_some_and(|re| re.is_match(value)),

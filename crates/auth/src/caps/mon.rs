@@ -93,6 +93,14 @@ impl MonGrant {
             && self.fs_name.is_empty()
     }
 
+    /// A grant that says which caps may be given, says so of every service for which any may.
+    fn covers_caps(&self, a: &MonAccess<'_>) -> bool {
+        let is_caps = |key: &str| key.starts_with("caps_");
+        let conditions = || self.args.iter().map(|(key, _)| key.as_str()).filter(|k| is_caps(k));
+        conditions().next().is_none()
+            || a.args.keys().filter(|k| is_caps(k)).all(|k| conditions().any(|c| c == k))
+    }
+
     fn allowed(&self, a: &MonAccess<'_>) -> Rights {
         if !self.profile.is_empty() {
             return self.expanded.iter().fold(Rights::NONE, |r, g| r.with(g.allowed(a)));
@@ -102,9 +110,8 @@ impl MonGrant {
         }
         if !self.command.is_empty() {
             let fits = self.command == a.command
-                && self.args.iter().all(|(key, constraint)| {
-                    a.args.get(key).is_some_and(|v| constraint.allows(v, a.name))
-                });
+                && self.args.iter().all(|(key, c)| c.fits(a.args.get(key), a.name))
+                && self.covers_caps(a);
             return if fits { Rights::RWX } else { Rights::NONE };
         }
         // Keys of the key/value store take `allow *` or a grant that names it.
@@ -124,10 +131,11 @@ fn expand(profile: &str) -> Vec<MonGrant> {
         out.extend(list.iter().map(|(service, rights)| G::on(service, *rights)));
     };
     let blocklist = |out: &mut Vec<G>| {
-        // Only one instance of a client, never an address as such.
+        // Only one instance of a client, never an address as such (nonce 0) nor a range.
         for (command, op) in [("osd blocklist", "blocklistop"), ("osd blacklist", "blacklistop")] {
-            let instance = Constraint::regex("^[^/]+/[0-9]+$");
-            out.push(G::run(command).given(op, equal("add")).given("addr", instance));
+            let instance = Constraint::regex("^[^/]+/0*[1-9][0-9]*$");
+            let add = G::run(command).given(op, equal("add")).given("addr", instance);
+            out.push(add.given("range", Constraint::Absent));
         }
     };
     match profile {
@@ -174,32 +182,44 @@ fn expand(profile: &str) -> Vec<MonGrant> {
             out.push(G::run("mon getmap"));
             let create = G::run("auth get-or-create");
             out.push(match profile {
+                "bootstrap-mgr" => create
+                    .clone()
+                    .given("entity", prefix("mgr."))
+                    .given("caps_mon", equal("allow profile mgr"))
+                    .given("caps_osd", equal("allow *"))
+                    .given("caps_mds", equal("allow *")),
                 "bootstrap-mds" => create
+                    .clone()
                     .given("entity", prefix("mds."))
                     .given("caps_mon", equal("allow profile mds"))
                     .given("caps_osd", equal("allow rwx"))
                     .given("caps_mds", equal("allow")),
-                "bootstrap-mgr" => create
-                    .given("entity", prefix("mgr."))
-                    .given("caps_mon", equal("allow profile mgr")),
                 _ => create
+                    .clone()
                     .given("entity", prefix("client.rgw."))
                     .given("caps_mon", equal("allow rw"))
                     .given("caps_osd", equal("allow rwx")),
             });
+            if profile == "bootstrap-mgr" {
+                // Without the caps that a manager's modules take.
+                let create = create.given("entity", prefix("mgr."));
+                out.push(create.given("caps_mon", equal("allow profile mgr")));
+            }
         }
         "bootstrap-rbd" | "bootstrap-rbd-mirror" => {
             on(&mut out, &[("mon", r)]);
             let mon = if profile == "bootstrap-rbd" { "profile rbd" } else { "profile rbd-mirror" };
-            let osd = Constraint::regex(
-                r#"^([ ,]*profile(=|[ ]+)['"]?rbd[^ ,'"]*['"]?([ ]+pool(=|[ ]+)['"]?[^,'"]+['"]?)?)+$"#,
+            // `;` begins another grant, as `,` does.
+            let images = Constraint::regex(
+                r#"^([ ,]*profile(=|[ ]+)['"]?rbd[^ ,;'"]*['"]?([ ]+pool(=|[ ]+)['"]?[^,;'"]+['"]?)?)+$"#,
             );
-            out.push(
-                G::run("auth get-or-create")
-                    .given("entity", prefix("client."))
-                    .given("caps_mon", equal(mon))
-                    .given("caps_osd", osd),
-            );
+            let create = G::run("auth get-or-create")
+                .given("entity", prefix("client."))
+                .given("caps_mon", equal(mon))
+                .given("caps_osd", images.clone());
+            // With or without what modules of the manager take.
+            out.push(create.clone().given("caps_mgr", images));
+            out.push(create);
         }
         "fs-client" => on(&mut out, &[("mon", r), ("mds", r), ("osd", r), ("pg", r)]),
         "simple-rados-client" => on(&mut out, &[("mon", r), ("osd", r), ("pg", r)]),
@@ -398,6 +418,7 @@ impl fmt::Display for MonGrant {
                     Constraint::Prefix(v) => write!(f, " {key} prefix {}", MaybeQuoted(v))?,
                     Constraint::Regex(v, _) => write!(f, " {key} regex {}", MaybeQuoted(v))?,
                     Constraint::DaemonPrivate => write!(f, " {key} prefix daemon-private")?,
+                    Constraint::Absent => write!(f, " {key} absent")?,
                 }
             }
         }

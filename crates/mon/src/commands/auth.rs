@@ -176,8 +176,7 @@ fn caps_arg(ctx: &CommandCtx<'_>) -> Result<BTreeMap<String, String>, Fail> {
     if words.len() % 2 != 0 {
         return Err(fail(EINVAL, "bad capabilities request; odd number of arguments"));
     }
-    let caps: BTreeMap<String, String> =
-        words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    let caps = cli::caps_pairs(&words);
     check_caps(&caps)?;
     Ok(caps)
 }

@@ -716,13 +716,15 @@ fn range_addr(text: &str) -> Option<EntityAddr> {
 }
 
 fn blocklist(ctx: &mut CommandCtx<'_>) -> Run {
-    let range = ctx.cmd.str("range")?.is_some();
+    // The old name has no ranges, and each name its own verb: caps are judged by these.
+    let new_name = ctx.cmd.prefix() == "osd blocklist";
+    let range = new_name && ctx.cmd.str("range")?.is_some();
     let text = ctx.cmd.str_or_empty("addr")?;
     let addr = if range { range_addr(text) } else { client_addr(text) };
     let Some(addr) = addr else {
         return Err(fail(EINVAL, format!("unable to parse address {text}")));
     };
-    let op = ctx.cmd.str("blocklistop")?.or(ctx.cmd.str("blacklistop")?).unwrap_or_default();
+    let op = ctx.cmd.str_or_empty(if new_name { "blocklistop" } else { "blacklistop" })?;
     let map = ctx.osdmap();
     let shown = if range { addr.to_string() } else { legacy_text(&addr) };
     let mut inc = ctx.osd_change();

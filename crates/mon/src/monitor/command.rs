@@ -155,7 +155,7 @@ impl Monitor {
         if cmd.iter().map(Bytes::len).sum::<usize>() > COMMAND_BYTES_MAX {
             return self.answer(answer, Reply::err(EINVAL, "command too long"));
         }
-        let args = match cli::Args::parse(cmd) {
+        let mut args = match cli::Args::parse(cmd) {
             Ok(args) => args,
             Err(e) => return self.answer(answer, Reply::err(EINVAL, e.to_string())),
         };
@@ -190,6 +190,10 @@ impl Monitor {
                         return self.answer(answer, refusal);
                     }
                 };
+                if !session::is_administrator(&info) {
+                    // Nothing is done by words that were not judged.
+                    args.keep_known(&known.sig);
+                }
                 rw = known.perm.contains(['w', 'x']);
                 let level = if rw { LogPriority::INFO } else { LogPriority::DEBUG };
                 self.audit(level, format!("{who}: dispatch"));
@@ -315,7 +319,7 @@ impl Monitor {
             }
         }
         let (module, perm) = (known.module, known.perm);
-        let may = session::may_run(info, module, args.prefix(), &args.strings(), perm);
+        let may = session::may_run(info, module, args.prefix(), &args.judged(&known.sig), perm);
         if may { Ok(known) } else { Err(Reply::err(EACCES, "access denied")) }
     }
 
