@@ -1,10 +1,7 @@
 //! Pools: making, deleting, snapshots. Shared by commands and messages.
 
-use std::collections::BTreeMap;
-
-use auth::{OsdAccess, OsdCap};
 use maps::{Incremental, PgPool, PoolFlags, PoolKind, PoolSnapInfo};
-use types::{EntityAddr, Epoch, PoolId, SnapId, UTime};
+use types::{Epoch, PoolId, SnapId, UTime};
 
 use crate::ClusterState;
 
@@ -317,30 +314,4 @@ pub fn add_unmanaged_snap(pool: &mut PgPool, epoch: Epoch) -> SnapId {
     pool.snap_epoch = epoch;
     pool.last_change = epoch;
     pool.snap_seq
-}
-
-/// Whether somebody with these OSD caps may make snapshots for its own use in a pool: who
-/// may write there may.
-#[must_use]
-pub fn may_snap(
-    caps: &OsdCap,
-    pool: &str,
-    apps: &BTreeMap<String, BTreeMap<String, String>>,
-    addr: &EntityAddr,
-) -> bool {
-    let may_write = |nspace: &[u8]| {
-        caps.is_capable(&OsdAccess {
-            pool,
-            nspace,
-            apps,
-            object: b"",
-            read: false,
-            write: true,
-            calls: &[],
-            addr,
-        })
-    };
-    // Whoever may write in one of its namespaces may as well.
-    let spaces = caps.text().split([' ', ',', ';']).filter_map(|w| w.strip_prefix("namespace="));
-    may_write(b"") || spaces.into_iter().any(|n| may_write(n.trim_matches('"').as_bytes()))
 }

@@ -277,3 +277,35 @@ fn one_instance_may_be_kept_out() {
         assert!(a.map().blocklist.len() >= 2, "{profile}: what was kept out stays so");
     }
 }
+
+/// Who may make snapshots of his own: whoever may write in the pool as such, as with the peer.
+#[test]
+fn self_managed_snapshots() {
+    let mut a = Alone::with_osds().0;
+    let admin = a.admin();
+    assert_eq!(a.pool_op(admin, pool_op::CREATE, 0, "a", 0).r, 0);
+    let enable = r#"{"prefix":"osd pool application enable","pool":"a","app":"rbd"}"#;
+    assert_eq!(a.run(admin, enable).0, 0);
+    for (i, (osd, may)) in [
+        ("allow rw pool=a", true),
+        ("allow rw pool=a object_prefix foo", true),
+        ("allow rw pool=a namespace=n", true),
+        ("allow rw", true),
+        ("profile rbd pool=a", true),
+        ("profile rbd", true),
+        ("allow r pool=a", false),
+        ("allow rw pool=b", false),
+        ("allow rw object_prefix foo", false),
+        ("allow rw namespace=n", false),
+        ("allow rw tag rbd *=*", false),
+        ("profile rbd-read-only pool=a", false),
+        ("allow rw pool=a network 10.0.0.0/8", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let conn = client(&mut a, &format!("client.s{i}"), &[("mon", "allow r"), ("osd", osd)]);
+        let r = a.pool_op(conn, pool_op::CREATE_UNMANAGED_SNAP, 1, "", 0).r;
+        assert_eq!(r, if may { 0 } else { -1 }, "{osd}");
+    }
+}

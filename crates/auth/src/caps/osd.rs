@@ -138,6 +138,17 @@ impl OsdGrant {
             && self.object_prefix.is_empty()
     }
 
+    /// Whether it lets its holder make snapshots of his own in a pool: by a right to write there
+    /// as such. The peer's `is_osd_writable` does not look at application tags, and not at
+    /// namespaces and prefixes within a pool.
+    fn may_snap(&self, pool: &str) -> bool {
+        if !self.profile.is_empty() {
+            return self.expanded.iter().any(|g| g.may_snap(pool));
+        }
+        self.allow.has(Rights::W)
+            && (self.matches_all() || !self.pool.is_empty() && self.pool == pool)
+    }
+
     fn allows_all(&self) -> bool {
         self.allow == Rights::ANY && self.matches_all()
     }
@@ -268,6 +279,14 @@ impl OsdCap {
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// Whether the holder may make snapshots of his own in `pool` (self-managed ones), from
+    /// `addr`.
+    #[must_use]
+    pub fn may_snap(&self, pool: &str, addr: &EntityAddr) -> bool {
+        let here = |g: &&OsdGrant| holds_at(g.network.as_ref(), addr);
+        self.grants.iter().filter(here).any(|g| g.may_snap(pool))
     }
 
     /// Its parts.

@@ -76,10 +76,7 @@ impl Monitor {
         }
         let text = self.state.auth.caps(&session.info.name, types::EntityKind::OSD).unwrap_or("");
         let caps = ::auth::OsdCap::parse_lenient(text);
-        let Some(id) = self.state.osdmap.pool_by_name(pool) else { return false };
-        let empty = BTreeMap::new();
-        let apps = self.state.osdmap.pool(id).map_or(&empty, |p| &p.application_metadata);
-        poolops::may_snap(&caps, pool, apps, &session.info.addrs.front())
+        caps.may_snap(pool, &session.info.addrs.front())
     }
 
     fn plan_pool_op(&mut self, conn: ConnId, msg: &PoolOp) -> Planned {
