@@ -278,6 +278,66 @@ fn one_instance_may_be_kept_out() {
     }
 }
 
+/// The monitors' key leaves for nobody but who has all rights.
+#[test]
+fn the_monitors_key_stays() {
+    let mut a = Alone::new();
+    let admin = a.admin();
+    for caps in ["allow rwx", "profile role-definer", "allow service auth *"] {
+        let conn = a.connect_as("client.keys", caps, Features::ALL, addr(0, 3));
+        for prefix in [
+            "auth get",
+            "auth export",
+            "auth get-key",
+            "auth print-key",
+            "auth rotate",
+            "auth caps",
+        ] {
+            let cmd =
+                serde_json::json!({"prefix": prefix, "entity": "mon.", "caps": ["mon", "allow r"]});
+            assert_eq!(a.run(conn, &cmd.to_string()).0, EACCES, "{caps}: {prefix}");
+        }
+        let ring =
+            Bytes::from_static(b"[mon.]\n\tkey = AQAaQ2dl+FnaLxAAGZwuWS2kKoIIU0pIVCWjtQ==\n");
+        assert_eq!(a.run_with(conn, &asks("auth import"), ring).0, EACCES);
+        assert_eq!(a.run(conn, r#"{"prefix":"auth get","entity":"client.admin"}"#).0, 0);
+    }
+    assert_eq!(a.run(admin, r#"{"prefix":"auth get","entity":"mon."}"#).0, 0);
+}
+
+/// No command of keys takes the last full rights away, unless that is said to be meant.
+#[test]
+fn the_last_administrator_stays() {
+    const EPERM: i32 = -1;
+    let mut a = Alone::new();
+    let admin = a.admin();
+    let ring = |caps: &str| {
+        let key = "AQAaQ2dl+FnaLxAAGZwuWS2kKoIIU0pIVCWjtQ==";
+        Bytes::from(format!("[client.admin]\n\tkey = {key}\n{caps}"))
+    };
+    let before = a.mon.state().auth.get(&name("client.admin")).cloned();
+    let (r, rs, _) = a.run_with(admin, &asks("auth import"), ring(""));
+    assert!(r == EINVAL && rs.contains("no caps supplied"), "{rs}");
+    assert_eq!(
+        a.run_with(admin, &asks("auth import"), ring("\tcaps mon = \"allow r\"\n")).0,
+        EPERM
+    );
+    let weaker = r#"{"prefix":"auth caps","entity":"client.admin","caps":["mon","allow r"]}"#;
+    let bound = r#"{"prefix":"auth caps","entity":"client.admin","caps":["mon","allow * network 1.0.0.0/8"]}"#;
+    let remove = r#"{"prefix":"auth rm","entity":"client.admin"}"#;
+    for cmd in [weaker, bound, remove, r#"{"prefix":"auth del","entity":"client.admin"}"#] {
+        let (r, rs, _) = a.run(admin, cmd);
+        assert!(r == EPERM && rs.contains("--yes-i-really-mean-it"), "{cmd}: {rs}");
+    }
+    assert_eq!(a.mon.state().auth.get(&name("client.admin")).cloned(), before);
+    // With another one, or when it is meant.
+    client(&mut a, "client.other", &[("mon", "allow *")]);
+    assert_eq!(a.run(admin, remove).0, 0);
+    let meant = r#"{"prefix":"auth rm","entity":"client.other","yes_i_really_mean_it":true}"#;
+    assert_eq!(a.run(admin, r#"{"prefix":"auth rm","entity":"client.other"}"#).0, EPERM);
+    assert_eq!(a.run(admin, meant).0, 0);
+}
+
 /// Who may make snapshots of his own: whoever may write in the pool as such, as with the peer.
 #[test]
 fn self_managed_snapshots() {

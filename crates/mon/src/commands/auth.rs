@@ -1,6 +1,6 @@
 //! `auth ...`: entities, their keys and caps.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use ::auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use cli::Formatter;
 use types::{EntityKind, EntityName};
 
-use super::{EINVAL, ENOENT, Fail, Run, fail, ok, out, propose};
+use super::{EACCES, EINVAL, ENOENT, EPERM, Fail, Run, fail, ok, out, propose};
 use crate::{AuthChange, CommandCtx, Mutation, Outcome, Reply};
 
 pub(super) fn has(prefix: &str) -> bool {
@@ -16,7 +16,7 @@ pub(super) fn has(prefix: &str) -> bool {
 }
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
-    match prefix.strip_prefix("auth ").unwrap_or_default() {
+    let done = match prefix.strip_prefix("auth ").unwrap_or_default() {
         "ls" | "list" => ls(ctx),
         "get" => get(ctx),
         "get-key" | "print-key" | "print_key" => get_key(ctx),
@@ -31,7 +31,61 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         "dump-keys" => dump_keys(ctx),
         "wipe-rotating-service-keys" => wipe(ctx),
         _ => Err(fail(EINVAL, "command not known")),
+    }?;
+    keeps_an_administrator(ctx, &done)?;
+    Ok(done)
+}
+
+/// Whether an entity may do everything at the monitors, from everywhere.
+fn is_full(name: &EntityName, caps: &BTreeMap<String, String>) -> bool {
+    let cap = ::auth::MonCap::parse_lenient(caps.get("mon").map_or("", String::as_str));
+    name.kind != EntityKind::MON
+        && cap.is_capable(&::auth::MonAccess {
+            name,
+            addr: &types::EntityAddr::default(),
+            service: "",
+            command: "",
+            args: &BTreeMap::new(),
+            wants: ::auth::Rights::ANY,
+        })
+}
+
+/// Refuses what would leave nobody with full rights, unless that is really meant.
+fn keeps_an_administrator(ctx: &CommandCtx<'_>, done: &Outcome) -> Result<(), Fail> {
+    let Outcome::Propose { mutation, .. } = done else { return Ok(()) };
+    if ctx.cmd.flag("yes_i_really_mean_it") {
+        return Ok(());
     }
+    let full = |(name, entity): (&EntityName, &EntityAuth)| {
+        is_full(name, &entity.caps).then(|| name.clone())
+    };
+    let before: BTreeSet<EntityName> = ctx.state.auth.entities.iter().filter_map(full).collect();
+    let mut after = before.clone();
+    let steps = match mutation {
+        Mutation::Batch(steps) => steps.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    for step in steps {
+        match step {
+            Mutation::Auth(AuthChange::Set { name, caps, .. }) if is_full(name, caps) => {
+                after.insert(name.clone());
+            }
+            Mutation::Auth(AuthChange::Set { name, .. } | AuthChange::Remove(name)) => {
+                after.remove(name);
+            }
+            _ => {}
+        }
+    }
+    if after.is_empty() && !before.is_empty() {
+        let names: Vec<String> = before.iter().map(ToString::to_string).collect();
+        let why = format!(
+            "nobody would have full rights any more after this: only {} has them; pass \
+             --yes-i-really-mean-it if that is meant",
+            names.join(", ")
+        );
+        return Err(fail(EPERM, why));
+    }
+    Ok(())
 }
 
 fn keyring_text(name: &EntityName, entity: &EntityAuth) -> String {
@@ -93,7 +147,18 @@ fn ls(ctx: &mut CommandCtx<'_>) -> Run {
 
 fn entity_arg(ctx: &CommandCtx<'_>, wrong: &str) -> Result<EntityName, Fail> {
     let text = ctx.cmd.str_or_empty("entity")?;
-    text.parse().map_err(|_| fail(EINVAL, wrong.replace("{}", text)))
+    let name: EntityName = text.parse().map_err(|_| fail(EINVAL, wrong.replace("{}", text)))?;
+    not_the_monitors(ctx, &name)?;
+    Ok(name)
+}
+
+/// With the monitors' own key everything can be forged: it is for `allow *` alone, whatever is
+/// asked or changed.
+fn not_the_monitors(ctx: &CommandCtx<'_>, name: &EntityName) -> Result<(), Fail> {
+    if name.kind == EntityKind::MON && !crate::session::is_administrator(ctx.session) {
+        return Err(fail(EACCES, format!("the key of {name} is for 'allow *' alone")));
+    }
+    Ok(())
 }
 
 fn get(ctx: &mut CommandCtx<'_>) -> Run {
@@ -154,7 +219,11 @@ fn import(ctx: &mut CommandCtx<'_>) -> Run {
         return Err(fail(EINVAL, "auth import: no data supplied"));
     }
     let keyring = read_keyring(ctx)?;
-    for entity in keyring.entities.values() {
+    for (name, entity) in &keyring.entities {
+        not_the_monitors(ctx, name)?;
+        if entity.caps.is_empty() && name.kind != EntityKind::MON {
+            return Err(fail(EINVAL, format!("auth import: no caps supplied for {name}")));
+        }
         check_caps(&entity.caps)?;
     }
     let sets = keyring.entities.into_iter().map(|(name, entity)| {
