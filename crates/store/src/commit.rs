@@ -243,9 +243,18 @@ impl Committer {
         Self::ring_used(&q) + Self::bound(len) + 2 * skip <= self.ring.len
     }
 
-    /// Whether the ring could take it were it empty.
+    /// Whether the ring could take it were it empty but for what the store writes itself, for which
+    /// a sixteenth is left.
     pub fn can_ever_take(&self, len: u64) -> bool {
-        Self::bound(len) + 2 * (self.group_bytes.max(len) + 8192) <= self.ring.len / 2
+        Self::bound(len) + 2 * (self.group_bytes.max(len) + 8192) <= self.ring.len / 16 * 15
+    }
+
+    /// Bytes of the largest record that [`Committer::can_ever_take`] admits.
+    pub fn record_max(&self) -> u64 {
+        let room = self.ring.len / 16 * 15;
+        // `bound` adds a header and fills a block, each of two skips 8192 bytes.
+        let len = room.saturating_sub(4 * 8192) / 3;
+        if self.can_ever_take(len) { len } else { 0 }
     }
 
     /// Queues the record that `encode` appends, and data for the extents it names.

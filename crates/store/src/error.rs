@@ -20,6 +20,15 @@ pub enum StoreError {
         /// Bytes left for data.
         available: u64,
     },
+    /// The transaction's record is larger than the log can ever take; nothing of it was
+    /// applied (`EMSGSIZE`).
+    #[error("the transaction takes {record} bytes of the log, which has room for {max}")]
+    TooLarge {
+        /// Bytes of its record, at most.
+        record: u64,
+        /// Bytes that one may have.
+        max: u64,
+    },
     /// What the device returned is not what was written (`EIO`); the layer above repairs
     /// it from a replica.
     #[error("{what}: checksum mismatch at offset {offset}, device position {device:#x}")]
@@ -77,6 +86,7 @@ impl StoreError {
         match self {
             Self::NoObject(_) | Self::NoCollection(_) => 2,
             Self::NoSpace { .. } => 28,
+            Self::TooLarge { .. } => 90,
             Self::Invalid(_)
             | Self::Format(_)
             | Self::NewerFormat { .. }

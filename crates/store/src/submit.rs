@@ -203,17 +203,30 @@ impl Store {
     /// no I/O but for the onode of a clone's source.
     ///
     /// # Errors
-    /// [`StoreError::NoSpace`]; [`StoreError::Invalid`] when the log could never take it.
+    /// [`StoreError::NoSpace`]; [`StoreError::TooLarge`] when the log could never take it.
     pub fn would_fit(&self, txn: &Transaction) -> Result<()> {
         let needs = self.needs(txn)?;
-        if !self.commit.can_ever_take(needs.record) {
-            return Err(StoreError::Invalid("the transaction is larger than the log takes"));
-        }
+        self.require_log(needs.record)?;
         let available = self.available(0, needs.frees());
         if needs.wants_space() && needs.space > available {
             return Err(StoreError::NoSpace { need: needs.space, available });
         }
         Ok(())
+    }
+
+    /// Bytes that a transaction's record in the log may have: all that is not an object's data of
+    /// 64 KiB and more, and of such data 20 bytes for each block. Beyond is refused
+    /// with [`StoreError::TooLarge`]. About 31% of the log.
+    #[must_use]
+    pub fn record_max(&self) -> u64 {
+        self.commit.record_max()
+    }
+
+    fn require_log(&self, record: u64) -> Result<()> {
+        if self.commit.can_ever_take(record) {
+            return Ok(());
+        }
+        Err(StoreError::TooLarge { record, max: self.commit.record_max() })
     }
 
     /// Space for a transaction, in bytes, when `pending` blocks more are free.
@@ -231,9 +244,7 @@ impl Store {
             self.require(needs.space, needs.frees())?;
         }
         let Needs { record, blocks, clones, .. } = needs;
-        if !self.commit.can_ever_take(record) {
-            return Err(StoreError::Invalid("the transaction is larger than the log takes"));
-        }
+        self.require_log(record)?;
         if clones && self.clones_unsettled(txn)? {
             self.finish_checkpoint()?;
         }

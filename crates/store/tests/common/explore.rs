@@ -347,7 +347,7 @@ impl Run {
                             model = before;
                         }
                         // The log is small here, and takes no more of it.
-                        Err(StoreError::Invalid(_)) => model = before,
+                        Err(StoreError::TooLarge { .. }) => model = before,
                         Err(e) => panic!("seed {}: {e}", self.seed),
                     }
                 }

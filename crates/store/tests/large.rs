@@ -1,0 +1,116 @@
+//! The largest transactions that a log takes, and those that are larger.
+
+mod common;
+
+use bytes::Bytes;
+use common::Dir;
+use store::{Coll, LogPlacement, MkfsOptions, OpenOptions, Store, StoreError, Transaction};
+use types::{HObject, PgId, PoolId, ShardId, SpgId};
+
+const PG: Coll = Coll::Pg(SpgId { pg: PgId { pool: PoolId(1), ps: 0 }, shard: ShardId::NONE });
+
+fn object(name: &'static str) -> HObject {
+    let none = Bytes::new;
+    HObject::head(PoolId(1), none(), none(), Bytes::from_static(name.as_bytes()))
+}
+
+fn made(n: usize, seed: u8) -> Bytes {
+    (0..n).map(|i| (i as u8).wrapping_mul(31) ^ (i >> 8) as u8 ^ seed).collect()
+}
+
+/// An attribute, or one omap value, of so many bytes beside a small change.
+fn large(n: usize, seed: u8) -> Transaction {
+    let mut txn = Transaction::new();
+    txn.coll_set(PG, vec![b'l', seed], made(100, seed));
+    match seed % 2 {
+        0 => txn.set_attr(PG, &object("a"), "big", made(n, seed)),
+        _ => txn.omap_set(PG, &object("o"), [(Bytes::from("big"), made(n, seed))]),
+    };
+    txn
+}
+
+fn holds(store: &Store, n: usize, last: u8) {
+    for seed in [last, last - 1] {
+        let found = match seed % 2 {
+            0 => store.get_attr(PG, &object("a"), b"big").unwrap(),
+            _ => {
+                let key = [Bytes::from("big")];
+                store.omap_get_keys(PG, &object("o"), &key).unwrap().into_values().next()
+            }
+        };
+        assert!(found == Some(made(n, seed)), "change {seed} is there whole");
+    }
+}
+
+/// A log takes transactions of nearly a third of it one after the other, whatever was in it
+/// before, and has them after a restart; a larger one is refused, and changes nothing.
+#[test]
+fn a_log_takes_the_largest_one_after_the_other() {
+    for (log, gather) in [(LogPlacement::Device, false), (LogPlacement::Memory, true)] {
+        let dir = Dir::new(if gather { "large-memory" } else { "large" });
+        let path = dir.block();
+        let options =
+            MkfsOptions { size: 512 << 20, log_bytes: 16 << 20, log, ..MkfsOptions::default() };
+        Store::mkfs(&path, &options).unwrap();
+        let open = || Store::open(&path, OpenOptions { gather, ..OpenOptions::default() }).unwrap();
+        let mut store = open();
+        let most = store.record_max() as usize;
+        assert!(most > (16 << 20) * 3 / 10, "{most}");
+        let n = most - 2048;
+        let mut txn = Transaction::new();
+        txn.create_collection(PG);
+        store.submit(txn).unwrap();
+        for seed in 1..=8u8 {
+            for small in 0..seed {
+                let mut txn = Transaction::new();
+                txn.coll_set(PG, vec![b's', small], made(5000, seed));
+                store.submit(txn).unwrap();
+            }
+            store.submit(large(n, seed)).unwrap();
+            if seed == 3 {
+                store.kick();
+                store.sync().unwrap();
+            }
+        }
+        holds(&store, n, 8);
+        for seed in [100, 101] {
+            let refused = store.submit(large(most + 8192, seed));
+            assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");
+            assert_eq!(refused.unwrap_err().errno(), 90);
+            assert_eq!(store.coll_get(PG, &[b'l', seed]).unwrap(), None);
+        }
+        store.kick();
+        store.sync().unwrap();
+        drop(store);
+        let mut store = open();
+        holds(&store, n, 8);
+        store.checkpoint().unwrap();
+        holds(&store, n, 8);
+        drop(store);
+        holds(&open(), n, 8);
+    }
+}
+
+/// The log as it is made unless told otherwise takes what the peer's clients send at once: an
+/// attribute of 60 MB, omap of 80 MB.
+#[test]
+fn a_log_of_the_usual_size_takes_what_clients_send() {
+    let dir = Dir::new("large-usual");
+    let path = dir.block();
+    let options = MkfsOptions { size: 2 << 30, ..MkfsOptions::default() };
+    Store::mkfs(&path, &options).unwrap();
+    let mut store = Store::open(&path, OpenOptions::default()).unwrap();
+    let mut txn = Transaction::new();
+    txn.create_collection(PG).set_attr(PG, &object("a"), "big", made(60_000_000, 1));
+    store.submit(txn).unwrap();
+    let value = made(1_000_000, 2);
+    let mut txn = Transaction::new();
+    txn.omap_set(PG, &object("o"), (0..80).map(|n| (Bytes::from(format!("{n}")), value.clone())));
+    store.submit(txn).unwrap();
+    store.sync().unwrap();
+    drop(store);
+    let store = Store::open(&path, OpenOptions::default()).unwrap();
+    assert_eq!(store.get_attr(PG, &object("a"), b"big").unwrap().unwrap().len(), 60_000_000);
+    let keys = [Bytes::from("79")];
+    assert_eq!(store.omap_get_keys(PG, &object("o"), &keys).unwrap()[&keys[0]], value);
+}
