@@ -9,6 +9,7 @@
 //! the same purpose; clients never see any of these.
 
 mod change;
+mod part;
 mod peer;
 mod pg;
 mod push;
@@ -16,6 +17,7 @@ mod scrub;
 mod write;
 
 pub use change::{Mutation, ObjectChange};
+pub use part::{OsdPart, Parts, in_parts};
 pub use peer::{OsdPeer, PeerMsg};
 pub use pg::{Answered, Interval, LogKind, PgCounts, PgInfo, PgLogEntry, Touched};
 pub use push::{Listed, Push};
