@@ -169,8 +169,8 @@ impl ObjectStore for StoreBacking {
         self.refused.is_some()
     }
 
-    /// A transaction for which the store has no room, or which it can no longer write, is the
-    /// last: no later one is taken, none comes back durable, and [`ObjectStore::poll`] tells the
+    /// A transaction for which the store or its log has no room, or which it can no longer write, is
+    /// the last: no later one is taken, none comes back durable, and [`ObjectStore::poll`] tells the
     /// OSD to stop. So nothing is acknowledged that is not there.
     ///
     /// # Panics
@@ -188,6 +188,7 @@ impl ObjectStore for StoreBacking {
             Ok(seq) => self.open.push_back((seq, ticket)),
             Err(
                 e @ (store::StoreError::NoSpace { .. }
+                | store::StoreError::TooLarge { .. }
                 | store::StoreError::Io { .. }
                 | store::StoreError::Stopped(_)),
             ) => self.refused = Some(StoreError(format!("no more writes: {e}"))),
@@ -350,6 +351,15 @@ impl ObjectStore for StoreBacking {
                 store::Coll::Pg(spg) => Coll::Pg(spg),
             })
             .collect()
+    }
+
+    fn record_max(&self) -> u64 {
+        self.store.record_max()
+    }
+
+    fn cut_takes(&self, pool: PoolId) -> u64 {
+        let packed = || self.store.statfs().pools.get(&pool).is_some_and(|s| s.uncompressed > 0);
+        if self.compress.contains_key(&pool) || packed() { self.store.cut_max() } else { 0 }
     }
 
     fn compress(&mut self, pools: &BTreeMap<PoolId, Compression>) {

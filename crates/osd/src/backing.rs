@@ -259,6 +259,18 @@ pub trait ObjectStore: Send {
         each: &mut dyn FnMut(&[u8], &Bytes) -> bool,
     ) -> Result<(), StoreError>;
 
+    /// Bytes of the log that one transaction may take ([`crate::bulk::record_of_ops`]): a larger
+    /// one must not be submitted.
+    fn record_max(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Bytes of the log that a step takes more, at most, when it cuts what the store has compressed
+    /// of a pool; 0 where nothing is.
+    fn cut_takes(&self, _pool: PoolId) -> u64 {
+        0
+    }
+
     /// Every collection.
     fn collections(&self) -> Vec<Coll>;
 

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use denc::{Denc, Reader};
 use env::Now;
 use messages::{Answered, OsdOp, OsdPeer, PeerMsg, Push};
-use types::{EVersion, Epoch, HObject, ObjectLocator, PgId, PoolId, ShardId, SnapId};
+use types::{EVersion, Epoch, Errno, HObject, ObjectLocator, PgId, PoolId, ShardId, SnapId};
 
 use maps::PgShard;
 
@@ -33,6 +33,8 @@ struct Fetch {
     version: Option<EVersion>,
     data: BytesMut,
     omap: Vec<(Bytes, Bytes)>,
+    /// Bytes of `omap`.
+    keys_bytes: usize,
     omap_after: Bytes,
     asked_ms: u64,
 }
@@ -109,6 +111,7 @@ impl Osd {
                     version: None,
                     data: BytesMut::new(),
                     omap: Vec::new(),
+                    keys_bytes: 0,
                     omap_after: Bytes::new(),
                     asked_ms: 0,
                 };
@@ -240,6 +243,7 @@ impl Osd {
         answered: Vec<Answered>,
         out: &mut Outbox,
     ) -> Option<u64> {
+        let most = self.c.store.record_max();
         let f = self.c.copies.running.get_mut(&id)?;
         if push.absent {
             let content = CopyContent { answered, ..CopyContent::default() };
@@ -250,6 +254,7 @@ impl Osd {
             f.version = None;
             f.data.clear();
             f.omap.clear();
+            f.keys_bytes = 0;
             f.omap_after = Bytes::new();
             return self.c.copies.renumber(id); // it was written: from the start
         }
@@ -261,20 +266,31 @@ impl Osd {
         let copied = push.omap.iter();
         f.omap.extend(copied.map(|(k, v)| (Bytes::copy_from_slice(k), Bytes::copy_from_slice(v))));
         f.omap_after = Bytes::copy_from_slice(&push.omap_after);
+        // What no write could bring is not gathered to its end.
+        let pairs = |all: &[(Bytes, Bytes)]| all.iter().map(|(k, v)| k.len() + v.len()).sum();
+        let grown: usize = pairs(&push.omap);
+        f.keys_bytes += grown;
+        let rest: usize = pairs(&push.attrs);
+        if (f.keys_bytes + rest + push.header.len()) as u64 > most {
+            tracing::warn!(oid = %push.oid, "an object is not copied: its attributes and omap are too large");
+            let content = CopyContent { failed: Some(Errno::MSGSIZE), ..CopyContent::default() };
+            self.finish_copy(now, id, content, out);
+            return None;
+        }
         if !push.last {
             return self.c.copies.renumber(id);
         }
         let record = push.attrs.iter().find(|(name, _)| name == INFO_ATTR);
         let Some(info) = record.and_then(|(_, raw)| ObjectInfo::from_bytes(raw).ok()) else {
             tracing::error!(oid = %push.oid, "an object that is to be copied cannot be read");
-            let content = CopyContent { unreadable: true, ..CopyContent::default() };
+            let content = CopyContent { failed: Some(Errno::IO), ..CopyContent::default() };
             self.finish_copy(now, id, content, out);
             return None;
         };
         let f = self.c.copies.running.get_mut(&id).expect("looked at");
         let content = CopyContent {
             answered,
-            unreadable: false,
+            failed: None,
             state: ObjectState { exists: !info.whiteout, info },
             data: std::mem::take(&mut f.data).freeze(),
             attrs: push.attrs.iter().filter(|(n, _)| n != INFO_ATTR).cloned().collect(),

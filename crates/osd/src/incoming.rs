@@ -4,8 +4,8 @@
 use env::{ConnId, Now};
 use maps::{OsdMap, PgShard};
 use messages::{
-    Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPeer, OsdPing, PeerMsg, RepOp, RepOpReply,
-    op, req_flag,
+    Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPart, OsdPeer, OsdPing, PeerMsg, RepOp,
+    RepOpReply, op, req_flag,
 };
 use types::{EntityKind, Epoch, Errno, OsdId, PgId, SnapId, SpgId};
 
@@ -49,6 +49,7 @@ impl Osd {
     /// A connection is gone.
     pub fn on_closed(&mut self, conn: ConnId) {
         self.c.sessions.by_conn.remove(&conn);
+        self.c.sessions.parts.remove(&conn);
         for pg in self.pgs.values_mut() {
             pg.watches.on_closed(conn);
         }
@@ -109,6 +110,17 @@ impl Osd {
                 if self.is_timely(now, m.epoch, conn, e, out) {
                     self.on_peer(now, PgShard { osd: from, shard: m.from }, m, out);
                 }
+            }),
+            (OsdPart::KIND, Some(_)) => OsdPart::decode(&e).and_then(|part| {
+                let parts = self.c.sessions.parts.entry(conn).or_default();
+                let whole = parts.take(part);
+                if parts.held() == 0 {
+                    self.c.sessions.parts.remove(&conn);
+                }
+                if let Some(whole) = whole? {
+                    self.on_message_of(now, conn, osd, whole, out);
+                }
+                Ok(())
             }),
             (OsdPing::KIND, Some(from)) => {
                 OsdPing::decode(&e).map(|m| self.on_ping(now, conn, from, &m, out))

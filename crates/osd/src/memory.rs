@@ -67,6 +67,8 @@ pub struct Inner {
     /// Says that all is durable as soon as it is submitted.
     pub lies: bool,
     sent: Sent,
+    /// Bytes that a transaction takes of a log at most; any number unless told.
+    pub record_max: Option<u64>,
 }
 
 /// What other shards were sent.
@@ -349,6 +351,10 @@ impl ObjectStore for MemStore {
 
     fn submit(&mut self, ops: Vec<StoreOp>, ticket: u64) {
         let mut i = self.lock();
+        let record = crate::bulk::record_of_ops(&ops);
+        if let Some(max) = i.record_max.filter(|max| record > *max) {
+            i.refused = Some(format!("a transaction takes {record} bytes of the log, of {max}"));
+        }
         if i.refused.is_none() && i.capacity.is_some() {
             let (takes, available) = (takes(&i.now, &ops), i.room().1);
             if takes > 0 && takes > available {
@@ -370,6 +376,10 @@ impl ObjectStore for MemStore {
         follow_damage(damaged, now, &ops);
         apply(&mut i.now, &ops);
         i.queue.push_back((ticket, ops));
+    }
+
+    fn record_max(&self) -> u64 {
+        self.lock().record_max.unwrap_or(u64::MAX)
     }
 
     fn at_hand(&self, c: Coll, o: &HObject, off: u64, len: u64) -> Option<Bytes> {

@@ -4,6 +4,9 @@ use env::ConnId;
 use messages::{Envelope, Message};
 use types::{Epoch, Features, OsdId};
 
+/// Messages of fewer bytes never travel in parts.
+const LARGE: usize = 8 << 20;
+
 /// One wish.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -85,8 +88,17 @@ impl Outbox {
     }
 
     pub(crate) fn push(&mut self, effect: Effect) {
-        if !self.closed {
-            self.effects.push(effect);
+        match effect {
+            _ if self.closed => {}
+            Effect::Osd(to, e) if e.front.len() + e.data.len() >= LARGE => {
+                let (kind, bytes) = (e.kind, e.size());
+                let parts = messages::in_parts(e);
+                if parts.is_empty() {
+                    tracing::error!(%to, kind, bytes, "a message is too large to be sent");
+                }
+                self.effects.extend(parts.into_iter().map(|e| Effect::Osd(to, e)));
+            }
+            effect => self.effects.push(effect),
         }
     }
 

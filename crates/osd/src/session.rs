@@ -30,6 +30,8 @@ pub struct Session {
 pub struct Sessions {
     /// By connection.
     pub by_conn: FastMap<ConnId, Session>,
+    /// Large messages of OSDs that have not come to their end, by connection.
+    pub parts: FastMap<ConnId, messages::Parts>,
 }
 
 /// The cache tier that a request came from, instead of from a client.

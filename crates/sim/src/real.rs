@@ -616,6 +616,14 @@ impl ObjectStore for RealStore {
         self.open(ObjectStore::compressed)
     }
 
+    fn record_max(&self) -> u64 {
+        self.open(ObjectStore::record_max)
+    }
+
+    fn cut_takes(&self, pool: types::PoolId) -> u64 {
+        self.open(|store| store.cut_takes(pool))
+    }
+
     fn space(&self) -> Space {
         self.open(ObjectStore::space)
     }

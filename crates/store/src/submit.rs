@@ -222,6 +222,13 @@ impl Store {
         self.commit.record_max()
     }
 
+    /// Bytes that a change takes of the log at most for what it leaves of the compressed data that it
+    /// cuts: beside [`Store::record_max`]'s count.
+    #[must_use]
+    pub fn cut_max(&self) -> u64 {
+        2 * (crate::pack::PART_MAX + 2) * BLOCK
+    }
+
     fn require_log(&self, record: u64) -> Result<()> {
         if self.commit.can_ever_take(record) {
             return Ok(());

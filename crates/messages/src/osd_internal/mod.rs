@@ -147,7 +147,7 @@ mod tests {
                 missing: vec![(oid.clone(), v)],
                 surplus: vec![oid.clone()],
             },
-            PeerMsg::Activated { round: 3, missing: vec![] },
+            PeerMsg::Activated { round: 3, missing: vec![], record_max: 77 },
             PeerMsg::Unrelated { round: 3 },
             PeerMsg::CopyGet { id: 4, oid: oid.clone(), off: 5, omap_after: k.clone() },
             PeerMsg::CopyPart {

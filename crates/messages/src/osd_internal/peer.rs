@@ -67,6 +67,8 @@ pub enum PeerMsg {
         round: u32,
         /// Objects its copy lacks, with the version wanted.
         missing: Vec<Listed>,
+        /// Bytes of its store's log that one write may take (v4); 0 when it does not say.
+        record_max: u64,
     },
     /// All acting copies are active (`history_les`), or all are whole (`last_epoch_clean`).
     Settle {
@@ -245,7 +247,7 @@ pub struct OsdPeer {
 
 impl Message for OsdPeer {
     const KIND: u16 = 0x4101;
-    const VERSION: u16 = 3;
+    const VERSION: u16 = 4;
 
     fn encode_front(&self, w: &mut Writer) {
         self.pg.pg.encode(w);
@@ -289,7 +291,7 @@ impl Message for OsdPeer {
                 missing.encode(w);
                 surplus.encode(w);
             }
-            PeerMsg::Activated { round, missing } => {
+            PeerMsg::Activated { round, missing, record_max: _ } => {
                 w.u8(8);
                 w.u32(*round);
                 missing.encode(w);
@@ -399,6 +401,10 @@ impl Message for OsdPeer {
         self.pg.shard.encode(w);
         self.from.encode(w);
         w.u16(self.felt);
+        w.u64(match &self.body {
+            PeerMsg::Activated { record_max, .. } => *record_max,
+            _ => 0,
+        });
     }
 
     fn data(&self) -> Bytes {
@@ -413,7 +419,7 @@ impl Message for OsdPeer {
 
     fn decode_front(r: &mut Reader<'_>, v: u16, data: &Bytes) -> Result<Self, DecodeError> {
         let (pg, epoch, interval) = (Denc::decode(r)?, Denc::decode(r)?, Denc::decode(r)?);
-        let body = match r.u8()? {
+        let mut body = match r.u8()? {
             1 => PeerMsg::Query,
             2 => PeerMsg::Info { known: r.bool()?, info: Denc::decode(r)? },
             3 => PeerMsg::GetLog(Denc::decode(r)?),
@@ -438,7 +444,7 @@ impl Message for OsdPeer {
                 missing: Denc::decode(r)?,
                 surplus: Denc::decode(r)?,
             },
-            8 => PeerMsg::Activated { round: r.u32()?, missing: Denc::decode(r)? },
+            8 => PeerMsg::Activated { round: r.u32()?, missing: Denc::decode(r)?, record_max: 0 },
             9 => PeerMsg::Settle {
                 history_les: Denc::decode(r)?,
                 last_epoch_clean: Denc::decode(r)?,
@@ -517,6 +523,10 @@ impl Message for OsdPeer {
             (ShardId::NONE, ShardId::NONE)
         };
         let felt = if v >= 3 { r.u16()? } else { 0 };
+        let taken = if v >= 4 { r.u64()? } else { 0 };
+        if let PeerMsg::Activated { record_max, .. } = &mut body {
+            *record_max = taken;
+        }
         Ok(Self { pg: SpgId { pg, shard }, from, epoch, interval, felt, body })
     }
 }

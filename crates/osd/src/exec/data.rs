@@ -404,8 +404,8 @@ impl Exec<'_> {
     /// The object becomes a copy of another, which the caller has fetched already.
     pub(super) fn copy_from(&mut self, op: &OsdOp) -> OpResult<i32> {
         let source = self.copy.ok_or(Errno::OPNOTSUPP)?;
-        if source.unreadable {
-            return Err(Errno::IO);
+        if let Some(e) = source.failed {
+            return Err(e);
         }
         if !source.state.exists {
             return Err(Errno::NOENT);

@@ -97,8 +97,8 @@ pub enum WatchEvent {
 pub struct CopyContent {
     /// Requests that made it what it is: their resends may come where the copy is.
     pub answered: Vec<messages::Answered>,
-    /// Nobody can read it.
-    pub unreadable: bool,
+    /// Why it is not here: nobody can read it, or no write could bring it.
+    pub failed: Option<Errno>,
     /// Its record and whether it exists.
     pub state: ObjectState,
     /// Its bytes.

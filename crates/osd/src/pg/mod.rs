@@ -240,6 +240,8 @@ pub(crate) struct Peer {
     pub committed: EVersion,
     /// It has activated.
     pub activated: bool,
+    /// Bytes of its log that one write may take; 0 when it did not say.
+    pub record_max: u64,
     /// Objects it lacks.
     pub missing: BTreeMap<HObject, EVersion>,
     /// Its listing, while being compared.

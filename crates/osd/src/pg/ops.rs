@@ -615,6 +615,10 @@ impl Pg {
         let data = !unchanged && outcome.mutations.iter().any(takes_space);
         let after = if unchanged { &before } else { &outcome.state };
         let Some((mut op, room)) = self.find_room(op, &before, (after, data), cx) else { return };
+        let room = room.and_then(|()| match unchanged {
+            true => Ok(()),
+            false => self.require_log(&oid, &before, &outcome.state, &outcome.mutations, cx),
+        });
         if let Err(e) = room {
             outcome.answer = Answer::error(&op, e);
             (failed, unchanged) = (true, true);

@@ -561,7 +561,15 @@ impl Pg {
             let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
             self.state = State::Active;
             self.tell_room(cx); // before the first write comes
-            self.say(cx, self.primary(), PeerMsg::Activated { round: self.round, missing });
+            self.say(
+                cx,
+                self.primary(),
+                PeerMsg::Activated {
+                    round: self.round,
+                    missing,
+                    record_max: cx.store.record_max(),
+                },
+            );
         }
     }
 

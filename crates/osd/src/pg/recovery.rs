@@ -8,16 +8,19 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use maps::PgShard;
-use messages::{Mutation, PeerMsg, Push};
+use messages::{Mutation, ObjectChange, PeerMsg, Push};
 use types::{EVersion, Epoch, HObject, SnapId};
 
 use super::snaps::index_change;
 use super::{Cx, Pg, State, Ticket, missing_key};
 use crate::backing::{Fetched, StoreError, StoreOp};
+use crate::bulk;
 use crate::object::INFO_ATTR;
 
 /// omap in one part, bytes.
 const PART_OMAP: usize = 1 << 20;
+/// Bytes that one transaction of a part takes of the log, beside data.
+const PIECE_BYTES: u64 = 8 << 20;
 /// A recovery that does not move is started again after this long.
 const STUCK_MS: u64 = 5_000;
 /// What rebuilding an object of an erasure-coded pool counts for, bytes.
@@ -623,7 +626,7 @@ impl Pg {
     }
 
     /// Applies a part; the object counts as missing until the last one is durable.
-    pub(crate) fn apply_part(&mut self, push: &Push, ops: &mut Vec<StoreOp>, cx: &Cx<'_>) {
+    pub(crate) fn apply_part(&mut self, push: &Push, ops: &mut Vec<StoreOp>, cx: &mut Cx<'_>) {
         let mut m = Vec::new();
         if push.first {
             m.push(Mutation::Remove);
@@ -643,12 +646,40 @@ impl Pg {
             for (name, value) in &push.attrs {
                 m.push(Mutation::SetAttr(name.clone(), value.clone()));
             }
-            ops.push(StoreOp::Rm(self.coll, missing_key(&push.oid)));
         }
         if !push.oid.is_head() {
             index_change(cx.store, self.coll, &push.oid, &m, ops);
         }
-        ops.push(StoreOp::Object(self.coll, push.oid.clone(), m));
+        let change = ObjectChange { oid: push.oid.clone(), mutations: m };
+        let most = (cx.store.record_max() / 2).min(PIECE_BYTES);
+        let mut pieces = bulk::in_pieces(change, most).into_iter().peekable();
+        while let Some(piece) = pieces.next() {
+            ops.push(StoreOp::Object(self.coll, piece.oid, piece.mutations));
+            if pieces.peek().is_some() {
+                cx.submit(std::mem::take(ops), Ticket::None);
+            }
+        }
+        if push.last {
+            // It is whole with what is submitted last.
+            ops.push(StoreOp::Rm(self.coll, missing_key(&push.oid)));
+        }
+    }
+
+    /// Whether the log here takes what one step of a part brings. What does not fit stays
+    /// missing; only another log, of another size, can have taken it.
+    pub(crate) fn is_too_large(&self, push: &Push, cx: &Cx<'_>) -> bool {
+        let steps = push.attrs.iter().map(|(k, v)| Mutation::SetAttr(k.clone(), v.clone()));
+        let header = std::iter::once(Mutation::OmapHeader(push.header.clone()));
+        let largest = steps.chain(header).map(|m| bulk::record_of(&m)).max();
+        let most = cx.store.record_max();
+        let refused = largest.is_some_and(|bytes| bytes + bulk::BESIDE > most);
+        if refused {
+            tracing::error!(
+                pg = %self.id, oid = %push.oid, ?largest, most,
+                "an attribute is larger than the log here takes (osd_journal_size)"
+            );
+        }
+        refused
     }
 
     /// A part has come. Beside clients its data goes to the device before all else: for what
@@ -692,7 +723,7 @@ impl Pg {
         if push.off != pull.off || omap_moved {
             return; // it came twice
         }
-        if self.is_too_much(&push, cx) {
+        if self.is_too_large(&push, cx) || self.is_too_much(&push, cx) {
             return; // asked for again after a while
         }
         let pull = self.recovery.pulls.get_mut(&push.oid).expect("just seen");
@@ -742,7 +773,7 @@ impl Pg {
         if push.absent {
             return;
         }
-        if self.is_too_much(&push, cx) {
+        if self.is_too_large(&push, cx) || self.is_too_much(&push, cx) {
             return; // it comes again after a while
         }
         let oid = push.oid.detached();

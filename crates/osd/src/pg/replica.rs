@@ -198,7 +198,12 @@ impl Pg {
                     self.on_activate(round, &info, since, reset, &entries, missing, surplus, cx);
                 }
             }
-            PeerMsg::Activated { round, missing } => self.on_activated(from, round, missing, cx),
+            PeerMsg::Activated { round, missing, record_max } => {
+                if let Some(peer) = self.peers.get_mut(&from) {
+                    peer.record_max = record_max;
+                }
+                self.on_activated(from, round, missing, cx);
+            }
             PeerMsg::Unrelated { round } => self.on_unrelated(from, round, cx),
             PeerMsg::Settle { history_les, last_epoch_clean } => {
                 if self.is_led_by(&from) {
@@ -279,7 +284,8 @@ impl Pg {
             if round == self.round && self.state == State::Active {
                 // It came twice: the answer was lost, or is on its way.
                 let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
-                self.say(cx, self.primary(), PeerMsg::Activated { round, missing });
+                let record_max = cx.store.record_max();
+                self.say(cx, self.primary(), PeerMsg::Activated { round, missing, record_max });
             }
             return;
         }

@@ -11,6 +11,7 @@ use super::ops::Answer;
 use super::snaps::index_change;
 use super::{Cx, InFlight, Pg, State, Ticket, log_key};
 use crate::backing::StoreOp;
+use crate::bulk;
 use crate::object::{INFO_ATTR, ObjectState};
 use crate::session::ClientOp;
 
@@ -30,6 +31,51 @@ impl Pg {
             counts: self.counts(),
             ..PgLogEntry::default()
         }
+    }
+
+    /// Bytes of the log that one write of this PG may take: what the log of each copy that gets it
+    /// has room for.
+    pub(crate) fn record_max(&self, cx: &Cx<'_>) -> u64 {
+        let told = |p: &super::Peer| if p.record_max == 0 { bulk::UNTOLD } else { p.record_max };
+        let others = self.peers.values().filter(|p| p.activated).map(told);
+        let least = others.chain([cx.store.record_max()]).min().unwrap_or(0);
+        least.saturating_sub(bulk::BESIDE)
+    }
+
+    /// Whether logs and messages take these changes of an object. They are known before anything
+    /// is logged.
+    ///
+    /// # Errors
+    /// EMSGSIZE for more than one transaction takes; EFBIG for an object whose attributes are more
+    /// than [`bulk::ATTRS_MAX`] in sum.
+    pub(crate) fn require_log(
+        &self,
+        oid: &HObject,
+        before: &ObjectState,
+        after: &ObjectState,
+        mutations: &[Mutation],
+        cx: &Cx<'_>,
+    ) -> Result<(), Errno> {
+        let max = self.record_max(cx);
+        let cuts = bulk::cuts_of(mutations);
+        // A clone made on the way takes a record of its own.
+        let infos = bulk::record_of_info(&before.info) + bulk::record_of_info(&after.info);
+        let mut bytes = bulk::record_of_all(mutations) + infos;
+        if cuts > 16 {
+            bytes += cuts * cx.store.cut_takes(self.id.pg.pool);
+        }
+        if bytes > max {
+            return Err(Errno::MSGSIZE);
+        }
+        if let Some((was, attrs)) = bulk::attrs_after(&*cx.store, self.coll, oid, mutations) {
+            if attrs > bulk::ATTRS_MAX.min(max) && attrs > was {
+                return Err(Errno::FBIG);
+            }
+            if self.is_coded() {
+                bytes += was; // with the write each shard keeps how it is taken back
+            }
+        }
+        if bytes > max { Err(Errno::MSGSIZE) } else { Ok(()) }
     }
 
     /// As [`Pg::submit_change`], where no bytes are written.

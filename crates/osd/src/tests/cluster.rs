@@ -465,6 +465,9 @@ impl Cluster {
         match effect {
             Effect::Osd(to, e) | Effect::Heartbeat { osd: to, envelope: e, .. } => {
                 self.largest = self.largest.max(e.front.len());
+                // What the messenger takes; more would break the line.
+                assert!(e.front.len() <= 16 << 20 && e.middle.len() <= 16 << 20);
+                assert!(e.data.len() <= 96 << 20);
                 if let Some(w) = self.wires.get_mut(&(i, to.0 as usize)) {
                     w.queue.push_back(e);
                 }

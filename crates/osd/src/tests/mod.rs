@@ -9,6 +9,7 @@ mod conform;
 mod copies;
 mod golden;
 mod hits;
+mod large;
 mod logs;
 mod ops;
 mod room;

@@ -158,7 +158,7 @@ impl Pg {
             }
         }
         let Some(push) = mine else { return };
-        if self.is_too_much(&push, cx) {
+        if self.is_too_large(&push, cx) || self.is_too_much(&push, cx) {
             return; // as for a shard elsewhere that has no room: asked for again after a while
         }
         self.recovered.1 += len;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use messages::Mutation;
-use types::{Errno, HObject, ObjectLocator, SnapId};
+use types::{HObject, ObjectLocator, SnapId};
 
 use super::{Busy, CacheView};
 use crate::backing::StoreError;
@@ -93,10 +93,16 @@ impl Pg {
     /// It is here, or the base has none.
     pub(crate) fn on_promoted(&mut self, oid: &HObject, content: CopyContent, cx: &mut Cx<'_>) {
         let head = oid.with_snap(SnapId::HEAD).detached();
-        if content.unreadable {
+        // What this cache's logs do not take stays in the base.
+        let taken = || {
+            let (none, record) = (ObjectState::default(), record_of(&content));
+            let after = ObjectState { exists: true, info: record };
+            self.require_log(oid, &none, &after, &mutations_of(&content), cx)
+        };
+        if let Some(e) = content.failed.or_else(|| taken().err()) {
             self.tier.busy.remove(&head);
             for op in self.blocked.remove(&head).unwrap_or_default() {
-                Answer::error(&op, Errno::IO).send(&op, cx);
+                Answer::error(&op, e).send(&op, cx);
             }
             return;
         }
