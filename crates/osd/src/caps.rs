@@ -22,6 +22,12 @@ impl Caps {
         Self(OsdCap::parse_lenient(text))
     }
 
+    /// Whether nothing is allowed, whatever the map says.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.grants().is_empty()
+    }
+
     /// Whether commands are allowed.
     #[must_use]
     pub fn is_allow_all(&self) -> bool {

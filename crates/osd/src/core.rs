@@ -14,7 +14,6 @@ use types::{
 use crate::backing::{Coll, ObjectStore, StoreOp};
 use crate::config::Config;
 use crate::heartbeat::Heartbeats;
-use crate::incoming::Waiting;
 use crate::lease::Leases;
 use crate::maphist::{self, Superblock};
 use crate::outbox::{Effect, Outbox};
@@ -110,7 +109,7 @@ pub(crate) struct Core {
     pub booted: bool,
     pub stopping: bool,
     pub seq: u64,
-    pub waiting: Vec<Waiting>,
+    pub waiting: crate::parked::Parked,
     /// Requests for PGs that this OSD leads and has not heard of from their copies.
     #[allow(clippy::vec_box)] // they stay where they are as they move from queue to queue
     pub homeless: BTreeMap<PgId, Vec<Box<ClientOp>>>,
@@ -282,7 +281,7 @@ impl Osd {
                 booted: false,
                 stopping: false,
                 seq: 0,
-                waiting: Vec::new(),
+                waiting: crate::parked::Parked::default(),
                 homeless: BTreeMap::new(),
                 heartbeats: Heartbeats::default(),
                 leases,
@@ -585,6 +584,7 @@ impl Osd {
             self.tick_copies(now, out);
             self.tick_asks(now, out);
         }
+        self.tick_waiting(now, out);
         self.report_merges(now, out);
         self.report(now, out);
         self.loop_back(now, out);

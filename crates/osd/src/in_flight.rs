@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use types::{EntityAddr, EntityId, HObject, ReqId, UTime};
 
 use crate::core::Osd;
-use crate::incoming::Waiting;
+use crate::parked::Waiting;
 use crate::pg::Pg;
 use crate::session::{ClientOp, object_of};
 
@@ -78,6 +78,22 @@ impl Pg {
     }
 }
 
+impl Pg {
+    /// Drops requests that wait for something and of which nothing was done: `gone` says which. What
+    /// is executed, or being read for, goes on.
+    ///
+    /// Source: the peer's `PrimaryLogPG::can_discard_request`, asked when it is their turn.
+    pub(crate) fn forget_parked(&mut self, gone: &dyn Fn(&ClientOp) -> bool) {
+        let queues = [&mut self.waiting, &mut self.unleased, &mut self.waiting_whole];
+        let blocked = self.blocked.values_mut();
+        let busy = self.obcs.values_mut().map(|o| &mut o.waiting);
+        for queue in queues.into_iter().chain(blocked).chain(busy).chain(self.scrub.waiting_mut()) {
+            queue.retain(|op| !gone(op));
+        }
+        self.room.forget(gone);
+    }
+}
+
 impl Osd {
     /// Every request that is read, and what it waits for. Not those that wait for a map.
     fn each_op(&self, add: &mut dyn FnMut(&ClientOp, &'static str)) {
@@ -96,8 +112,7 @@ impl Osd {
             }
         };
         self.each_op(&mut |op, _| add(op.came_ns));
-        let for_map = self.c.waiting.iter().filter(|w| w.envelope.kind == MOsdOp::KIND);
-        for_map.for_each(|w| add(w.came_ns));
+        self.c.waiting.requests().for_each(|w| add(w.came_ns));
         (n, oldest)
     }
 
@@ -111,7 +126,7 @@ impl Osd {
         self.each_op(&mut |op, point| {
             ops.extend(age(op.came_ns).map(|age| Told::of(op).json(age, point)));
         });
-        for w in &self.c.waiting {
+        for w in self.c.waiting.requests() {
             ops.extend(age(w.came_ns).and_then(|age| self.waiting_json(w, now, age)));
         }
         if older_than_ms > 0 {
@@ -124,9 +139,6 @@ impl Osd {
 
     /// A request that waits for a map.
     fn waiting_json(&self, w: &Waiting, now: Now, age_ns: u64) -> Option<Value> {
-        if w.envelope.kind != MOsdOp::KIND {
-            return None;
-        }
         let (msg, session) =
             (MOsdOp::decode(&w.envelope).ok()?, self.c.sessions.by_conn.get(&w.conn)?);
         let oid = object_of(&msg);

@@ -14,22 +14,14 @@ use crate::config::Config;
 use crate::core::{Osd, PeerInfo};
 use crate::exec::check_name;
 use crate::outbox::{Effect, Outbox};
+use crate::parked;
 use crate::pg::Answer;
 use crate::session::{ClientOp, Session};
 
 /// Stands for the connection of this OSD to itself.
 const LOOP: ConnId = ConnId(u64::MAX);
-/// Messages that may wait for a newer map.
-const WAITING_MAX: usize = 20_000;
-
-/// A message that waits for a map.
-pub(crate) struct Waiting {
-    epoch: Epoch,
-    pub conn: ConnId,
-    pub envelope: Envelope,
-    /// When it came, monotonic ns.
-    pub came_ns: u64,
-}
+/// Requests that may wait for their PG to be here.
+const HOMELESS_MAX: usize = 20_000;
 
 impl Osd {
     /// A connection is there.
@@ -50,8 +42,14 @@ impl Osd {
     pub fn on_closed(&mut self, conn: ConnId) {
         self.c.sessions.by_conn.remove(&conn);
         self.c.sessions.parts.remove(&conn);
+        self.c.waiting.on_closed(conn);
+        // Nobody would be told.
+        let gone = |op: &ClientOp| op.conn == conn && op.origin.is_none();
+        self.c.homeless.values_mut().for_each(|ops| ops.retain(|op| !gone(op)));
+        self.c.homeless.retain(|_, ops| !ops.is_empty());
         for pg in self.pgs.values_mut() {
             pg.watches.on_closed(conn);
+            pg.forget_parked(&gone);
         }
     }
 
@@ -169,25 +167,38 @@ impl Osd {
         envelope: Envelope,
         out: &mut Outbox,
     ) {
-        if self.c.waiting.len() < WAITING_MAX {
-            self.c.waiting.push(Waiting { epoch, conn, envelope, came_ns: now.mono_ns });
-        } else {
+        let session = self.c.sessions.by_conn.get(&conn);
+        let from = match session.filter(|s| s.who.kind != EntityKind::OSD) {
+            Some(_) => parked::From::Client { max: self.c.conf.request_bytes_max },
+            None => parked::From::Osd,
+        };
+        let epochs = (epoch, self.c.map.epoch);
+        let put = self.c.waiting.put(now, epochs, (conn, from), envelope, &self.c.load_bytes);
+        if let Err(why) = put {
             self.c.perf.messages_dropped += 1;
+            let who = session.map(|s| (s.who, s.addr));
+            tracing::warn!(?who, "a connection is closed: {why}");
+            self.c.waiting.on_closed(conn);
+            out.push(Effect::Close(conn));
+            return;
         }
         out.push(Effect::SubscribeMaps(Epoch(self.c.map.epoch.0 + 1)));
     }
 
+    /// Maps that did not come in time are not waited for.
+    pub(crate) fn tick_waiting(&mut self, now: Now, out: &mut Outbox) {
+        for conn in self.c.waiting.overdue(now) {
+            tracing::warn!(?conn, "a connection is closed: the map that it names does not come");
+            self.c.waiting.on_closed(conn);
+            if conn != LOOP {
+                out.push(Effect::Close(conn));
+            }
+        }
+    }
+
     /// A newer map is there: what waited for it goes on.
     pub(crate) fn run_waiting(&mut self, now: Now, out: &mut Outbox) {
-        let have = self.c.map.epoch;
-        if !self.c.waiting.iter().any(|w| w.epoch <= have) {
-            return;
-        }
-        let (ready, rest) = std::mem::take(&mut self.c.waiting)
-            .into_iter()
-            .partition::<Vec<_>, _>(|w| w.epoch <= have);
-        self.c.waiting = rest;
-        for w in ready {
+        for w in self.c.waiting.take(self.c.map.epoch) {
             if w.conn == LOOP {
                 self.on_message_of(now, LOOP, Some(self.c.id.whoami), w.envelope, out);
             } else {
@@ -198,6 +209,15 @@ impl Osd {
 
     fn on_request(&mut self, now: Now, conn: ConnId, m: MOsdOp, e: Envelope, out: &mut Outbox) {
         if m.epoch > self.c.map.epoch {
+            let session = self.c.sessions.by_conn.get(&conn);
+            if session.is_some_and(|s| s.caps.is_empty()) {
+                // Whatever a map says of pools.
+                let by = session.map(|s| (s.who, s.addr, s.features)).expect("just seen");
+                let op = self.c.client_op(now, conn, by, e.tid, m, e.size());
+                self.c.perf.caps_denied += 1;
+                Answer::error(&op, Errno::PERM).send(&op, &mut self.c.cx(now, out));
+                return;
+            }
             self.wait_for_map(now, m.epoch, conn, e, out);
             return;
         }
@@ -246,7 +266,7 @@ impl Osd {
                 let sets = self.c.mapping.get(id);
                 let leads = sets.and_then(|s| s.acting_primary) == Some(self.c.id.whoami);
                 let n: usize = self.c.homeless.values().map(Vec::len).sum();
-                if leads && n < WAITING_MAX {
+                if leads && n < HOMELESS_MAX {
                     self.c.homeless.entry(id).or_default().push(op);
                 } // else misdirected
             }

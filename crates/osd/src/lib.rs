@@ -55,6 +55,7 @@ pub mod memory;
 mod object;
 mod outbox;
 mod pace;
+mod parked;
 mod perf;
 mod pg;
 mod query;

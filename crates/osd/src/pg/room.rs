@@ -85,6 +85,11 @@ impl Room {
         self.held.iter().map(|op| &**op)
     }
 
+    /// Drops those that are gone.
+    pub fn forget(&mut self, gone: &dyn Fn(&ClientOp) -> bool) {
+        self.held.retain(|op| !gone(op));
+    }
+
     /// How many wait.
     pub fn held(&self) -> usize {
         self.held.len()

@@ -395,7 +395,7 @@ impl Cluster {
         }
     }
 
-    fn client_conn(&self, i: usize) -> ConnId {
+    pub fn client_conn(&self, i: usize) -> ConnId {
         ConnId(CLIENT + (self.nodes[i].life << 8) + i as u64)
     }
 

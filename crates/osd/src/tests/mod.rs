@@ -12,6 +12,7 @@ mod hits;
 mod large;
 mod logs;
 mod ops;
+mod parked;
 mod room;
 mod rules;
 mod scrub;

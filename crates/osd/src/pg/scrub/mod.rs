@@ -159,6 +159,11 @@ impl Scrub {
         enqueue(&mut self.run.as_mut().expect("it blocks").waiting, op);
     }
 
+    /// The queue of operations that wait.
+    pub fn waiting_mut(&mut self) -> Option<&mut VecDeque<Box<ClientOp>>> {
+        self.run.as_mut().map(|run| &mut run.waiting)
+    }
+
     /// Operations that wait.
     pub fn waiting(&self) -> impl Iterator<Item = &ClientOp> {
         self.run.iter().flat_map(|r| r.waiting.iter().map(|op| &**op))
