@@ -8,10 +8,12 @@ use messages::LogEntry;
 use types::{EntityName, Epoch, OsdId, UTime, Uuid};
 
 use crate::mutation::Entry;
-use crate::{AuthChange, ConfigDb, Mutation};
+use crate::{AuthChange, ConfigDb, Mutation, lines};
 
-/// Lines of each log channel that are kept.
+/// Lines of the log that are kept, of all channels.
 const LOG_LINES_KEPT: usize = 10_000;
+/// Bytes of them that are kept: as many lines of 800 bytes, which is what commands take.
+const LOG_BYTES_KEPT: usize = 8 << 20;
 
 /// Everything the monitors agree on.
 ///
@@ -348,15 +350,26 @@ pub struct ClusterLog {
     pub version: u64,
     /// The last lines, oldest first, with their numbers.
     pub entries: VecDeque<(u64, LogEntry)>,
+    /// What they take, about.
+    bytes: usize,
 }
 
 impl ClusterLog {
     fn add(&mut self, entry: LogEntry) {
         self.version += 1;
-        if self.entries.len() >= LOG_LINES_KEPT {
-            self.entries.pop_front();
+        self.keep(self.version, entry);
+    }
+
+    /// Adds a line, cut and without secrets whoever wrote it, and drops the oldest beyond the
+    /// bounds.
+    fn keep(&mut self, number: u64, mut entry: LogEntry) {
+        lines::tidy(&mut entry);
+        self.bytes += lines::bytes(&entry);
+        self.entries.push_back((number, entry));
+        while self.entries.len() > LOG_LINES_KEPT || self.bytes > LOG_BYTES_KEPT {
+            let Some((_, old)) = self.entries.pop_front() else { break };
+            self.bytes -= lines::bytes(&old);
         }
-        self.entries.push_back((self.version, entry));
     }
 }
 
@@ -419,8 +432,12 @@ impl Denc for ClusterLog {
     }
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let version = r.u64()?;
-        let entries = r.seq(|r| Ok((r.u64()?, Denc::decode(r)?)))?;
-        Ok(Self { version, entries: entries.into() })
+        let entries: Vec<(u64, LogEntry)> = r.seq(|r| Ok((r.u64()?, Denc::decode(r)?)))?;
+        let mut log = Self { version, ..Self::default() };
+        for (number, entry) in entries {
+            log.keep(number, entry);
+        }
+        Ok(log)
     }
 }
 

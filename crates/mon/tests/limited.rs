@@ -369,3 +369,57 @@ fn self_managed_snapshots() {
         assert_eq!(r, if may { 0 } else { -1 }, "{osd}");
     }
 }
+
+/// Secrets stand in no line of the log, in none of an earlier release either, and not in what a
+/// refused command leaves there.
+#[test]
+fn secrets_are_not_logged() {
+    let mut a = Alone::new();
+    let admin = a.admin();
+    let weak = a.connect_as("client.x", "allow r", Features::ALL, addr(0, 3));
+    for cmd in [
+        r#"{"prefix":"config-key set","key":"dm-crypt/osd/x/luks","val":"S3CRET"}"#,
+        r#"{"prefix":"config-key put","key":"k","val":"S3CRET"}"#,
+        r#"{"prefix":"config set","who":"mgr","name":"mgr/dashboard/PWD","value":"S3CRET","force":true}"#,
+    ] {
+        assert_eq!(a.run(admin, cmd).0, 0);
+        assert_eq!(a.run(weak, cmd).0, EACCES);
+    }
+    let log: Vec<String> = a.mon.state().log.entries.iter().map(|(_, e)| e.msg.clone()).collect();
+    assert!(log.iter().all(|line| !line.contains("S3CRET")), "{log:?}");
+    for shown in [
+        "cmd=[{prefix=config-key set, key=dm-crypt/osd/x/luks}]: dispatch",
+        "cmd='[{prefix=config set, name=mgr/dashboard/PWD, who=mgr}]': finished",
+        "cmd=[{prefix=config-key put, key=k}]:  access denied",
+    ] {
+        assert!(log.iter().any(|line| line.ends_with(shown)), "{shown}");
+    }
+}
+
+/// What anybody says takes a bounded part of the log, and looks like one line.
+#[test]
+fn the_log_is_bounded_in_bytes() {
+    let mut a = Alone::new();
+    let weak = a.connect_as("client.x", "allow rw", Features::ALL, addr(0, 3));
+    let long = "y".repeat(1_000_000);
+    let cmd = serde_json::json!({"prefix": "auth ls", "x": long}).to_string();
+    assert_eq!(a.run(weak, &cmd).0, EACCES);
+    let cmd = serde_json::json!({"prefix": "log", "logtext": [long]}).to_string();
+    assert_eq!(a.run(weak, &cmd).0, 0);
+    let entry = LogEntry {
+        channel: "cluster".repeat(1000),
+        msg: "a\n2026-01-01 forged".repeat(300),
+        ..LogEntry::default()
+    };
+    for _ in 0..20 {
+        let fsid = a.mon.state().fsid;
+        a.say(weak, &LogMsg { fsid, entries: vec![entry.clone(); 200], ..LogMsg::default() });
+        a.settle();
+    }
+    let log = &a.mon.state().log;
+    assert!(log.entries.iter().all(|(_, e)| e.msg.len() <= 4096 && !e.msg.contains('\n')));
+    let bytes: usize = log.entries.iter().map(|(_, e)| e.msg.len()).sum();
+    assert!(bytes < 9 << 20 && log.entries.len() > 1000, "{bytes}");
+    let written: usize = a.log.iter().map(|(_, data)| data.len()).sum();
+    assert!(written < 40 << 20, "what is written is cut too: {written}");
+}

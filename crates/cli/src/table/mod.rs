@@ -43,6 +43,9 @@ impl Flags {
     pub const POLL: Self = Self(16);
     /// Not shown.
     pub const HIDDEN: Self = Self(32);
+    /// Its arguments hold secrets: logs show no more of it than [`Command::shown`]. Ours alone;
+    /// clients are not told.
+    pub const SECRET: Self = Self(1 << 16);
 
     /// Whether all bits of `other` are set.
     #[must_use]
@@ -96,6 +99,19 @@ impl Command {
     #[must_use]
     pub const fn perm(&self) -> &'static str {
         self.perm
+    }
+
+    /// What logs may show of the command with these arguments, where it holds secrets: its
+    /// name, and whose or which value it is. `None`: all of it.
+    #[must_use]
+    pub fn shown(&self, args: &Args) -> Option<String> {
+        const OPEN: [&str; 5] = ["key", "name", "entity", "who", "var"];
+        if !self.flags.has(Flags::SECRET) {
+            return None;
+        }
+        let all = args.strings();
+        let given = OPEN.iter().filter_map(|name| Some(format!(", {name}={}", all.get(*name)?)));
+        Some(format!("{{prefix={}{}}}", self.prefix, given.collect::<String>()))
     }
 
     /// The module of the peer's manager that answers it, as caps name it (`allow module
@@ -159,7 +175,7 @@ pub fn descriptions(quincy: bool) -> &'static str {
     TEXT[usize::from(quincy)].get_or_init(|| {
         let mut out = Map::new();
         for (i, command) in commands().iter().enumerate() {
-            let flags = command.flags.0 & !(Flags::MGR.0 | Flags::POLL.0);
+            let flags = command.flags.0 & !(Flags::MGR.0 | Flags::POLL.0 | Flags::SECRET.0);
             let entry = json!({
                 "sig": command.sig.to_json(quincy),
                 "help": command.help,
@@ -191,6 +207,40 @@ mod tests {
             count += 1;
         }
         assert_eq!(commands().len(), count);
+    }
+
+    /// Every command that takes a value which may be a password says so; logs show the name alone.
+    #[test]
+    fn secrets_are_not_shown() {
+        for prefix in ["config-key set", "config-key put", "config set"] {
+            let cmd = format!(
+                r#"{{"prefix":"{prefix}","key":"k","name":"n","val":"S3","value":"S3","else":"S3"}}"#
+            );
+            let args = Args::parse(&[cmd]).unwrap();
+            let shown = find(&args).unwrap().shown(&args).unwrap();
+            assert_eq!(shown, format!("{{prefix={prefix}, key=k, name=n}}"));
+        }
+        for command in commands() {
+            let takes =
+                command.sig.args().any(|a| ["val", "value", "injected_args"].contains(&a.name));
+            let open = [
+                "osd pool set",
+                "osd pool set-quota",
+                "osd crush set-tunable",
+                "osd pool application set",
+                "mon set",
+                "fs set",
+                "fs flag set",
+            ];
+            let secret = command.flags.has(Flags::SECRET);
+            assert_eq!(
+                takes && !open.contains(&command.prefix.as_str()),
+                secret,
+                "{}",
+                command.prefix
+            );
+        }
+        assert!(!descriptions(true).contains("65536"));
     }
 
     /// Whose caps a manager's command takes is said for each: a module's name, or that the

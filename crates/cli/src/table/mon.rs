@@ -1,6 +1,8 @@
 //! Commands about monitors, keys, settings and logs.
 
-use super::{Entry, e};
+use super::{Entry, Flags, e};
+
+const SECRET: u32 = Flags::SECRET.0;
 
 /// Signature, module, permissions, flags, help.
 #[rustfmt::skip]
@@ -75,8 +77,8 @@ pub(super) const TABLE: &[Entry] = &[
     e("mon set name:{auth_service_cipher|auth_allowed_ciphers|auth_preferred_cipher} value:String",
       "mon", "rw", 0, "change a setting of the monitor map"),
     e("config-key get key:String", "config-key", "r", 0, "a value"),
-    e("config-key set key:String [val:String]", "config-key", "rw", 0, "set a value"),
-    e("config-key put key:String [val:String]", "config-key", "rw", 4, "set a value"),
+    e("config-key set key:String [val:String]", "config-key", "rw", SECRET, "set a value"),
+    e("config-key put key:String [val:String]", "config-key", "rw", SECRET | 4, "set a value"),
     e("config-key del key:String", "config-key", "rw", 4, "remove a key"),
     e("config-key rm key:String", "config-key", "rw", 0, "remove a key"),
     e("config-key exists key:String", "config-key", "r", 0, "whether a key is there"),
@@ -84,7 +86,7 @@ pub(super) const TABLE: &[Entry] = &[
     e("config-key ls", "config-key", "r", 0, "keys"),
     e("config-key dump [key:String]", "config-key", "r", 0, "keys and values"),
     e("config set who:String name:String value:String [force:Bool]",
-      "config", "rw", 0, "change a setting"),
+      "config", "rw", SECRET, "change a setting"),
     e("config rm who:String name:String", "config", "rw", 0, "remove a setting"),
     e("config get who:String [key:String]", "config", "r", 0, "settings of an entity"),
     e("config dump", "mon", "r", 0, "all settings"),
@@ -96,7 +98,7 @@ pub(super) const TABLE: &[Entry] = &[
     e("config reset num:Int(0)", "config", "rw", 0, "go back to an earlier state of the settings"),
     e("config generate-minimal-conf", "config", "r", 0, "a ceph.conf with just what clients need"),
     e("injectargs injected_args:String...",
-      "mon", "rw", 33, "change settings of this monitor until it restarts"),
+      "mon", "rw", SECRET | 33, "change settings of this monitor until it restarts"),
     e("mon_status", "mon", "r", 33, "this monitor's state"),
     e("sessions", "mon", "r", 33, "clients connected to this monitor"),
 ];

@@ -12,6 +12,7 @@ use messages::{
 use types::{AddrKind, AddrVec, EntityKind, Epoch};
 
 use super::{Monitor, Output, Wish};
+use crate::lines::LINE_BYTES_MAX;
 use crate::state::Answered;
 use crate::{CommandCtx, Mutation, Outcome, Reply, SessionGroup, Wait, commands, session};
 
@@ -58,9 +59,18 @@ fn plain_addrs(addrs: &AddrVec) -> String {
     }
 }
 
-fn shown(cmd: &[Bytes]) -> String {
-    let parts: Vec<_> = cmd.iter().map(|c| String::from_utf8_lossy(c)).collect();
-    format!("[{}]", parts.join(","))
+/// A command as audit lines show it: as it came, but for secrets and for what no line holds.
+fn shown(cmd: &[Bytes], args: &cli::Args) -> String {
+    if let Some(open) = cli::find(args).and_then(|known| known.shown(args)) {
+        return format!("[{open}]");
+    }
+    let mut left = LINE_BYTES_MAX;
+    let parts = cmd.iter().map(|part| {
+        let part = &part[..part.len().min(left)];
+        left -= part.len();
+        String::from_utf8_lossy(part)
+    });
+    format!("[{}]", parts.collect::<Vec<_>>().join(","))
 }
 
 /// The manager's refusal, in the peer's words.
@@ -173,7 +183,7 @@ impl Monitor {
             info.entity,
             plain_addrs(&info.addrs),
             info.name,
-            shown(cmd)
+            shown(cmd, &args)
         );
         let prefix = args.prefix().to_owned();
         let mut rw = false;

@@ -618,14 +618,14 @@ impl Monitor {
 
     /// Makes a change of the head; it is committed with the open batch.
     fn propose(&mut self, mutation: Mutation) {
-        if !self.leads() {
-            return self.wish(mutation);
-        }
-        self.open.gates = true;
+        self.open.gates |= self.leads();
         self.take_in(mutation);
     }
 
-    fn take_in(&mut self, mutation: Mutation) {
+    fn take_in(&mut self, mut mutation: Mutation) {
+        if let Mutation::Log(entries) = &mut mutation {
+            entries.iter_mut().for_each(crate::lines::tidy); // before it is said or written
+        }
         if !self.leads() {
             return self.wish(mutation);
         }
