@@ -458,7 +458,7 @@ impl Daemon {
         self.monitor.borrow_mut().on_tick(rt::now());
         let secrets = self.monitor.borrow().state().auth.rotating(EntityKind::MGR).cloned();
         if let Some(secrets) = secrets {
-            *self.mgr_keys.write().expect("no panic while held") = RotatingKeys { secrets };
+            *self.mgr_keys.write().expect("no panic while held") = RotatingKeys::from(secrets);
         }
         self.tick_modules();
         self.drain();

@@ -51,19 +51,29 @@ pub(crate) fn pick_mode(preferred: &[u32], allowed: &[u32]) -> Option<u32> {
 pub struct RotatingKeys {
     /// The keys.
     pub secrets: RotatingSecrets,
+    /// A ticket came that is sealed with a later key than these: the monitors made new ones.
+    missed: bool,
 }
 
 /// Rotating keys shared by a daemon's connections.
 pub type SharedRotatingKeys = Arc<RwLock<RotatingKeys>>;
 
+impl From<RotatingSecrets> for RotatingKeys {
+    fn from(secrets: RotatingSecrets) -> Self {
+        Self { secrets, missed: false }
+    }
+}
+
 impl RotatingKeys {
     /// Whether the monitor must be asked for newer keys. Keys are renewed a little late
-    /// (30 s, or a quarter of the tickets' life), so that the monitor has made them.
+    /// (30 s, or a quarter of the tickets' life), so that the monitor has made them; at once when
+    /// a ticket needs a later one. Whoever asks keeps a pause: a ticket's key is what its sender says.
     #[must_use]
     pub fn needs_renewal(&self, now: Now, service_ticket_ttl_secs: u32) -> bool {
         let late = (service_ticket_ttl_secs / 4).min(30);
         let now = wall(now);
-        self.secrets.needs_new(UTime { sec: now.sec.saturating_sub(late), nsec: now.nsec })
+        self.missed
+            || self.secrets.needs_new(UTime { sec: now.sec.saturating_sub(late), nsec: now.nsec })
     }
 
     /// Whether tickets can be opened at all.
@@ -232,9 +242,21 @@ impl ServiceAuth {
     fn round(&mut self, payload: &[u8]) -> ServerStep {
         let keys = self.keys.read().expect("no panic while held");
         let service = self.settings.service;
-        let find = |s: EntityKind, id| if s == service { keys.key(id).cloned() } else { None };
+        let last = keys.secrets.secrets.keys().next_back().copied().unwrap_or(0);
+        let mut missed = false;
+        let find = |s: EntityKind, id| {
+            if s != service {
+                return None;
+            }
+            missed = id > last;
+            keys.key(id).cloned()
+        };
         let step = self.check.round(payload, self.mode, &self.rng, find);
+        let news = missed && !keys.missed;
         drop(keys);
+        if news {
+            self.keys.write().expect("no panic while held").missed = true;
+        }
         match step {
             Ok(step) => step,
             Err(e) => self.refuse(EACCES, &e.to_string()),

@@ -59,7 +59,7 @@ impl Cluster {
         mon.set_keys(keys.clone());
         mon.add_global_ids(4100..4200);
         let secrets = keys.rotating(EntityKind::OSD).unwrap().clone();
-        let rotating = Arc::new(RwLock::new(RotatingKeys { secrets }));
+        let rotating = Arc::new(RwLock::new(RotatingKeys::from(secrets)));
         Self { mon, settings, keys, rotating }
     }
 
@@ -405,4 +405,29 @@ fn tickets_are_for_monitors_tickets() {
     assert!(good.result >= 0 && !good.payload.is_empty(), "{:?}", good.refusal);
     let forged = ask(EntityKind::OSD);
     assert!(forged.result < 0, "a ticket for OSDs opened the monitors'");
+}
+
+/// After new service keys were made, a ticket sealed with one makes the daemon ask for them; then
+/// it is taken. Tickets of keys that are gone make nobody ask.
+#[test]
+fn unknown_keys_are_asked_for() {
+    let mut c = Cluster::new(KeyKind::AES, KeyKind::AES);
+    let now = at(10);
+    let old = c.tickets("client.admin");
+    run(now, &mut to_mon(&c, &old, true), c.mon.connection().as_mut()).unwrap();
+    let wiped = c.keys.plan_wipe(wall(now), &c.settings.policy, &mut Seeded(77));
+    c.keys.apply_rotation(&wiped).unwrap();
+    c.mon.set_keys(c.keys.clone());
+    let new = c.tickets("client.admin");
+    run(now, &mut to_mon(&c, &new, true), c.mon.connection().as_mut()).unwrap();
+    let asks = |c: &Cluster| c.rotating.read().unwrap().needs_renewal(now, 3600);
+    assert!(!asks(&c));
+    assert!(run(now, &mut to_osd(&new, true), c.osd().as_mut()).is_err());
+    assert!(asks(&c), "the keys are too old");
+    let secrets = c.keys.rotating(EntityKind::OSD).unwrap().clone();
+    *c.rotating.write().unwrap() = secrets.into();
+    assert!(!asks(&c));
+    run(now, &mut to_osd(&new, true), c.osd().as_mut()).unwrap();
+    assert!(run(now, &mut to_osd(&old, true), c.osd().as_mut()).is_err());
+    assert!(!asks(&c), "nothing is to be had for a ticket of an earlier key");
 }

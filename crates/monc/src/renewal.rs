@@ -86,7 +86,7 @@ impl Renewal for TicketRenewal {
         if let Some(secrets) = tickets.on_reply(now, payload)?
             && let Some(service) = &self.service
         {
-            service.keys.write().expect("no panic while held").secrets = secrets;
+            *service.keys.write().expect("no panic while held") = secrets.into();
         }
         Ok(())
     }
