@@ -543,6 +543,15 @@ pub fn local_text(r: i32, rs: &str, out: Bytes) -> Vec<u8> {
     if out.is_empty() && !rs.is_empty() { format!("{rs}\n").into_bytes() } else { out.to_vec() }
 }
 
+/// The modes that the manager's role accepts: `ms_service_mode` of the central settings, or of
+/// this host's file.
+fn mgr_modes(config: &conf::Config, state: &Bytes, id: &str) -> Result<Vec<u32>> {
+    let state = <mon::ClusterState as denc::Denc>::from_shared(state)?;
+    let name = EntityName::new(EntityKind::MGR, id);
+    let set = state.config.get(&name, "ms_service_mode");
+    Ok(rados::modes(&set.unwrap_or_else(|| config.get("ms_service_mode"))))
+}
+
 async fn run(config: conf::Config, id: String) -> Result<()> {
     let data = config.get("mon_data");
     let store = Path::new(&data).join("store");
@@ -551,10 +560,22 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     }
     let started_ms = rt::now().mono_ms();
     let started = quorum::start(&store).await.with_context(|| store.display().to_string())?;
+    for (name, value) in config.all() {
+        if let Some(why) = mon::security_refusal(name, &value) {
+            bail!("{name} = {value}: {why}");
+        }
+    }
     let auth_none = config.get("auth_cluster_required") == "none";
+    if auth_none != (config.get("auth_service_required") == "none") {
+        bail!(
+            "auth_cluster_required and auth_service_required differ: monitors do not know who is \
+             a daemon before that is proven, so both are cephx or both are none"
+        );
+    }
     // Where the manager's role listens has to be known before the monitor is made.
     let mgr_keys = MonLink::new_keys();
-    let door = MonLink::door(EntityKind::MGR, mgr_keys.clone(), auth_none, &[]);
+    let modes = mgr_modes(&config, &started.state, &id)?;
+    let door = MonLink::door(EntityKind::MGR, mgr_keys.clone(), auth_none, &modes);
     let mgr = Messenger::new(rt::Config {
         local: rt::Local {
             kind: EntityKind::MGR,

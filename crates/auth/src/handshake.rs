@@ -33,6 +33,17 @@ pub mod con_mode {
     pub const CRC: u32 = 1;
     /// AES-128-GCM.
     pub const SECURE: u32 = 2;
+
+    /// Modes by their names in options: `crc secure`, in order of preference.
+    #[must_use]
+    pub fn by_names(text: &str) -> Vec<u32> {
+        let by_name = |word: &str| match word {
+            "crc" => Some(CRC),
+            "secure" => Some(SECURE),
+            _ => None,
+        };
+        text.split([' ', ',', ';']).filter_map(by_name).collect()
+    }
 }
 
 /// Who the peer of a connection is, as proven by its ticket, and what it may do here.

@@ -39,6 +39,8 @@ pub struct MonAuthSettings {
     pub methods: Vec<u32>,
     /// See [`con_mode`]; the client chooses among them.
     pub modes: Vec<u32>,
+    /// The same for other monitors.
+    pub cluster_modes: Vec<u32>,
     /// Life times and kind of service keys.
     pub policy: TicketPolicy,
     /// `auth_allowed_ciphers`: kinds of keys that may authenticate.
@@ -55,6 +57,7 @@ impl Default for MonAuthSettings {
         Self {
             methods: vec![method::CEPHX],
             modes: vec![con_mode::SECURE, con_mode::CRC],
+            cluster_modes: vec![con_mode::SECURE, con_mode::CRC],
             policy: TicketPolicy::default(),
             allowed_ciphers: vec![KeyKind::AES, KeyKind::AES256K],
             allow_insecure_reclaim: false,
@@ -555,8 +558,13 @@ impl MonServerAuth {
             return Err(Failure::new(EOPNOTSUPP, format!("method {method} is not allowed")));
         }
         let crc_only = [con_mode::CRC];
-        let allowed =
-            if method == method::NONE { &crc_only[..] } else { &inner.settings.modes[..] };
+        // Monitors show a ticket: that it is one is proven in the end, and looked at there.
+        let as_monitor = payload.first() == Some(&proto::MODE_AUTHORIZER);
+        let allowed = match (method, as_monitor) {
+            (method::NONE, _) => &crc_only[..],
+            (_, true) => &inner.settings.cluster_modes[..],
+            (_, false) => &inner.settings.modes[..],
+        };
         let mode = pick_mode(modes, allowed).ok_or_else(|| {
             Failure::new(EOPNOTSUPP, format!("none of its modes {modes:?} is allowed"))
         })?;
@@ -612,8 +620,13 @@ impl MonServerAuth {
             (service == EntityKind::MON).then(|| inner.sealing_key(service, id)).flatten()
         };
         let step = check.round(payload, *mode, &self.auth.rng, find)?;
-        if matches!(step, ServerStep::Done(_)) {
+        if let ServerStep::Done(done) = &step {
             self.state = State::Idle;
+            let kind = done.peer.name.kind;
+            if kind != EntityKind::MON && !self.auth.lock().settings.modes.contains(&done.con_mode)
+            {
+                return Err(Failure::new(EOPNOTSUPP, "its mode is for monitors alone".to_owned()));
+            }
         }
         Ok(step)
     }

@@ -431,3 +431,26 @@ fn unknown_keys_are_asked_for() {
     assert!(run(now, &mut to_osd(&old, true), c.osd().as_mut()).is_err());
     assert!(!asks(&c), "nothing is to be had for a ticket of an earlier key");
 }
+
+/// A monitor that takes secure connections alone takes no other; what is for monitors is so.
+#[test]
+fn monitors_obey_their_modes() {
+    use auth::handshake::con_mode;
+    let c = Cluster::new(KeyKind::AES, KeyKind::AES);
+    let now = at(10);
+    let login = |secure_only: bool| {
+        let settings = ClientAuthSettings {
+            modes: if secure_only { vec![con_mode::SECURE] } else { vec![con_mode::CRC] },
+            ..ClientAuthSettings::cephx(true)
+        };
+        let tickets = c.tickets("client.admin");
+        let mut client = MonClientAuth::new(settings, tickets, SERVICES, rng(2));
+        run(now, &mut client, c.mon.connection().as_mut()).map(|(_, done)| done.con_mode)
+    };
+    assert_eq!(login(false), Ok(con_mode::CRC));
+    let modes = con_mode::by_names("secure");
+    c.mon.set_settings(MonAuthSettings { modes, ..c.settings.clone() });
+    assert!(login(false).is_err());
+    assert_eq!(login(true), Ok(con_mode::SECURE));
+    assert_eq!(con_mode::by_names("secure, crc"), [con_mode::SECURE, con_mode::CRC]);
+}

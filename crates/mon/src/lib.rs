@@ -65,6 +65,7 @@ pub mod poolops;
 pub mod primaries;
 mod progress;
 pub mod quorum;
+mod security;
 pub mod services;
 mod session;
 mod state;
@@ -79,6 +80,7 @@ pub use monitor::{Elections, MembershipStep, MonConfig, MonError, Monitor, Outpu
 pub use mutation::{AuthChange, Mutation};
 pub use pgmap::{PgMap, Rates, Usage, raw_used_rate, used_ratio};
 pub use progress::Progress;
+pub use security::refusal as security_refusal;
 pub use session::{SessionInfo, Subscription};
 pub use state::{Answered, ClusterLog, ClusterState, HealthMute, OsdHistory};
 pub use volatile::{HealthCheck, HealthReport, HealthStatus, QuorumInfo, SessionGroup, Volatile};

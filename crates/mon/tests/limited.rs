@@ -423,3 +423,30 @@ fn the_log_is_bounded_in_bytes() {
     let written: usize = a.log.iter().map(|(_, data)| data.len()).sum();
     assert!(written < 40 << 20, "what is written is cut too: {written}");
 }
+
+/// A monitor obeys the modes that it is told, and refuses promises that it cannot keep.
+#[test]
+fn security_options_are_refused_or_obeyed() {
+    let mut a = Alone::new();
+    let admin = a.admin();
+    let set = |a: &mut Alone, name: &str, value: &str| {
+        let cmd = serde_json::json!(
+            {"prefix": "config set", "who": "global", "name": name, "value": value, "force": true});
+        a.run(admin, &cmd.to_string()).0
+    };
+    assert_eq!(set(&mut a, "ms_mon_service_mode", "secure"), 0);
+    assert_eq!(set(&mut a, "ms_mon_service_mode", "very-secure"), EINVAL);
+    assert_eq!(set(&mut a, "ms_service_mode", ""), EINVAL);
+    assert_eq!(set(&mut a, "auth_client_required", "gss"), EINVAL);
+    assert_eq!(set(&mut a, "cephx_require_version", "3"), EINVAL);
+    let mut crc = a.mon.auth().connection();
+    let step = crc.request(
+        a.now,
+        types::EntityKind::CLIENT,
+        &"127.0.0.1:1".parse().unwrap(),
+        auth::handshake::method::CEPHX,
+        &[auth::handshake::con_mode::CRC],
+        &[],
+    );
+    assert!(matches!(step, auth::ServerStep::Refuse { result: -95, .. }), "{step:?}");
+}

@@ -120,9 +120,18 @@ fn services(name: &str) -> &'static [&'static str] {
     }
 }
 
+/// Refuses a promise of security that would not be kept.
+fn promised(name: &str, value: &str) -> Result<(), Fail> {
+    match crate::security::refusal(name, value) {
+        Some(why) => Err(fail(EINVAL, format!("{name} = {value}: {why}"))),
+        None => Ok(()),
+    }
+}
+
 /// What an option may be set to; the value as it is kept.
 fn check(name: &str, value: &str) -> Result<String, Fail> {
     let name = normalize(name);
+    promised(&name, value)?;
     if NOT_CENTRAL.contains(&name.as_str()) {
         return Err(fail(EINVAL, format!("{name} is special and cannot be stored by the mon")));
     }
@@ -191,6 +200,7 @@ fn set(ctx: &mut CommandCtx<'_>) -> Run {
     let who = ctx.cmd.str_or_empty("who")?.to_owned();
     let name = normalize(ctx.cmd.str_or_empty("name")?);
     let value = ctx.cmd.str_or_empty("value")?;
+    promised(&name, value)?;
     let value = if ctx.cmd.flag("force") { value.to_owned() } else { check(&name, value)? };
     target(&who)?;
     let now = ctx.state.config.sections.get(&who).and_then(|s| s.get(&name));

@@ -44,6 +44,16 @@ impl Monitor {
             mon_key: self.state.auth.get(&mon).map(|e| e.key.clone()),
             ..MonAuthSettings::default()
         };
+        let modes = |name| {
+            let set = self.option(name).map(|text| handshake::con_mode::by_names(&text));
+            set.filter(|modes| !modes.is_empty())
+        };
+        if let Some(modes) = modes("ms_mon_service_mode") {
+            settings.modes = modes;
+        }
+        if let Some(modes) = modes("ms_mon_cluster_mode") {
+            settings.cluster_modes = modes;
+        }
         if self.config.auth_none {
             settings.methods = vec![handshake::method::NONE];
         }

@@ -1,0 +1,76 @@
+//! Options that promise security: each is obeyed, or refused where it is set. None is taken
+//! and forgotten.
+//!
+//! Obeyed: `auth_*_required` (daemons at their start), `ms_mon_service_mode` and
+//! `ms_mon_cluster_mode` (monitors, at once), `ms_service_mode` (OSDs and the manager's role, at
+//! their start), `ms_cluster_mode`, and of clients `ms_client_mode` and `ms_mon_client_mode`.
+//! Always so, whatever is set: signed messages and version 2 of cephx.
+
+const METHODS: [&str; 5] = [
+    "auth_client_required",
+    "auth_cluster_required",
+    "auth_service_required",
+    "auth_supported",
+    "auth_methods",
+];
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split([' ', ',', ';', '\t']).filter(|w| !w.is_empty())
+}
+
+/// Why a value of an option cannot be promised; `None`: it is obeyed, or promises nothing.
+#[must_use]
+pub fn refusal(name: &str, value: &str) -> Option<String> {
+    let is_mode = name.starts_with("ms_") && name.ends_with("_mode");
+    let only = |known: [&str; 2]| {
+        let unknown = words(value).find(|w| !known.contains(w));
+        match unknown {
+            Some(word) => Some(format!("'{word}' is not known: {} and {} are", known[0], known[1])),
+            None if words(value).next().is_none() => Some(String::from("it names nothing")),
+            None => None,
+        }
+    };
+    if name == "auth_supported" {
+        return Some(String::from(
+            "is not supported: set auth_cluster_required, auth_service_required and \
+             auth_client_required",
+        ));
+    }
+    if METHODS.contains(&name) {
+        return only(["cephx", "none"]);
+    }
+    if is_mode {
+        return only(["crc", "secure"]);
+    }
+    if name.starts_with("cephx_") && name.ends_with("require_version") {
+        let fits = matches!(value.trim(), "1" | "2");
+        return (!fits).then(|| String::from("versions 1 and 2 are known, and 2 is required"));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::refusal;
+
+    #[test]
+    fn obeyed_or_refused() {
+        for (name, value, taken) in [
+            ("auth_cluster_required", "cephx", true),
+            ("auth_cluster_required", "none", true),
+            ("auth_service_required", "gss", false),
+            ("auth_client_required", "cephx, none", true),
+            ("auth_client_required", "cephx gss", false),
+            ("auth_supported", "cephx", false),
+            ("ms_mon_service_mode", "secure", true),
+            ("ms_mon_service_mode", "secure crc", true),
+            ("ms_mon_service_mode", "prefer-secure", false),
+            ("ms_cluster_mode", "", false),
+            ("cephx_service_require_version", "2", true),
+            ("cephx_require_version", "3", false),
+            ("osd_scrub_sleep", "x", true),
+        ] {
+            assert_eq!(refusal(name, value).is_none(), taken, "{name} = {value}");
+        }
+    }
+}
