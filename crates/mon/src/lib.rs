@@ -53,6 +53,7 @@ mod ctx;
 mod doors;
 pub mod eval;
 mod health;
+mod limits;
 mod lines;
 pub mod links;
 mod mkfs;

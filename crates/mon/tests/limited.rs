@@ -450,3 +450,45 @@ fn security_options_are_refused_or_obeyed() {
     );
     assert!(matches!(step, auth::ServerStep::Refuse { result: -95, .. }), "{step:?}");
 }
+
+/// Each limit that kernels and libraries have: the last value that is well, and the first that
+/// is refused.
+#[test]
+fn maps_stay_within_clients_limits() {
+    let mut a = Alone::with_osds().0;
+    let admin = a.admin();
+    assert_eq!(a.pool_op(admin, pool_op::CREATE, 0, "p", 0).r, 0);
+    let gate = r#"{"prefix":"osd set-require-min-compat-client","version":"luminous","yes_i_really_mean_it":true}"#;
+    assert_eq!(a.run(admin, gate).0, 0);
+    let ids = |n: usize| (0..n).map(|i| (i % 3).to_string()).collect::<Vec<_>>();
+    let ask = |prefix: &str, ids: Vec<String>| {
+        serde_json::json!({"prefix": prefix, "pgid": "1.0", "id": ids}).to_string()
+    };
+    assert_eq!(a.run(admin, &ask("osd pg-temp", ids(3))).0, 0);
+    assert_eq!(a.run(admin, &ask("osd pg-temp", ids(33))).0, EINVAL);
+    assert_eq!(a.run(admin, &ask("osd pg-upmap", ids(33))).0, EINVAL);
+    assert_eq!(a.run(admin, &ask("osd pg-upmap-items", vec!["0".into(), "1".into()])).0, 0);
+    let create = |n: usize| {
+        serde_json::json!({"prefix": "osd pool create", "pool": "n".repeat(n), "pg_num": 1})
+            .to_string()
+    };
+    assert_eq!(a.run(admin, &create(255)).0, 0);
+    assert_eq!(a.run(admin, &create(256)).0, EINVAL);
+    let bucket = |n: usize| {
+        let cmd = serde_json::json!(
+            {"prefix": "osd crush add-bucket", "name": "b".repeat(n), "type": "host"});
+        cmd.to_string()
+    };
+    assert_eq!(a.run(admin, &bucket(255)).0, 0);
+    assert_eq!(a.run(admin, &bucket(256)).0, EINVAL);
+    // A CRUSH map whose bucket is of a type without a name.
+    let (_, _, map) = a.run(admin, r#"{"prefix":"osd getcrushmap"}"#);
+    assert_eq!(a.run_with(admin, r#"{"prefix":"osd setcrushmap"}"#, map.clone()).0, 0);
+    let root = b"\x04\x00\x00\x00root";
+    let at = map.windows(root.len()).rposition(|w| w == root).unwrap();
+    let mut broken = map.to_vec();
+    let number = at - 4; // the type's number stands before its name
+    broken[number] ^= 0x40;
+    let (r, rs, _) = a.run_with(admin, r#"{"prefix":"osd setcrushmap"}"#, broken.into());
+    assert!(r == EINVAL && rs.contains("has no name"), "{rs}");
+}

@@ -83,12 +83,33 @@ fn fail(errno: i32, why: impl Into<String>) -> Fail {
 
 /// Runs a command sent to the cluster.
 pub(crate) fn run(ctx: &mut CommandCtx<'_>) -> Outcome {
-    settle(dispatch(ctx))
+    settle(dispatch(ctx).and_then(bearable))
+}
+
+/// Refuses what clients of the OSD map cannot bear, whichever command would lead there.
+fn bearable(done: Outcome) -> Run {
+    fn check(mutation: &Mutation) -> Result<(), String> {
+        match mutation {
+            Mutation::Osd(inc) => crate::limits::check(inc),
+            Mutation::Batch(all) => all.iter().try_for_each(check),
+            _ => Ok(()),
+        }
+    }
+    match &done {
+        Outcome::Propose { mutation, .. } => check(mutation).map_err(|why| fail(EINVAL, why))?,
+        Outcome::Balancer { then, .. } => {
+            if let Outcome::Propose { mutation, .. } = &**then {
+                check(mutation).map_err(|why| fail(EINVAL, why))?;
+            }
+        }
+        _ => {}
+    }
+    Ok(done)
 }
 
 /// Runs a command sent to this monitor itself: `ceph tell mon.X`, `ceph daemon`.
 pub(crate) fn tell(ctx: &mut CommandCtx<'_>) -> Outcome {
-    settle(tell::run(ctx))
+    settle(tell::run(ctx).and_then(bearable))
 }
 
 /// What `ceph ping mon.X` shows.

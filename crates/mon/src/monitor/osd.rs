@@ -15,7 +15,7 @@ use messages::{
 use types::{EntityKind, Epoch, OsdId};
 
 use super::Monitor;
-use crate::{Mutation, crushops};
+use crate::{Mutation, crushops, limits};
 
 /// OSD numbers beyond this are refused.
 const OSD_ID_MAX: i32 = 10_000;
@@ -363,7 +363,8 @@ impl Monitor {
         let mut inc = self.state.osd_change();
         for (pg, osds) in &msg.pgs {
             let known = map.pg_temp.get(pg);
-            let sane = osds.len() <= 64 && osds.iter().all(|o| *o == OsdId::NONE || map.exists(*o));
+            let known_osd = |o: &OsdId| *o == OsdId::NONE || map.exists(*o);
+            let sane = osds.len() <= limits::PG_SIZE_MAX && osds.iter().all(known_osd);
             let changes = match known {
                 Some(known) => known != osds,
                 None => !osds.is_empty(),
