@@ -14,6 +14,16 @@ const METHODS: [&str; 5] = [
     "auth_methods",
 ];
 
+/// Of connections; not `ms_osd_compress_mode`, which promises nothing.
+const MODES: [&str; 6] = [
+    "ms_client_mode",
+    "ms_cluster_mode",
+    "ms_mon_client_mode",
+    "ms_mon_cluster_mode",
+    "ms_mon_service_mode",
+    "ms_service_mode",
+];
+
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split([' ', ',', ';', '\t']).filter(|w| !w.is_empty())
 }
@@ -21,7 +31,6 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 /// Why a value of an option cannot be promised; `None`: it is obeyed, or promises nothing.
 #[must_use]
 pub fn refusal(name: &str, value: &str) -> Option<String> {
-    let is_mode = name.starts_with("ms_") && name.ends_with("_mode");
     let only = |known: [&str; 2]| {
         let unknown = words(value).find(|w| !known.contains(w));
         match unknown {
@@ -39,7 +48,7 @@ pub fn refusal(name: &str, value: &str) -> Option<String> {
     if METHODS.contains(&name) {
         return only(["cephx", "none"]);
     }
-    if is_mode {
+    if MODES.contains(&name) {
         return only(["crc", "secure"]);
     }
     if name.starts_with("cephx_") && name.ends_with("require_version") {
@@ -68,6 +77,7 @@ mod tests {
             ("ms_cluster_mode", "", false),
             ("cephx_service_require_version", "2", true),
             ("cephx_require_version", "3", false),
+            ("ms_osd_compress_mode", "force", true),
             ("osd_scrub_sleep", "x", true),
         ] {
             assert_eq!(refusal(name, value).is_none(), taken, "{name} = {value}");
