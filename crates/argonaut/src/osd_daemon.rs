@@ -258,10 +258,9 @@ impl Daemon {
                     addr: peer.addrs.front(),
                     features: peer.features,
                     caps: peer.identity.caps.clone(),
-                    // An OSD's own key; what a peer says of itself counts for nothing.
-                    allow_all: peer.identity.allow_all
-                        || peer.outgoing
-                        || peer.identity.name.kind == EntityKind::OSD,
+                    // Without authentication, or where this OSD dialled: nothing is asked of it
+                    // there. What a key is named says nothing of what it may do.
+                    allow_all: peer.identity.allow_all || peer.outgoing,
                 };
                 self.osd.borrow_mut().on_open(shift(conn), info);
             }

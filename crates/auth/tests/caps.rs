@@ -401,9 +401,13 @@ fn osds() {
         let line = format!("{text}: {}/{}/{} {} {calls:?}", op.pool, op.ns, op.object, op.wants);
         assert_eq!(osd_may(&cap, *op, calls), *allowed, "{line}");
     }
-    assert!(OsdCap::parse("allow *").unwrap().is_allow_all());
+    let addr = |text: &str| text.parse::<types::EntityAddr>().unwrap();
+    let here = addr("v2:127.0.0.1:3300/1");
+    assert!(OsdCap::parse("allow *").unwrap().is_allow_all(&here));
+    let bound = OsdCap::parse("allow r, allow * network 10.0.0.0/8").unwrap();
+    assert!(!bound.is_allow_all(&here) && bound.is_allow_all(&addr("v2:10.1.2.3:3300/1")));
     for some in ["allow r", "allow w", "allow x", "allow rwx", "allow * pool foo", "profile rbd"] {
-        assert!(!OsdCap::parse(some).unwrap().is_allow_all(), "{some}");
+        assert!(!OsdCap::parse(some).unwrap().is_allow_all(&here), "{some}");
     }
     let many: Vec<String> = (0..100).map(|i| format!("c{i}.m/w")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();

@@ -28,10 +28,10 @@ impl Caps {
         self.0.grants().is_empty()
     }
 
-    /// Whether commands are allowed.
+    /// Whether commands are allowed from there.
     #[must_use]
-    pub fn is_allow_all(&self) -> bool {
-        self.0.is_allow_all()
+    pub fn is_allow_all(&self, addr: &types::EntityAddr) -> bool {
+        self.0.is_allow_all(addr)
     }
 
     /// Whether all images in all pools may be read.
@@ -52,9 +52,6 @@ impl Caps {
     /// Whether the request is allowed in this pool.
     #[must_use]
     pub fn allows(&self, request: &ClientOp, pool: &str, apps: &auth::caps::PoolApps) -> bool {
-        if self.0.is_allow_all() {
-            return true;
-        }
         let mut access = OsdAccess {
             pool,
             nspace: &request.msg.locator.nspace,

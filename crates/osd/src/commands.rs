@@ -230,7 +230,7 @@ impl Osd {
         let caller = Caller::Conn(conn, tid);
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
         let command = m.cmd.iter().map(|b| String::from_utf8_lossy(b)).collect::<String>();
-        let known = session.caps.is_allow_all()
+        let known = session.caps.is_allow_all(&session.addr)
             || session.caps.reads_images(&session.addr) && is_image_io(&command);
         if !known {
             self.c.perf.caps_denied += 1;

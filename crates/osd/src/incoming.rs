@@ -59,7 +59,9 @@ impl Osd {
             return; // what is in memory is not what is stored: nothing may follow from it
         }
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
-        let osd = (session.who.kind == EntityKind::OSD).then_some(OsdId(session.who.num as i32));
+        let osd = session.who.kind == EntityKind::OSD;
+        let osd = osd.then(|| i32::try_from(session.who.num).ok().filter(|n| *n >= 0));
+        let osd = osd.flatten().map(OsdId);
         self.on_message_of(now, conn, osd, e, out);
         self.report_pg_temp(out);
         self.report_merges(now, out);

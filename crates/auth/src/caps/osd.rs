@@ -295,10 +295,12 @@ impl OsdCap {
         &self.grants
     }
 
-    /// Whether everything is allowed, from everywhere; what commands by `tell` take.
+    /// Whether everything is allowed from there; what commands by `tell` take. The peer asks for
+    /// `allow *` alone, wherever it holds.
     #[must_use]
-    pub fn is_allow_all(&self) -> bool {
-        self.unbound || self.grants.iter().any(OsdGrant::allows_all)
+    pub fn is_allow_all(&self, addr: &EntityAddr) -> bool {
+        let holds = |g: &OsdGrant| g.allows_all() && holds_at(g.network.as_ref(), addr);
+        self.unbound || self.grants.iter().any(holds)
     }
 
     /// Whether `a` is allowed. One grant must cover reading and writing; calls add up.

@@ -38,6 +38,10 @@ fn capabilities_are_enforced() {
         ("allow rw pool=other", -1, -1),
         ("allow rw object_prefix pub_", 0, 0),
         ("allow rw object_prefix priv_", -1, -1),
+        ("allow *", 0, 0),
+        ("allow * network 10.0.0.0/8", -1, -1),
+        ("allow * network 127.0.0.0/8", 0, 0),
+        ("allow rw network 10.0.0.0/8", -1, -1),
         ("no such grammar", -1, -1),
         ("", -1, -1),
     ] {
