@@ -1,8 +1,10 @@
 //! Whether a client may do what it asks.
 
 use auth::{ClassCall, OsdAccess, OsdCap};
+use maps::OsdMap;
 use messages::op;
 
+use crate::copy::Source;
 use crate::session::ClientOp;
 
 /// What a connection may do.
@@ -49,9 +51,34 @@ impl Caps {
         })
     }
 
-    /// Whether the request is allowed in this pool.
+    /// Whether the request is allowed: what it does to its object, and that each other object which
+    /// it names may be read. The peer does not ask for the latter.
     #[must_use]
-    pub fn allows(&self, request: &ClientOp, pool: &str, apps: &auth::caps::PoolApps) -> bool {
+    pub fn allows(&self, request: &ClientOp, map: &OsdMap) -> bool {
+        let mut sources = request.msg.ops.iter().filter_map(Source::of);
+        self.allows_target(request, map) && sources.all(|s| self.reads(request, &s, map))
+    }
+
+    /// Whether an object may be read. One of a pool that is not there is for the request to miss.
+    fn reads(&self, request: &ClientOp, source: &Source, map: &OsdMap) -> bool {
+        let id = source.locator.pool;
+        let Some(pool) = map.pool(id) else { return true };
+        self.0.is_capable(&OsdAccess {
+            pool: map.pool_name(id).unwrap_or(""),
+            nspace: &source.locator.nspace,
+            apps: &pool.application_metadata,
+            object: &source.oid,
+            read: true,
+            write: false,
+            calls: &[],
+            addr: &request.addr,
+        })
+    }
+
+    fn allows_target(&self, request: &ClientOp, map: &OsdMap) -> bool {
+        let id = request.msg.pg.pg.pool;
+        let Some(in_map) = map.pool(id) else { return false };
+        let (pool, apps) = (map.pool_name(id).unwrap_or(""), &in_map.application_metadata);
         let mut access = OsdAccess {
             pool,
             nspace: &request.msg.locator.nspace,

@@ -56,6 +56,12 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// The other object that an operation names, whichever operation names one.
+    pub(crate) fn of(op: &OsdOp) -> Option<Self> {
+        let names = matches!(op.code, messages::op::COPY_FROM | messages::op::COPY_FROM2);
+        names.then(|| Self::parse(op)).flatten()
+    }
+
     /// From the operation's input; `None` when it makes no sense.
     pub(crate) fn parse(op: &OsdOp) -> Option<Self> {
         let mut r = Reader::new(&op.data);

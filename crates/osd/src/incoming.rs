@@ -234,9 +234,8 @@ impl Osd {
         let by = (session.who, session.addr, session.features);
         let op = self.c.client_op(now, conn, by, e.tid, m, e.size());
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
-        let Some(pool) = self.c.map.pool(op.msg.pg.pg.pool) else { return };
         let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");
-        let refused = if !session.caps.allows(&op, name, &pool.application_metadata) {
+        let refused = if !session.caps.allows(&op, &self.c.map) {
             self.c.perf.caps_denied += 1;
             tracing::warn!(
                 entity = %session.name, addr = %session.addr, pool = name,

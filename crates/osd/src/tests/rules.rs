@@ -54,6 +54,36 @@ fn capabilities_are_enforced() {
     }
 }
 
+/// Whoever copies an object must be allowed to read it, wherever it is.
+#[test]
+fn sources_of_copies_are_judged() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.make_pool(1, 1);
+    c.settle();
+    let other = PoolId(2);
+    assert_eq!(c.run(POOL, "sec1", full(b"x")).result, 0);
+    for (caps, result) in [
+        ("allow rw pool=pool2", -1),
+        ("allow rw pool=pool2, allow w pool=pool1", -1),
+        ("allow rw pool=pool2, allow r pool=pool1 object_prefix pub", -1),
+        ("allow rw pool=pool2, allow r pool=pool1 namespace=n", -1),
+        ("allow rw pool=pool2, allow r pool=pool1 object_prefix sec", 0),
+        ("allow rw pool=pool2, allow r pool=pool1", 0),
+        ("allow rw", 0),
+        ("allow *", 0),
+    ] {
+        c.caps = caps.into();
+        c.break_client(0);
+        for code in [op::COPY_FROM, op::COPY_FROM2] {
+            let mut copy = super::copies::copy("sec1", 0);
+            copy[0].code = code;
+            // Among others, too.
+            let vector = [full(b"first"), copy].concat();
+            assert_eq!(c.run(other, "stolen", vector).result, result, "{caps} {code:x}");
+        }
+    }
+}
+
 /// Whom the map shuts out, as long as it does: the clock here, by which the second time is long over,
 /// has no say.
 #[test]
