@@ -241,7 +241,8 @@ impl Osd {
                 entity = %session.name, addr = %session.addr, pool = name,
                 object = %op.msg.oid.escape_ascii(), "denied: the capabilities do not allow it"
             );
-            Some(Errno::PERM)
+            // The peer looks for classes and methods before it asks for caps.
+            Some(op.refused_call(&self.c.conf.classes).unwrap_or(Errno::PERM))
         } else {
             None
         };

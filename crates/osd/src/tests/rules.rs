@@ -84,6 +84,30 @@ fn sources_of_copies_are_judged() {
     }
 }
 
+/// Classes and methods that are not here are told from what is not allowed, as by the peer: before
+/// anybody's caps are asked for.
+#[test]
+fn missing_classes_come_before_caps() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    assert_eq!(c.run(POOL, "o", full(b"x")).result, 0);
+    let call = |class: &str, method: &str| {
+        let input = Bytes::from([class, method].concat());
+        let mut o = OsdOp::new(op::CALL, input);
+        (o.raw[0], o.raw[1]) = (class.len() as u8, method.len() as u8);
+        vec![o]
+    };
+    for caps in ["allow *", "allow rwx", "allow rw", "allow r", "allow r pool=other", ""] {
+        c.caps = caps.into();
+        c.break_client(0);
+        let mut calls = |class, method| c.run(POOL, "o", call(class, method)).result;
+        assert_eq!(calls("nosuch", "nosuch"), -1, "{caps}");
+        assert_eq!(calls("rbd", "nosuch"), -95, "{caps}");
+        if !caps.contains('x') && !caps.contains('*') {
+            assert_eq!(calls("rbd", "get_size"), -1, "{caps}");
+        }
+    }
+}
+
 /// Whom the map shuts out, as long as it does: the clock here, by which the second time is long over,
 /// has no say.
 #[test]
