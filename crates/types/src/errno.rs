@@ -29,6 +29,8 @@ errnos! {
     EXIST = 17;
     /// Makes no sense.
     INVAL = 22;
+    /// As many as there may be.
+    MFILE = 24;
     /// Beyond the object size limit.
     FBIG = 27;
     /// No space left.

@@ -25,6 +25,11 @@ use crate::backing::{Coll, ObjectStore, StoreError};
 use crate::object::{ObjectState, WatchRecord};
 use types::{Errno, OpResult};
 
+/// Watches of one object: all are in its record, which each new one writes anew.
+const WATCHERS_MAX: usize = 8192;
+/// And those of them that are one client's.
+const OWN_WATCHERS_MAX: usize = 1024;
+
 /// Limits of objects and requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -450,7 +455,14 @@ impl<'a> Exec<'a> {
                     WatchRecord { who: self.asker.who, cookie, timeout_s, addr: self.asker.addr };
                 match at {
                     Some(at) => self.state.info.watchers[at] = record,
-                    None => self.state.info.watchers.push(record),
+                    None => {
+                        let all = &self.state.info.watchers;
+                        let own = all.iter().filter(|w| w.who == self.asker.who).count();
+                        if all.len() >= WATCHERS_MAX || own >= OWN_WATCHERS_MAX {
+                            return Err(Errno::MFILE);
+                        }
+                        self.state.info.watchers.push(record);
+                    }
                 }
                 self.touch_info();
                 self.events.push(WatchEvent::Watch { cookie, timeout_s });

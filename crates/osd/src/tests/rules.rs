@@ -615,3 +615,25 @@ fn commands() {
     assert!(tell(bench).1.contains(r#""bytes_written":1000000"#));
     assert_eq!(c.nodes[0].store.lock().now[&crate::Coll::Meta].objects.len(), 0, "tidied");
 }
+
+/// An object has so many watches, of one client and of all; who has one may renew it, and who ends
+/// one makes room.
+#[test]
+fn watches_are_bounded() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    assert_eq!(c.run(POOL, "o", full(b"x")).result, 0);
+    let watch = |cookie: u64, kind: u8| {
+        let mut o = OsdOp::new(op::WATCH, Bytes::new());
+        o.put_u64(0, cookie);
+        o.raw[16] = kind;
+        o
+    };
+    let many = |from: u64, to: u64| (from..to).map(|n| watch(n, 3)).collect::<Vec<_>>();
+    assert_eq!(c.run(POOL, "o", many(0, 1000)).result, 0);
+    assert_eq!(c.run(POOL, "o", many(1000, 1025)).result, -24, "all or nothing");
+    assert_eq!(c.run(POOL, "o", many(1000, 1024)).result, 0);
+    assert_eq!(c.run(POOL, "o", many(1024, 1025)).result, -24);
+    assert_eq!(c.run(POOL, "o", many(7, 8)).result, 0, "it is there");
+    assert_eq!(c.run(POOL, "o", vec![watch(7, 0)]).result, 0);
+    assert_eq!(c.run(POOL, "o", many(1024, 1025)).result, 0);
+}
