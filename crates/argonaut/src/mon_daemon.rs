@@ -577,6 +577,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
              a daemon before that is proven, so both are cephx or both are none"
         );
     }
+    let limits = rt::Limits::within(rt::raise_open_files(), 2);
     // Where the manager's role listens has to be known before the monitor is made.
     let mgr_keys = MonLink::new_keys();
     let modes = mgr_modes(&config, &started.state, &id)?;
@@ -591,7 +592,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         },
         policy: Box::new(|_| Policy::stateless_server()),
         auth: Box::new(move |_, _| door()),
-        limits: rt::Limits::default(),
+        limits,
     });
     let public = daemon::address(&config, "public")?;
     let mgr_at = mgr.bind_range(public, 6800..=7568).context("the manager's role")?;
@@ -624,7 +625,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         local: rt::Local { kind: EntityKind::MON, num: rank, addrs, nonce: 0, features: FEATURES },
         policy: Box::new(|_| Policy::stateless_server()),
         auth: Box::new(move |_, _| doors.connection()),
-        limits: rt::Limits::default(),
+        limits,
     });
     let (proposals, mut proposed) = tokio::sync::mpsc::unbounded_channel();
     let daemon = Rc::new(Daemon {

@@ -457,6 +457,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     let keys = MonLink::new_keys();
     let auth_none = config.get("auth_service_required") == "none";
     let modes = rados::modes(&config.get("ms_service_mode"));
+    let limits = rt::Limits::within(rt::raise_open_files(), 2);
     let messenger = |policy: fn(EntityKind) -> Policy| {
         let door = MonLink::door(EntityKind::OSD, keys.clone(), auth_none, &modes);
         Messenger::new(rt::Config {
@@ -469,7 +470,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
             },
             policy: Box::new(policy),
             auth: Box::new(move |_, _| door()),
-            limits: rt::Limits::default(),
+            limits,
         })
     };
     let public = messenger(|_| Policy::stateless_server());

@@ -156,6 +156,7 @@ struct Knocking {
     method: Option<u32>,
 }
 
+/// In the order of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Banner,
@@ -293,6 +294,12 @@ impl Connection {
     #[must_use]
     pub fn is_authenticated(&self) -> bool {
         matches!(self.phase, Phase::Ident | Phase::Deciding | Phase::Asked | Phase::Ready)
+    }
+
+    /// How far the handshake is: 0 before the peer has said anything, more with each step.
+    #[must_use]
+    pub fn progress(&self) -> u8 {
+        self.phase as u8
     }
 
     /// The other side, as far as it is known.

@@ -8,7 +8,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub(crate) struct Conn {
     /// There is a task for it.
     tasked: Cell<bool>,
     opened: Cell<bool>,
+    /// Closed to make room for others.
+    shed: Cell<bool>,
     dirty: Cell<bool>,
     /// The socket was full.
     blocked: Cell<bool>,
@@ -97,6 +99,7 @@ impl Conn {
             life: Cell::new(0),
             tasked: Cell::new(false),
             opened: Cell::new(false),
+            shed: Cell::new(false),
             dirty: Cell::new(false),
             blocked: Cell::new(false),
             since_ms: Cell::new(now_ms),
@@ -160,12 +163,29 @@ impl Conn {
         parked + machine.as_ref().map_or(0, |m| m.session().bytes() + m.unwritten())
     }
 
-    pub(crate) fn is_unproved_from(&self, ip: IpAddr) -> bool {
+    /// Whether it came in, lives, and its peer has not proved who it is.
+    pub(crate) fn is_unproved(&self) -> bool {
         self.dial.borrow().is_none()
             && !self.opened.get()
-            && self.machine.borrow().as_ref().is_some_and(|m| {
-                !m.is_authenticated() && m.peer().sock.is_some_and(|sock| sock.ip() == ip)
-            })
+            && self.closing.borrow().is_none()
+            && self.machine.borrow().as_ref().is_some_and(|m| !m.is_authenticated())
+    }
+
+    /// How far its handshake is.
+    pub(crate) fn progress(&self) -> u8 {
+        self.machine.borrow().as_ref().map_or(0, Connection::progress)
+    }
+
+    /// Ends it: its socket is closed now, the rest when its task has a turn.
+    pub(crate) fn shed(&self) {
+        *self.stream.borrow_mut() = None;
+        self.shed.set(true);
+        self.close(CloseWhy::Crowded);
+    }
+
+    /// Whether it holds no socket any more, though its task has not ended.
+    pub(crate) fn is_shed(&self) -> bool {
+        self.shed.get()
     }
 
     /// Ends it; its task notices.

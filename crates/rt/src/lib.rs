@@ -10,6 +10,7 @@
 
 mod clock;
 mod conn;
+mod crowd;
 mod messenger;
 mod process;
 mod stream;
@@ -17,4 +18,4 @@ mod stream;
 pub use clock::{OsRandom, now};
 pub use messenger::{CloseWhy, Config, Hold, Limits, Messenger, NetEvent, Redial};
 pub use msgr::{ConMode, Fault, Local, Peer, Policy};
-pub use process::{Stop, before_sleep, run_local, stop_signal};
+pub use process::{Stop, before_sleep, raise_open_files, run_local, stop_signal};

@@ -18,6 +18,7 @@ use tokio::net::TcpSocket;
 use types::{AddrVec, EntityKind, UTime};
 
 use crate::conn::{self, Conn};
+use crate::crowd::Crowd;
 use crate::stream::{self, Stream};
 use crate::{OsRandom, now};
 
@@ -29,7 +30,10 @@ pub type Redial = Box<dyn FnMut() -> Box<dyn ClientAuth>>;
 pub struct Limits {
     /// Accepted connections in all; beyond, new ones are closed at once.
     pub connections_max: usize,
-    /// Connections of one IP that have not proved who they are; beyond, the oldest goes.
+    /// Of these, connections that have not proved who they are; beyond, one of them goes. The others
+    /// are kept for who has.
+    pub unproved_max: usize,
+    /// Of these, connections of one IP.
     pub unproved_per_ip_max: usize,
     /// Time from accept (or connect) to the end of the handshake.
     pub handshake_ms: u64,
@@ -43,11 +47,28 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 50_000,
+            unproved_max: 4_096,
             unproved_per_ip_max: 256,
             handshake_ms: 10_000,
             backlog_bytes_max: 1 << 30,
             idle_ms: 900_000,
         }
+    }
+}
+
+/// Files of a process that are no connections of its messengers: stores, logs, sockets it dials.
+const OTHER_FILES: u64 = 128;
+
+impl Limits {
+    /// So that `messengers` of them together stay below a limit of open files.
+    #[must_use]
+    pub fn within(files: u64, messengers: u64) -> Self {
+        let most = Self::default();
+        let files = files.saturating_sub(OTHER_FILES.min(files / 2)) / messengers.max(1);
+        let connections_max = usize::try_from(files).unwrap_or(usize::MAX).max(8);
+        let connections_max = connections_max.min(most.connections_max);
+        let unproved_max = most.unproved_max.min(connections_max / 4);
+        Self { connections_max, unproved_max, ..most }
     }
 }
 
@@ -205,6 +226,10 @@ pub(crate) struct Inner {
     pub(crate) conns: RefCell<HashMap<ConnId, Rc<Conn>>>,
     /// Lossless sessions by their peer's addresses.
     pub(crate) lossless: RefCell<HashMap<AddrVec, Rc<Conn>>>,
+    /// Accepted ones whose peers are unknown.
+    crowd: RefCell<Crowd>,
+    /// How many of `conns` have no socket any more, as they made room for others.
+    shed: Cell<usize>,
     next_id: Cell<u64>,
     global_seq: Cell<u64>,
     /// Connections with something to write.
@@ -236,6 +261,8 @@ impl Messenger {
             early: RefCell::default(),
             conns: RefCell::default(),
             lossless: RefCell::default(),
+            crowd: RefCell::default(),
+            shed: Cell::new(0),
             next_id: Cell::new(1),
             global_seq: Cell::new(0),
             dirty: RefCell::default(),
@@ -492,6 +519,9 @@ impl Inner {
     /// Takes a connection off the lists.
     pub(crate) fn forget(&self, id: ConnId) -> Option<Rc<Conn>> {
         let conn = self.conns.borrow_mut().remove(&id)?;
+        if conn.is_shed() {
+            self.shed.set(self.shed.get() - 1);
+        }
         if conn.is_lossless() {
             self.lossless.borrow_mut().retain(|_, other| other.id != id);
         }
@@ -540,27 +570,27 @@ impl Inner {
     }
 
     fn on_accept(self: &Rc<Self>, stream: Stream, from: SocketAddr) {
-        if self.conns.borrow().len() >= self.limits.connections_max {
-            tracing::debug!("{from}: too many connections");
-            return;
-        }
-        let unproved: Vec<_> = {
-            let conns = self.conns.borrow();
-            conns.values().filter(|c| c.is_unproved_from(from.ip())).map(|c| c.id).collect()
-        };
-        if unproved.len() >= self.limits.unproved_per_ip_max
-            && let Some(oldest) = unproved.into_iter().min()
-            && let Some(conn) = self.conns.borrow().get(&oldest)
-        {
-            conn.close(CloseWhy::Crowded);
+        let mut crowd = self.crowd.borrow_mut();
+        let open = || self.conns.borrow().len() - self.shed.get();
+        if open() >= self.limits.connections_max {
+            if !crowd.shed_one() {
+                tracing::debug!("{from}: too many connections");
+                return;
+            }
+            self.shed.set(self.shed.get() + 1);
         }
         let conn = Conn::new(self.take_id(), None, false);
+        let Limits { unproved_per_ip_max, unproved_max, .. } = self.limits;
+        let shed = crowd.admit(from.ip(), conn.clone(), unproved_per_ip_max, unproved_max);
+        drop(crowd);
+        self.shed.set(self.shed.get() + shed);
         self.conns.borrow_mut().insert(conn.id, conn.clone());
         conn.accepted(self, stream, from);
         tokio::task::spawn_local(conn::run(self.clone(), conn));
     }
 
     fn on_tick(&self) {
+        self.crowd.borrow_mut().settle();
         let now_ms = now().mono_ms();
         let conns: Vec<_> = self.conns.borrow().values().cloned().collect();
         for conn in conns {

@@ -59,3 +59,12 @@ pub async fn stop_signal() -> io::Result<Stop> {
         _ = hangup.recv() => Stop::Reopen,
     })
 }
+
+/// Allows this process as many open files as its hard limit does; returns how many that are.
+pub fn raise_open_files() -> u64 {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let old = getrlimit(Resource::Nofile);
+    let new = Rlimit { current: old.maximum, maximum: old.maximum };
+    let now = if setrlimit(Resource::Nofile, new).is_ok() { new.current } else { old.current };
+    now.unwrap_or(u64::MAX)
+}

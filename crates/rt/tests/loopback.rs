@@ -227,6 +227,70 @@ fn near_daemons_need_no_tcp() {
     });
 }
 
+/// As many at once as there is room for in a process: those that say nothing give way to those that
+/// do, and one that has proved itself stays.
+#[test]
+fn a_burst_of_strangers_is_bounded() {
+    let files = rt::raise_open_files();
+    test(async move {
+        let burst = (files.saturating_sub(200) / 2).min(3000) as usize;
+        let limits = Limits { unproved_per_ip_max: 100, ..Limits::within(files, 1) };
+        let server = messenger(EntityKind::OSD, Policy::stateless_server(), limits);
+        let addr = listen(&server);
+        echo(&server);
+        let client = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
+        let got = log(&client);
+        let early = client.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
+        client.send(early, message(1, 1));
+        until("the echo", || tids(&got, early) == [1]).await;
+        let mut strangers = vec![];
+        for _ in 0..burst {
+            let mut stranger = TcpStream::connect(addr.sock.unwrap()).await.unwrap();
+            // Many are closed already.
+            let _ = stranger.write_all(b"ceph v2\n").await;
+            strangers.push(stranger);
+        }
+        let late = client.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
+        client.send(late, message(2, 1));
+        until("the newcomer's echo", || tids(&got, late) == [2]).await;
+        until("the bound", || server.connections() <= 102).await;
+        client.send(early, message(3, 1));
+        until("the early one's echo", || tids(&got, early) == [1, 3]).await;
+        drop(strangers);
+    });
+}
+
+/// The bound of all, and of what a small limit of open files leaves.
+#[test]
+fn limits_fit_open_files() {
+    for files in [64, 1024, 4096, 1 << 20, u64::MAX] {
+        let limits = Limits::within(files, 2);
+        assert!(limits.connections_max as u64 * 2 < files, "{files}: {limits:?}");
+        assert!(limits.unproved_max * 4 <= limits.connections_max, "{files}: {limits:?}");
+    }
+    test(async {
+        let limits = Limits { connections_max: 12, unproved_max: 6, ..Limits::default() };
+        let server = messenger(EntityKind::OSD, Policy::stateless_server(), limits);
+        let addr = listen(&server);
+        let client = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
+        let got = log(&client);
+        let knock_once = || client.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
+        let opened = |conn| {
+            got.borrow().iter().any(|e| matches!(e, NetEvent::Opened { conn: c, .. } if *c == conn))
+        };
+        let mut strangers = vec![];
+        for _ in 0..20 {
+            strangers.push(TcpStream::connect(addr.sock.unwrap()).await.unwrap());
+        }
+        // All the room that is kept for them, though strangers wait all the time.
+        for _ in 0..11 {
+            let conn = knock_once();
+            until("it opens", || opened(conn)).await;
+        }
+        until("no room for strangers but one", || server.connections() <= 12).await;
+    });
+}
+
 #[test]
 fn strangers_are_bounded() {
     test(async {
