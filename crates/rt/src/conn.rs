@@ -426,6 +426,14 @@ impl Conn {
             Some(machine) => Rc::new(machine.peer().clone()),
             None => return,
         };
+        let is_client = |kind| kind == EntityKind::CLIENT;
+        if !is_client(peer.id.kind)
+            && !is_client(inner.local.borrow().kind)
+            && let Some(stream) = &*self.stream.borrow()
+            && let Err(e) = stream.end_when_cut()
+        {
+            tracing::debug!("a socket's options: {e}");
+        }
         *self.peer.borrow_mut() = Some(peer.clone());
         if !self.opened.replace(true) {
             inner.deliver(NetEvent::Opened { conn: self.id, peer });

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BufMut;
 use rustix::net::sockopt;
@@ -19,6 +20,11 @@ use tokio::net::{TcpStream, UnixListener, UnixStream};
 
 /// Bytes that wait in a Unix socket; the kernel takes it for twice as many.
 const NEAR_BUFFER: usize = 2 << 20;
+
+/// How long what was sent to another daemon may stay unacknowledged.
+const CUT_MS: u32 = 10_000;
+/// After so much silence the other daemon's kernel is asked whether it is there.
+const KEEP_IDLE: Duration = Duration::from_secs(5);
 
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -34,6 +40,17 @@ impl Stream {
             Self::Near(s) => Ok(sockopt::set_socket_send_buffer_size_force(s, NEAR_BUFFER)
                 .or_else(|_| sockopt::set_socket_send_buffer_size(s, NEAR_BUFFER))?),
         }
+    }
+
+    /// Between daemons: a connection over which nothing comes through any more ends soon. TCP would
+    /// wait ever longer before it sends again, a minute and more after a cut of that length.
+    pub fn end_when_cut(&self) -> io::Result<()> {
+        let Self::Tcp(s) = self else { return Ok(()) };
+        sockopt::set_tcp_user_timeout(s, CUT_MS)?;
+        sockopt::set_socket_keepalive(s, true)?;
+        sockopt::set_tcp_keepidle(s, KEEP_IDLE)?;
+        sockopt::set_tcp_keepintvl(s, KEEP_IDLE)?;
+        Ok(())
     }
 
     pub fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -81,4 +98,25 @@ pub(crate) fn listen(at: SocketAddr) -> io::Result<UnixListener> {
 pub(crate) async fn connect(at: SocketAddr) -> Option<UnixStream> {
     let stream = UnixStream::connect(name(at)).await.ok()?;
     is_trusted(&stream).then_some(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_connection_between_daemons_ends() {
+        let work = crate::run_local(async {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let to = listener.local_addr().expect("bound");
+            let stream = TcpStream::connect(to).await.expect("it listens");
+            Stream::Tcp(stream)
+        });
+        let stream = work.expect("an event queue");
+        stream.end_when_cut().expect("options are set");
+        let Stream::Tcp(socket) = &stream else { panic!("made so") };
+        assert_eq!(sockopt::tcp_user_timeout(socket).expect("readable"), CUT_MS);
+        assert!(sockopt::socket_keepalive(socket).expect("readable"));
+        assert_eq!(sockopt::tcp_keepidle(socket).expect("readable"), KEEP_IDLE);
+    }
 }
