@@ -9,6 +9,9 @@ use types::{AddrVec, OsdId};
 /// How long an address that did not take a connection is left alone.
 const PAUSE_MS: u64 = 200;
 
+/// A heartbeat line is dialled again unasked only so often.
+const LOOK_MS: u64 = 1_000;
+
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Line {
@@ -63,6 +66,8 @@ pub struct Lines {
     by_line: HashMap<Line, Dialled>,
     by_conn: HashMap<ConnId, Line>,
     pauses: HashMap<Line, Pause>,
+    /// When a heartbeat line that broke was last dialled again unasked.
+    looked_ms: HashMap<Line, u64>,
 }
 
 impl Lines {
@@ -120,6 +125,28 @@ impl Lines {
             self.pauses.insert(line, pause);
         }
         Some(Ended { line, opened: dialled.opened })
+    }
+
+    /// Whether a heartbeat line that broke is dialled again at once, without waiting for the next
+    /// heartbeat: an OSD that was killed refuses, and peers hear of it so.
+    pub fn looks_again(&mut self, ended: &Ended, now_ms: u64) -> bool {
+        if !ended.opened || matches!(ended.line, Line::Peer(_)) {
+            return false;
+        }
+        let last = self.looked_ms.insert(ended.line, now_ms);
+        last.is_none_or(|last| now_ms >= last + LOOK_MS)
+    }
+
+    /// Forgets the connections to where the newest map has nobody: they are to be closed, and what
+    /// was sent over lines to peers is lost. After a cut they would wait for what TCP sends again
+    /// ever more seldom, and hold up what is sent once the OSD is up again.
+    pub fn leave(&mut self, is_current: impl Fn(Line, &AddrVec) -> bool) -> Vec<(Line, ConnId)> {
+        let gone = self.by_line.extract_if(|line, dialled| !is_current(*line, &dialled.to));
+        let gone: Vec<_> = gone.map(|(line, dialled)| (line, dialled.conn)).collect();
+        for (_, conn) in &gone {
+            self.by_conn.remove(conn);
+        }
+        gone
     }
 
     /// OSDs that may be sent again what was lost on the way to them, each told once.
@@ -202,6 +229,32 @@ mod tests {
         lines.opened(ConnId(2));
         assert_eq!(lines.closed(ConnId(2), 3), Some(Ended { line: PEER, opened: true }));
         assert_eq!(lines.due(u64::MAX), [], "the loss of an open connection is told at once");
+    }
+
+    #[test]
+    fn a_broken_heartbeat_is_looked_after_once_a_second() {
+        let mut lines = Lines::default();
+        let beat = Ended { line: BEAT, opened: true };
+        assert!(lines.looks_again(&beat, 1_000));
+        assert!(!lines.looks_again(&beat, 1_999), "it opens and closes");
+        assert!(lines.looks_again(&beat, 2_999));
+        assert!(!lines.looks_again(&Ended { line: BEAT, opened: false }, 9_000));
+        assert!(!lines.looks_again(&Ended { line: PEER, opened: true }, 9_000));
+    }
+
+    #[test]
+    fn lines_to_who_is_down_are_left() {
+        let mut lines = Lines::default();
+        for (line, conn) in [(PEER, 1), (BEAT, 2)] {
+            lines.way(line, &at(6800), 0);
+            lines.dialled(line, ConnId(conn), at(6800));
+            lines.opened(ConnId(conn));
+        }
+        refused(&mut lines, Line::Peer(OsdId(4)), 3, &at(6900), 100);
+        assert_eq!(lines.leave(|line, to| line != PEER && *to == at(6800)), [(PEER, ConnId(1))]);
+        assert_eq!(lines.way(PEER, &at(6800), 1), Way::Dial { close: None }, "up again");
+        assert_eq!(lines.way(BEAT, &at(6800), 1), Way::Over(ConnId(2)));
+        assert_eq!(lines.closed(ConnId(1), 2), None);
     }
 
     #[test]

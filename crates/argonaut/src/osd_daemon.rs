@@ -75,6 +75,18 @@ struct Daemon {
     memory: RefCell<memory::Watch>,
 }
 
+/// Where a line goes by a map; `None` where the map has its OSD down.
+fn line_addrs(map: &maps::OsdMap, line: Line) -> Option<&AddrVec> {
+    let osd = line.osd();
+    if !map.is_up(osd) {
+        return None;
+    }
+    match line {
+        Line::Peer(_) => map.osd_cluster_addrs(osd),
+        Line::Beat(_, back) => map.osd_hb_addrs(osd).map(|(b, f)| if back { b } else { f }),
+    }
+}
+
 impl Daemon {
     /// Calls the role and does what it wants.
     fn with<T>(&self, call: impl FnOnce(&mut Osd, &mut Outbox) -> T) -> T {
@@ -169,20 +181,7 @@ impl Daemon {
     /// The connection of a line to its address in the newest map; `None` while the OSD is
     /// down or left alone.
     fn line(&self, line: Line) -> Option<ConnId> {
-        let to = {
-            let role = self.osd.borrow();
-            let (map, osd) = (role.map(), line.osd());
-            if !map.is_up(osd) {
-                return None;
-            }
-            match line {
-                Line::Peer(_) => map.osd_cluster_addrs(osd)?.clone(),
-                Line::Beat(_, back) => {
-                    let (b, f) = map.osd_hb_addrs(osd)?;
-                    if back { b.clone() } else { f.clone() }
-                }
-            }
-        };
+        let to = line_addrs(self.osd.borrow().map(), line)?.clone();
         let mut lines = self.lines.borrow_mut();
         match lines.way(line, &to, rt::now().mono_ms()) {
             Way::Over(conn) => return Some(conn),
@@ -223,10 +222,15 @@ impl Daemon {
                     Line::Peer(_) if ended.opened => {
                         self.with(|role, out| role.on_osd_reset(now, osd, out));
                     }
-                    Line::Peer(_) if refused => {
-                        self.with(|role, out| role.on_refused(now, osd, out));
+                    // A killed OSD may have nothing sent to it but heartbeats.
+                    _ if refused => self.with(|role, out| role.on_refused(now, osd, out)),
+                    Line::Beat(..) => {
+                        let look = self.lines.borrow_mut().looks_again(&ended, now.mono_ms());
+                        if look {
+                            self.line(ended.line);
+                        }
                     }
-                    _ => {}
+                    Line::Peer(_) => {}
                 }
             }
             _ => {} // messages need no look-up
@@ -326,6 +330,15 @@ impl Daemon {
             return;
         }
         self.cache.set_read_here(osd.leads().collect());
+        let map = osd.map();
+        let gone = self.lines.borrow_mut().leave(|line, to| line_addrs(map, line) == Some(to));
+        drop(osd);
+        for (line, conn) in gone {
+            self.cluster.close(conn);
+            if let Line::Peer(osd) = line {
+                self.with(|role, out| role.on_osd_reset(rt::now(), osd, out));
+            }
+        }
     }
 
     /// New values from the monitors' database.
