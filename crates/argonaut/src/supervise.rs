@@ -19,6 +19,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A daemon that ran this long did not "end at once".
 const STEADY: Duration = Duration::from_secs(2);
+/// How often it looks for daemons that were made meanwhile.
+const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// How long a daemon may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(10);
 /// How long an earlier supervisor that was killed may take to be gone.
@@ -85,6 +87,17 @@ struct Daemons {
 }
 
 impl Daemons {
+    /// Has those wait that are of the cluster and not known yet: made since, by a later `up`.
+    fn note_made(&mut self, layout: &Layout, when: Instant) {
+        for name in layout.daemons().unwrap_or_default() {
+            let is_known = self.kept.iter().any(|k| k.name == name)
+                || self.waiting.iter().any(|w| w.name == name);
+            if !is_known {
+                self.waiting.push(Waiting { name, when, pause: PAUSE_MIN });
+            }
+        }
+    }
+
     /// Starts what is due. A daemon that cannot be started is tried again: the disk may be full now.
     fn start_due(&mut self, layout: &Layout, now: Instant) {
         let due: Vec<_> = self.waiting.extract_if(.., |w| w.when <= now).collect();
@@ -141,21 +154,17 @@ pub fn run(layout: &Layout) -> Result<()> {
     }
     let pid_file = layout.pid_file("supervise");
     let mut daemons = Daemons::default();
-    let when = Instant::now();
-    daemons.waiting.extend(layout.daemons()?.into_iter().map(|name| Waiting {
-        name,
-        when,
-        pause: PAUSE_MIN,
-    }));
-    let (mut told, mut try_pid) = (false, when);
+    layout.daemons()?;
+    let (mut told, mut look) = (false, Instant::now());
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();
-        // There may be no room for it now.
-        if !told && now >= try_pid {
-            told = std::fs::write(&pid_file, format!("{}\n", std::process::id())).is_ok();
-            try_pid = now + Duration::from_secs(1);
-        }
         daemons.note_ended(layout, now);
+        if now >= look {
+            look = now + LOOK_PAUSE;
+            // There may be no room for it now.
+            told = told || std::fs::write(&pid_file, format!("{}\n", std::process::id())).is_ok();
+            daemons.note_made(layout, now);
+        }
         daemons.start_due(layout, now);
         thread::sleep(Duration::from_millis(50));
     }

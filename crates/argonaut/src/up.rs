@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
 use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -266,13 +267,17 @@ fn wait_healthy(
     let daemons = layout.daemons()?;
     let all_osds = || daemons.iter().filter(|d| d.starts_with("osd."));
     let osds = all_osds().count() as u64;
-    let socket = layout.asok(daemons.first().context("there is no monitor")?);
+    let first = layout.asok(daemons.first().context("there is no monitor")?);
     let mut last = String::from("no monitor answers");
     let mut warned: Option<(Instant, serde_json::Value)> = None;
     while start.elapsed() < HEALTHY_MAX {
         if !runs() {
             return Ok(None);
         }
+        // Any monitor will do: the first may be the one that is down.
+        let mut mons = daemons.iter().filter(|d| d.starts_with("mon.")).map(|d| layout.asok(d));
+        let listens = |path: &std::path::PathBuf| UnixStream::connect(path).is_ok();
+        let socket = mons.find(listens).unwrap_or_else(|| first.clone());
         fetch_keys(layout, &daemons, &socket);
         let command = r#"{"prefix":"status","format":"json"}"#;
         let up = booted(layout, all_osds());
@@ -384,10 +389,18 @@ pub fn status(dir: &Path) -> Result<()> {
             None => say!("{name:<8} is stopped"),
         }
     }
-    let socket = layout.asok(daemons.first().context("there is no monitor")?);
-    let status = asok::ask(&socket, r#"{"prefix":"status"}"#, Duration::from_secs(10))?;
-    say!("\n{}", status.trim_end_matches('\n'));
-    Ok(())
+    // Any monitor knows; the first may be the one that is down.
+    let mut last = anyhow::anyhow!("there is no monitor");
+    for mon in daemons.iter().filter(|name| name.starts_with("mon.")) {
+        match asok::ask(&layout.asok(mon), r#"{"prefix":"status"}"#, Duration::from_secs(10)) {
+            Ok(status) => {
+                say!("\n{}", status.trim_end_matches('\n'));
+                return Ok(());
+            }
+            Err(err) => last = err,
+        }
+    }
+    Err(last.context("no monitor answers; why stands in its log: argonaut logs"))
 }
 
 /// Prints the logs, of one daemon or of all; with `follow` goes on.
