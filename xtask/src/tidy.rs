@@ -13,7 +13,7 @@ use crate::sh;
 /// it in its own.
 const LAYERS: &[(&str, &[&str])] = &[
     ("base", &["stdx", "denc", "env"]),
-    ("domain", &["types", "crush", "cli", "auth", "conf", "ec", "nbd"]),
+    ("domain", &["types", "crush", "cli", "auth", "conf", "ec", "nbd", "striper"]),
     ("wire", &["maps", "messages", "msgr"]),
     ("engines", &["store", "monc", "osdc", "cls"]),
     ("roles", &["mon", "osd"]),

@@ -1,8 +1,7 @@
-//! How an image's bytes lie in its objects: striping, the peer's `file_layout_t` with
-//! `Striper`.
-//!
-//! Stripe units go round over `stripe_count` objects, an object set; a set that is full is
-//! followed by the next. With one object to a set this is cutting the image into objects.
+//! How an image's bytes lie in its objects: what images allow of [`striper`]'s layouts.
+
+pub use striper::Piece;
+use striper::Striping;
 
 use crate::error::{Error, Result};
 
@@ -14,21 +13,7 @@ pub const ORDERS: std::ops::RangeInclusive<u8> = 12..=25;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     order: u8,
-    stripe_unit: u64,
-    stripe_count: u64,
-}
-
-/// A part of one object, and where it is in the image's range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Which object.
-    pub object: u64,
-    /// First byte in it.
-    pub off: u64,
-    /// Bytes.
-    pub len: u64,
-    /// First byte in the range that was asked for.
-    pub at: u64,
+    striping: Striping,
 }
 
 impl Layout {
@@ -51,7 +36,9 @@ impl Layout {
         if stripe_count > 1 << 20 {
             return Err(Error::Invalid(format!("{stripe_count} stripes are too many")));
         }
-        Ok(Self { order, stripe_unit, stripe_count })
+        let striping = Striping::new(size, stripe_unit, stripe_count)
+            .map_err(|e| Error::Invalid(e.to_string()))?;
+        Ok(Self { order, striping })
     }
 
     /// log2 of the objects' size.
@@ -63,80 +50,44 @@ impl Layout {
     /// Bytes of an object.
     #[must_use]
     pub fn object_size(&self) -> u64 {
-        1 << self.order
+        self.striping.object_size()
     }
 
     /// Bytes of a stripe unit.
     #[must_use]
     pub fn stripe_unit(&self) -> u64 {
-        self.stripe_unit
+        self.striping.stripe_unit()
     }
 
     /// Objects in a set.
     #[must_use]
     pub fn stripe_count(&self) -> u64 {
-        self.stripe_count
+        self.striping.stripe_count()
     }
 
     /// Whether the image needs the feature `striping`.
     #[must_use]
     pub fn is_fancy(&self) -> bool {
-        self.stripe_unit != self.object_size() || self.stripe_count != 1
+        self.stripe_unit() != self.object_size() || self.stripe_count() != 1
     }
 
     /// Objects that an image of `size` bytes may have.
     #[must_use]
     pub fn object_count(&self, size: u64) -> u64 {
-        let set = self.object_size() * self.stripe_count;
-        let full = size / set * self.stripe_count;
-        let rest = (size % set).div_ceil(self.stripe_unit).min(self.stripe_count);
-        full + rest
+        self.striping.object_count(size)
     }
 
     /// The pieces of a range, in order; pieces that touch within an object are one.
     #[must_use]
     pub fn pieces(&self, off: u64, len: u64) -> Vec<Piece> {
-        let per_object = self.object_size() / self.stripe_unit;
-        let mut pieces: Vec<Piece> = Vec::new();
-        let mut at = 0;
-        while at < len {
-            let byte = off + at;
-            let (unit, within) = (byte / self.stripe_unit, byte % self.stripe_unit);
-            let (stripe, column) = (unit / self.stripe_count, unit % self.stripe_count);
-            let object = stripe / per_object * self.stripe_count + column;
-            let in_object = stripe % per_object * self.stripe_unit + within;
-            let take = (self.stripe_unit - within).min(len - at);
-            match pieces.last_mut() {
-                Some(last) if last.object == object && last.off + last.len == in_object => {
-                    last.len += take;
-                }
-                _ => pieces.push(Piece { object, off: in_object, len: take, at }),
-            }
-            at += take;
-        }
-        pieces
+        self.striping.pieces(off, len).collect()
     }
 
     /// Where a part of an object lies in the image: (offset in the image, bytes), in the
     /// object's order.
     #[must_use]
     pub fn image_extents(&self, object: u64, off: u64, len: u64) -> Vec<(u64, u64)> {
-        let per_object = self.object_size() / self.stripe_unit;
-        let (set, column) = (object / self.stripe_count, object % self.stripe_count);
-        let mut extents: Vec<(u64, u64)> = Vec::new();
-        let mut at = off;
-        while at < off + len {
-            let (row, within) = (at / self.stripe_unit, at % self.stripe_unit);
-            let stripe = set * per_object + row;
-            let start = (stripe * self.stripe_count + column) * self.stripe_unit + within;
-            let take = (self.stripe_unit - within).min(off + len - at);
-            match extents.last_mut() {
-                Some((o, l)) if *o + *l == start => *l += take,
-                _ => extents.push((start, take)),
-            }
-            at += take;
-        }
-        extents
+        self.striping.file_extents(object, off, len).collect()
     }
 
     /// As [`Layout::image_extents`] of a whole object, cut off at `end` of the image.

@@ -49,6 +49,17 @@ id! {
     ShardId(i8)
 }
 
+id! {
+    /// An inode's number; the peer's `inodeno_t`.
+    Ino(u64)
+}
+
+impl fmt::LowerHex for Ino {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
+}
+
 impl OsdId {
     /// A hole in an erasure-coded set, or no primary: CRUSH's `CRUSH_ITEM_NONE`.
     pub const NONE: Self = Self(0x7fff_ffff);

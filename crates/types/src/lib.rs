@@ -15,7 +15,7 @@ mod time;
 pub use addr::{AddrKind, AddrVec, EntityAddr};
 pub use entity::{EntityId, EntityInst, EntityKind, EntityName};
 pub use errno::{Errno, OpResult};
-pub use ids::{EVersion, Epoch, OsdId, PgId, PoolId, ReqId, ShardId, SnapId, SpgId, Uuid};
+pub use ids::{EVersion, Epoch, Ino, OsdId, PgId, PoolId, ReqId, ShardId, SnapId, SpgId, Uuid};
 pub use object::{HObject, ObjectLocator, reverse_bits, stable_mod, str_hash};
 pub use time::UTime;
 
