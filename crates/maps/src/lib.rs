@@ -7,10 +7,11 @@
 //! type depend on features, the form of the release that the features show is written.
 //!
 //! Source: the peer's `src/mon/{MonMap,MgrMap,PGMap}.h`, `src/osd/{OSDMap.cc,osd_types.cc}`,
-//! `src/mds/{MDSMap,FSMap}.cc`; proof against the object corpus of four releases and
+//! `src/mds/{MDSMap,FSMap}.cc`, and what [`fs`] names; proof against the object corpus of four releases and
 //! `osdmaptool` in `tests/`.
 
 mod features;
+pub mod fs;
 mod health;
 mod hitset;
 mod log;
@@ -47,14 +48,14 @@ pub use pool::{
     HitSetParams, PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolOpt, PoolOptKind,
     PoolOpts, PoolSnapInfo, ShardSet,
 };
-pub use snap::{SnapContext, SnapInfo, SnapSet};
+pub use snap::{SnapContext, SnapSet};
 pub use stats::{
     HeartbeatTimes, HitSetHistory, HitSetInfo, ObjectStatCollection, ObjectStatSum, OsdStat,
     PgCount, PgHistory, PgInfo, PgMap, PgMapDigest, PgShard, PgStat, PgState, PingTimes, PoolStat,
     Pow2Hist, ScrubSchedule, StorePerf, StoreStatfs,
 };
 pub use tier::{BloomParams, CacheMode};
-pub use wire::SnapIntervals;
+pub use wire::{SnapIntervals, release};
 
 /// What fuzz targets call: bytes of any kind, read as each type.
 pub mod fuzz {
@@ -90,6 +91,26 @@ pub mod fuzz {
             one::<crate::ObjectInfo>,
             one::<crate::HealthChecks>,
             one::<crate::HitSet>,
+            one::<crate::fs::DentryValue>,
+            one::<crate::fs::InodeStore>,
+            one::<crate::fs::InodeStoreBare>,
+            one::<crate::fs::Fnode>,
+            one::<crate::fs::Backtrace>,
+            one::<crate::fs::TableObject<crate::fs::InoTable>>,
+            one::<crate::fs::TableObject<crate::fs::SnapTable>>,
+            one::<crate::fs::SessionInfo>,
+            one::<crate::fs::SnapRealm>,
+            one::<crate::fs::SnapRealmInfo>,
+            one::<crate::fs::SnapRealmInfoNew>,
+            one::<crate::fs::OpenFile>,
+            one::<crate::fs::OpenFilesHeader>,
+            one::<crate::fs::JournalHeader>,
+            one::<crate::fs::JournalEntry>,
+            one::<crate::fs::LogEvent>,
+            one::<crate::fs::PurgeItem>,
+            one::<crate::fs::MdsHealth>,
+            one::<crate::fs::CapAuth>,
+            one::<crate::fs::FragTree>,
         ];
         if let Some((kind, rest)) = bytes.split_first() {
             KINDS[usize::from(*kind) % KINDS.len()](rest);

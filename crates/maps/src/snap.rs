@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use types::{DecodeError, Denc, Reader, SnapId, UTime, Writer};
+use types::{DecodeError, Denc, Reader, SnapId, Writer};
 
-use crate::wire::{SnapIntervals, plain, record, release};
+use crate::wire::{SnapIntervals, plain};
 
 plain! {
     /// The snapshots a write has to keep. The peer's `SnapContext`.
@@ -70,24 +70,5 @@ impl Denc for SnapSet {
                 clone_snaps: if v >= 3 { Denc::decode(r)? } else { BTreeMap::new() },
             })
         })
-    }
-}
-
-record! {
-    /// A snapshot of a directory. The peer's `SnapInfo`: v3, and v4 since release 19.
-    #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    SnapInfo "SnapInfo", compat 2, known 4, |f| if release(f) >= 19 { 4 } else { 3 }; {
-        /// Its id.
-        snapid: SnapId,
-        /// The directory.
-        ino: u64,
-        /// When.
-        stamp: UTime,
-        /// Its name.
-        name: String,
-        /// What was said of it.
-        3 => metadata: BTreeMap<String, String>,
-        /// Its encrypted name.
-        4 => alternate_name: String,
     }
 }

@@ -9,7 +9,8 @@ use types::{DecodeError, Denc, EntityAddr, Features, Reader, Writer};
 /// The release whose forms a peer with these features writes itself: 20, 19, 18 or 16.
 /// For types whose encodings the peer never made depend on features: every release reads
 /// its own version and any later one.
-pub(crate) fn release(features: Features) -> u8 {
+#[must_use]
+pub fn release(features: Features) -> u8 {
     if features.has(Features::SERVER_TENTACLE) {
         20
     } else if features.has(Features::SERVER_SQUID) {

@@ -10,6 +10,7 @@ use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
 use denc::{Bytes, Denc, Features};
+use maps::fs as cephfs;
 use maps::*;
 use types::*;
 
@@ -26,11 +27,13 @@ fn word(release: &str) -> Features {
     }
 }
 
+type Recode = fn(&[u8], Features) -> Result<Bytes, DecodeError>;
+
 /// A type under test: its name in the corpus, how to read and write it, and the releases
 /// (by first number) whose bytes come out the same; others with the reason.
 struct Row {
     name: &'static str,
-    recode: fn(&[u8], Features) -> Result<Bytes, DecodeError>,
+    recode: Recode,
     not_exact: &'static [(&'static str, &'static str)],
 }
 
@@ -126,13 +129,51 @@ fn rows() -> Vec<Row> {
         "ObjectCleanRegions": CleanRegions;
         "SnapContext": SnapContext;
         "SnapSet": SnapSet;
-        "SnapInfo": SnapInfo;
+        "SnapInfo": cephfs::SnapInfo;
         "object_info_t": ObjectInfo;
         "object_manifest_t": ObjectManifest;
         "watch_info_t": WatchInfo;
         "health_check_t": HealthCheck;
         "health_check_map_t": HealthChecks;
+        "file_layout_t": striper::FileLayout;
+        "inodeno_t": Ino;
+        "frag_t": cephfs::Frag;
+        "fragtree_t": cephfs::FragTree;
+        "dirfrag_t": cephfs::DirFrag;
+        "frag_info_t": cephfs::FragInfo;
+        "nest_info_t": cephfs::NestInfo;
+        "quota_info_t": cephfs::Quota;
+        "fnode_t": cephfs::Fnode;
+        "client_writeable_range_t": cephfs::ClientRange;
+        "inode_backpointer_t": cephfs::Backpointer;
+        "inode_backtrace_t": cephfs::Backtrace;
+        "InoTable": cephfs::InoTable;
+        "mds_table_pending_t": cephfs::TablePending;
+        "session_info_t": cephfs::SessionInfo;
+        "client_metadata_t": cephfs::ClientMetadata;
+        "metric_spec_t": cephfs::MetricSpec;
+        "SnapServer": cephfs::SnapTable;
+        "sr_t": cephfs::SnapRealm;
+        "snaplink_t": cephfs::SnapLink;
+        "SnapRealmInfo": cephfs::SnapRealmInfo;
+        "SnapRealmInfoNew": cephfs::SnapRealmInfoNew;
+        "Anchor": cephfs::OpenFile;
+        "JournalPointer": cephfs::JournalPointer;
+        "Journaler::Header": cephfs::JournalHeader;
+        "PurgeItem": cephfs::PurgeItem;
+        "MDSHealth": cephfs::MdsHealth;
+        "MDSHealthMetric": cephfs::MdsHealthMetric;
+        "MDSCapAuth": cephfs::CapAuth;
+        "MDSCapMatch": cephfs::CapMatch;
     };
+    for (name, recode) in [
+        ("inode_t<std::allocator>", recode_inode::<cephfs::Inode, 0> as Recode),
+        ("InodeStore", recode_inode::<cephfs::InodeStore, 6>),
+        ("InodeStoreBare", recode_inode::<cephfs::InodeStoreBare, 0>),
+        ("old_inode_t<std::allocator>", recode_inode::<cephfs::OldInode, 14>),
+    ] {
+        rows.push(Row { name, recode, not_exact: &[] });
+    }
     rows.push(Row { name: "PGMapDigest", recode: recode_unordered, not_exact: &[] });
     rows.push(Row { name: "HitSet", recode: recode_hits, not_exact: &[] });
     rows.push(Row {
@@ -158,10 +199,29 @@ fn rows() -> Vec<Row> {
 const STRAY: &[(&str, usize)] = &[("f97d85482139c3de61f9ec00522b6bd6", 94)];
 
 /// Single objects that come out otherwise, with the reason.
-const NOT_EXACT: &[(&str, &str)] = &[(
-    "303e0d4679afb7b809fd924c7825eecd",
-    "made by the peer's generator, which gives the CRUSH map more than the features of OSD maps",
-)];
+const NOT_EXACT: &[(&str, &str)] = &[
+    (
+        "303e0d4679afb7b809fd924c7825eecd",
+        "made by the peer's generator, which gives the CRUSH map more than the features of OSD maps",
+    ),
+    (
+        "4fcc2ecdac88971e097c7403ca035074",
+        "a file's layout in the form before version 2: written as version 2",
+    ),
+    (
+        "c1556dfd82367003aebd4dbe0477be39",
+        "made by the peer's generator: a journal's unused field is not the copy that it is on disk",
+    ),
+];
+
+/// Objects that are refused, with the reason.
+const REFUSED: &[(&str, &str)] = &[
+    (
+        "e9b3fc62bd1251d835a7eda323f850a9",
+        "made by the peer's generator: a fragment of 0 bits with the value 3",
+    ),
+    ("fa68ad7770b3af7e5d401f618c17c69e", "a hex dump of an inode as text, by accident"),
+];
 
 /// Types whose newest form no daemon asks of another: it needs a feature (latencies in ns)
 /// that none advertises.
@@ -174,6 +234,33 @@ fn recode_unordered(bytes: &[u8], features: Features) -> Result<Bytes, DecodeErr
     let again = digest.to_bytes_for(features);
     let same = again.len() == bytes.len() && PgMapDigest::from_bytes(&again)? == digest;
     Ok(if same { Bytes::copy_from_slice(bytes) } else { again })
+}
+
+/// The corpus' newest objects are of a version after 20.2, whose inodes are version 21: with
+/// the inode that a remote entry stands for, and a list of such entries' inodes. Release 20.2
+/// does not know these, so they are not written; nothing but these may differ. `AT` is where
+/// the inode begins; what begins before it is framed around all.
+fn recode_inode<T: Denc, const AT: usize>(
+    bytes: &[u8],
+    features: Features,
+) -> Result<Bytes, DecodeError> {
+    const TAIL: u32 = 12;
+    let again = T::from_bytes(bytes)?.to_bytes_for(features);
+    let Some((&21, rest)) = bytes.get(AT..).and_then(|b| b.split_first()) else {
+        return Ok(again);
+    };
+    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
+    let end = AT + 6 + word(AT + 2) as usize;
+    if rest.len() < 6 || end > bytes.len() || bytes[end - TAIL as usize..end] != [0; 12] {
+        return Ok(again);
+    }
+    let mut expected = bytes.to_vec();
+    expected.drain(end - TAIL as usize..end);
+    expected[AT] = 20;
+    for at in [Some(AT + 2), (AT > 0).then_some(2)].into_iter().flatten() {
+        expected[at..at + 4].copy_from_slice(&(word(at) - TAIL).to_le_bytes());
+    }
+    Ok(if again == expected { Bytes::copy_from_slice(bytes) } else { again })
 }
 
 /// The peer writes explicit hit sets in the order of its hash tables.
@@ -229,6 +316,7 @@ fn reads_and_writes_every_object() {
                     e.0 += 1;
                 };
                 match (row.recode)(&bytes, word(&release_name)) {
+                    Err(_) if REFUSED.iter().any(|x| x.0 == name(&file)) => {}
                     Err(e) => complain(e.to_string()),
                     Ok(again) => {
                         read += 1;
