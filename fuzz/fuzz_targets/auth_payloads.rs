@@ -60,7 +60,7 @@ static CLUSTER: LazyLock<(MonAuth, SharedRotatingKeys)> = LazyLock::new(|| {
     let mon = MonAuth::new(settings, Arc::new(Mutex::new(Seeded(1))));
     mon.set_keys(keys);
     mon.add_global_ids(4100..u64::MAX);
-    (mon, Arc::new(RwLock::new(RotatingKeys { secrets })))
+    (mon, Arc::new(RwLock::new(RotatingKeys::from(secrets))))
 });
 
 /// An AUTH_REQUEST and AUTH_REQUEST_MOREs, cut out of the bytes: u16 length each.

@@ -153,7 +153,7 @@ impl Cluster {
         mon.set_keys(keys.clone());
         mon.add_global_ids(4100..4200);
         let secrets = keys.rotating(EntityKind::OSD).unwrap().clone();
-        let rotating = Arc::new(RwLock::new(RotatingKeys { secrets }));
+        let rotating = Arc::new(RwLock::new(RotatingKeys::from(secrets)));
         Self { mon, settings, keys, rotating }
     }
 
