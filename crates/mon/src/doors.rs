@@ -20,7 +20,7 @@ pub(crate) enum Door {
     Monitor,
     /// Those of the manager's role: the ticket is for `mgr`.
     Manager,
-    /// Either.
+    /// The monitors' port and the manager's.
     Both,
 }
 
@@ -36,7 +36,7 @@ pub(crate) enum Sender {
 /// What the sender's caps must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Needs {
-    /// Nothing.
+    /// Needs no cap: whoever has a session may send it.
     Nothing,
     /// Rights (letters of `rwx`) on a service of the monitors.
     Cap(&'static str, &'static str),

@@ -25,7 +25,7 @@ record! {
         kv: ByteMap,
         /// Features of file systems.
         2 => features: FeatureBits,
-        /// Measurements.
+        /// Which measurements the client is able to send.
         3 => metrics: MetricSpec,
     }
 }

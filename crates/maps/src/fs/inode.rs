@@ -59,7 +59,7 @@ record! {
 /// What an inode has of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileRecord {
-    /// Bytes.
+    /// Length of the content, in bytes.
     pub size: u64,
     /// The last cut.
     pub truncate: Truncate,
@@ -109,7 +109,7 @@ plain! {
     ScrubMark {
         /// The version of what was checked.
         version: u64,
-        /// When.
+        /// The MDS's clock when it was written.
         stamp: UTime,
     }
 }
@@ -159,13 +159,13 @@ pub struct Inode {
     pub rdev: u32,
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
-    /// Owner.
+    /// The owner's numeric user id.
     pub uid: u32,
-    /// Group.
+    /// The owner's numeric group id.
     pub gid: u32,
-    /// Names.
+    /// How many dentries name it.
     pub nlink: i32,
-    /// Times.
+    /// Access, change and creation times.
     pub times: InodeTimes,
     /// Where its data is; for a directory, where that of new files in it will be.
     pub layout: FileLayout,
@@ -173,7 +173,7 @@ pub struct Inode {
     pub file: FileRecord,
     /// What it has of a directory.
     pub dir: DirRecord,
-    /// Counters.
+    /// Versions that order changes of it.
     pub versions: InodeVersions,
     /// Its path before its last name was removed.
     pub stray_prior_path: Bytes,
@@ -181,7 +181,7 @@ pub struct Inode {
     pub scrub: ScrubMark,
     /// Where it is to be served.
     pub pins: Pins,
-    /// Encryption.
+    /// What fscrypt clients keep with it.
     pub fscrypt: Fscrypt,
     /// What only some have.
     pub optmetadata: OptMetadata,

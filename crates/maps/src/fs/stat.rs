@@ -30,11 +30,11 @@ pub struct NestInfo {
     pub version: u64,
     /// Bytes of files.
     pub rbytes: i64,
-    /// Files.
+    /// Files below, at any depth.
     pub rfiles: i64,
-    /// Directories.
+    /// Directories below, at any depth, itself included.
     pub rsubdirs: i64,
-    /// Snapshots.
+    /// Snapshots below, at any depth.
     pub rsnaps: i64,
     /// The newest change.
     pub rctime: UTime,
@@ -66,7 +66,7 @@ record! {
     /// How much may be below a directory; 0 is no limit. The peer's `quota_info_t`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     Quota "quota_info_t", compat 1, known 1, |f| 1; {
-        /// Bytes.
+        /// Most bytes below; 0 for no limit.
         max_bytes: i64,
         /// Files and directories.
         max_files: i64,

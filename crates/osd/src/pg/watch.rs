@@ -21,6 +21,12 @@ use crate::object::WatchRecord;
 use crate::session::ClientOp;
 use types::Errno;
 
+/// Payloads of one client's open notifications in a PG, in bytes. Each is kept until all watchers
+/// have answered, or for a time that its client chooses. One larger payload alone is taken.
+const OWN_NOTIFY_BYTES_MAX: usize = 4 << 20;
+/// And how many of them may be open.
+const OWN_NOTIFIES_MAX: usize = 1024;
+
 #[derive(Debug)]
 struct Watch {
     who: EntityId,
@@ -111,6 +117,13 @@ impl Watches {
         }
     }
 
+    /// Whether a client may have one more notification open, with a payload of so many bytes.
+    fn has_room_for(&self, gid: u64, bytes: usize) -> bool {
+        let own = self.notifies.values().filter(|n| n.gid == gid);
+        let (count, held) = own.fold((0, 0), |(c, b), n| (c + 1, b + n.payload.len()));
+        count == 0 || (count < OWN_NOTIFIES_MAX && held + bytes <= OWN_NOTIFY_BYTES_MAX)
+    }
+
     /// Watches of this connection stay until their time is over.
     pub(crate) fn on_closed(&mut self, conn: ConnId) {
         for w in self.by_object.values_mut().flatten() {
@@ -139,6 +152,21 @@ impl Watches {
         self.by_object
             .iter()
             .flat_map(|(o, all)| all.iter().map(move |w| (o, w.who, w.cookie, w.conn.is_some())))
+    }
+}
+
+/// Tells a notifier that its notification has ended.
+fn complete(cookie: u64, id: u64, gid: u64, return_code: i32, replies: Bytes) -> WatchNotify {
+    WatchNotify {
+        pad: 1,
+        opcode: 2,
+        cookie,
+        ver: 0,
+        notify_id: id,
+        payload: Bytes::new(),
+        return_code,
+        notifier_gid: gid,
+        replies,
     }
 }
 
@@ -269,13 +297,19 @@ impl Pg {
         cx: &mut Cx<'_>,
     ) {
         self.watches.counter = self.watches.counter.wrapping_add(1);
+        let gid = who.num as u64;
+        if !self.watches.has_room_for(gid, payload.len()) {
+            let m = complete(cookie, id, gid, Errno::MFILE.0, Bytes::new());
+            return cx.out.conn(conn, m.envelope(Features::ALL));
+        }
         let mut notify = Notify {
             oid: oid.clone(),
             conn,
             cookie,
-            gid: who.num as u64,
+            gid,
             deadline_ms: cx.now.mono_ms() + u64::from(timeout_s) * 1000,
-            payload,
+            // Not a part of the request's buffer, which would stay in memory as a whole.
+            payload: Bytes::copy_from_slice(&payload),
             pending: Vec::new(),
             replies: Vec::new(),
         };
@@ -314,17 +348,7 @@ impl Pg {
                 w.u64(who.num as u64);
                 w.u64(*cookie);
             });
-            let m = WatchNotify {
-                pad: 1,
-                opcode: 2,
-                cookie: n.cookie,
-                ver: 0,
-                notify_id: id,
-                payload: Bytes::new(),
-                return_code,
-                notifier_gid: n.gid,
-                replies: w.finish(),
-            };
+            let m = complete(n.cookie, id, n.gid, return_code, w.finish());
             cx.out.conn(n.conn, m.envelope(Features::ALL));
         }
     }

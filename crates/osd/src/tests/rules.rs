@@ -637,3 +637,33 @@ fn watches_are_bounded() {
     assert_eq!(c.run(POOL, "o", vec![watch(7, 0)]).result, 0);
     assert_eq!(c.run(POOL, "o", many(1024, 1025)).result, 0);
 }
+
+/// Notifications that nobody answers are bounded by their client's payloads; what is beyond ends at
+/// once with EMFILE, and there is room again when their time is over.
+#[test]
+fn open_notifications_are_bounded() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    c.run(POOL, "w", full(b"x"));
+    assert_eq!(c.run(POOL, "w", watch_op(3)).result, 0);
+    let ended = |c: &mut Cluster| {
+        let mut body = vec![1, 0, 0, 0, 60, 0, 0, 0];
+        body.extend((3u32 << 20).to_le_bytes());
+        body.extend(vec![b'n'; 3 << 20]);
+        assert_eq!(c.run(POOL, "w", vec![OsdOp::new(op::NOTIFY, body.into())]).result, 0);
+        while c.step() {}
+        told(c, 2).iter().map(|m| m.return_code).collect::<Vec<_>>()
+    };
+    assert_eq!(ended(&mut c), [0; 0], "it waits for its watcher");
+    assert_eq!(ended(&mut c), [-24]);
+    notify(&mut c, 60);
+    assert_eq!(told(&mut c, 2), [], "a small one has room");
+    c.run(POOL, "w", watch_op(7));
+    c.tick(20_000);
+    c.run(POOL, "w", watch_op(7));
+    c.tick(20_000);
+    c.run(POOL, "w", watch_op(7));
+    c.tick(21_000);
+    while c.step() {}
+    assert_eq!(told(&mut c, 2).len(), 2, "their time is over");
+    assert_eq!(ended(&mut c), [0; 0]);
+}
