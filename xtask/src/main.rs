@@ -3,6 +3,7 @@
 mod bench;
 mod bench_ec;
 mod bench_rbd;
+mod caps;
 mod cluster;
 mod failover;
 mod fuzz;
@@ -59,6 +60,8 @@ cargo xtask VERB
   qemu [SUITE]       a virtual machine boots from an image while OSDs are killed, and from a clone
   krbd [MODE..]      the kernel's rbd in a virtual machine (crc secure)
   hosts              a cluster over four hosts (network namespaces), cut off and joined
+  caps [record|peer] what users with all kinds of caps may do, as recorded of stock; record it
+                     anew; or try stock by its record, then ours
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   hostile clients [SECS] [SCENE..]
                      limited clients that cost or lie as much as they can, an honest one beside (10)
@@ -118,6 +121,9 @@ fn main() -> Result<()> {
             let only = if secs.is_some() { &only[1..] } else { only };
             hostile_clients::run(secs.unwrap_or(10), only)?.end()
         }
+        ["caps"] => caps::ours()?.end(),
+        ["caps", "peer"] => caps::peer()?.end(),
+        ["caps", "record"] => caps::record(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),
