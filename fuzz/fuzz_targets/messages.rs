@@ -23,8 +23,24 @@ fn entry(env: &Envelope) {
     }
 }
 
+/// What stands in blobs of answers and caps.
+fn extras(env: &Envelope) {
+    fn blob<T: Denc + PartialEq + std::fmt::Debug>(bytes: &Bytes) {
+        if let Ok(value) = T::from_bytes(bytes) {
+            assert_eq!(T::from_bytes(&value.to_bytes()), Ok(value));
+        }
+    }
+    blob::<messages::fs::DirListing>(&env.front);
+    blob::<messages::fs::CreatedInode>(&env.front);
+    blob::<messages::fs::FileLock>(&env.front);
+    let _ = messages::fs::read_snap_trace(&env.front);
+    let _ = messages::fs::read_snap_trace_new(&env.front);
+}
+
 macro_rules! kinds {
-    ($($m:ident)*) => { &[$(one::<messages::$m>,)* entry] };
+    ($($m:ident)*; fs: $($f:ident)*) => {
+        &[$(one::<messages::$m>,)* $(one::<messages::fs::$f>,)* entry, extras]
+    };
 }
 const KINDS: &[fn(&Envelope)] = kinds!(
     MonMapMsg MonGetMap MonGetOsdMap Statfs StatfsReply MonSubscribe MonSubscribeAck Auth AuthReply
@@ -32,7 +48,10 @@ const KINDS: &[fn(&Envelope)] = kinds!(
     LogMsg LogAck GetPoolStats ConfigMsg GetConfig Command CommandReply
     FsMapUserMsg MgrMapMsg ServiceMapMsg MgrCommand MgrCommandReply Ping OsdMapMsg MOsdOp
     MOsdOpReply WatchNotify Backoff OsdBoot OsdAlive OsdFailure OsdBeacon OsdMarkMeDown PgTemp
-    PgStats PgStatsAck RepOp RepOpReply OsdPing OsdPeer
+    PgStats PgStatsAck RepOp RepOpReply OsdPing OsdPeer;
+    fs: ClientSession ClientReconnect ClientRequest ClientRequestForward ClientReply ClientReclaim
+    ClientReclaimReply ClientMetrics ClientCaps ClientLease ClientSnap ClientCapRelease ClientQuota
+    MdsBeacon MdsLoadTargets
 );
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {

@@ -7,6 +7,7 @@
 //! Source: the peer's `messages/M*.h`; layouts checked against live traffic.
 
 mod daemon;
+pub mod fs;
 mod log;
 mod mgr;
 mod mon;
