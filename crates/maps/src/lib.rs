@@ -33,7 +33,7 @@ pub use hitset::{Bloom, HitSet, Used};
 pub use log::{LogEntry, LogEntryKey, LogPrio, LogSummary};
 pub use mds::{
     Filesystem, FsInfo, FsMap, FsMapUser, MdsInfo, MdsMap, MdsState, MirrorCluster, MirrorInfo,
-    MirrorPeer,
+    MirrorPeer, mds_flag,
 };
 pub use mgr::{MgrMap, MgrStandby, ModuleInfo, ModuleOption, Service, ServiceDaemon, ServiceMap};
 pub use mon::{MonFeatures, MonInfo, MonMap, MonMapAuth};

@@ -12,6 +12,10 @@ use crate::wire::{get_blob, put_blob, record, release};
 pub struct MdsState(pub i32);
 
 impl MdsState {
+    /// No state: what a null map says.
+    pub const NULL: Self = Self(-10);
+    /// Ends; what the last beacon of a server says.
+    pub const DNE: Self = Self(0);
     /// Gone.
     pub const STOPPED: Self = Self(-1);
     /// Starts.
@@ -40,6 +44,74 @@ impl MdsState {
     pub const STOPPING: Self = Self(14);
     /// Damaged.
     pub const DAMAGED: Self = Self(15);
+
+    /// The peer's name; `???` for none of its states.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NULL => "null",
+            Self::DNE => "down:dne",
+            Self::STOPPED => "down:stopped",
+            Self::DAMAGED => "down:damaged",
+            Self::BOOT => "up:boot",
+            Self::STANDBY => "up:standby",
+            Self::STANDBY_REPLAY => "up:standby-replay",
+            Self::CREATING => "up:creating",
+            Self::STARTING => "up:starting",
+            Self::REPLAY => "up:replay",
+            Self::RESOLVE => "up:resolve",
+            Self::RECONNECT => "up:reconnect",
+            Self::REJOIN => "up:rejoin",
+            Self::CLIENTREPLAY => "up:clientreplay",
+            Self::ACTIVE => "up:active",
+            Self::STOPPING => "up:stopping",
+            _ => "???",
+        }
+    }
+}
+
+impl std::fmt::Display for MdsState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Flags of a file system: [`MdsMap::flags`].
+pub mod mds_flag {
+    /// No server gets a rank.
+    pub const NOT_JOINABLE: u32 = 1;
+    /// Snapshots may be made.
+    pub const ALLOW_SNAPS: u32 = 2;
+    /// Also with several ranks.
+    pub const ALLOW_MULTIMDS_SNAPS: u32 = 0x10;
+    /// Standbys follow ranks.
+    pub const ALLOW_STANDBY_REPLAY: u32 = 0x20;
+    /// No client may open a session.
+    pub const REFUSE_CLIENT_SESSION: u32 = 0x40;
+    /// No server gets a rank that prefers another file system.
+    pub const REFUSE_STANDBY_FOR_ANOTHER_FS: u32 = 0x80;
+    /// Ranks balance their load.
+    pub const BALANCE_AUTOMATE: u32 = 0x100;
+    /// A new file system's.
+    pub const DEFAULT: u32 = ALLOW_SNAPS | ALLOW_MULTIMDS_SNAPS;
+
+    /// Names as the peer's `flags_state` has them, in its order; the first one is set when
+    /// its flag, [`NOT_JOINABLE`], is not.
+    pub const NAMES: [(u32, &str); 7] = [
+        (NOT_JOINABLE, "joinable"),
+        (ALLOW_SNAPS, "allow_snaps"),
+        (ALLOW_MULTIMDS_SNAPS, "allow_multimds_snaps"),
+        (ALLOW_STANDBY_REPLAY, "allow_standby_replay"),
+        (REFUSE_CLIENT_SESSION, "refuse_client_session"),
+        (REFUSE_STANDBY_FOR_ANOTHER_FS, "refuse_standby_for_another_fs"),
+        (BALANCE_AUTOMATE, "balance_automate"),
+    ];
+
+    /// Each name and whether it holds.
+    pub fn states(flags: u32) -> impl Iterator<Item = (&'static str, bool)> {
+        let holds = move |bit| (flags & bit != 0) != (bit == NOT_JOINABLE);
+        NAMES.into_iter().map(move |(bit, name)| (name, holds(bit)))
+    }
 }
 
 impl Default for MdsState {
@@ -83,10 +155,27 @@ pub struct MdsInfo {
     pub features: u64,
     /// The file system it prefers; -1 for any.
     pub join_fscid: i32,
-    /// Flags; 1 is frozen.
+    /// [`MdsInfo::FROZEN`].
     pub flags: u64,
     /// On-disk features it knows.
     pub compat: CompatSet,
+}
+
+impl MdsInfo {
+    /// In [`Self::flags`]: it gets no rank and loses none.
+    pub const FROZEN: u64 = 1;
+
+    /// Whether it is frozen.
+    #[must_use]
+    pub const fn is_frozen(&self) -> bool {
+        self.flags & Self::FROZEN != 0
+    }
+
+    /// Whether nothing is heard of it.
+    #[must_use]
+    pub const fn is_laggy(&self) -> bool {
+        !self.laggy_since.is_zero()
+    }
 }
 
 impl Default for MdsInfo {
@@ -179,7 +268,7 @@ impl Denc for MdsInfo {
 pub struct MdsMap {
     /// Version of the file-system map.
     pub epoch: Epoch,
-    /// Flags.
+    /// [`mds_flag`].
     pub flags: u32,
     /// Epoch of the last failure.
     pub last_failure: Epoch,
@@ -249,7 +338,7 @@ pub struct MdsMap {
     pub bal_rank_mask: String,
     /// Largest extended attributes (ev 18).
     pub max_xattr_size: u64,
-    /// Leader of the query database (ev 19).
+    /// Leader of the quiesce database (ev 19).
     pub qdb_cluster_leader: u64,
     /// Members of it (ev 19).
     pub qdb_cluster_members: BTreeSet<u64>,
@@ -259,7 +348,7 @@ impl Default for MdsMap {
     fn default() -> Self {
         Self {
             epoch: Epoch(0),
-            flags: 0x12,
+            flags: mds_flag::DEFAULT,
             last_failure: Epoch(0),
             root: 0,
             session_timeout: 60,
@@ -619,5 +708,22 @@ record! {
         legacy_client_fscid: i32,
         /// All of them.
         filesystems: Vec<FsInfo>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_states() {
+        let set = |flags| mds_flag::states(flags).filter(|s| s.1).map(|s| s.0).collect::<Vec<_>>();
+        assert_eq!(set(mds_flag::DEFAULT), ["joinable", "allow_snaps", "allow_multimds_snaps"]);
+        assert_eq!(set(0x121), ["allow_standby_replay", "balance_automate"]);
+        assert_eq!(MdsMap::default().flags, 0x12);
+        assert_eq!(MdsState::STANDBY_REPLAY.to_string(), "up:standby-replay");
+        assert_eq!(MdsState(99).name(), "???");
+        let frozen = MdsInfo { flags: MdsInfo::FROZEN, ..MdsInfo::default() };
+        assert!(frozen.is_frozen() && !frozen.is_laggy());
     }
 }
