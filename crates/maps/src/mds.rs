@@ -16,9 +16,9 @@ impl MdsState {
     pub const NULL: Self = Self(-10);
     /// Ends; what the last beacon of a server says.
     pub const DNE: Self = Self(0);
-    /// Gone.
+    /// It gave its rank up.
     pub const STOPPED: Self = Self(-1);
-    /// Starts.
+    /// Starts; never in a map.
     pub const BOOT: Self = Self(-4);
     /// Waits for a rank.
     pub const STANDBY: Self = Self(-5);
@@ -38,11 +38,11 @@ impl MdsState {
     pub const REJOIN: Self = Self(11);
     /// Repeats clients' operations.
     pub const CLIENTREPLAY: Self = Self(12);
-    /// Serves.
+    /// Serves clients.
     pub const ACTIVE: Self = Self(13);
     /// Gives its subtrees away.
     pub const STOPPING: Self = Self(14);
-    /// Damaged.
+    /// Its rank's metadata is damaged.
     pub const DAMAGED: Self = Self(15);
 
     /// The peer's name; `???` for none of its states.

@@ -43,7 +43,7 @@ pub struct Piece {
     pub object: u64,
     /// First byte in it.
     pub off: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
     /// First byte in the range that was asked for.
     pub at: u64,
@@ -56,7 +56,7 @@ pub struct ObjectExtent {
     pub object: u64,
     /// First byte in it.
     pub off: u64,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u64,
     /// The bytes' places in the range that was asked for, in the object's order: first byte
     /// and length of each run.

@@ -25,7 +25,7 @@ record! {
         kv: ByteMap,
         /// Features of file systems.
         2 => features: FeatureBits,
-        /// Which measurements the client is able to send.
+        /// The measurements that it sends.
         3 => metrics: MetricSpec,
     }
 }

@@ -59,7 +59,7 @@ record! {
 /// What an inode has of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileRecord {
-    /// Length of the content, in bytes.
+    /// Bytes that the file has.
     pub size: u64,
     /// The last cut.
     pub truncate: Truncate,
@@ -109,7 +109,7 @@ plain! {
     ScrubMark {
         /// The version of what was checked.
         version: u64,
-        /// The MDS's clock when it was written.
+        /// When the scrub ended.
         stamp: UTime,
     }
 }
@@ -159,13 +159,13 @@ pub struct Inode {
     pub rdev: u32,
     /// Type and permissions, as `st_mode`.
     pub mode: u32,
-    /// The owner's numeric user id.
+    /// The user that owns it.
     pub uid: u32,
-    /// The owner's numeric group id.
+    /// The group that owns it.
     pub gid: u32,
-    /// How many dentries name it.
+    /// How many names lead to it.
     pub nlink: i32,
-    /// Access, change and creation times.
+    /// When it was changed and read.
     pub times: InodeTimes,
     /// Where its data is; for a directory, where that of new files in it will be.
     pub layout: FileLayout,
@@ -173,7 +173,7 @@ pub struct Inode {
     pub file: FileRecord,
     /// What it has of a directory.
     pub dir: DirRecord,
-    /// Versions that order changes of it.
+    /// How often parts of it changed.
     pub versions: InodeVersions,
     /// Its path before its last name was removed.
     pub stray_prior_path: Bytes,
@@ -181,7 +181,7 @@ pub struct Inode {
     pub scrub: ScrubMark,
     /// Where it is to be served.
     pub pins: Pins,
-    /// What fscrypt clients keep with it.
+    /// What clients that encrypt keep here.
     pub fscrypt: Fscrypt,
     /// What only some have.
     pub optmetadata: OptMetadata,

@@ -125,7 +125,7 @@ impl EventKind {
     pub const SUBTREEMAP: Self = Self(2);
     /// The journal begins anew.
     pub const RESETJOURNAL: Self = Self(9);
-    /// Fills the journal's tail, changes nothing.
+    /// An event that says nothing.
     pub const NOOP: Self = Self(51);
     /// A part begins.
     pub const SEGMENT: Self = Self(100);

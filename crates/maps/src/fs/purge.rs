@@ -11,7 +11,7 @@ use crate::snap::SnapContext;
 pub struct PurgeAction(pub u8);
 
 impl PurgeAction {
-    /// Nothing is to be purged.
+    /// Nothing is to be done.
     pub const NONE: Self = Self(0);
     /// A file's objects go, and its backtraces.
     pub const FILE: Self = Self(1);

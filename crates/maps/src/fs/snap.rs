@@ -16,7 +16,7 @@ record! {
         snapid: SnapId,
         /// The directory.
         ino: Ino,
-        /// When the snapshot was made.
+        /// When it was made.
         stamp: UTime,
         /// Its name.
         name: Bytes,

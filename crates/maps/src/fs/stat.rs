@@ -30,11 +30,11 @@ pub struct NestInfo {
     pub version: u64,
     /// Bytes of files.
     pub rbytes: i64,
-    /// Files below, at any depth.
+    /// Files and whatever is no directory.
     pub rfiles: i64,
-    /// Directories below, at any depth, itself included.
+    /// Directories below.
     pub rsubdirs: i64,
-    /// Snapshots below, at any depth.
+    /// Snapshots of these directories.
     pub rsnaps: i64,
     /// The newest change.
     pub rctime: UTime,
@@ -66,7 +66,7 @@ record! {
     /// How much may be below a directory; 0 is no limit. The peer's `quota_info_t`.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     Quota "quota_info_t", compat 1, known 1, |f| 1; {
-        /// Most bytes below; 0 for no limit.
+        /// Bytes of files below.
         max_bytes: i64,
         /// Files and directories.
         max_files: i64,

@@ -13,7 +13,7 @@ use super::{FileLock, mds_op};
 pub struct RawArgs(pub [u8; Self::LEN]);
 
 impl RawArgs {
-    /// Bytes.
+    /// Size in bytes.
     pub const LEN: usize = 56;
 }
 

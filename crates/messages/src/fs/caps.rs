@@ -360,7 +360,7 @@ impl Denc for ReleasedCap {
 /// Caps that a client gives back. `MClientCapRelease`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientCapRelease {
-    /// Which.
+    /// The caps that are given back.
     pub caps: Vec<ReleasedCap>,
     /// Who gets them next waits for this OSD map (v2).
     pub osd_epoch_barrier: u32,

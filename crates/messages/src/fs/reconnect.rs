@@ -94,7 +94,7 @@ impl Denc for RealmReconnect {
 pub struct ClientReconnect {
     /// Caps by inode.
     pub caps: BTreeMap<Ino, CapReconnect>,
-    /// Realms.
+    /// Realms that it knows.
     pub realms: Vec<RealmReconnect>,
     /// Another message follows (v5).
     pub more: bool,

@@ -11,8 +11,8 @@ use types::{Epoch, Ino, SnapId, UTime};
 use super::FscryptBlobs;
 use crate::Message;
 
-/// The cap that comes with an inode. The peer's `ceph_mds_reply_cap`, 33 bytes; zeros for
-/// none.
+/// The cap that comes with an inode. The peer's `ceph_mds_reply_cap`, 33 bytes;
+/// zeros where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ReplyCap {
@@ -266,7 +266,7 @@ impl Denc for InodeStat {
 /// Who serves a fragment. The peer's `DirStat`, 1/1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirStat {
-    /// Which.
+    /// The fragment.
     pub frag: Frag,
     /// The rank; -1 as the directory's inode.
     pub auth: i32,
