@@ -33,6 +33,7 @@ fn extras(env: &Envelope) {
     blob::<messages::fs::DirListing>(&env.front);
     blob::<messages::fs::CreatedInode>(&env.front);
     blob::<messages::fs::FileLock>(&env.front);
+    blob::<messages::fs::HeldLocks>(&env.front);
     let _ = messages::fs::read_snap_trace(&env.front);
     let _ = messages::fs::read_snap_trace_new(&env.front);
 }

@@ -152,6 +152,7 @@ fn rows() -> Vec<Row> {
         "session_info_t": cephfs::SessionInfo;
         "client_metadata_t": cephfs::ClientMetadata;
         "metric_spec_t": cephfs::MetricSpec;
+        "SnapPayload": cephfs::SnapPayload;
         "SnapServer": cephfs::SnapTable;
         "sr_t": cephfs::SnapRealm;
         "snaplink_t": cephfs::SnapLink;

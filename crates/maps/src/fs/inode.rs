@@ -454,6 +454,23 @@ impl Denc for InodeStoreBare {
     }
 }
 
+/// The object of an inode that no directory holds: the root's and each `~mds<rank>`'s. A str,
+/// [`super::MAGIC`], then the stored inode.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SystemInode(pub InodeStore);
+
+impl Denc for SystemInode {
+    fn encode(&self, w: &mut Writer) {
+        w.str(super::MAGIC);
+        self.0.encode(w);
+    }
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let magic = r.blob_ref()?;
+        r.require(magic == super::MAGIC.as_bytes(), "a system inode begins with its magic")?;
+        InodeStore::decode(r).map(Self)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -470,6 +487,21 @@ mod tests {
         assert_eq!(bytes[..2], [6, 4]);
         assert_eq!(bytes[6..12], [0x14, 6, 0xc3, 1, 0, 0]);
         assert_eq!(InodeStore::from_bytes(&bytes), Ok(store));
+    }
+
+    /// With a realm, as in pools of 20.2.4: 592 bytes.
+    #[test]
+    fn system_inodes() {
+        let mut store = InodeStore::default();
+        store.inode.mode = 0o040_755;
+        store.snap_realm = super::super::SnapRealm::default().to_bytes();
+        let inode = SystemInode(store);
+        let bytes = inode.to_bytes();
+        assert_eq!(bytes.len(), 592);
+        assert_eq!(SystemInode::from_bytes(&bytes), Ok(inode));
+        let mut other = bytes.to_vec();
+        other[4] = b'x';
+        assert!(SystemInode::from_bytes(&other).is_err());
     }
 
     /// Every field comes back from each release's form that has it.

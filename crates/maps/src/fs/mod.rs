@@ -35,7 +35,7 @@ pub use dirfrag::{DentryKey, DentryLink, DentryValue, Fnode, dtype};
 pub use frag::{DirFrag, Frag, FragTree, dentry_hash, dir_hash};
 pub use inode::{
     ClientRange, DirRecord, FileRecord, Fscrypt, Inode, InodeStore, InodeStoreBare, InodeTimes,
-    InodeVersions, OldInode, Pins, ScrubMark, Truncate,
+    InodeVersions, OldInode, Pins, ScrubMark, SystemInode, Truncate,
 };
 pub use journal::{
     EventKind, JournalEntry, JournalHeader, JournalPointer, LogEvent, MAGIC, STREAM_START,
@@ -44,7 +44,10 @@ pub use names::{inos, object_name, system_inode_object};
 pub use openfiles::{OpenFile, OpenFilesHeader, open_file_key};
 pub use optmeta::{Charmap, OptItem, OptMetadata};
 pub use purge::{PurgeAction, PurgeItem};
-pub use snap::{SnapInfo, SnapLink, SnapRealm, SnapRealmInfo, SnapRealmInfoNew, SnapTable};
+pub use snap::{
+    SnapInfo, SnapLink, SnapPayload, SnapRealm, SnapRealmInfo, SnapRealmInfoNew, SnapTable,
+    SnapTableObject,
+};
 pub use stat::{FragInfo, InlineData, NestInfo, Quota};
 pub use tables::{InoTable, TableObject, TablePending};
 

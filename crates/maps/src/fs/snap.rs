@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use types::{DecodeError, Denc, Ino, PoolId, Reader, SnapId, UTime, Writer};
 
-use super::ByteMap;
-use crate::wire::{record, release};
+use super::{ByteMap, TablePending};
+use crate::wire::{plain, record, release};
 
 record! {
     /// A snapshot of a directory. The peer's `SnapInfo`: v3, and v4 since release 19.
@@ -76,8 +76,8 @@ impl SnapRealm {
 }
 
 record! {
-    /// All snapshots of a file system. The peer's `SnapServer`, in `mds_snaptable` behind a
-    /// version ([`super::TableObject`]) and before a map of u64 to [`super::TablePending`].
+    /// All snapshots of a file system. The peer's `SnapServer`, in a
+    /// [`SnapTableObject`].
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     SnapTable "SnapServer", compat 3, known 5, |f| 5; {
         /// The newest id given.
@@ -106,6 +106,28 @@ impl SnapTable {
     #[must_use]
     pub fn purge_key(pool: PoolId) -> Option<i32> {
         i32::try_from(pool.0).ok()
+    }
+}
+
+plain! {
+    /// `mds_snaptable`, the object of a file system's first rank.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    SnapTableObject {
+        /// Counts changes.
+        version: u64,
+        /// The table.
+        table: SnapTable,
+        /// What ranks prepared, by transaction.
+        pending: BTreeMap<u64, TablePending>,
+    }
+}
+
+record! {
+    /// What a client says of a snapshot that it asks for. The peer's `SnapPayload`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    SnapPayload "SnapPayload", compat 1, known 1, |f| 1; {
+        /// Words and values.
+        metadata: ByteMap,
     }
 }
 
@@ -202,6 +224,24 @@ impl Denc for SnapRealmInfoNew {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A new file system's.
+    #[test]
+    fn fresh_table() {
+        let table = SnapTable {
+            last_snap: SnapId(1),
+            last_created: SnapId(1),
+            last_destroyed: SnapId(1),
+            snaprealm_v2_since: SnapId(2),
+            ..SnapTable::default()
+        };
+        let object = SnapTableObject { version: 1, table, pending: BTreeMap::new() };
+        let bytes = object.to_bytes();
+        assert_eq!(bytes.len(), 8 + 6 + 8 + 5 * 4 + 3 * 8 + 4);
+        assert_eq!(bytes[..14], [1, 0, 0, 0, 0, 0, 0, 0, 5, 3, 52, 0, 0, 0]);
+        assert_eq!(SnapTableObject::from_bytes(&bytes), Ok(object));
+        assert_eq!(SnapPayload::default().to_bytes(), &b"\x01\x01\x04\0\0\0\0\0\0\0"[..]);
+    }
 
     #[test]
     fn sizes() {

@@ -159,7 +159,7 @@ pub struct ClientCaps {
     pub peer: Option<CapPeer>,
     /// Realms: see [`super::read_snap_trace`].
     pub snap_trace: Bytes,
-    /// Locks (v2).
+    /// An encoded [`super::HeldLocks`], or empty (v2).
     pub flock: Bytes,
     /// Bytes in the inode (v4).
     pub inline: InlineData,

@@ -31,8 +31,8 @@ pub use quota::ClientQuota;
 pub use reclaim::{ClientReclaim, ClientReclaimReply};
 pub use reconnect::{CapReconnect, ClientReconnect, RealmReconnect};
 pub use reply::{
-    ClientReply, CreatedInode, DirEntry, DirListing, DirStat, FileLock, InodeStat, LeaseStat,
-    ReplyCap, StatDir, StatSize, StatTimes, TraceDentry, readdir_flag,
+    ClientReply, CreatedInode, DirEntry, DirListing, DirStat, FileLock, HeldLocks, InodeStat,
+    LeaseStat, ReplyCap, StatDir, StatSize, StatTimes, TraceDentry, readdir_flag,
 };
 pub use request::{
     Caller, ClientRequest, ClientRequestForward, FilePath, ReleaseItem, mds_op, request_flag,

@@ -23,7 +23,7 @@ pub struct CapReconnect {
     pub snaprealm: Ino,
     /// Where the path begins.
     pub pathbase: Ino,
-    /// Locks that it holds: two lists of [`super::FileLock`].
+    /// An encoded [`super::HeldLocks`], or empty.
     pub flock: Bytes,
     /// The newest snapshot that its unwritten changes are not part of (v2).
     pub snap_follows: SnapId,

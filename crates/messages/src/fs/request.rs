@@ -189,7 +189,7 @@ pub struct ClientRequest {
     pub alternate_name: Bytes,
     /// Encryption (v6).
     pub fscrypt: FscryptBlobs,
-    /// An attribute's value, a snapshot's metadata.
+    /// An attribute's value, a snapshot's encoded [`maps::fs::SnapPayload`].
     pub data: Bytes,
 }
 
