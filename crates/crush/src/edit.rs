@@ -4,7 +4,7 @@
 //! ids of new buckets.
 
 use crate::error::{CrushError, ErrorKind};
-use crate::model::{Bucket, BucketAlg, CrushMap};
+use crate::model::{Bucket, BucketAlg, CrushMap, Weights};
 use crate::query::{Location, is_valid_name};
 use crate::weight::through_float;
 
@@ -93,6 +93,15 @@ impl CrushMap {
         let id = self.add_bucket(None, None, kind, &[])?;
         self.names.set(id, name);
         Ok(id)
+    }
+
+    /// Turns every straw bucket into a straw2 bucket with the same items and weights.
+    pub fn straw_to_straw2(&mut self) {
+        for bucket in self.buckets.iter_mut().flatten() {
+            if let Weights::Straw { items, .. } = &mut bucket.weights {
+                bucket.weights = Weights::Straw2 { items: std::mem::take(items) };
+            }
+        }
     }
 
     /// Appends an item to a bucket and to its weight sets; buckets above are not changed.

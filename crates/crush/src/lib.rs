@@ -37,6 +37,7 @@ mod rules;
 mod simple;
 pub mod text;
 mod tunables;
+mod verify;
 mod walk;
 mod weight;
 mod wire;

@@ -116,12 +116,12 @@ impl Tunables {
         }
     }
 
-    /// Sets what `profile` names. `straw_calc_version` follows only `Legacy` (0), `Optimal`
-    /// and `Default` (1): the others keep it, since straws would move with it.
+    /// Sets what `profile` names. `straw_calc_version` follows only `Legacy` and `Argonaut` (0),
+    /// `Optimal` and `Default` (1): the others keep it, since straws would move with it.
     pub fn set_profile(&mut self, profile: Profile) {
         let (legacy, new) = (Self::legacy(), Self::default());
         let straw_calc_version = match profile {
-            Profile::Legacy => 0,
+            Profile::Legacy | Profile::Argonaut => 0,
             Profile::Optimal | Profile::Default => 1,
             _ => self.straw_calc_version,
         };
