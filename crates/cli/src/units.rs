@@ -71,47 +71,67 @@ fn whole(secs: u64) -> String {
     }
 }
 
-/// Reads `4096`, `10K`, `10Ki`, `4G`: units of 1024. The peer's `strict_iecstrtoll`.
+/// Reads bytes: `4096`, `10K`, `10Ki`, `10KB`, `10KiB`, `4G`, in units of 1024. The peer's
+/// `strict_iecstrtoll`.
 ///
 /// # Errors
 /// The peer's sentence.
 pub fn parse_iec(text: &str) -> Result<u64, String> {
-    parse(text, 1024, "strict_iecstrtoll")
+    const WHO: &str = "strict_iecstrtoll";
+    let (number, unit) = split(text, WHO)?;
+    let short = match unit {
+        "B" => "",
+        _ => unit.strip_suffix("iB").or(unit.strip_suffix(['B', 'i'])).unwrap_or(unit),
+    };
+    let Some(power) = power(short).filter(|p| *p > 0 || matches!(unit, "" | "B")) else {
+        return Err(match unit.chars().count() {
+            1 => format!("{WHO}: unit prefix not recognized '{unit}' "),
+            2 => format!("{WHO}: illegal prefix '{unit}' "),
+            _ => format!("{WHO}: illegal prefix (length > 2)"),
+        });
+    };
+    scale(number, 1024, power, WHO)
 }
 
-/// Reads `4096`, `10K`, `4G`: units of 1000. The peer's `strict_sistrtoll`.
+/// Reads a count: `4096`, `10K`, `4G`, in units of 1000. The peer's `strict_sistrtoll`.
 ///
 /// # Errors
 /// The peer's sentence.
 pub fn parse_si(text: &str) -> Result<u64, String> {
-    parse(text, 1000, "strict_sistrtoll")
+    const WHO: &str = "strict_sistrtoll";
+    let (number, unit) = split(text, WHO)?;
+    let power = power(unit).filter(|_| !number.is_empty());
+    let power = power.ok_or("strict_si_cast: unit prefix not recognized")?;
+    scale(number, 1000, power, WHO)
 }
 
-fn parse(text: &str, base: u64, who: &str) -> Result<u64, String> {
-    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = (&text[..split], &text[split..]);
+/// The digits, and what follows them.
+fn split<'a>(text: &'a str, who: &str) -> Result<(&'a str, &'a str), String> {
     if text.is_empty() {
         return Err(format!("{who}: value not specified"));
     }
-    let power = match unit {
-        "" | "B" => 0,
-        "K" | "Ki" | "k" => 1,
-        "M" | "Mi" => 2,
-        "G" | "Gi" => 3,
-        "T" | "Ti" => 4,
-        "P" | "Pi" => 5,
-        "E" | "Ei" => 6,
-        _ if number.is_empty() => {
-            return Err(format!("Expected option value to be integer, got '{text}'"));
-        }
-        _ => return Err(format!("{who}: unit prefix not recognized '{unit}' ")),
-    };
-    let base = if base == 1000 && unit.len() == 2 { 1024 } else { base };
-    number
-        .parse::<u64>()
-        .ok()
-        .and_then(|n| n.checked_mul(base.pow(power)))
-        .ok_or_else(|| format!("{who}: value seems to be too large"))
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    if digits.len() < text.len() && digits.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(format!("{who}: value should not be negative"));
+    }
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    Ok(text.split_at(end))
+}
+
+fn power(prefix: &str) -> Option<u32> {
+    if prefix.is_empty() {
+        return Some(0);
+    }
+    let at = ["K", "M", "G", "T", "P", "E"].iter().position(|p| *p == prefix)?;
+    u32::try_from(at + 1).ok()
+}
+
+fn scale(number: &str, base: u64, power: u32, who: &str) -> Result<u64, String> {
+    if number.is_empty() {
+        return Err(format!("Expected option value to be integer, got '{number}'"));
+    }
+    let scaled = number.parse::<u64>().ok().and_then(|n| n.checked_mul(base.pow(power)));
+    scaled.ok_or_else(|| format!("{who}: value seems to be too large"))
 }
 
 #[cfg(test)]

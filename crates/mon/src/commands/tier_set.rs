@@ -47,9 +47,14 @@ fn part(val: &str) -> Result<u32, Fail> {
     Ok((f * 1e6).round() as u32)
 }
 
-/// Bytes or a count, with a unit where there is one.
-fn size(val: &str) -> Result<u64, Fail> {
+/// Bytes, with a unit of 1024 where there is one.
+fn bytes(val: &str) -> Result<u64, Fail> {
     cli::parse_iec(val).or_else(|why| refuse(format!("error parsing int '{val}': {why}")))
+}
+
+/// A count, with a unit of 1000 where there is one.
+fn objects(val: &str) -> Result<u64, Fail> {
+    cli::parse_si(val).or_else(|why| refuse(format!("error parsing int '{val}': {why}")))
 }
 
 /// Sets one of them, or `use_gmt_hitset`.
@@ -101,8 +106,8 @@ pub(super) fn apply(
             }
             pool.hit_set_search_last_n = n;
         }
-        "target_max_objects" => pool.target_max_objects = size(val)?,
-        "target_max_bytes" => pool.target_max_bytes = size(val)?,
+        "target_max_objects" => pool.target_max_objects = objects(val)?,
+        "target_max_bytes" => pool.target_max_bytes = bytes(val)?,
         "cache_target_dirty_ratio" => pool.cache_target_dirty_ratio_micro = part(val)?,
         "cache_target_dirty_high_ratio" => {
             pool.cache_target_dirty_high_ratio_micro = part(val)?;
