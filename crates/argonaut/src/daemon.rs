@@ -131,6 +131,9 @@ pub fn start_log(config: &Config) -> Result<()> {
         let file = fs::OpenOptions::new().create(true).append(true).open(&path).context(path)?;
         log.with_writer(std::sync::Mutex::new(file)).try_init().ok();
     }
+    for wrong in config.wrong() {
+        tracing::error!("ceph.conf: {wrong}");
+    }
     let unknown = config.unknown();
     if !unknown.is_empty() {
         tracing::warn!("ceph.conf: without meaning here: {}", unknown.join(", "));

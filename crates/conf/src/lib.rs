@@ -7,12 +7,16 @@
 //!
 //! Source: the peer's `common/ConfUtils.cc`, `common/config.cc`, `doc/rados/configuration`.
 
+mod clients;
 mod file;
+mod limits;
 mod options;
 
 use std::collections::BTreeMap;
 
+pub use clients::client_option;
 pub use file::{ConfError, ConfFile};
+pub use limits::{Limit, limit};
 pub use options::{OPTIONS, OptionKind, OptionSpec, option, parse_size};
 
 /// `Foo bar-baz` -> `foo_bar_baz`.
@@ -64,6 +68,8 @@ pub struct Config {
     host: String,
     pid: u32,
     layers: BTreeMap<Source, BTreeMap<String, String>>,
+    /// Sentences about values in the file that were left out.
+    wrong: Vec<String>,
 }
 
 impl Config {
@@ -74,7 +80,16 @@ impl Config {
         for section in ["global", entity_type, &format!("{entity_type}.{entity_id}")] {
             from_file.extend(file.section(section).map(|(k, v)| (k.to_owned(), v.to_owned())));
         }
+        let mut wrong = Vec::new();
+        from_file.retain(|name, value: &mut String| {
+            // What other options fill in is known later.
+            let Some(spec) = option(name).filter(|_| !value.contains('$')) else { return true };
+            let Err(why) = spec.check(value) else { return true };
+            wrong.push(format!("{name} = {value}: {why}; {} counts", spec.default));
+            false
+        });
         Self {
+            wrong,
             entity_type: entity_type.to_owned(),
             entity_id: entity_id.to_owned(),
             host: host.to_owned(),
@@ -90,7 +105,7 @@ impl Config {
     pub fn set(&mut self, source: Source, name: &str, value: &str) -> Result<(), String> {
         let name = normalize(name);
         let spec = option(&name).ok_or_else(|| format!("unrecognized config option '{name}'"))?;
-        spec.kind.check(value).map_err(|why| format!("{name}: {why}"))?;
+        spec.check(value).map_err(|why| format!("{name}: {why}"))?;
         self.layers.entry(source).or_default().insert(name, value.to_owned());
         Ok(())
     }
@@ -183,6 +198,12 @@ impl Config {
             .collect()
     }
 
+    /// Values in the file that do not fit their options, each in a sentence: they were left out.
+    #[must_use]
+    pub fn wrong(&self) -> &[String] {
+        &self.wrong
+    }
+
     /// Fills in `$name`, `${name}`: the metavariables `cluster`, `type`, `id`, `name`,
     /// `host`, `pid`, and other options.
     fn expand(&self, value: &str) -> String {
@@ -234,6 +255,20 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    /// A value in the file that does not fit is told, and the default counts.
+    #[test]
+    fn wrong_values_are_told() {
+        let text = "[global]\nosd pool default size = three\nosd scrub begin hour = 24\n\
+                    osd max backfills = 2\nosd mclock profile = fast\n";
+        let file = ConfFile::parse(text).unwrap();
+        let config = Config::new(&file, "osd", "0", "vm", 1);
+        assert_eq!(config.wrong().len(), 3, "{:?}", config.wrong());
+        assert!(config.wrong().iter().any(|w| w.starts_with("osd_pool_default_size = three")));
+        assert_eq!(config.u64("osd_pool_default_size"), 3);
+        assert_eq!(config.u64("osd_max_backfills"), 2);
+        assert!(!config.is_set("osd_scrub_begin_hour"));
+    }
+
     use super::*;
 
     const FILE: &str = "\

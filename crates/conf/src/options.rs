@@ -93,6 +93,20 @@ pub struct OptionSpec {
     pub about: &'static str,
 }
 
+impl OptionSpec {
+    /// Whether a value fits the type, the bounds and the choices.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn check(&self, value: &str) -> Result<(), String> {
+        self.kind.check(value)?;
+        let Some(limit) = crate::limit(self.name) else { return Ok(()) };
+        let bytes = if self.kind == Size { parse_size(value) } else { None };
+        let value = bytes.map_or_else(|| value.to_owned(), |n| n.to_string());
+        limit.check(&value, self.kind != Float)
+    }
+}
+
 /// The option with this normalized name.
 #[must_use]
 pub fn option(name: &str) -> Option<&'static OptionSpec> {
@@ -235,10 +249,10 @@ pub const OPTIONS: &[OptionSpec] = &[
     opt("mon_osd_auto_mark_new_in", Bool, "true", true, "New OSDs are marked in when they boot."),
     opt(
         "mon_osd_down_out_interval",
-        Secs,
+        Int,
         "600",
         true,
-        "After how long a down OSD is marked out; 0 is never.",
+        "After how many seconds a down OSD is marked out; 0 and below is never.",
     ),
     opt(
         "mon_osd_force_trim_to",
@@ -519,6 +533,20 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Answered requests a PG remembers beyond its log.",
     ),
     opt("osd_pg_max_concurrent_snap_trims", Uint, "2", true, "Clones that a PG trims at once."),
+    opt(
+        "osd_pool_default_crush_rule",
+        Int,
+        "-1",
+        true,
+        "The CRUSH rule of new replicated pools by its number; -1 is the first that serves.",
+    ),
+    opt(
+        "osd_pool_default_erasure_code_profile",
+        Str,
+        "plugin=isa technique=reed_sol_van k=2 m=2",
+        true,
+        "What the erasure code profile 'default' holds when it is made.",
+    ),
     opt("osd_pool_default_flag_nodelete", Bool, "false", true, "New pools cannot be removed."),
     opt(
         "osd_pool_default_hit_set_bloom_fpp",
@@ -602,12 +630,12 @@ pub const OPTIONS: &[OptionSpec] = &[
     ),
     opt(
         "osd_scrub_begin_hour",
-        Uint,
+        Int,
         "0",
         true,
         "Hour, in UTC, from which scrubs begin; with the same osd_scrub_end_hour always.",
     ),
-    opt("osd_scrub_begin_week_day", Uint, "0", true, "Day, 0 for Sunday, from which scrubs begin."),
+    opt("osd_scrub_begin_week_day", Int, "0", true, "Day, 0 for Sunday, from which scrubs begin."),
     opt("osd_scrub_chunk_max", Uint, "15", true, "Objects that a deep scrub compares at once."),
     opt(
         "osd_scrub_during_recovery",
@@ -616,8 +644,8 @@ pub const OPTIONS: &[OptionSpec] = &[
         true,
         "Begin scrubs while the OSD recovers objects.",
     ),
-    opt("osd_scrub_end_hour", Uint, "0", true, "Hour, in UTC, from which no scrub begins."),
-    opt("osd_scrub_end_week_day", Uint, "0", true, "Day from which no scrub begins."),
+    opt("osd_scrub_end_hour", Int, "0", true, "Hour, in UTC, from which no scrub begins."),
+    opt("osd_scrub_end_week_day", Int, "0", true, "Day from which no scrub begins."),
     opt(
         "osd_scrub_interval_randomize_ratio",
         Float,

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cli::{Align, TextTable};
 use types::{EntityKind, EntityName};
 
-use super::{EFBIG, EINVAL, ENOENT, EPERM, Fail, Run, fail, ok, out, propose};
+use super::{EFBIG, EINVAL, ENOENT, EPERM, ERANGE, Fail, Run, fail, ok, out, propose};
 use crate::{CommandCtx, ConfigPlace, Mutation, Outcome, Reply, normalize, parse_who};
 
 /// Bytes of a value in the key/value store.
@@ -21,25 +21,8 @@ const SETTINGS: &str = "config/";
 const NOT_CENTRAL: &[&str] =
     &["fsid", "mon_host", "mon_data", "osd_data", "keyring", "keyfile", "key"];
 
-/// Options of clients, which this binary does not know one by one.
-const CLIENT_PREFIXES: &[&str] = &[
-    "rbd_",
-    "rgw_",
-    "client_",
-    "rados_",
-    "objecter_",
-    "fuse_",
-    "journaler_",
-    "debug_",
-    "ms_",
-    "mds_",
-    "librados_",
-    "cephfs_",
-    "immutable_object_cache_",
-    "auth_",
-    "log_",
-    "mgr_",
-];
+/// Beginnings of options that this binary does not know one by one.
+const CLIENT_PREFIXES: &[&str] = &["auth_"];
 
 /// Modules of the peer's manager that have settings in scripts.
 const MGR_MODULES: &[&str] = &[
@@ -77,38 +60,40 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     }
 }
 
-/// A value in the form in which it is kept, or the peer's sentence against it.
-fn canonical(spec: &conf::OptionSpec, value: &str) -> Result<String, String> {
-    use conf::OptionKind::{Bool, Int, Secs, Size, Uint};
-    if spec.kind == Size
-        && let Some(bytes) = conf::parse_size(value)
-    {
-        return Ok(bytes.to_string());
-    }
-    if spec.name.starts_with("debug_") && !value.contains('/') {
-        return match value.parse::<u8>() {
-            Ok(level) => Ok(format!("{level}/{level}")),
-            Err(_) => Err("value must take the form N or N/M, where N and M are integers".into()),
-        };
-    }
-    if spec.kind == Bool {
-        return match value.to_ascii_lowercase().as_str() {
+/// A value of that type in the form in which it is kept, or the peer's sentence against it.
+fn canonical(kind: conf::OptionKind, value: &str) -> Result<String, String> {
+    use conf::OptionKind::{Bool, Float, Int, Secs, Size, Str, Uint};
+    match kind {
+        Str => Ok(value.to_owned()),
+        Bool => match value.to_ascii_lowercase().as_str() {
             "true" | "1" | "yes" | "on" => Ok("true".into()),
             "false" | "0" | "no" | "off" => Ok("false".into()),
             _ => Err(format!("Expected option value to be integer, got '{value}'")),
-        };
-    }
-    let Err(why) = spec.kind.check(value) else { return Ok(value.to_owned()) };
-    Err(match spec.kind {
-        Int | Uint | Secs if value.is_empty() => "strict_sistrtoll: value not specified".into(),
-        Int | Uint | Secs => match cli::parse_si(value) {
-            Ok(number) => return Ok(number.to_string()),
-            Err(_) => "strict_si_cast: unit prefix not recognized".into(),
         },
-        Size if value.is_empty() => "strict_iecstrtoll: value not specified".into(),
-        Size => "strict_iec_cast: unit prefix not recognized".into(),
-        _ => why,
-    })
+        Size => match conf::parse_size(value) {
+            Some(bytes) => Ok(bytes.to_string()),
+            None => cli::parse_iec(value).map(|n| n.to_string()),
+        },
+        Float => match value.parse::<f64>() {
+            Ok(n) if n.is_finite() => Ok(value.to_owned()),
+            _ => Err(format!("strict_strtod: expected double, got: '{value}'")),
+        },
+        Int if value.parse::<i64>().is_ok() => Ok(value.to_owned()),
+        Int | Uint | Secs => cli::parse_si(value).map(|n| n.to_string()),
+    }
+}
+
+/// A level of messages, `N` or `N/M`, in the form in which it is kept.
+fn debug_level(value: &str) -> Result<String, Fail> {
+    let (log, memory) = value.split_once('/').unwrap_or((value, value));
+    let (Ok(log), Ok(memory)) = (log.parse::<i64>(), memory.parse::<i64>()) else {
+        let why = "value must take the form N or N/M, where N and M are integers";
+        return Err(fail(EINVAL, format!("error parsing value: {why}")));
+    };
+    if [log, memory].iter().any(|level| !(0..=99).contains(level)) {
+        return Err(fail(ERANGE, "error parsing value: value must be in range [0, 99]"));
+    }
+    Ok(format!("{log}/{memory}"))
 }
 
 /// Whom an option concerns, as far as its name tells.
@@ -135,9 +120,23 @@ fn check(name: &str, value: &str) -> Result<String, Fail> {
     if NOT_CENTRAL.contains(&name.as_str()) {
         return Err(fail(EINVAL, format!("{name} is special and cannot be stored by the mon")));
     }
+    let wrong = |why: String| fail(EINVAL, format!("error parsing value: {why}"));
+    if name.starts_with("debug_") {
+        return debug_level(value);
+    }
     if let Some(spec) = conf::option(&name) {
-        let wrong = |why: String| fail(EINVAL, format!("error parsing value: {why}"));
-        return canonical(spec, value).map_err(wrong);
+        let kept = canonical(spec.kind, value).map_err(wrong)?;
+        if let Some(limit) = conf::limit(&name) {
+            limit.check(&kept, spec.kind != conf::OptionKind::Float).map_err(wrong)?;
+        }
+        return Ok(kept);
+    }
+    if let Some(kind) = conf::client_option(&name) {
+        let starts_well = value.starts_with(|c: char| c.is_ascii_digit());
+        if kind == conf::OptionKind::Secs && !starts_well {
+            return Err(wrong("expected digit".into()));
+        }
+        return canonical(kind, value).map_err(wrong);
     }
     let module = name.strip_prefix("mgr/").and_then(|rest| rest.split('/').next());
     let known = module.map_or_else(
@@ -150,8 +149,19 @@ fn check(name: &str, value: &str) -> Result<String, Fail> {
     Err(fail(EINVAL, format!("unrecognized config option '{name}'")))
 }
 
-fn target(who: &str) -> Result<(), Fail> {
-    parse_who(who).map(|_| ()).map_err(|why| fail(EINVAL, why))
+/// Whom a setting is for, in the form in which it is kept: the section, then its masks.
+///
+/// # Errors
+/// `EINVAL` for what names nobody.
+fn target(who: &str) -> Result<String, Fail> {
+    let (mut section, mask) = parse_who(who).map_err(|why| fail(EINVAL, why))?;
+    if let Some(class) = mask.device_class {
+        section += &format!("/class:{class}");
+    }
+    if let Some((kind, name)) = mask.location {
+        section += &format!("/{kind}:{name}");
+    }
+    Ok(section)
 }
 
 /// A change of settings and its line in the history.
@@ -197,12 +207,12 @@ fn history_last(ctx: &CommandCtx<'_>) -> u64 {
 }
 
 fn set(ctx: &mut CommandCtx<'_>) -> Run {
-    let who = ctx.cmd.str_or_empty("who")?.to_owned();
+    let who = ctx.cmd.str_or_empty("who")?;
     let name = normalize(ctx.cmd.str_or_empty("name")?);
     let value = ctx.cmd.str_or_empty("value")?;
     promised(&name, value)?;
     let value = if ctx.cmd.flag("force") { value.to_owned() } else { check(&name, value)? };
-    target(&who)?;
+    let who = target(who)?;
     let now = ctx.state.config.sections.get(&who).and_then(|s| s.get(&name));
     if now == Some(&value) {
         return ok("");
@@ -211,9 +221,11 @@ fn set(ctx: &mut CommandCtx<'_>) -> Run {
 }
 
 fn rm(ctx: &mut CommandCtx<'_>) -> Run {
-    let who = ctx.cmd.str_or_empty("who")?.to_owned();
+    let who = ctx.cmd.str_or_empty("who")?;
     let name = normalize(ctx.cmd.str_or_empty("name")?);
-    target(&who)?;
+    // What an earlier release kept under the words as they were written can be removed too.
+    let as_written = ctx.state.config.sections.contains_key(who).then(|| who.to_owned());
+    let who = as_written.map_or_else(|| target(who), Ok)?;
     let there = ctx.state.config.sections.get(&who).is_some_and(|s| s.contains_key(&name));
     if !there {
         return ok("");
