@@ -46,6 +46,7 @@ pub mod autoscale;
 pub mod balance;
 pub mod balancer;
 mod classes;
+mod clean;
 mod commands;
 mod config;
 mod crushops;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maps::{Incremental, OsdMap, OsdState, SealedEpoch};
-use types::{OsdId, PgId, PoolId, UTime};
+use types::{OsdId, PoolId, UTime};
 
+use crate::clean;
 use crate::temp::{Writes, keep_acting};
 
 /// The map an epoch starts from and what was changed so far.
@@ -145,40 +146,11 @@ impl OpenOsd {
         if let Some(writes) = writes {
             keep_acting(inc, (&self.base, &map), writes);
         }
-        // What belongs to PGs that are gone goes with them.
-        let gone = |pg: &PgId| !map.have_pg(*pg);
-        // So does an acting set of which nobody is up: with holes in it nobody would lead.
-        let dead = |osds: &[OsdId]| !osds.iter().any(|o| map.is_up(*o));
-        for (pg, _) in map.pg_temp.iter().filter(|(pg, osds)| gone(pg) || dead(osds)) {
-            inc.new_pg_temp.insert(*pg, Vec::new());
-        }
-        // Nobody is led by an OSD that is down.
-        let void = |(pg, osd): &(&PgId, &OsdId)| gone(pg) || !map.is_up(**osd);
-        for (pg, _) in map.primary_temp.iter().filter(void) {
-            inc.new_primary_temp.insert(*pg, OsdId(-1));
-        }
-        // An exception to placement ends with the OSD that it names.
-        let lost = |osd: &OsdId| *osd != OsdId::NONE && !map.exists(*osd);
-        for (pg, osds) in map.pg_upmap.iter() {
-            if gone(pg) || osds.iter().any(lost) {
-                inc.new_pg_upmap.remove(pg);
-                inc.old_pg_upmap.insert(*pg);
-            }
-        }
-        for (pg, pairs) in map.pg_upmap_items.iter() {
-            let left: Vec<_> = pairs.iter().filter(|(_, to)| !lost(to)).copied().collect();
-            if gone(pg) || left.is_empty() {
-                inc.new_pg_upmap_items.remove(pg);
-                inc.old_pg_upmap_items.insert(*pg);
-            } else if left.len() < pairs.len() {
-                inc.new_pg_upmap_items.insert(*pg, left);
-            }
-        }
-        for (pg, osd) in map.pg_upmap_primaries.iter() {
-            if gone(pg) || lost(osd) {
-                inc.new_pg_upmap_primary.remove(pg);
-                inc.old_pg_upmap_primary.insert(*pg);
-            }
+        clean::clean(inc, &map);
+        if !map.pg_temp.is_empty() || !map.primary_temp.is_empty() {
+            // Acting sets are compared with what CRUSH gives once the upmaps are clean.
+            let map = self.result()?;
+            clean::clean_temps(&mut self.inc, &map);
         }
         let sealed = self.inc.seal(&self.base, self.base.canonical_features())?;
         Ok((self.inc, sealed))
@@ -206,7 +178,7 @@ mod tests {
     use super::*;
     use env::{Random, Seeded};
     use maps::{PgPool, PoolKind, WEIGHT_ONE};
-    use types::{EntityAddr, Epoch, Uuid};
+    use types::{EntityAddr, Epoch, PgId, Uuid};
 
     fn random_change(rng: &mut Seeded, map: &OsdMap, epoch: Epoch) -> Incremental {
         let mut inc = Incremental::new(map.fsid, epoch);
@@ -277,49 +249,5 @@ mod tests {
             assert_eq!(again, sealed.map);
         }
         assert!(joined > 500, "{joined}");
-    }
-
-    /// What names OSDs that are gone, or an acting set that is down, goes with them.
-    #[test]
-    fn exceptions_end_with_their_osds() {
-        let mut map = OsdMap { fsid: Uuid([7; 16]), ..OsdMap::default() };
-        let mut inc = Incremental::new(map.fsid, Epoch(1));
-        inc.new_max_osd = Some(4);
-        inc.new_pool_max = Some(1);
-        inc.new_pools.insert(
-            PoolId(1),
-            PgPool {
-                kind: PoolKind::REPLICATED,
-                size: 2,
-                pg_num: 8,
-                pgp_num: 8,
-                ..PgPool::default()
-            },
-        );
-        for osd in (0..4).map(OsdId) {
-            inc.new_state.insert(osd, OsdState::EXISTS.0);
-            inc.new_weight.insert(osd, WEIGHT_ONE);
-            inc.new_up_client.insert(osd, types::AddrVec(vec![EntityAddr::default()]));
-        }
-        map.apply_incremental(&inc).expect("a first map");
-        let mut inc = Incremental::new(map.fsid, Epoch(2));
-        let pg = |ps| PgId::new(1, ps);
-        inc.new_pg_upmap.insert(pg(0), vec![OsdId(0), OsdId(3)]);
-        inc.new_pg_upmap_items.insert(pg(1), vec![(OsdId(0), OsdId(3))]);
-        let two = vec![(OsdId(0), OsdId(3)), (OsdId(1), OsdId(2))];
-        inc.new_pg_upmap_items.insert(pg(2), two);
-        inc.new_pg_upmap_primary.insert(pg(3), OsdId(3));
-        inc.new_pg_temp.insert(pg(4), vec![OsdId(3), OsdId(2)]);
-        inc.new_pg_temp.insert(pg(5), vec![OsdId(3)]);
-        map.apply_incremental(&inc).expect("exceptions");
-        let mut inc = Incremental::new(map.fsid, Epoch(3));
-        inc.new_state.insert(OsdId(3), OsdState::EXISTS.0 | OsdState::UP.0);
-        let (_, sealed) = OpenOsd::new(map, inc).finish(UTime::default(), None).expect("sealed");
-        let map = sealed.map;
-        assert!(!map.exists(OsdId(3)));
-        assert!(map.pg_upmap.is_empty() && map.pg_upmap_primaries.is_empty());
-        let left = BTreeMap::from([(pg(2), vec![(OsdId(1), OsdId(2))])]);
-        assert_eq!(*map.pg_upmap_items, left);
-        assert_eq!(map.pg_temp.keys().copied().collect::<Vec<_>>(), [pg(4)]);
     }
 }
