@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use maps::OsdMap;
+use maps::{Incremental, OsdMap};
 
 use ::ec::{Profile, ProfileError};
 
@@ -19,6 +19,8 @@ const CRUSH_KEYS: [(&str, &str); 5] = [
     ("crush-osds-per-failure-domain", "0"),
     ("crush-root", "default"),
 ];
+/// `osd_pool_default_erasure_code_profile`, where nobody set it.
+const DEFAULT_PROFILE: &str = "plugin=isa technique=reed_sol_van k=2 m=2";
 /// `stripe_unit` had better be a multiple of it, bytes.
 pub(super) const STRIPE_UNIT_BEST: u64 = 4096;
 
@@ -49,6 +51,30 @@ pub(super) fn stored(
         ));
     };
     Ok((pairs.clone(), Profile::parse(pairs)?))
+}
+
+/// As [`stored`], and the profile `default` is made again in `inc` where somebody removed it:
+/// `osd_pool_default_erasure_code_profile`.
+///
+/// # Errors
+/// Those of [`stored`].
+pub(super) fn stored_or_default(
+    ctx: &CommandCtx<'_>,
+    inc: &mut Incremental,
+    name: &str,
+) -> Result<(BTreeMap<String, String>, Profile), Fail> {
+    if name != "default" || ctx.osdmap().erasure_code_profiles.contains_key(name) {
+        return stored(ctx.osdmap(), name);
+    }
+    let words = ctx.mon_option("osd_pool_default_erasure_code_profile");
+    let words = words.as_deref().unwrap_or(DEFAULT_PROFILE).split_whitespace();
+    let pairs: BTreeMap<String, String> = words
+        .map(|word| word.split_once('=').unwrap_or((word, "")))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    let profile = Profile::parse(&pairs)?;
+    inc.new_erasure_code_profiles.insert(name.to_owned(), pairs.clone());
+    Ok((pairs, profile))
 }
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
@@ -137,6 +163,16 @@ fn complete(map: &OsdMap, words: &[String], force: bool) -> Result<BTreeMap<Stri
         }
     }
     let profile = Profile::parse(&given)?;
+    for key in ["crush-num-failure-domains", "crush-osds-per-failure-domain"] {
+        let Some(value) = given.get(key).filter(|v| !v.is_empty()) else { continue };
+        if value.parse::<i32>().is_err() {
+            let why = format!("Expected option value to be integer, got '{value}'");
+            return Err(fail(
+                EINVAL,
+                format!("could not convert {key}={value} to int because {why}, set to default 0"),
+            ));
+        }
+    }
     let keep_or = |given: &mut BTreeMap<String, String>, key: &str, value: &str| {
         let slot = given.entry(key.to_owned()).or_default();
         if slot.is_empty() {

@@ -110,10 +110,36 @@ fn create(ctx: &mut CommandCtx<'_>) -> Run {
     }
     let rule = replicated_rule(ctx, map)?;
     check_pg_num(ctx, map, None, pg_num, size, rule)?;
-    let min_default: u32 = ctx.mon_number("osd_pool_default_min_size", 0);
-    let min_size = if min_default == 0 { size - size / 2 } else { min_default.min(size) };
-    let pool = PgPool::new(kind, size as u8, min_size as u8, rule, pg_num);
+    let size = size as u8; // at most 10
+    let mut pool = PgPool::new(kind, size, default_min_size(ctx, size), rule, pg_num);
+    if let Some(count) = positional_objects(ctx)? {
+        pool.expected_num_objects = count;
+    }
     create_with(ctx, inc, pool, name, pgp_num)
+}
+
+/// The `min_size` that a replicated pool of `size` copies begins with, and has again whenever
+/// its size is set: `osd_pool_default_min_size`, or more than half of the copies.
+pub(super) fn default_min_size(ctx: &CommandCtx<'_>, size: u8) -> u8 {
+    match ctx.mon_number("osd_pool_default_min_size", 0) {
+        0 => size - size / 2,
+        least => size.min(least),
+    }
+}
+
+/// `osd pool create NAME PGS PGPS replicated RULE OBJECTS`: the rule lands in the profile's
+/// place and the number of objects in the rule's. `None` where the words are named.
+///
+/// # Errors
+/// `EINVAL` where that word is no number from 0.
+fn positional_objects(ctx: &CommandCtx<'_>) -> Result<Option<u64>, Fail> {
+    let word = ctx.cmd.str_or_empty("rule")?;
+    if ctx.cmd.str_or_empty("erasure_code_profile")?.is_empty() || word.is_empty() {
+        return Ok(None);
+    }
+    let count = super::pool_set::whole(word)?;
+    let negative = |_| fail(EINVAL, "'expected_num_objects' must be non-negative");
+    u64::try_from(count).map(Some).map_err(negative)
 }
 
 /// The rest of making a pool: what does not depend on its kind.
@@ -157,7 +183,9 @@ fn create_with(
     if let Some(ratio) = ctx.cmd.float("target_size_ratio")?.filter(|v| *v > 0.0) {
         pool.opts.set("target_size_ratio", PoolOpt::Double(ratio));
     }
-    if let Some(count) = ctx.cmd.int("expected_num_objects")?.and_then(|n| u64::try_from(n).ok()) {
+    if let Some(count) = ctx.cmd.int("expected_num_objects")?.and_then(|n| u64::try_from(n).ok())
+        && pool.expected_num_objects == 0
+    {
         pool.expected_num_objects = count;
     }
     let id = i64::from(map.pool_max) + 1;
@@ -180,7 +208,7 @@ fn erasure_pool(
         "" => "default",
         name => name,
     };
-    let (pairs, profile) = super::ec::stored(map, profile_name)?;
+    let (pairs, profile) = super::ec::stored_or_default(ctx, inc, profile_name)?;
     let (k, size) = (profile.k as u8, (profile.k + profile.m) as u8); // both at most 127
     let narrow = |id: u32| {
         u8::try_from(id).map_err(|_| fail(ERANGE, format!("crush rule {id} is beyond 255")))
@@ -222,25 +250,31 @@ fn erasure_pool(
 
 /// The CRUSH rule of a new replicated pool: named, or the default one.
 fn replicated_rule(ctx: &CommandCtx<'_>, map: &OsdMap) -> Result<u8, Fail> {
-    let mut named = ctx.cmd.str_or_empty("rule")?;
+    // `osd pool create NAME PGS PGPS [replicated] RULE`: the rule lands in the profile's place.
+    let mut named = ctx.cmd.str_or_empty("erasure_code_profile")?;
     if named.is_empty() {
-        // `osd pool create NAME PGS PGPS RULE`: the third word lands here.
-        named = ctx.cmd.str_or_empty("erasure_code_profile")?;
+        named = ctx.cmd.str_or_empty("rule")?;
+    } else {
+        positional_objects(ctx)?;
     }
     if !named.is_empty() {
         let id = map.crush.rule_names().id(named).and_then(|id| u8::try_from(id).ok());
-        return id.ok_or_else(|| fail(ENOENT, format!("specified rule {named} doesn't exist")));
+        let id = id.ok_or_else(|| fail(ENOENT, format!("specified rule {named} doesn't exist")))?;
+        if !map.crush.rule_serves(u32::from(id), PoolKind::REPLICATED.0) {
+            return Err(fail(EINVAL, format!("crush rule {id} type does not match pool")));
+        }
+        return Ok(id);
     }
     let default: i64 = ctx.mon_number("osd_pool_default_crush_rule", -1);
     let id = if default >= 0 { u32::try_from(default).ok() } else { map.crush.first_rule(1) };
-    id.filter(|id| map.crush.rule(*id).is_some()).and_then(|id| u8::try_from(id).ok()).ok_or_else(
-        || {
+    id.filter(|id| map.crush.rule_serves(*id, PoolKind::REPLICATED.0))
+        .and_then(|id| u8::try_from(id).ok())
+        .ok_or_else(|| {
             fail(
                 ENOENT,
                 "No suitable CRUSH rule exists, check 'osd pool default crush *' config options",
             )
-        },
-    )
+        })
 }
 
 /// Whether the cluster can take that many PGs.
@@ -477,7 +511,6 @@ fn rmsnap(ctx: &mut CommandCtx<'_>) -> Run {
         return ok(format!("pool {name} snap {snap} does not exist"));
     };
     pool.snaps.remove(&snap_id);
-    pool.snap_seq = SnapId(pool.snap_seq.0 + 1);
     pool.snap_epoch = inc.epoch;
     inc.new_removed_snaps.entry(id).or_default().insert(snap_id.0, 1);
     inc.new_pools.insert(id, pool);
@@ -629,6 +662,9 @@ fn application_enable(ctx: &mut CommandCtx<'_>) -> Run {
     let (id, name, mut pool, mut inc) = edit(ctx)?;
     let apps = &pool.application_metadata;
     let raw = ctx.cmd.str_or_empty("app")?;
+    if raw.is_empty() {
+        return Err(fail(EINVAL, "application name must be provided"));
+    }
     if !apps.is_empty() && !apps.contains_key(raw) && !ctx.cmd.flag("yes_i_really_mean_it") {
         return Err(fail(
             EPERM,
@@ -665,7 +701,7 @@ fn application_disable(ctx: &mut CommandCtx<'_>) -> Run {
             "Are you SURE? Disabling an application within a pool might result in loss of application functionality; pass --yes-i-really-mean-it to proceed anyway",
         ));
     }
-    let app = application_name(ctx)?;
+    let app = ctx.cmd.str_or_empty("app")?.to_owned();
     if pool.application_metadata.remove(&app).is_none() {
         return ok(format!("application '{app}' is not enabled on pool '{name}'"));
     }
@@ -676,21 +712,20 @@ fn application_disable(ctx: &mut CommandCtx<'_>) -> Run {
 
 fn application_set(ctx: &mut CommandCtx<'_>) -> Run {
     let (id, name, mut pool, mut inc) = edit(ctx)?;
-    let app = application_name(ctx)?;
+    let app = ctx.cmd.str_or_empty("app")?.to_owned();
     let key = ctx.cmd.str_or_empty("key")?.to_owned();
     let value = ctx.cmd.str_or_empty("value")?.to_owned();
-    if key.is_empty() {
-        return Err(fail(EINVAL, "key cannot be empty"));
-    }
     let Some(pairs) = pool.application_metadata.get_mut(&app) else {
         return Err(fail(ENOENT, format!("application '{app}' is not enabled on pool '{name}'")));
     };
-    if key.chars().count() > APPLICATION_CHARS_MAX || value.chars().count() > APPLICATION_CHARS_MAX
-    {
-        return Err(fail(
-            EINVAL,
-            format!("key and value have at most {APPLICATION_CHARS_MAX} characters"),
-        ));
+    if key.is_empty() {
+        return Err(fail(EINVAL, "key must be provided"));
+    }
+    for (what, text) in [("key", &key), ("value", &value)] {
+        if text.chars().count() > APPLICATION_CHARS_MAX {
+            let why = format!("{what} '{text}' too long; max length {APPLICATION_CHARS_MAX}");
+            return Err(fail(EINVAL, why));
+        }
     }
     if !pairs.contains_key(&key) && pairs.len() >= 64 {
         return Err(fail(

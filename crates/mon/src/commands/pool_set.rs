@@ -7,7 +7,9 @@ use maps::{PgPool, PoolFlags, PoolOpt, PoolOptKind, PoolOpts};
 use types::PoolId;
 
 use super::tier_set::{self, TIER_ONLY};
-use super::{EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM, Fail, Run, change, ec, fail, out, pool};
+use super::{
+    EACCES, EINVAL, ENOENT, EOPNOTSUPP, EPERM, ERANGE, Fail, Run, change, ec, fail, out, pool,
+};
 use crate::CommandCtx;
 
 /// Settings that are flags of the pool.
@@ -127,9 +129,14 @@ pub(super) fn set(ctx: &mut CommandCtx<'_>) -> Run {
     let mut pool = old.clone();
     let sure = ctx.cmd.flag("yes_i_really_mean_it");
     apply(ctx, id, &mut pool, &var, &val, sure)?;
+    let unset = val == "unset" && PoolOpts::key(&var).is_some();
+    let said = match unset {
+        true => format!("unset pool {id} {var}"),
+        false => format!("set pool {id} {var} to {val}"),
+    };
     pool.last_change = inc.epoch;
     inc.new_pools.insert(id, pool);
-    change(inc, format!("set pool {id} {var} to {val}"))
+    change(inc, said)
 }
 
 #[allow(clippy::too_many_lines)]
@@ -176,7 +183,9 @@ fn apply(
                 pool::check_pg_num(ctx, map, Some(id), pool.pg_num, u32::from(n), pool.crush_rule)?;
             }
             pool.size = n;
-            pool.min_size = pool.min_size.min(n);
+            // It follows at every change: a pool that once had one copy would acknowledge
+            // writes on one for ever.
+            pool.min_size = pool::default_min_size(ctx, n);
         }
         "min_size" => {
             if pool.has_flag(PoolFlags::NOSIZECHANGE) {
@@ -213,6 +222,16 @@ fn apply(
             let n = u32::try_from(n).unwrap_or(0);
             if n == pool.pg_num_target {
                 return Ok(());
+            }
+            let bound = |name: &str| match pool.opts.get(name) {
+                Some(PoolOpt::Int(n)) if *n > 0 => Some(*n),
+                _ => None,
+            };
+            if let Some(max) = bound("pg_num_max").filter(|max| i64::from(n) > *max) {
+                return Err(fail(EINVAL, format!("specified pg_num {n} > pg_num_max {max}")));
+            }
+            if let Some(min) = bound("pg_num_min").filter(|min| i64::from(n) < *min) {
+                return Err(fail(EINVAL, format!("specified pg_num {n} < pg_num_min {min}")));
             }
             pool::check_pg_num(
                 ctx,
@@ -264,7 +283,7 @@ fn apply(
                 return Err(fail(ENOENT, format!("crush rule {val} does not exist")));
             };
             if !map.crush.rule_serves(u32::from(rule), pool.kind.0) {
-                return Err(fail(EINVAL, "crush rule and pool type do not match"));
+                return Err(fail(EINVAL, format!("crush rule {rule} type does not match pool")));
             }
             pool.crush_rule = rule;
         }
@@ -319,7 +338,7 @@ fn set_option(ctx: &CommandCtx<'_>, pool: &mut PgPool, var: &str, val: &str) -> 
     if matches!(var, "read_lease_interval" | "pct_update_delay") {
         return Err(unknown());
     }
-    if val == "unset" {
+    if val == "unset" && kind == PoolOptKind::Str {
         pool.opts.unset(var);
         return Ok(());
     }
@@ -359,8 +378,11 @@ fn set_option(ctx: &CommandCtx<'_>, pool: &mut PgPool, var: &str, val: &str) -> 
         "dedup_chunk_algorithm" if !["fastcdc", "fixed"].contains(&val) => {
             return Err(fail(EINVAL, format!("unrecognized dedup_chunk_algorithm '{val}'")));
         }
+        "read_ratio" if !pool.is_replicated() => {
+            return Err(fail(EACCES, "(13) Permission denied"));
+        }
         "read_ratio" if !(0..=100).contains(&whole(val)?) => {
-            return Err(fail(EINVAL, "read_ratio must be between 0 and 100"));
+            return Err(fail(ERANGE, "read_ratio must be between 0 and 100"));
         }
         _ => {}
     }
@@ -384,7 +406,7 @@ fn set_option(ctx: &CommandCtx<'_>, pool: &mut PgPool, var: &str, val: &str) -> 
             _,
         ) => {
             let n = cli::parse_iec(val)
-                .map_err(|why| fail(EINVAL, format!("error parsing value '{val}': {why}")))?;
+                .map_err(|why| fail(EINVAL, format!("error parsing unit value '{val}': {why}")))?;
             PoolOpt::Int(i64::try_from(n).map_err(|_| fail(EINVAL, "value is too large"))?)
         }
         (_, PoolOptKind::Int) => PoolOpt::Int(whole(val)?),
@@ -392,7 +414,13 @@ fn set_option(ctx: &CommandCtx<'_>, pool: &mut PgPool, var: &str, val: &str) -> 
         (_, PoolOptKind::Str) => PoolOpt::Str(val.to_owned()),
     };
     if matches!(var, "pg_num_min" | "pg_num_max") {
-        count(val)?;
+        let (n, now) = (count(val)?, pool.pg_num_target);
+        if n > 0 && var == "pg_num_max" && n < now {
+            return Err(fail(EINVAL, format!("specified pg_num_max {n} < pg_num {now}")));
+        }
+        if var == "pg_num_min" && n > now {
+            return Err(fail(EINVAL, format!("specified pg_num_min {n} > pg_num {now}")));
+        }
     }
     // Zero takes these options away again.
     let zero =
@@ -488,6 +516,12 @@ pub(super) fn get(ctx: &mut CommandCtx<'_>) -> Run {
             format!("pool '{name}' is not a tier pool: variable not applicable"),
         ));
     }
+    if var == "read_ratio" && !pool.is_replicated() {
+        return Err(fail(
+            EACCES,
+            format!("pool '{name}' is not a replicated pool: variable not applicable"),
+        ));
+    }
     if ERASURE_ONLY.contains(&var) && !pool.is_erasure() {
         return Err(fail(
             EACCES,
@@ -495,7 +529,11 @@ pub(super) fn get(ctx: &mut CommandCtx<'_>) -> Run {
         ));
     }
     let vars: Vec<&str> = if var == "all" {
-        let all = ALL.iter().copied().filter(|v| pool.is_erasure() || !ERASURE_ONLY.contains(v));
+        let fits = |var: &&str| match pool.is_erasure() {
+            true => *var != "read_ratio",
+            false => !ERASURE_ONLY.contains(var),
+        };
+        let all = ALL.iter().copied().filter(fits);
         all.chain(TIER_ONLY.iter().copied().filter(|_| pool.is_tier())).collect()
     } else {
         vec![var]
