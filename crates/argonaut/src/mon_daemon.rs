@@ -28,7 +28,7 @@ use crate::{daemon, private};
 /// The release that this cluster's monitors present themselves as.
 const MON_RELEASE: u8 = 18;
 /// What both sides may use.
-pub const FEATURES: Features = Features::REEF_WORD;
+pub const FEATURES: Features = Features(Features::REEF_WORD.0 | Features::CRUSH_MSR.0);
 /// How often a monitor looks at its clocks.
 const TICK: Duration = Duration::from_millis(100);
 /// How often in the first moments, when the others come up too.

@@ -25,6 +25,8 @@ pub(super) const TABLE: &[Entry] = &[
       "osd", "rw", 8, "forget an OSD's keys and data, keep its id"),
     e("osd purge id:OsdName [force:Bool] [yes_i_really_mean_it:Bool]",
       "osd", "rw", 8, "forget everything about an OSD"),
+    e("osd purge-new id:OsdName [yes_i_really_mean_it:Bool]",
+      "osd", "rw", 0, "take back an 'osd new' of an OSD that was never up"),
     e("osd safe-to-destroy ids:String...",
       "osd", "r", 8, "whether these OSDs can go without lowering durability"),
     e("osd ok-to-stop ids:String... [max:Int]",

@@ -14,6 +14,9 @@ use super::{
 };
 use crate::CommandCtx;
 
+/// A map that cannot serve.
+const EUCLEAN: i32 = 117;
+
 /// A map's bytes, as an OSD map change carries them.
 pub(super) fn bytes_of(map: &CrushMap) -> Bytes {
     map.to_bytes()
@@ -71,7 +74,39 @@ fn edit(
 }
 
 fn propose_map(ctx: &CommandCtx<'_>, map: &CrushMap, done: impl Into<String>) -> Run {
-    let mut inc = ctx.osd_change();
+    propose_with(ctx, ctx.osd_change(), map, done)
+}
+
+/// Rules and tunables of this kind came with that release; clients before it place otherwise.
+const SQUID: u8 = 19;
+
+/// Refuses a map that clients which are let in do not understand.
+///
+/// # Errors
+/// `EINVAL`.
+fn check_clients(osdmap: &maps::OsdMap, map: &CrushMap) -> Result<(), Fail> {
+    let required = osdmap.require_min_compat_client;
+    let msr = map.has_msr_rules() || map.tunables().need_msr();
+    if !msr || required == 0 || required >= SQUID {
+        return Ok(());
+    }
+    Err(fail(
+        EINVAL,
+        format!(
+            "new crush map requires client version squid but require_min_compat_client is {}",
+            release_name(required)
+        ),
+    ))
+}
+
+/// Asks for a map together with what else `inc` changes.
+fn propose_with(
+    ctx: &CommandCtx<'_>,
+    mut inc: maps::Incremental,
+    map: &CrushMap,
+    done: impl Into<String>,
+) -> Run {
+    check_clients(ctx.osdmap(), map)?;
     inc.crush = bytes_of(map);
     // What cannot be read again must never get into the log.
     CrushMap::from_shared(&inc.crush)
@@ -107,7 +142,9 @@ pub(super) fn set_map(ctx: &mut CommandCtx<'_>) -> Run {
         && prior != i64::from(version)
     {
         // The same map once more is a repeated command.
-        if prior == i64::from(version) - 1 && bytes_of(ctx.osdmap().crush.map()) == *ctx.inbuf {
+        let same = CrushMap::from_shared(ctx.inbuf)
+            .is_ok_and(|map| bytes_of(&map) == bytes_of(ctx.osdmap().crush.map()));
+        if prior == i64::from(version) - 1 && same {
             return ok(version.to_string());
         }
         return Err(fail(EPERM, format!("prior_version {prior} != crush version {version}")));
@@ -126,6 +163,7 @@ pub(super) fn set_map(ctx: &mut CommandCtx<'_>) -> Run {
     if map.max_devices() > 100_000 {
         return Err(fail(EINVAL, "the crushmap has too many devices"));
     }
+    map.smoke_test().map_err(|why| fail(EUCLEAN, format!("Failed crushmap test: {why}")))?;
     propose_map(ctx, &map, (version + 1).to_string())
 }
 
@@ -283,8 +321,9 @@ fn create_or_move(ctx: &mut CommandCtx<'_>) -> Run {
     let mut map = (**ctx.osdmap().crush.map()).clone();
     let changed = map.create_or_move_item(osd.0, fixed, &name, &at, true)?;
     let weight = cli::float_text(super::weight_float(map.item_weight(osd.0).unwrap_or(fixed)), 6);
+    let verb = if changed { "updating" } else { "updated" };
     let done = format!(
-        "create-or-move updating item name '{name}' weight {weight} at location {} to crush map",
+        "create-or-move {verb} item name '{name}' weight {weight} at location {} to crush map",
         shown(&at)
     );
     if changed { propose_map(ctx, &map, done) } else { ok(done) }
@@ -300,6 +339,12 @@ fn move_item(ctx: &mut CommandCtx<'_>, link: bool) -> Run {
     let known = at.keys().all(|kind| map.types().id(kind).is_some());
     if !known {
         return Err(fail(EINVAL, "(22) Invalid argument"));
+    }
+    if link && id >= 0 {
+        return Err(fail(
+            EINVAL,
+            format!("cannot link item id {id} name '{name}' to location {}", shown(&at)),
+        ));
     }
     if map.check_item_loc(id, &at).is_some() {
         return ok(format!(
@@ -323,6 +368,7 @@ fn move_item(ctx: &mut CommandCtx<'_>, link: bool) -> Run {
         }
         Ok(format!("moved item id {id} name '{name}' to location {} in crush map", shown(&at)))
     })
+    .map_err(sentence)
 }
 
 fn swap_bucket(ctx: &mut CommandCtx<'_>) -> Run {
@@ -350,8 +396,20 @@ fn remove(ctx: &mut CommandCtx<'_>, unlink: bool) -> Run {
     };
     let ancestor = ctx.cmd.str_or_empty("ancestor")?.to_owned();
     let done = format!("removed item id {id} name '{name}' from crush map");
+    let remove = |edit: &dyn Fn(&mut CrushMap) -> Result<(), ::crush::CrushError>| {
+        let mut map = (**ctx.osdmap().crush.map()).clone();
+        match edit(&mut map) {
+            // A bucket that is at no place already is unlinked.
+            Err(e) if e.errno() == ENOENT && unlink && ancestor.is_empty() => ok(done.clone()),
+            Err(e) if e.errno() == ENOENT && !ancestor.is_empty() => {
+                ok(format!("item {id} does not appear in that position"))
+            }
+            Err(e) => Err(sentence(e.into())),
+            Ok(()) => propose_map(ctx, &map, done.clone()),
+        }
+    };
     if ancestor.is_empty() {
-        return edit(ctx, |map| map.remove_item(id, unlink).map(|()| done)).map_err(sentence);
+        return remove(&|map| map.remove_item(id, unlink));
     }
     let Some(above) = map.names().id(&ancestor) else {
         return Err(fail(
@@ -359,13 +417,14 @@ fn remove(ctx: &mut CommandCtx<'_>, unlink: bool) -> Run {
             format!("ancestor item '{ancestor}' does not appear in the crush map"),
         ));
     };
-    edit(ctx, |map| map.remove_item_under(id, above, unlink).map(|()| done)).map_err(sentence)
+    remove(&|map| map.remove_item_under(id, above, unlink))
 }
 
 /// The peer answers some refusals with the error's name alone.
 fn sentence(e: Fail) -> Fail {
     match e.errno {
         39 => fail(39, "(39) Directory not empty"),
+        40 => fail(40, "(40) Too many levels of symbolic links"),
         _ => e,
     }
 }
@@ -445,13 +504,13 @@ fn get_tunable(ctx: &mut CommandCtx<'_>) -> Run {
 
 fn straw2(ctx: &mut CommandCtx<'_>) -> Run {
     let map = ctx.osdmap().crush.map();
-    if map.buckets().any(|b| b.alg() == ::crush::BucketAlg::Straw) {
-        return Err(fail(
-            super::EOPNOTSUPP,
-            "turning straw buckets into straw2 is not supported by this cluster yet; edit the map with crushtool",
-        ));
+    if !map.buckets().any(|b| b.alg() == ::crush::BucketAlg::Straw) {
+        return ok("");
     }
-    ok("")
+    edit(ctx, |map| {
+        map.straw_to_straw2();
+        Ok(String::new())
+    })
 }
 
 fn rule(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
@@ -533,7 +592,7 @@ fn rule(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
             edit(ctx, |map| {
                 if indep {
                     let spread = spread(&root, &kind, &class);
-                    map.add_simple_rule(&name, spread, true, ::crush::RULE_TYPE_ERASURE)?;
+                    map.add_simple_rule(&name, spread, true, ::crush::RULE_TYPE_REPLICATED)?;
                 } else {
                     map.add_replicated_rule(&name, &root, &kind, &class)?;
                 }
@@ -556,10 +615,11 @@ fn create_erasure(ctx: &mut CommandCtx<'_>, name: &str) -> Run {
         return ok(format!("rule {name} already exists"));
     }
     let profile = ctx.cmd.str("profile")?.filter(|p| !p.is_empty()).unwrap_or("default");
-    let (profile, _) = super::ec::stored(ctx.osdmap(), profile)?;
+    let mut inc = ctx.osd_change();
+    let (profile, _) = super::ec::stored_or_default(ctx, &mut inc, profile)?;
     let mut map = (**ctx.osdmap().crush.map()).clone();
     let id = add_erasure_rule(ctx.osdmap(), &mut map, name, &profile)?;
-    propose_map(ctx, &map, format!("created rule {name} at {id}"))
+    propose_with(ctx, inc, &map, format!("created rule {name} at {id}"))
 }
 
 /// Adds the rule that an erasure code profile asks for.
@@ -580,18 +640,6 @@ pub(super) fn add_erasure_rule(
         })
     };
     let per_domain = number("crush-osds-per-failure-domain")?;
-    // Rules that choose several per domain at once are new with this release.
-    const SQUID: u8 = 19;
-    let required = osdmap.require_min_compat_client;
-    if per_domain > 1 && required < SQUID {
-        return Err(fail(
-            EINVAL,
-            format!(
-                "new crush map requires client version squid but require_min_compat_client is {}",
-                super::release_name(required)
-            ),
-        ));
-    }
     let spread = Spread {
         failure_domains: number("crush-num-failure-domains")?,
         ..spread(
@@ -600,7 +648,9 @@ pub(super) fn add_erasure_rule(
             get("crush-device-class", ""),
         )
     };
-    Ok(map.add_erasure_rule(name, spread, per_domain)?)
+    let id = map.add_erasure_rule(name, spread, per_domain)?;
+    check_clients(osdmap, map)?;
+    Ok(id)
 }
 
 fn class(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
@@ -665,50 +715,91 @@ fn class(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
                 map.rename_class(&from, &to)?;
                 Ok(format!("rename class '{from}' to '{to}'"))
             })
+            .map_err(|e| match e.errno {
+                ENOENT => {
+                    let why = "(2) No such file or directory";
+                    fail(ENOENT, format!("fail to rename '{from}' to '{to}' : {why}"))
+                }
+                _ => e,
+            })
         }
         _ => Err(fail(EINVAL, "command not known")),
     }
 }
 
-/// The OSDs a command lists; also `all`.
-fn class_osds(ctx: &CommandCtx<'_>) -> Result<Vec<OsdId>, Fail> {
+/// The OSDs a command lists, also `all`, in the order given; and what to say of a word that
+/// is none.
+fn class_words(ctx: &CommandCtx<'_>) -> Result<Vec<Result<OsdId, String>>, Fail> {
     let mut osds = Vec::new();
     for word in ctx.cmd.list("ids")? {
         match osd_word(&word) {
-            Ok(OsdWord::All) => osds.extend(ctx.osdmap().osds()),
-            Ok(OsdWord::One(osd)) => osds.push(osd),
-            Err(_) => return Err(fail(EINVAL, format!("unable to parse osd id:'{word}'"))),
+            Ok(OsdWord::All) => osds.extend(ctx.osdmap().osds().map(Ok)),
+            Ok(OsdWord::One(osd)) => osds.push(Ok(osd)),
+            Err(_) => {
+                let why = format!("Expected option value to be integer, got '{word}'");
+                osds.push(Err(format!("{why}, unable to parse osd id:\"{word}\". ")));
+            }
         }
     }
     Ok(osds)
+}
+
+/// As [`class_words`], where each word must be an OSD.
+fn class_osds(ctx: &CommandCtx<'_>) -> Result<Vec<OsdId>, Fail> {
+    let words = class_words(ctx)?;
+    words.into_iter().collect::<Result<_, String>>().map_err(|why| fail(EINVAL, why))
+}
+
+/// The OSDs that `get-device-class` lists, refused with its own sentence.
+fn class_readers(ctx: &CommandCtx<'_>) -> Result<Vec<OsdId>, Fail> {
+    for word in ctx.cmd.list("ids")? {
+        if osd_word(&word).is_err() {
+            return Err(fail(EINVAL, format!("unable to parse osd id:'{word}'")));
+        }
+    }
+    class_osds(ctx)
 }
 
 fn joined(osds: &[OsdId]) -> String {
     osds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
+/// Puts an OSD into a class; an OSD that CRUSH does not know yet gets its name there.
+pub(super) fn put_in_class(
+    map: &mut CrushMap,
+    osd: OsdId,
+    class: &str,
+) -> Result<bool, ::crush::CrushError> {
+    if !map.names().contains(osd.0) {
+        map.set_item_name(osd.0, &format!("osd.{osd}"))?;
+    }
+    map.update_device_class(osd.0, class)
+}
+
 fn set_device_class(ctx: &mut CommandCtx<'_>) -> Run {
     let class = ctx.cmd.str_or_empty("class")?.to_owned();
     let mut map = (**ctx.osdmap().crush.map()).clone();
     let (mut said, mut set) = (String::new(), Vec::new());
-    for osd in class_osds(ctx)? {
+    for osd in class_words(ctx)? {
+        let osd = match osd {
+            Ok(osd) => osd,
+            Err(why) => {
+                said += &why;
+                continue;
+            }
+        };
         if !ctx.osdmap().exists(osd) {
             said += &format!("osd.{osd} does not exist. ");
             continue;
         }
-        if let Some(old) = map.class_name_of(osd.0) {
-            if old == class {
-                said += &format!("osd.{osd} already set to class {class}. ");
-                continue;
-            }
-            return Err(fail(
-                EBUSY,
-                format!(
-                    "osd.{osd} has already bound to class '{old}', can not reset class to '{class}'; use 'ceph osd crush rm-device-class <id>' to remove old class first"
-                ),
-            ));
+        if map.class_name_of(osd.0) == Some(&class) {
+            said += &format!("osd.{osd} already set to class {class}. ");
+            said += &format!(
+                "set-device-class item id {osd} name 'osd.{osd}' device_class '{class}': no change. "
+            );
+            continue;
         }
-        if map.update_device_class(osd.0, &class)? {
+        if put_in_class(&mut map, osd, &class)? {
             set.push(osd);
         }
     }
@@ -733,7 +824,7 @@ fn rm_device_class(ctx: &mut CommandCtx<'_>) -> Run {
 }
 
 fn get_device_class(ctx: &mut CommandCtx<'_>) -> Run {
-    let osds = class_osds(ctx)?;
+    let osds = class_readers(ctx)?;
     let map = ctx.osdmap();
     for osd in &osds {
         if !map.exists(*osd) {

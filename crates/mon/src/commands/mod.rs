@@ -22,10 +22,12 @@ mod mons;
 mod osd;
 mod osd_change;
 mod osd_dump;
+mod osd_new;
 mod pg;
 mod pg_dump;
 mod pool;
 mod pool_set;
+mod reweight;
 mod status;
 mod tell;
 #[cfg(test)]
@@ -150,18 +152,10 @@ pub const UNBUILT: &[&str] = &[
     "mds fail",
     "mds ok-to-stop",
     "mgr fail",
-    "mon enable-msgr2",
-    "mon scrub",
     "mon set",
-    "mon set election_strategy",
     "mon set-addrs",
     "mon set-rank",
     "osd force-create-pg",
-    "osd reweight-by-pg",
-    "osd reweight-by-utilization",
-    "osd stop",
-    "osd test-reweight-by-pg",
-    "osd test-reweight-by-utilization",
     "pg getmap",
     "pg repeer",
 ];
@@ -206,6 +200,7 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         p if p.starts_with("osd tier ") => tier::run(ctx, &p["osd tier ".len()..]),
         "osd lspools" => pool::lspools(ctx),
         p if upmap::has(p) => upmap::run(ctx, p),
+        p if reweight::has(p) => reweight::run(ctx, p),
         p if osd_change::has(p) => osd_change::run(ctx, p),
         p if p.starts_with("osd ") => osd::run(ctx, &p["osd ".len()..]),
         p if p.starts_with("pg ") => pg::run(ctx, &p["pg ".len()..]),

@@ -9,7 +9,7 @@ use maps::{MonFeatures, MonInfo, MonMap};
 use types::{AddrKind, AddrVec, EntityAddr};
 
 use super::mons::{addrs_text, feature_names};
-use super::{EBUSY, EEXIST, EINVAL, ENOENT, EPERM, Run, fail, ok, propose};
+use super::{EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM, Run, fail, ok, propose};
 use crate::{CommandCtx, Mutation};
 
 /// Where a monitor listens unless told otherwise.
@@ -104,11 +104,37 @@ pub(super) fn set_weight(ctx: &mut CommandCtx<'_>) -> Run {
     propose(mutation, "")
 }
 
+/// Monitors of this kind listen at v2 addresses from the start.
+pub(super) fn enable_msgr2(ctx: &mut CommandCtx<'_>) -> Run {
+    let v2 = |mon: &MonInfo| mon.addrs.0.iter().any(|addr| addr.kind == AddrKind::MSGR2);
+    match ctx.state.monmap.mons.values().find(|mon| !v2(mon)) {
+        // The word is the peer's.
+        None => ok("all monitors have already enabled msrg2"),
+        Some(mon) => Err(fail(
+            EOPNOTSUPP,
+            format!("mon.{} has no v2 address: remove it and add it with one", mon.name),
+        )),
+    }
+}
+
+/// `mon set election_strategy`: who leads is a matter of the log here, so only the peer's
+/// default can be asked for.
+pub(super) fn strategy(ctx: &mut CommandCtx<'_>) -> Run {
+    match ctx.cmd.need_str("strategy")? {
+        "classic" => ok("You are already in classic election strategy"),
+        "disallow" | "connectivity" => Err(fail(
+            EOPNOTSUPP,
+            "monitors of this cluster elect by their log: there is only 'classic'",
+        )),
+        _ => Err(fail(EINVAL, "(22) Invalid argument")),
+    }
+}
+
 pub(super) fn feature_set(ctx: &mut CommandCtx<'_>) -> Run {
     let name = ctx.cmd.need_str("feature_name")?.to_owned();
     let known = MonFeatures::NAMES.iter().find(|(_, n)| *n == name);
     let Some((bit, _)) = known else {
-        return Err(fail(EINVAL, format!("unknown feature '{name}'")));
+        return Err(fail(ENOENT, format!("unknown feature '{name}'")));
     };
     if !ctx.cmd.flag("yes_i_really_mean_it") {
         return Err(fail(

@@ -15,7 +15,7 @@ use super::{
 use crate::CommandCtx;
 
 /// What this monitor tells its peers that it knows.
-const OWN_FEATURES: Features = Features::REEF_WORD;
+const OWN_FEATURES: Features = Features(Features::REEF_WORD.0 | Features::CRUSH_MSR.0);
 
 pub(super) fn has(prefix: &str) -> bool {
     matches!(
@@ -38,6 +38,9 @@ pub(super) fn has(prefix: &str) -> bool {
             | "mon rm"
             | "mon remove"
             | "mon set-weight"
+            | "mon enable-msgr2"
+            | "mon scrub"
+            | "mon set election_strategy"
             | "mon ok-to-stop"
             | "mon ok-to-add-offline"
             | "mon ok-to-rm"
@@ -89,6 +92,11 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         "mon add" => super::mon_change::add(ctx),
         "mon rm" | "mon remove" => super::mon_change::remove(ctx),
         "mon set-weight" => super::mon_change::set_weight(ctx),
+        "mon enable-msgr2" => super::mon_change::enable_msgr2(ctx),
+        // What the monitors have is one log, and each entry of it is checked when it is read:
+        // there are no copies that could differ in silence.
+        "mon scrub" => ok(""),
+        "mon set election_strategy" => super::mon_change::strategy(ctx),
         "mon ok-to-stop" => ok_to_stop(ctx),
         "mon ok-to-add-offline" => ok_to_add(ctx),
         "mon ok-to-rm" => ok_to_rm(ctx),
@@ -181,19 +189,28 @@ fn versions(ctx: &mut CommandCtx<'_>) -> Run {
 /// The oldest release whose clients need no more than these features: how the peer names
 /// clients, so that 12 to 18 are all `luminous`.
 pub(super) fn release_of(features: Features) -> u8 {
-    let steps = [
-        (Features::CRUSH_TUNABLES, 1),
-        (Features::CRUSH_TUNABLES2 | Features::OSDHASHPSPOOL, 4),
-        (Features::CRUSH_TUNABLES3, 6),
-        (Features::CRUSH_V4, 8),
-        (Features::CRUSH_TUNABLES5, 10),
-        (Features::MSG_ADDR2, 11),
-        (Features::SERVER_LUMINOUS, 12),
-        (Features::CRUSH_MSR, 19),
-    ];
-    let reached = steps.iter().take_while(|(needs, _)| features.has(*needs)).last();
+    let reached = RELEASES.iter().take_while(|(needs, _)| features.has(*needs)).last();
     reached.map_or(0, |(_, release)| *release)
 }
+
+/// Whether a client with these features follows what maps of `release` may hold. Releases that
+/// brought nothing for clients ask for what those before them did: nobody tells a client of
+/// release 18 from one of release 12 by its features.
+pub(super) fn can_follow(features: Features, release: u8) -> bool {
+    RELEASES.iter().filter(|(_, since)| *since <= release).all(|(needs, _)| features.has(*needs))
+}
+
+/// Features that clients must have, by the release that needs them first.
+const RELEASES: [(Features, u8); 8] = [
+    (Features::CRUSH_TUNABLES, 1),
+    (Features(Features::CRUSH_TUNABLES2.0 | Features::OSDHASHPSPOOL.0), 4),
+    (Features::CRUSH_TUNABLES3, 6),
+    (Features::CRUSH_V4, 8),
+    (Features::CRUSH_TUNABLES5, 10),
+    (Features::MSG_ADDR2, 11),
+    (Features::SERVER_LUMINOUS, 12),
+    (Features::CRUSH_MSR, 19),
+];
 
 fn dump_features(ctx: &CommandCtx<'_>, f: &mut Formatter, name: &str) {
     f.object(name, |f| {

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use maps::{OsdMapFlags, OsdState, WEIGHT_ONE};
-use types::{EntityAddr, EntityKind, EntityName, OsdId, UTime, Uuid};
+use types::{EntityAddr, EntityKind, OsdId, UTime, Uuid};
 
 use super::{
-    EBUSY, EEXIST, EINVAL, ENOENT, EPERM, Fail, OsdWord, Run, change, fail, legacy_text, ok,
+    EBUSY, EINVAL, ENOENT, EPERM, Fail, OsdWord, Run, change, fail, legacy_text, ok, osd_new,
     osd_word, release_by_name, release_name,
 };
-use crate::{AuthChange, CommandCtx, Mutation, Outcome, Reply};
+use crate::{CommandCtx, Mutation, Outcome, Reply};
 
 /// OSD ids that may exist.
-const OSDS_MAX: i32 = 10_000;
+pub(super) const OSDS_MAX: i32 = 10_000;
 
 pub(super) fn has(prefix: &str) -> bool {
     let Some(what) = prefix.strip_prefix("osd ") else { return false };
@@ -21,6 +21,7 @@ pub(super) fn has(prefix: &str) -> bool {
         "in" | "out"
             | "down"
             | "rm"
+            | "stop"
             | "reweight"
             | "reweightn"
             | "primary-affinity"
@@ -43,6 +44,7 @@ pub(super) fn has(prefix: &str) -> bool {
             | "new"
             | "destroy"
             | "purge"
+            | "purge-new"
             | "lost"
             | "set-full-ratio"
             | "set-backfillfull-ratio"
@@ -59,7 +61,7 @@ pub(super) fn has(prefix: &str) -> bool {
 pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
     let what = prefix.strip_prefix("osd ").unwrap_or(prefix);
     match what {
-        "in" | "out" | "down" | "rm" => states(ctx, what),
+        "in" | "out" | "down" | "rm" | "stop" => states(ctx, what),
         "reweight" => reweight(ctx),
         "reweightn" => reweightn(ctx),
         "primary-affinity" => primary_affinity(ctx),
@@ -72,10 +74,11 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         "add-noup" | "add-nodown" | "add-noin" | "add-noout" => one_flag(ctx, &what[4..], true),
         "rm-noup" | "rm-nodown" | "rm-noin" | "rm-noout" => one_flag(ctx, &what[3..], false),
         "setmaxosd" => setmaxosd(ctx),
-        "create" => create(ctx),
-        "new" => new(ctx),
-        "destroy" => destroy(ctx),
-        "purge" => purge(ctx),
+        "create" => osd_new::create(ctx),
+        "new" => osd_new::new(ctx),
+        "destroy" => osd_new::destroy(ctx),
+        "purge" => osd_new::purge(ctx),
+        "purge-new" => osd_new::purge_new(ctx),
         "lost" => lost(ctx),
         "set-full-ratio" | "set-backfillfull-ratio" | "set-nearfull-ratio" => set_ratio(ctx, what),
         "require-osd-release" => require_osd_release(ctx),
@@ -98,7 +101,7 @@ fn states(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
                 let fits = |o: &OsdId| match what {
                     "in" => map.is_out(*o),
                     "out" => map.is_in(*o),
-                    "down" => map.is_up(*o),
+                    "down" | "stop" => map.is_up(*o),
                     _ => false,
                 };
                 osds.extend(map.osds().filter(fits));
@@ -141,6 +144,12 @@ fn states(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
                 }
                 said += &format!("marked down osd.{osd}. ");
             }
+            "stop" if map.is_down(osd) => said += &format!("osd.{osd} is already down. "),
+            // It does not boot again by itself: its map says that it was stopped.
+            "stop" => {
+                inc.new_state.insert(osd, OsdState::UP.0 | OsdState::STOP.0);
+                said += &format!("stop osd.{osd}. ");
+            }
             _ if map.is_up(osd) => {
                 said += &format!("osd.{osd} is still up; must be down before removal. ");
                 errno = EBUSY;
@@ -165,12 +174,12 @@ fn states(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     Ok(Outcome::Propose { mutation: one_or_batch(all), then })
 }
 
-fn one_or_batch(mut all: Vec<Mutation>) -> Mutation {
+pub(super) fn one_or_batch(mut all: Vec<Mutation>) -> Mutation {
     if all.len() == 1 { all.remove(0) } else { Mutation::Batch(all) }
 }
 
 /// The changes that remove an OSD's id from the map.
-fn forget(map: &maps::OsdMap, osd: OsdId, inc: &mut maps::Incremental) {
+pub(super) fn forget(map: &maps::OsdMap, osd: OsdId, inc: &mut maps::Incremental) {
     let state = map.state(osd).0;
     inc.new_state.insert(osd, if state == 0 { OsdState::EXISTS.0 } else { state });
     inc.new_uuid.insert(osd, Uuid::default());
@@ -194,14 +203,16 @@ fn reweightn(ctx: &mut CommandCtx<'_>) -> Run {
     let text = ctx.cmd.str_or_empty("weights")?;
     let wrong = || fail(EINVAL, format!("unable to parse 'weights' value '{text}'"));
     // The peer takes the weights as text: {"0":"65536"}.
-    let weights: BTreeMap<String, String> = serde_json::from_str(text).map_err(|_| wrong())?;
+    let weights: BTreeMap<String, serde_json::Value> =
+        serde_json::from_str(text).map_err(|_| wrong())?;
     let mut inc = ctx.osd_change();
     for (osd, weight) in &weights {
         let osd = osd.parse().map(OsdId).map_err(|_| wrong())?;
-        let weight: u32 = weight.parse().map_err(|_| wrong())?;
         if !ctx.osdmap().exists(osd) {
-            return Err(fail(ENOENT, format!("osd.{osd} does not exist")));
+            return Err(fail(ENOENT, wrong().why));
         }
+        let weight = weight.as_str().ok_or_else(wrong)?;
+        let weight: u32 = weight.parse().map_err(|_| wrong())?;
         inc.new_weight.insert(osd, weight);
     }
     change(inc, "")
@@ -282,13 +293,12 @@ fn one_flag(ctx: &mut CommandCtx<'_>, flag: &str, on: bool) -> Run {
 fn set_group(ctx: &mut CommandCtx<'_>, on: bool) -> Run {
     let text = ctx.cmd.str_or_empty("flags")?;
     let mut flags = 0;
-    for name in text.split([',', ' ']).filter(|n| !n.is_empty()) {
-        let flag =
-            group_flag(name).ok_or_else(|| fail(EINVAL, format!("unrecognized flag '{name}'")))?;
-        flags |= flag.0;
-    }
-    if flags == 0 {
-        return Err(fail(EINVAL, "must specify flag(s) {noup,nodwon,noin,noout} to set/unset"));
+    for name in text.split([',', ' ']) {
+        let unknown = || {
+            let all = "{noup,nodown,noin,noout}";
+            fail(EINVAL, format!("unrecognized flag '{name}', must be one of {all}"))
+        };
+        flags |= group_flag(name).ok_or_else(unknown)?.0;
     }
     let words = ctx.cmd.list("who")?;
     if words.is_empty() {
@@ -301,7 +311,7 @@ fn set_group(ctx: &mut CommandCtx<'_>, on: bool) -> Run {
 fn group(ctx: &CommandCtx<'_>, flags: OsdState, words: &[String], on: bool) -> Run {
     let map = ctx.osdmap();
     let mut inc = ctx.osd_change();
-    let mut said = String::new();
+    let (mut said, mut known) = (String::new(), false);
     let merged = |old: u32| if on { old | flags.0 } else { old & !flags.0 };
     for word in words {
         let as_osd = osd_word(word);
@@ -309,11 +319,13 @@ fn group(ctx: &CommandCtx<'_>, flags: OsdState, words: &[String], on: bool) -> R
             Ok(OsdWord::All) => map.osds().collect(),
             Ok(OsdWord::One(osd)) if map.exists(osd) => vec![osd],
             Ok(OsdWord::One(osd)) => {
+                known = true;
                 said += &format!("osd.{osd} does not exist. ");
                 continue;
             }
             Err(_) => Vec::new(),
         };
+        let before = said.len();
         if !osds.is_empty() {
             for osd in osds {
                 let old = map.state(osd).0;
@@ -331,6 +343,10 @@ fn group(ctx: &CommandCtx<'_>, flags: OsdState, words: &[String], on: bool) -> R
         } else {
             said += &format!("unable to parse osd id or crush node or device class: \"{word}\". ");
         }
+        known |= said.len() == before;
+    }
+    if !known {
+        return Err(fail(EINVAL, said));
     }
     if inc.is_empty() { ok(said) } else { change(inc, said) }
 }
@@ -356,235 +372,6 @@ fn setmaxosd(ctx: &mut CommandCtx<'_>) -> Run {
     let mut inc = ctx.osd_change();
     inc.new_max_osd = Some(newmax);
     change(inc, format!("set new max_osd = {newmax}"))
-}
-
-/// The first id that no OSD has.
-fn free_id(map: &maps::OsdMap) -> OsdId {
-    (0..map.max_osd)
-        .map(OsdId)
-        .find(|o| !map.exists(*o) && !map.state(*o).has(OsdState::DESTROYED))
-        .unwrap_or(OsdId(map.max_osd))
-}
-
-fn id_by_uuid(map: &maps::OsdMap, uuid: Uuid) -> Option<OsdId> {
-    map.osds().find(|o| map.uuid(*o) == uuid)
-}
-
-/// The changes that make an OSD exist.
-fn make_exist(map: &maps::OsdMap, osd: OsdId, uuid: Uuid, inc: &mut maps::Incremental) {
-    let old = map.state(osd);
-    let mut flip = if old.has(OsdState::EXISTS) { 0 } else { OsdState::EXISTS.0 };
-    flip |= old.0 & OsdState::DESTROYED.0;
-    if !old.has(OsdState::NEW) {
-        flip |= OsdState::NEW.0;
-    }
-    if flip != 0 {
-        inc.new_state.insert(osd, flip);
-    }
-    if !uuid.is_zero() {
-        inc.new_uuid.insert(osd, uuid);
-    }
-    if osd.0 >= map.max_osd {
-        inc.new_max_osd = Some(osd.0 + 1);
-    }
-}
-
-fn id_reply(ctx: &CommandCtx<'_>, osd: OsdId) -> Reply {
-    let text = match ctx.formatter() {
-        None => format!("{osd}\n"),
-        Some(mut f) => {
-            f.object("created_osd", |f| f.int("osdid", osd.0));
-            f.finish_line()
-        }
-    };
-    Reply::out(text)
-}
-
-fn uuid_arg(ctx: &CommandCtx<'_>) -> Result<Option<Uuid>, Fail> {
-    let Some(text) = ctx.cmd.str("uuid")? else { return Ok(None) };
-    text.parse().map(Some).map_err(|_| fail(EINVAL, format!("invalid UUID value '{text}'.")))
-}
-
-fn create(ctx: &mut CommandCtx<'_>) -> Run {
-    let uuid = uuid_arg(ctx)?;
-    let asked = if ctx.cmd.has("id") { Some(ctx.cmd.need_osd("id")?) } else { None };
-    let map = ctx.osdmap();
-    if let Some(uuid) = uuid
-        && let Some(osd) = id_by_uuid(map, uuid)
-    {
-        if let Some(asked) = asked.filter(|a| *a != osd) {
-            let _ = asked;
-            return Err(fail(EEXIST, format!("uuid {uuid} already in use for different id {osd}")));
-        }
-        return Ok(Outcome::Reply(id_reply(ctx, osd)));
-    }
-    let osd = match asked {
-        Some(osd) if map.exists(osd) => {
-            return Err(fail(
-                EEXIST,
-                format!(
-                    "id {osd} already in use and does not match uuid {}",
-                    uuid.unwrap_or_default()
-                ),
-            ));
-        }
-        Some(osd) => osd,
-        None => free_id(map),
-    };
-    check_id(osd)?;
-    let mut inc = ctx.osd_change();
-    make_exist(map, osd, uuid.unwrap_or_default(), &mut inc);
-    Ok(Outcome::Propose { mutation: Mutation::Osd(Box::new(inc)), then: id_reply(ctx, osd) })
-}
-
-fn check_id(osd: OsdId) -> Result<(), Fail> {
-    if !(0..OSDS_MAX).contains(&osd.0) {
-        return Err(fail(34, format!("cannot create osd.{osd}: ids go up to {}", OSDS_MAX - 1)));
-    }
-    Ok(())
-}
-
-fn new(ctx: &mut CommandCtx<'_>) -> Run {
-    let Some(uuid) = uuid_arg(ctx)? else {
-        return Err(fail(EINVAL, "requires the OSD's UUID to be specified."));
-    };
-    let asked = if ctx.cmd.has("id") { Some(ctx.cmd.need_osd("id")?) } else { None };
-    let secret = secret_of(ctx)?;
-    let map = ctx.osdmap();
-    let (osd, fresh) = match (id_by_uuid(map, uuid), asked) {
-        (Some(osd), Some(asked)) if asked != osd => {
-            return Err(fail(EEXIST, format!("uuid {uuid} already in use for different id {osd}")));
-        }
-        (Some(osd), _) => (osd, map.state(osd).has(OsdState::DESTROYED)),
-        (None, Some(asked)) if map.exists(asked) && !map.state(asked).has(OsdState::DESTROYED) => {
-            return Err(fail(
-                EINVAL,
-                format!("id {asked} already in use and does not match uuid {uuid}"),
-            ));
-        }
-        (None, Some(asked)) => (asked, true),
-        (None, None) => (free_id(map), true),
-    };
-    check_id(osd)?;
-    let mut all = Vec::new();
-    if fresh {
-        let mut inc = ctx.osd_change();
-        make_exist(map, osd, uuid, &mut inc);
-        if map.exists(osd) {
-            // A destroyed OSD comes back with another incarnation; its weight stays.
-            inc.new_uuid.insert(osd, uuid);
-        }
-        all.push(Mutation::Osd(Box::new(inc)));
-    }
-    if let Some(key) = secret {
-        let name = EntityName::new(EntityKind::OSD, osd.to_string());
-        match ctx.state.auth.get(&name) {
-            Some(entity) if entity.key == key => {}
-            Some(_) if !fresh => {
-                return Err(fail(EEXIST, format!("{name} exists with a different key")));
-            }
-            _ => {
-                let caps = [
-                    ("mgr", "allow profile osd"),
-                    ("mon", "allow profile osd"),
-                    ("osd", "allow *"),
-                ];
-                let caps = caps.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
-                all.push(Mutation::Auth(AuthChange::Set { name, key, caps }));
-            }
-        }
-    }
-    let then = id_reply(ctx, osd);
-    if all.is_empty() {
-        return Ok(Outcome::Reply(then));
-    }
-    Ok(Outcome::Propose { mutation: one_or_batch(all), then })
-}
-
-/// The key in the parameters that come with `osd new`.
-fn secret_of(ctx: &CommandCtx<'_>) -> Result<Option<::auth::CryptoKey>, Fail> {
-    let text = std::str::from_utf8(ctx.inbuf).unwrap_or_default().trim();
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let params: BTreeMap<String, serde_json::Value> = serde_json::from_str(text)
-        .map_err(|_| fail(EINVAL, "parameters must be a json object of texts"))?;
-    let Some(secret) = params.get("cephx_secret").and_then(|v| v.as_str()) else {
-        return Ok(None);
-    };
-    ::auth::CryptoKey::from_base64(secret)
-        .map(Some)
-        .map_err(|e| fail(EINVAL, format!("cephx_secret: {e}")))
-}
-
-fn must_be_sure(ctx: &CommandCtx<'_>) -> Result<(), Fail> {
-    let sure = ctx.cmd.flag("yes_i_really_mean_it")
-        || ctx.cmd.flag("yes_i_really_really_mean_it")
-        || ctx.cmd.flag("force");
-    if sure {
-        return Ok(());
-    }
-    Err(fail(
-        EPERM,
-        "Are you SURE?  Did you verify with 'osd safe-to-destroy'?  This will mean real, permanent data loss, as well as deletion of cephx and lockbox keys.  Pass --yes-i-really-mean-it if you really do.",
-    ))
-}
-
-/// `destroy` and `purge` begin alike: gone already is success, up is refused.
-fn gone_or_down(ctx: &CommandCtx<'_>) -> Result<Result<OsdId, String>, Fail> {
-    let osd = ctx.cmd.need_osd("id")?;
-    let map = ctx.osdmap();
-    if !map.exists(osd) {
-        return Ok(Err(format!("osd.{osd} does not exist")));
-    }
-    must_be_sure(ctx)?;
-    if map.is_up(osd) {
-        return Err(fail(EBUSY, format!("osd.{osd} is not `down`.")));
-    }
-    Ok(Ok(osd))
-}
-
-fn remove_key(ctx: &CommandCtx<'_>, osd: OsdId) -> Option<Mutation> {
-    let name = EntityName::new(EntityKind::OSD, osd.to_string());
-    ctx.state.auth.get(&name)?;
-    Some(Mutation::Auth(AuthChange::Remove(name)))
-}
-
-fn destroy(ctx: &mut CommandCtx<'_>) -> Run {
-    let osd = match gone_or_down(ctx)? {
-        Ok(osd) => osd,
-        Err(why) => return ok(why),
-    };
-    let map = ctx.osdmap();
-    if map.state(osd).has(OsdState::DESTROYED) {
-        return ok(format!("destroyed osd.{osd}"));
-    }
-    let mut inc = ctx.osd_change();
-    inc.new_state.insert(osd, OsdState::DESTROYED.0);
-    inc.new_uuid.insert(osd, Uuid::default());
-    let mut all = vec![Mutation::Osd(Box::new(inc))];
-    all.extend(remove_key(ctx, osd));
-    all.push(Mutation::OsdMetadata { osd, metadata: None });
-    super::propose(Mutation::Batch(all), format!("destroyed osd.{osd}"))
-}
-
-fn purge(ctx: &mut CommandCtx<'_>) -> Run {
-    let osd = match gone_or_down(ctx)? {
-        Ok(osd) => osd,
-        Err(why) => return ok(why),
-    };
-    let map = ctx.osdmap();
-    let mut inc = ctx.osd_change();
-    forget(map, osd, &mut inc);
-    if map.crush.names().contains(osd.0) {
-        let mut crush = (**map.crush.map()).clone();
-        crush.remove_item(osd.0, false)?;
-        inc.crush = super::crush::bytes_of(&crush);
-    }
-    let mut all = vec![Mutation::Osd(Box::new(inc))];
-    all.extend(remove_key(ctx, osd));
-    all.push(Mutation::OsdMetadata { osd, metadata: None });
-    super::propose(Mutation::Batch(all), format!("purged osd.{osd}"))
 }
 
 fn lost(ctx: &mut CommandCtx<'_>) -> Run {
@@ -631,7 +418,12 @@ fn require_osd_release(ctx: &mut CommandCtx<'_>) -> Run {
         return ok("");
     }
     if release < now {
-        return Err(fail(EPERM, "require_osd_release cannot be lowered once it has been set"));
+        let oldest = crate::REQUIRE_OSD_RELEASE.saturating_sub(2);
+        let why = match release < oldest {
+            true => "not supported for this release",
+            false => "require_osd_release cannot be lowered once it has been set",
+        };
+        return Err(fail(EPERM, why));
     }
     let mut inc = ctx.osd_change();
     inc.new_require_osd_release = Some(release);
@@ -660,7 +452,7 @@ fn require_min_compat_client(ctx: &mut CommandCtx<'_>) -> Run {
             .groups
             .iter()
             .filter(|g| {
-                g.kind == EntityKind::CLIENT && super::mons::release_of(g.features) < release
+                g.kind == EntityKind::CLIENT && !super::mons::can_follow(g.features, release)
             })
             .map(|g| g.count)
             .sum();
@@ -704,15 +496,29 @@ fn client_addr(text: &str) -> Option<EntityAddr> {
 }
 
 /// `10.0.0.0/8`: the length of the prefix is kept in the nonce.
-fn range_addr(text: &str) -> Option<EntityAddr> {
-    let (ip, bits) = text.split_once('/')?;
-    let ip: std::net::IpAddr = ip.parse().ok()?;
-    let bits: u32 = bits.parse().ok()?;
+///
+/// # Errors
+/// `EINVAL` for what is no range, and for more bits than the address has.
+fn range_addr(text: &str) -> Result<EntityAddr, Fail> {
+    let none = || {
+        let shown = client_addr(text)
+            .map_or_else(|| text.to_owned(), |a| format!("v2:{}", legacy_text(&a)));
+        let why =
+            format!("You specified a range command, but {shown} does not parse as a CIDR range");
+        fail(EINVAL, why)
+    };
+    let (ip, bits) = text.split_once('/').ok_or_else(none)?;
+    let bits: u32 = bits.parse().map_err(|_| none())?;
+    // A port says nothing here, but tools write one: 100.64.0.6:0/32.
+    let ip = match ip.parse::<std::net::SocketAddr>() {
+        Ok(sock) => sock.ip(),
+        Err(_) => ip.trim_start_matches('[').trim_end_matches(']').parse().map_err(|_| none())?,
+    };
     if bits > if ip.is_ipv4() { 32 } else { 128 } {
-        return None;
+        return Err(fail(EINVAL, "Too many bits in range for that protocol!"));
     }
     let sock = Some(std::net::SocketAddr::new(ip, 0));
-    Some(EntityAddr { kind: types::AddrKind::CIDR, nonce: bits, sock })
+    Ok(EntityAddr { kind: types::AddrKind::CIDR, nonce: bits, sock })
 }
 
 fn blocklist(ctx: &mut CommandCtx<'_>) -> Run {
@@ -720,9 +526,10 @@ fn blocklist(ctx: &mut CommandCtx<'_>) -> Run {
     let new_name = ctx.cmd.prefix() == "osd blocklist";
     let range = new_name && ctx.cmd.str("range")?.is_some();
     let text = ctx.cmd.str_or_empty("addr")?;
-    let addr = if range { range_addr(text) } else { client_addr(text) };
-    let Some(addr) = addr else {
-        return Err(fail(EINVAL, format!("unable to parse address {text}")));
+    let addr = match range {
+        true => range_addr(text)?,
+        false => client_addr(text)
+            .ok_or_else(|| fail(EINVAL, format!("unable to parse address {text}")))?,
     };
     let op = ctx.cmd.str_or_empty(if new_name { "blocklistop" } else { "blacklistop" })?;
     let map = ctx.osdmap();

@@ -272,7 +272,9 @@ pub(super) fn dump_pool(f: &mut Formatter, _map: &OsdMap, _id: PoolId, pool: &Pg
 
 /// The oldest release whose clients can follow the map.
 pub(super) fn min_compat_client(map: &OsdMap) -> u8 {
-    if !map.pg_upmap_primaries.is_empty() {
+    if map.crush.has_msr_rules() || map.crush.tunables().need_msr() {
+        19
+    } else if !map.pg_upmap_primaries.is_empty() {
         18
     } else if !map.pg_upmap.is_empty()
         || !map.pg_upmap_items.is_empty()
@@ -323,7 +325,7 @@ pub(super) fn osd_line(text: &mut String, map: &OsdMap, osd: OsdId) {
 
 fn bracketed(addrs: &types::AddrVec) -> String {
     let list: Vec<String> = addrs.0.iter().map(ToString::to_string).collect();
-    if list.len() == 1 { list.concat() } else { format!("[{}]", list.join(",")) }
+    if list.len() <= 1 { list.concat() } else { format!("[{}]", list.join(",")) }
 }
 
 /// One OSD's fields.

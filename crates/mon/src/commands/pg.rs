@@ -72,7 +72,7 @@ pub(super) fn scrub_osd(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
         }
         return Ok(Outcome::Send {
             to: vec![(osd, scrub_order(what, Vec::new()))],
-            then: Reply::ok(format!("osd(s) {osd} instructed to {what}")),
+            then: Reply::ok(format!("instructed osd(s) {osd} to {what}")),
         });
     }
     let map = ctx.osdmap();
@@ -80,7 +80,7 @@ pub(super) fn scrub_osd(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     let names: Vec<String> = up.iter().map(ToString::to_string).collect();
     Ok(Outcome::Send {
         to: up.into_iter().map(|o| (o, scrub_order(what, Vec::new()))).collect(),
-        then: Reply::ok(format!("osd(s) {} instructed to {what}", names.join(","))),
+        then: Reply::ok(format!("instructed osd(s) {} to {what}", names.join(","))),
     })
 }
 
@@ -345,6 +345,10 @@ fn ls(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
         Some(mut f) => {
             f.object("pg_info", |f| {
                 f.bool("pg_ready", true);
+                // As the peer: no list where there is nothing to list.
+                if found.is_empty() {
+                    return;
+                }
                 f.array("pg_stats", |f| {
                     for (id, stat) in &found {
                         f.object("pg_stat", |f| pg_dump::pg(f, **id, stat, false));

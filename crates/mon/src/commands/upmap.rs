@@ -80,10 +80,6 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
             let Some(pool) = map.pool(pg.pool) else {
                 return Err(fail(ENOENT, format!("pgid '{pg}' does not exist")));
             };
-            let unique: std::collections::BTreeSet<OsdId> = list.iter().copied().collect();
-            if unique.len() != list.len() {
-                return Err(fail(EINVAL, format!("{} has duplicates", osd_list(&list, "NONE"))));
-            }
             let (least, most) = (usize::from(pool.min_size), usize::from(pool.size));
             if list.len() < least {
                 return Err(fail(
@@ -97,9 +93,17 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
                     format!("num of osds ({}) > pool size ({most})", list.len()),
                 ));
             }
-            let done = format!("set {pg} pg_upmap mapping to {}", osd_list(&list, "NONE"));
-            inc.new_pg_upmap.insert(pg, list);
-            change(inc, done)
+            let (mut unique, mut said) = (Vec::new(), String::new());
+            for osd in list {
+                if osd != OsdId::NONE && unique.contains(&osd) {
+                    said += &format!("osd.{osd} already exists, ");
+                } else {
+                    unique.push(osd);
+                }
+            }
+            let shown = osd_list(&unique, "NONE");
+            inc.new_pg_upmap.insert(pg, unique);
+            change(inc, format!("{said}set {pg} pg_upmap mapping to {shown}"))
         }
         "osd rm-pg-upmap" => {
             inc.old_pg_upmap.insert(pg);
@@ -191,7 +195,7 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         }
         _ => {
             inc.new_primary_temp.insert(pg, OsdId(-1));
-            change(inc, format!("clear {pg} primary_temp mapping"))
+            change(inc, format!("set {pg} primary_temp mapping to -1"))
         }
     }
 }

@@ -139,8 +139,12 @@ impl Monitor {
             return;
         }
         let noup = map.has_flag(maps::OsdMapFlags::NOUP) || state.has(OsdState::NOUP);
-        if noup || state.has(OsdState::STOP) {
+        if noup {
             tracing::info!("osd.{osd} may not boot: noup");
+            return;
+        }
+        if state.has(OsdState::STOP) && map.osd_addrs(osd) == Some(&msg.client) {
+            tracing::info!("osd.{osd} may not boot: it was stopped, and is to be started anew");
             return;
         }
         if map.is_up(osd) {
@@ -475,7 +479,7 @@ impl Monitor {
     /// Marks OSDs out that have been down for long.
     fn mark_out(&mut self, osds: &[OsdId]) {
         let now = self.now.mono_ms();
-        let interval = self.option_u64("mon_osd_down_out_interval", 600);
+        let interval = self.option_f64("mon_osd_down_out_interval", 600.0).max(0.0) as u64;
         let min_in = self.option_f64("mon_osd_min_in_ratio", 0.75);
         for &osd in osds {
             let map = &self.state.osdmap;
