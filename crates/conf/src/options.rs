@@ -313,6 +313,20 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Health warns of cache pools that do not record hits.",
     ),
     opt(
+        "mon_warn_on_crush_straw_calc_version_zero",
+        Bool,
+        "true",
+        true,
+        "Health warns of a CRUSH map with straw_calc_version 0.",
+    ),
+    opt(
+        "mon_warn_on_legacy_crush_tunables",
+        Bool,
+        "true",
+        true,
+        "Health warns of CRUSH tunables from before release 0.94.",
+    ),
+    opt(
         "mon_warn_on_pool_no_app",
         Bool,
         "true",
@@ -325,6 +339,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "true",
         true,
         "Health warns of pools with one replica.",
+    ),
+    opt(
+        "mon_warn_on_pool_pg_num_not_power_of_two",
+        Bool,
+        "true",
+        true,
+        "Health warns of pools whose pg_num is no power of two.",
     ),
     opt(
         "mon_warn_on_too_few_osds",

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use maps::{OsdMapFlags, OsdState, PgState, PoolFlags};
 use types::OsdId;
 
-use crate::{ClusterState, HealthCheck, HealthReport, HealthStatus, Volatile, crushops};
+use crate::{
+    ClusterState, HealthCheck, HealthReport, HealthStatus, Volatile, crushops, health_codes,
+};
 
 /// Lines of detail per check.
 const DETAIL_MAX: usize = 50;
@@ -41,6 +43,8 @@ pub(crate) struct HealthOptions {
     /// Seconds without a scrub, and without a deep one, that are too many; pools may say
     /// otherwise.
     pub unscrubbed_s: ScrubAges,
+    /// Of the checks that need the maps alone.
+    pub bounds: health_codes::MapBounds,
 }
 
 /// When PGs are reported as not scrubbed.
@@ -76,7 +80,7 @@ impl HealthReport {
         heard.map(|(_, c)| c.severity).min().unwrap_or(HealthStatus::Ok)
     }
 
-    fn add(
+    pub(crate) fn add(
         &mut self,
         code: &str,
         severity: HealthStatus,
@@ -111,6 +115,7 @@ pub(crate) fn check(
     check_scrubs(cluster, volatile, options, &mut report);
     check_slow(volatile, &mut report);
     check_pg_nums(cluster, volatile, options, &mut report);
+    health_codes::check(cluster, volatile, &options.bounds, &mut report);
     report
 }
 

@@ -54,6 +54,7 @@ mod ctx;
 mod doors;
 pub mod eval;
 mod health;
+mod health_codes;
 mod limits;
 mod lines;
 pub mod links;

@@ -16,6 +16,8 @@ pub struct Volatile {
     pub mapping: PgMapping,
     /// Connected peers by what they are, for `ceph features`.
     pub groups: Vec<SessionGroup>,
+    /// OSDs that were made a while ago and never came up.
+    pub(crate) never_up: BTreeSet<types::OsdId>,
     /// The state of the cluster, as of the last tick or map change.
     pub health: HealthReport,
     /// Daemons that registered themselves with the manager's role.

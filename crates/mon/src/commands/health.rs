@@ -104,7 +104,7 @@ pub(super) fn health(ctx: &mut CommandCtx<'_>) -> Run {
             let word = match check.severity {
                 HealthStatus::Err => "[ERR]",
                 HealthStatus::Warn => "[WRN]",
-                HealthStatus::Ok => "[NON]",
+                HealthStatus::Ok => "[OK]",
             };
             let muted = match ctx.state.health_mutes.get(code) {
                 Some(mute) if mute.sticky => "(MUTED, STICKY) ",

@@ -631,7 +631,53 @@ fn health_options() -> crate::health::HealthOptions {
         now_ms: 0,
         wall_ns: 0,
         unscrubbed_s: crate::health::ScrubAges::default(),
+        bounds: crate::health_codes::MapBounds::default(),
     }
+}
+
+/// What maps alone tell of ratios, pools and CRUSH, as stock 20.2.4 told it of the same
+/// settings; and OSDs that were made and never came up.
+#[test]
+fn maps_are_looked_at() {
+    let mut cluster = Cluster::new();
+    let mut options = health_options();
+    options.bounds.pgs_per_osd = 5;
+    let told = |cluster: &Cluster, options| {
+        crate::health::check(&cluster.state, &cluster.volatile, options).checks
+    };
+    let odd = ["POOL_PG_NUM_NOT_POWER_OF_TWO", "POOL_SCRUB_FLAGS", "OSD_OUT_OF_ORDER_FULL"];
+    let crush = ["OLD_CRUSH_STRAW_CALC_VERSION", "OSD_NEVER_UP"];
+    let before = told(&cluster, &options);
+    assert!(odd.iter().chain(&crush).all(|code| !before.contains_key(*code)), "{before:?}");
+    for json in [
+        r#"{"prefix":"osd pool create","pool":"odd","pg_num":6,"pgp_num":6}"#,
+        r#"{"prefix":"osd pool set","pool":"odd","var":"noscrub","val":"1"}"#,
+        r#"{"prefix":"osd pool set","pool":"odd","var":"nodeep-scrub","val":"1"}"#,
+        r#"{"prefix":"osd set-nearfull-ratio","ratio":0.95}"#,
+        r#"{"prefix":"osd set-backfillfull-ratio","ratio":0.97}"#,
+        r#"{"prefix":"osd set-full-ratio","ratio":0.93}"#,
+        r#"{"prefix":"osd crush tunables","profile":"argonaut"}"#,
+        r#"{"prefix":"osd new","uuid":"11111111-2222-3333-4444-555555555555","id":5}"#,
+    ] {
+        cluster.quiet(json);
+    }
+    cluster.volatile.never_up.insert(OsdId(5));
+    let after = told(&cluster, &options);
+    let told = |code: &str| {
+        let check = after.get(code).unwrap_or_else(|| panic!("{code}: {after:?}"));
+        (check.severity, check.summary.as_str(), check.detail.join("; "))
+    };
+    use crate::HealthStatus::{Err, Ok, Warn};
+    let (odd, flags, full) = (told(odd[0]), told(odd[1]), told(odd[2]));
+    assert_eq!((odd.0, odd.1), (Warn, "1 pool(s) have non-power-of-two pg_num"));
+    assert_eq!(odd.2, "pool 'odd' pg_num 6 is not a power of two");
+    assert_eq!((flags.0, flags.1), (Ok, "Some pool(s) have the noscrub, nodeep-scrub flag(s) set"));
+    assert_eq!(flags.2, "Pool odd has noscrub flag; Pool odd has nodeep-scrub flag");
+    assert_eq!((full.0, full.1), (Err, "full ratio(s) out of order"));
+    assert_eq!(full.2, "full_ratio (0.93) < backfillfull_ratio (0.97), increased");
+    assert_eq!(told(crush[0]).1, "crush map has straw_calc_version=0");
+    assert_eq!(told(crush[1]).1, "1 osd(s) were made and never came up");
+    assert!(told("TOO_MANY_PGS").1.ends_with("> max 5)"));
 }
 
 /// An OSD that says its journal is in memory makes the cluster warn, by name.
@@ -679,6 +725,7 @@ fn unscrubbed_pgs_are_told() {
             light_ratio: 0.5,
             deep_ratio: 0.75,
         },
+        bounds: crate::health_codes::MapBounds::default(),
     };
     let ago = |days: u64| UTime::from_nanos(options.wall_ns - days * 86_400_000_000_000);
     for (ps, light, deep) in [(0, 1, 2), (1, 10, 12), (2, 11, 13), (3, 8, 8)] {

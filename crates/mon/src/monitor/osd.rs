@@ -20,6 +20,10 @@ use crate::{Mutation, crushops, limits};
 /// OSD numbers beyond this are refused.
 const OSD_ID_MAX: i32 = 10_000;
 
+/// After how long an OSD that was made and never came up is told in health: far longer than an
+/// OSD's first start.
+const NEW_GRACE_MS: u64 = 30_000;
+
 /// What the leader remembers of OSDs between reports.
 #[derive(Default)]
 pub(super) struct OsdService {
@@ -473,6 +477,13 @@ impl Monitor {
             }
         }
         self.mark_out(&osds);
+        let map = &self.state.osdmap;
+        let waits = |osd: &&OsdId| {
+            let since = self.osd.down_since.get(osd);
+            map.state(**osd).has(OsdState::NEW)
+                && since.is_some_and(|since| now.saturating_sub(*since) >= NEW_GRACE_MS)
+        };
+        self.volatile.never_up = osds.iter().filter(waits).copied().collect();
         self.osd_full_states();
     }
 

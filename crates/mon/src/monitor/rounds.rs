@@ -10,6 +10,7 @@ use types::{OsdId, PgId, PoolId};
 use super::Monitor;
 use crate::balancer::{self, Mode, Options};
 use crate::health::{self, HealthOptions, ScrubAges};
+use crate::health_codes::MapBounds;
 use crate::{Mutation, crushops};
 
 /// Whether PGs may be placed differently by two maps.
@@ -215,6 +216,17 @@ impl Monitor {
         }
     }
 
+    fn map_bounds(&self) -> MapBounds {
+        let default = MapBounds::default();
+        MapBounds {
+            pgs_per_osd: self.option_u64("mon_max_pg_per_osd", default.pgs_per_osd),
+            failsafe_full: self.option_f64("osd_failsafe_full_ratio", default.failsafe_full),
+            power_of_two: self.option_bool("mon_warn_on_pool_pg_num_not_power_of_two", true),
+            straw_calc: self.option_bool("mon_warn_on_crush_straw_calc_version_zero", true),
+            tunables: self.option_bool("mon_warn_on_legacy_crush_tunables", true),
+        }
+    }
+
     fn health_options(&self) -> HealthOptions {
         HealthOptions {
             pool_size: self.option_u64("osd_pool_default_size", 3) as u32,
@@ -233,6 +245,7 @@ impl Monitor {
                 light_ratio: self.option_f64("mon_warn_pg_not_scrubbed_ratio", 0.5),
                 deep_ratio: self.option_f64("mon_warn_pg_not_deep_scrubbed_ratio", 0.75),
             },
+            bounds: self.map_bounds(),
         }
     }
 
