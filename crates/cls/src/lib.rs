@@ -1,9 +1,9 @@
 //! Object classes: methods that run on one object where it is stored, inside the operation
 //! that calls them.
 //!
-//! A [`Class`] is a name and a table of [`Method`]s. A method sees its object as the
-//! operation has left it so far, and changes it through [`Object`]; nothing of a vector that
-//! fails is kept. What it returns goes to the caller when the vector changes nothing, or
+//! A [`Class`] is a name and a table of [`Method`]s. A method reads its object as it was
+//! before the operation, and changes it through [`Object`]; nothing of a vector that fails is
+//! kept. What it returns goes to the caller when the vector changes nothing, or
 //! when the caller asked for results of writes.
 //!
 //! Invariants:
@@ -96,8 +96,30 @@ pub const DONE: Reply = Reply { value: 0, data: Bytes::new() };
 /// Entries of an omap and whether there are more.
 pub type Page = (Vec<(Bytes, Bytes)>, bool);
 
-/// The object that a method works on. Errors of methods here are the operation's: ENOENT
-/// when the object is not there, EIO when the store fails or the method is not marked for
+/// What is configured for classes.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// `rgw_reshardlog_threshold`: so many logged changes stop writes to a bucket that is
+    /// being resharded.
+    pub reshardlog_threshold: u32,
+    /// `rgw_pending_bucket_index_op_expiration`, seconds.
+    pub pending_expiration_s: u64,
+    /// `osd_max_omap_entries_per_request`.
+    pub omap_entries_max: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { reshardlog_threshold: 30_000, pending_expiration_s: 120, omap_entries_max: 1024 }
+    }
+}
+
+/// The object that a method works on. Attributes and omap are read as they were before the
+/// vector that holds the call, whatever the vector or the method itself has changed since;
+/// whether the object exists, and its size, are those of now. So a method writes the last
+/// value of each key, and two calls of one vector that change the same value lose the first.
+///
+/// Errors of methods here are the operation's: ENOENT when the object is not there, EIO when the store fails or the method is not marked for
 /// what it does.
 pub trait Object {
     /// Its name and place.
@@ -111,6 +133,16 @@ pub trait Object {
 
     /// The version that users see, of before this operation.
     fn version(&self) -> u64;
+
+    /// The version that users saw last of any object in the PG, of before this operation: it
+    /// grows when an object is removed and made anew.
+    fn pg_version(&self) -> u64;
+
+    /// Which operation of its vector this is, from 0 on.
+    fn op_index(&self) -> u32;
+
+    /// What is configured for classes.
+    fn settings(&self) -> Settings;
 
     /// When this operation is executed.
     fn now(&self) -> UTime;

@@ -784,6 +784,20 @@ pub const OPTIONS: &[OptionSpec] = &[
         false,
         "Networks (192.0.2.0/24) of which a daemon without `public_addr` takes its address.",
     ),
+    opt(
+        "rgw_pending_bucket_index_op_expiration",
+        Uint,
+        "120",
+        true,
+        "Seconds after which an operation on a bucket's index that was announced counts as lost.",
+    ),
+    opt(
+        "rgw_reshardlog_threshold",
+        Uint,
+        "30000",
+        true,
+        "Changes to a bucket that is being resharded after which writes to it wait.",
+    ),
     opt("run_dir", Str, "/var/run/ceph", false, "Directory of sockets and process ids."),
     opt(
         "target_max_misplaced_ratio",

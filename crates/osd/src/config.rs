@@ -128,6 +128,10 @@ impl Config {
         let mut entries = c.limits.omap_entries_max as usize;
         int("osd_max_omap_entries_per_request", &mut entries);
         c.limits.omap_entries_max = entries as u64;
+        let settings = &mut c.limits.settings;
+        settings.reshardlog_threshold =
+            u32::try_from(conf.u64("rgw_reshardlog_threshold")).unwrap_or(u32::MAX);
+        settings.pending_expiration_s = conf.u64("rgw_pending_bucket_index_op_expiration");
         c.limits.classes.fuel = conf.u64("osd_class_fuel_max");
         c.limits.classes.memory = conf.u64("osd_class_memory_max");
         c.limits.classes.bytes = c.limits.classes.memory;

@@ -160,6 +160,10 @@ pub(super) fn remove(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
     keys::remove(o, &key)?;
     let (mut has_children, mut has_trash) = (false, false);
     each(o, |other| {
+        // What was removed here is still read.
+        if other.id == id {
+            return Ok(());
+        }
         has_children |= other.parent.pool != -1 || other.overlap.is_some();
         has_trash |= other.kind.kind() == TRASH;
         Ok(())

@@ -2,7 +2,7 @@
 
 mod cas;
 mod cmpomap;
-mod corpus;
+pub(crate) mod corpus;
 mod journal;
 mod log;
 mod queue;
@@ -19,7 +19,7 @@ use types::{
     EntityAddr, EntityId, EntityInst, EntityKind, Errno, HObject, OpResult, PoolId, UTime,
 };
 
-use crate::{Object, Page, READS, Reply, WRITES};
+use crate::{Object, Page, READS, Reply, Settings, WRITES};
 
 /// An object, and what an operation would know.
 #[derive(Clone)]
@@ -33,9 +33,22 @@ pub(crate) struct Mem {
     pub(crate) now: UTime,
     pub(crate) watchers: Vec<EntityInst>,
     pub(crate) snapset_seq: u64,
+    pub(crate) settings: Settings,
     version: u64,
     seed: u8,
     flags: u8,
+    /// Attributes, omap and its header as they were before the call: what is read.
+    /// Modules read what they wrote themselves: `None`.
+    seen: Option<Seen>,
+}
+
+type Pairs = BTreeMap<Bytes, Bytes>;
+
+#[derive(Clone, Default)]
+struct Seen {
+    attrs: Pairs,
+    omap: Pairs,
+    header: Bytes,
 }
 
 impl Mem {
@@ -51,9 +64,11 @@ impl Mem {
             now: UTime { sec: 1000, nsec: 0 },
             watchers: Vec::new(),
             snapset_seq: 0,
+            settings: Settings::default(),
             version: 0,
             seed: 0,
             flags: 0,
+            seen: None,
         }
     }
 
@@ -67,7 +82,13 @@ impl Mem {
         let method = crate::find(class.as_bytes(), method.as_bytes())?;
         let before = self.clone();
         self.flags = method.flags;
+        self.seen = Some(Seen {
+            attrs: self.attrs.clone(),
+            omap: self.omap.clone(),
+            header: self.header.clone(),
+        });
         let result = (method.run)(self, input);
+        self.seen = None;
         match &result {
             Ok(_) if method.flags & WRITES != 0 => self.version += 1,
             Ok(_) => {}
@@ -144,6 +165,15 @@ impl Object for Mem {
     fn version(&self) -> u64 {
         self.version
     }
+    fn pg_version(&self) -> u64 {
+        self.version + 100
+    }
+    fn op_index(&self) -> u32 {
+        1
+    }
+    fn settings(&self) -> Settings {
+        self.settings
+    }
     fn now(&self) -> UTime {
         self.now
     }
@@ -202,16 +232,18 @@ impl Object for Mem {
     fn remove(&mut self) -> OpResult<()> {
         self.writes()?;
         self.there()?;
-        *self = Self { flags: self.flags, version: self.version, now: self.now, ..Self::new() };
+        let seen = self.seen.take();
+        *self =
+            Self { flags: self.flags, version: self.version, now: self.now, seen, ..Self::new() };
         Ok(())
     }
     fn attr(&mut self, name: &[u8]) -> OpResult<Bytes> {
         self.reads()?;
-        self.attrs.get(name).cloned().ok_or(Errno::NODATA)
+        self.seen.as_ref().map_or(&self.attrs, |s| &s.attrs).get(name).cloned().ok_or(Errno::NODATA)
     }
     fn attrs(&mut self) -> OpResult<Vec<(Bytes, Bytes)>> {
         self.reads()?;
-        Ok(self.attrs.clone().into_iter().collect())
+        Ok(self.seen.as_ref().map_or(&self.attrs, |s| &s.attrs).clone().into_iter().collect())
     }
     fn set_attr(&mut self, name: &[u8], value: Bytes) -> OpResult<()> {
         self.creates()?;
@@ -226,7 +258,7 @@ impl Object for Mem {
     }
     fn omap_header(&mut self) -> OpResult<Bytes> {
         self.reads()?;
-        Ok(self.header.clone())
+        Ok(self.seen.as_ref().map_or(&self.header, |s| &s.header).clone())
     }
     fn omap_set_header(&mut self, header: Bytes) -> OpResult<()> {
         self.creates()?;
@@ -235,12 +267,12 @@ impl Object for Mem {
     }
     fn omap_get(&mut self, key: &[u8]) -> OpResult<Bytes> {
         self.reads()?;
-        self.omap.get(key).cloned().ok_or(Errno::NOENT)
+        self.seen.as_ref().map_or(&self.omap, |s| &s.omap).get(key).cloned().ok_or(Errno::NOENT)
     }
     fn omap_page(&mut self, after: &[u8], prefix: &[u8], max: u64) -> OpResult<Page> {
         self.reads()?;
-        let mut found = self
-            .omap
+        let omap = self.seen.as_ref().map_or(&self.omap, |s| &s.omap);
+        let mut found = omap
             .iter()
             .filter(|(k, _)| &k[..] > after && k.starts_with(prefix))
             .map(|(k, v)| (k.clone(), v.clone()));

@@ -1,4 +1,4 @@
-//! Methods of object classes, on the object as the vector has left it.
+//! Methods of object classes, on the object as it was before the vector.
 
 use bytes::Bytes;
 use cls::{Callable, Object, Page, READS, Registry, WRITES};
@@ -111,6 +111,19 @@ impl Object for View<'_, '_> {
         self.exec.base.info.user_version
     }
 
+    fn pg_version(&self) -> u64 {
+        self.exec.pg_version
+    }
+
+    fn op_index(&self) -> u32 {
+        self.exec.op_index
+    }
+
+    fn settings(&self) -> cls::Settings {
+        let omap_entries_max = self.exec.limits.omap_entries_max;
+        cls::Settings { omap_entries_max, ..self.exec.limits.settings }
+    }
+
     fn now(&self) -> UTime {
         self.exec.now
     }
@@ -163,14 +176,14 @@ impl Object for View<'_, '_> {
 
     fn attr(&mut self, name: &[u8]) -> OpResult<Bytes> {
         let exec = self.reading()?;
-        exec.must_exist()?;
-        exec.attr_now(&user_attr(name))?.ok_or(Errno::NODATA)
+        exec.must_have_attrs()?;
+        exec.attr_before(&user_attr(name))?.ok_or(Errno::NODATA)
     }
 
     fn attrs(&mut self) -> OpResult<Vec<(Bytes, Bytes)>> {
         let exec = self.reading()?;
-        exec.must_exist()?;
-        Ok(exec.attrs_now()?.into_iter().collect())
+        exec.must_have_attrs()?;
+        Ok(exec.attrs_before()?.into_iter().collect())
     }
 
     fn set_attr(&mut self, name: &[u8], value: Bytes) -> OpResult<()> {
@@ -192,7 +205,7 @@ impl Object for View<'_, '_> {
     fn omap_header(&mut self) -> OpResult<Bytes> {
         let exec = self.reading()?;
         exec.must_exist()?;
-        exec.header_now()
+        exec.header_before()
     }
 
     fn omap_set_header(&mut self, header: Bytes) -> OpResult<()> {
@@ -264,9 +277,14 @@ impl Exec<'_> {
         let classes = self.classes;
         let method = classes.find(class, name)?;
         let mut budget = self.budget;
+        // A module reads what it wrote; built-in methods do not, as the peer's.
+        if matches!(method, Callable::Module(_)) {
+            self.visible_from = Some(self.mutations.len());
+        }
         let mut view = View { exec: self, flags: method.flags() };
         let result = method.call(&mut view, &params, &mut budget);
         self.budget = budget;
+        self.visible_from = None;
         let reply = result?;
         call.put_u64(8, reply.data.len() as u64);
         call.data = reply.data;

@@ -8,7 +8,7 @@ use messages::{Mutation, OsdOp};
 
 use super::Exec;
 use crate::object::{INFO_ATTR, user_attr};
-use types::{Errno, OpResult};
+use types::{Errno, HObject, OpResult};
 
 fn parse<T>(input: &Bytes) -> OpResult<T>
 where
@@ -56,8 +56,28 @@ fn leading_number(text: &[u8]) -> u64 {
 }
 
 impl Exec<'_> {
-    pub(super) fn attr_now(&self, name: &Bytes) -> OpResult<Option<Bytes>> {
-        for m in self.mutations.iter().rev() {
+    /// The object as it was before the vector: attributes and omap are read from there,
+    /// whatever the vector has changed since, as the peer does. Clients count on it: the
+    /// gateway overwrites its records by \[delete, create, check of the old version, ...\].
+    fn before(&self) -> Option<&HObject> {
+        self.base.exists.then_some(self.oid)
+    }
+
+    /// Attributes are read of an object that the vector has removed, too.
+    ///
+    /// # Errors
+    /// ENOENT where it neither was there nor is.
+    pub(super) fn must_have_attrs(&self) -> OpResult<()> {
+        if self.base.exists { Ok(()) } else { self.must_exist() }
+    }
+
+    /// Changes that reads see all the same: a module's, in the call that made them.
+    fn visible(&self) -> &[Mutation] {
+        self.visible_from.and_then(|from| self.mutations.get(from..)).unwrap_or_default()
+    }
+
+    pub(super) fn attr_before(&self, name: &Bytes) -> OpResult<Option<Bytes>> {
+        for m in self.visible().iter().rev() {
             match m {
                 Mutation::SetAttr(n, value) if n == name => return Ok(Some(value.clone())),
                 Mutation::RmAttr(n) if n == name => return Ok(None),
@@ -65,17 +85,17 @@ impl Exec<'_> {
                 _ => {}
             }
         }
-        let Some(origin) = self.origin() else { return Ok(None) };
+        let Some(origin) = self.before() else { return Ok(None) };
         Ok(self.store.attr(self.coll, origin, name)?)
     }
 
     /// Users' attributes, without the prefix.
-    pub(crate) fn attrs_now(&self) -> OpResult<BTreeMap<Bytes, Bytes>> {
+    pub(crate) fn attrs_before(&self) -> OpResult<BTreeMap<Bytes, Bytes>> {
         let mut all = BTreeMap::new();
-        if let Some(origin) = self.origin() {
+        if let Some(origin) = self.before() {
             all.extend(self.store.attrs(self.coll, origin)?);
         }
-        for m in &self.mutations {
+        for m in self.visible() {
             match m {
                 Mutation::SetAttr(name, value) => {
                     all.insert(name.clone(), value.clone());
@@ -95,24 +115,24 @@ impl Exec<'_> {
     }
 
     pub(super) fn getxattr(&mut self, op: &mut OsdOp, input: &Bytes) -> OpResult<i32> {
-        self.must_exist()?;
+        self.must_have_attrs()?;
         let (name, _) = name_and_value(op, input)?;
-        let value = self.attr_now(&user_attr(&name))?.ok_or(Errno::NODATA)?;
+        let value = self.attr_before(&user_attr(&name))?.ok_or(Errno::NODATA)?;
         op.put_u32(4, value.len() as u32);
         op.data = value;
         Ok(0)
     }
 
     pub(super) fn getxattrs(&mut self, op: &mut OsdOp) -> OpResult<i32> {
-        self.must_exist()?;
-        op.data = self.attrs_now()?.to_bytes();
+        self.must_have_attrs()?;
+        op.data = self.attrs_before()?.to_bytes();
         Ok(0)
     }
 
     pub(super) fn cmpxattr(&mut self, op: &OsdOp, input: &Bytes) -> OpResult<i32> {
         let (name, operand) = name_and_value(op, input)?;
-        self.must_exist()?;
-        let value = self.attr_now(&user_attr(&name))?.unwrap_or_default();
+        self.must_have_attrs()?;
+        let value = self.attr_before(&user_attr(&name))?.unwrap_or_default();
         let order = match op.raw[9] {
             1 => operand.cmp(&value),
             2 => {
@@ -147,9 +167,9 @@ impl Exec<'_> {
         Ok(0)
     }
 
-    /// Whether this vector has changed the omap already.
+    /// Whether the omap is not read as it was before.
     fn omap_changed(&self) -> bool {
-        self.mutations.iter().any(|m| {
+        self.visible().iter().any(|m| {
             matches!(
                 m,
                 Mutation::OmapSet(_)
@@ -161,22 +181,22 @@ impl Exec<'_> {
         })
     }
 
-    /// Walks the omap as this vector has left it, from the first key not below `from`.
+    /// Walks the omap from the first key not below `from`.
     fn omap_walk(&self, from: &[u8], mut each: impl FnMut(&[u8], &Bytes) -> bool) -> OpResult<()> {
         if !self.omap_changed() {
-            if let Some(origin) = self.origin() {
+            if let Some(origin) = self.before() {
                 self.store.omap_walk(self.coll, origin, from, &mut each)?;
             }
             return Ok(());
         }
         let mut all = BTreeMap::new();
-        if let Some(origin) = self.origin() {
+        if let Some(origin) = self.before() {
             self.store.omap_walk(self.coll, origin, b"", &mut |k, v| {
                 all.insert(Bytes::copy_from_slice(k), v.clone());
                 true
             })?;
         }
-        for m in &self.mutations {
+        for m in self.visible() {
             match m {
                 Mutation::OmapSet(entries) => all.extend(entries.iter().cloned()),
                 Mutation::OmapRm(keys) => keys.iter().for_each(|k| {
@@ -197,7 +217,7 @@ impl Exec<'_> {
 
     pub(super) fn omap_value(&self, key: &Bytes) -> OpResult<Option<Bytes>> {
         if !self.omap_changed() {
-            let Some(origin) = self.origin() else { return Ok(None) };
+            let Some(origin) = self.before() else { return Ok(None) };
             return Ok(self.store.omap_get(self.coll, origin, key)?);
         }
         let mut found = None;
@@ -273,19 +293,19 @@ impl Exec<'_> {
 
     pub(super) fn omap_get_header(&mut self, op: &mut OsdOp) -> OpResult<i32> {
         self.must_exist()?;
-        op.data = self.header_now()?;
+        op.data = self.header_before()?;
         Ok(0)
     }
 
-    pub(super) fn header_now(&self) -> OpResult<Bytes> {
-        for m in self.mutations.iter().rev() {
+    pub(super) fn header_before(&self) -> OpResult<Bytes> {
+        for m in self.visible().iter().rev() {
             match m {
                 Mutation::OmapHeader(header) => return Ok(header.clone()),
                 Mutation::OmapClear | Mutation::Remove => return Ok(Bytes::new()),
                 _ => {}
             }
         }
-        let Some(origin) = self.origin() else { return Ok(Bytes::new()) };
+        let Some(origin) = self.before() else { return Ok(Bytes::new()) };
         Ok(self.store.omap_header(self.coll, origin)?)
     }
 

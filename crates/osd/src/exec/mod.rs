@@ -46,6 +46,8 @@ pub struct Limits {
     /// What methods of uploaded classes may use up in one request: `osd_class_fuel_max`,
     /// `osd_class_memory_max`.
     pub classes: cls::wasm::Budget,
+    /// What is configured for built-in classes.
+    pub settings: cls::Settings,
 }
 
 impl Default for Limits {
@@ -57,6 +59,7 @@ impl Default for Limits {
             omap_entries_max: 1024,
             omap_bytes_max: 64 << 20,
             classes: cls::wasm::Budget::default(),
+            settings: cls::Settings::default(),
         }
     }
 }
@@ -154,6 +157,12 @@ pub struct Exec<'a> {
     pub seed: u64,
     /// Time of this write, as the client says.
     pub mtime: UTime,
+    /// The PG's last version that users see, of before this vector.
+    pub pg_version: u64,
+    /// Which operation is executed, from 0 on.
+    pub op_index: u32,
+    /// While a module is called: how many mutations there were before.
+    pub visible_from: Option<usize>,
     /// Who asks.
     pub asker: Asker,
     /// Limits.
@@ -218,6 +227,9 @@ impl<'a> Exec<'a> {
             now: UTime::ZERO,
             seed: 0,
             mtime: UTime::ZERO,
+            pg_version: 0,
+            op_index: 0,
+            visible_from: None,
             asker: Asker::default(),
             limits,
             classes,
@@ -242,7 +254,8 @@ impl<'a> Exec<'a> {
     /// that failed, after which nothing more was executed.
     pub fn run(&mut self, ops: &mut [OsdOp], rvals: &mut [i32]) -> i32 {
         let (mut result, mut failed) = (0, false);
-        for (op, rval) in ops.iter_mut().zip(rvals.iter_mut()) {
+        for (n, (op, rval)) in (0..).zip(ops.iter_mut().zip(rvals.iter_mut())) {
+            self.op_index = n;
             let input = std::mem::take(&mut op.data);
             if failed {
                 continue; // not reached, and so without output

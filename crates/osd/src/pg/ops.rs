@@ -430,6 +430,7 @@ impl Pg {
             exec.append_unit = self.pool.append_only.then(|| c.stripe());
         }
         exec.mtime = op.msg.mtime;
+        exec.pg_version = self.last_user_version();
         exec.copy = op.copy.as_deref();
         exec.fetched = fetched;
         exec.asker = Asker { who: op.who, addr: op.addr, features: op.features };
