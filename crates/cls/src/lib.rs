@@ -30,7 +30,9 @@ mod queue;
 mod rbd;
 mod refcount;
 mod registry;
+mod rgw;
 mod rgw_gc;
+mod sem_set;
 #[cfg(test)]
 mod tests;
 mod timeindex;
@@ -328,7 +330,9 @@ pub static CLASSES: &[Class] = &[
     queue::CLASS,
     rbd::CLASS,
     refcount::CLASS,
+    rgw::CLASS,
     rgw_gc::CLASS,
+    sem_set::CLASS,
     timeindex::CLASS,
     two_phase_queue::CLASS,
     user::CLASS,

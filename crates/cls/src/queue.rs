@@ -139,7 +139,8 @@ pub(crate) fn write_head(o: &mut dyn Object, head: &Head) -> OpResult<Reply> {
 pub(crate) fn init(o: &mut dyn Object, op: InitOp) -> OpResult<Reply> {
     match read_head(o) {
         Ok(_) => return Err(Errno::EXIST),
-        Err(Errno::INVAL) => {}
+        // No queue, or no object.
+        Err(Errno::INVAL | Errno::NOENT) => {}
         Err(e) => return Err(e),
     }
     let room = HEAD_ROOM.checked_add(op.user_room).ok_or(Errno::INVAL)?;

@@ -31,7 +31,10 @@ const LIST_DEFAULT: u64 = 128;
 /// Entries that one call looks at, so that it ends.
 const LOOKED_AT_MAX: u64 = 100_000;
 
-record! { Key(1, 1) { name: Bytes, instance: Bytes, } }
+record! {
+    /// `rgw_obj_index_key`, also called `cls_rgw_obj_key`.
+    Key(1, 1) { name: Bytes, instance: Bytes, }
+}
 record! {
     /// `cls_rgw_obj`.
     Target(2, 1) { pool: Bytes, name: Bytes, loc: Bytes, key: Key = 2, }
@@ -54,8 +57,14 @@ record! {
     /// What `enqueue` and `update_entry` take.
     SetEntry(1, 1) { expiration_s: u32, info: Info, }
 }
-record! { List(2, 1) { marker: Bytes, max: u32, expired_only: bool = 2, } }
-record! { Listed(2, 1) { entries: Vec<Info>, next: Bytes, truncated: bool, } }
+record! {
+    /// `cls_rgw_gc_list_op`.
+    List(2, 1) { marker: Bytes, max: u32, expired_only: bool = 2, }
+}
+record! {
+    /// `cls_rgw_gc_list_ret`.
+    Listed(2, 1) { entries: Vec<Info>, next: Bytes, truncated: bool, }
+}
 record! { Remove(1, 1) { count: u64, } }
 
 fn load(o: &mut dyn Object) -> OpResult<(Head, Deferred)> {

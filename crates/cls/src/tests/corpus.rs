@@ -6,13 +6,14 @@ use std::path::Path;
 
 use denc::{Denc, Reader};
 
+use crate::rgw::corpus as rgw;
 use crate::{
     cas, journal, log, queue, rbd, refcount, timeindex, two_phase_queue as tpq, user, version,
 };
 
 /// Reads every object of a type; how many. Those that `is_old` were written by versions
 /// that are written as newer ones.
-fn check<T: Denc>(release: &Path, name: &str, is_old: fn(&[u8]) -> bool) -> usize {
+pub(crate) fn check<T: Denc>(release: &Path, name: &str, is_old: fn(&[u8]) -> bool) -> usize {
     let Ok(dir) = std::fs::read_dir(release.join("objects").join(name)) else { return 0 };
     let mut n = 0;
     for entry in dir {
@@ -32,11 +33,11 @@ fn check<T: Denc>(release: &Path, name: &str, is_old: fn(&[u8]) -> bool) -> usiz
     n
 }
 
-fn v1(raw: &[u8]) -> bool {
+pub(crate) fn v1(raw: &[u8]) -> bool {
     raw[0] < 2
 }
 
-fn never(_: &[u8]) -> bool {
+pub(crate) fn never(_: &[u8]) -> bool {
     false
 }
 
@@ -163,6 +164,7 @@ fn corpus() {
             check::<rbd::StoredStatus>(r, "cls::rbd::MirrorImageSiteStatusOnDisk", never),
             check::<rbd::ImageStatus>(r, "cls::rbd::MirrorImageStatus", v1),
         ];
+        total += rgw::check_all(r);
         total += images.iter().chain(&mirrors).sum::<usize>();
         total +=
             small.iter().chain(&logs).chain(&users).chain(&queues).chain(&journals).sum::<usize>();

@@ -30,7 +30,6 @@ fn data(listed: &Listed) -> Vec<Bytes> {
 #[test]
 fn ring_turns() {
     let mut o = Mem::new();
-    assert_eq!(o.run("queue", "queue_init", &InitOp::default()), Err(Errno::NOENT));
     assert_eq!(o.run("queue", "queue_get_capacity", &Nothing), Err(Errno::NOENT));
     o = Mem::created();
     assert_eq!(o.run("queue", "queue_get_capacity", &Nothing), Err(Errno::INVAL));
@@ -156,4 +155,14 @@ fn many_reservations() {
     }
     let none: tpq::ReservationsRet = o.ask(CLASS, "2pc_queue_list_reservations", &Nothing).unwrap();
     assert!(none.reservations.is_empty());
+}
+
+/// A queue is made in an object that is not there, too.
+#[test]
+fn a_queue_makes_its_object() {
+    let mut o = Mem::new();
+    let op = InitOp { size: 1000, user_room: 0, user_data: Bytes::new() };
+    o.run("queue", "queue_init", &op).unwrap();
+    assert!(o.is_there);
+    assert_eq!(o.run("queue", "queue_init", &op), Err(Errno::EXIST));
 }

@@ -176,6 +176,11 @@ fn methods_read_what_was_before_the_vector() {
     assert_eq!(value(&mut c), b"2", "both add to what was there");
     assert_eq!(c.run(POOL, "n", vec![delete(), create(), add()]).result, 0);
     assert_eq!(value(&mut c), b"3");
+    // Removed in the same vector: attributes are still seen.
+    let remove = || call("rgw", "obj_remove", |w| w.framed(1, 1, |w| w.u32(0)));
+    assert_eq!(c.run(POOL, "v", vec![remove(), check(5, "A")]).result, -125);
+    assert_eq!(c.run(POOL, "v", vec![remove(), check(6, "A")]).result, 0);
+    assert_eq!(c.run(POOL, "v", vec![plain(op::STAT)]).result, -2);
 }
 
 /// Only ops that create do so.
