@@ -427,6 +427,8 @@ fn unknown_keys_are_asked_for() {
     let secrets = c.keys.rotating(EntityKind::OSD).unwrap().clone();
     *c.rotating.write().unwrap() = secrets.into();
     assert!(!asks(&c));
+    // A client that was refused has given its ticket up and asks for another.
+    run(now, &mut to_mon(&c, &new, true), c.mon.connection().as_mut()).unwrap();
     run(now, &mut to_osd(&new, true), c.osd().as_mut()).unwrap();
     assert!(run(now, &mut to_osd(&old, true), c.osd().as_mut()).is_err());
     assert!(!asks(&c), "nothing is to be had for a ticket of an earlier key");
