@@ -68,8 +68,10 @@ fn add(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
     let op: AddOp = params(input)?;
     let mut header = absent(header(o))?.unwrap_or_default();
     let mut pairs: Vec<(Bytes, Bytes)> = Vec::with_capacity(op.entries.len());
-    // Entries of one operation share its version; a number tells them apart.
-    let mut subop = 0u64;
+    // Entries of one vector share its version: which of its operations this is tells them apart,
+    // and within one call a number does. What the vector wrote before cannot be seen from here.
+    let call = format!("{}.{}", o.pg_version(), o.op_index());
+    let mut number = 0u64;
     for mut entry in op.entries {
         let mut time = entry.time;
         if op.monotonic && time < header.max_time {
@@ -79,8 +81,12 @@ fn add(o: &mut dyn Object, input: &Bytes) -> OpResult<Reply> {
         }
         if entry.id.is_empty() {
             loop {
-                entry.id = format!("{}{}.{subop}", time_prefix(time), o.version()).into();
-                subop += 1;
+                let prefix = time_prefix(time);
+                entry.id = match number {
+                    0 => format!("{prefix}{call}").into(),
+                    n => format!("{prefix}{call}.{n}").into(),
+                };
+                number += 1;
                 if absent(o.omap_get(&entry.id))?.is_none() {
                     break;
                 }
