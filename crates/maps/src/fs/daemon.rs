@@ -150,7 +150,7 @@ pub const FEATURE_NAMES: [&str; 24] = [
     "has_owner_uidgid",
     "client_mds_auth_caps",
     "charmap",
-    "file_blockdiff",
+    "blockdiff",
 ];
 
 /// The name of a feature; `unknown` for later ones.

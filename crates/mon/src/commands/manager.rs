@@ -12,34 +12,6 @@ use super::{
 };
 use crate::{CommandCtx, Mutation, Outcome, Reply};
 
-/// Features of file system clients, by number.
-const FS_FEATURES: [&str; 24] = [
-    "reserved",
-    "reserved",
-    "reserved",
-    "reserved",
-    "reserved",
-    "jewel",
-    "kraken",
-    "luminous",
-    "mimic",
-    "reply_encoding",
-    "reclaim_client",
-    "lazy_caps_wanted",
-    "multi_reconnect",
-    "deleg_ino",
-    "metric_collect",
-    "alternate_name",
-    "notify_session_state",
-    "op_getvxattr",
-    "32bits_retry_fwd",
-    "new_snaprealm_info",
-    "has_owner_uidgid",
-    "client_mds_auth_caps",
-    "charmap",
-    "blockdiff",
-];
-
 /// Modules of the peer's manager that cannot be turned off there.
 const ALWAYS_ON: [&str; 10] = [
     "balancer",
@@ -572,11 +544,12 @@ fn fs_status(ctx: &mut CommandCtx<'_>) -> Run {
 
 fn fs_features(ctx: &mut CommandCtx<'_>) -> Run {
     let Some(mut f) = ctx.formatter() else {
-        let lines = FS_FEATURES.iter().enumerate().map(|(i, name)| format!("{i} {name}\n"));
+        let lines =
+            maps::fs::FEATURE_NAMES.iter().enumerate().map(|(i, name)| format!("{i} {name}\n"));
         return out(lines.collect::<String>());
     };
     f.array("cephfs_features", |f| {
-        for (i, name) in FS_FEATURES.iter().enumerate() {
+        for (i, name) in maps::fs::FEATURE_NAMES.iter().enumerate() {
             f.object("feature", |f| {
                 f.len("index", i);
                 f.string("name", name);
