@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -10,12 +11,37 @@ pub fn repo() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository").into()
 }
 
-/// Runs a command with this process's output.
+/// What no command of a test takes, builds on two busy cores included.
+const LIMIT: Duration = Duration::from_secs(40 * 60);
+
+/// Runs a command with this process's output, 40 minutes at most.
 ///
 /// # Errors
-/// When it cannot be started or ends with another status than 0.
+/// When it cannot be started, ends with another status than 0, or does not end.
 pub fn run(command: &mut Command) -> Result<()> {
-    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    run_within(LIMIT, command)
+}
+
+/// As [`run`], but for `limit` at most: then it is killed.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_within(limit: Duration, command: &mut Command) -> Result<()> {
+    let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
+    let end = now() + limit;
+    let mut pause = Duration::from_millis(1);
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if now() > end {
+            child.kill().ok();
+            child.wait()?;
+            bail!("{command:?} did not end within {} s", limit.as_secs());
+        }
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(50));
+    };
     if !status.success() {
         bail!("{command:?} ended with {status}");
     }

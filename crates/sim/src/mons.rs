@@ -185,6 +185,9 @@ impl Wire for MonWire<'_> {
     }
 }
 
+/// Turns of a monitor's tasks until its log must be open; some hundred are usual.
+const OPENING_TURNS: u32 = 1_000_000;
+
 impl World {
     pub(crate) fn start_mon(&mut self, m: usize) {
         if self.mons[m].life.is_some() || self.mons[m].gone {
@@ -207,16 +210,25 @@ impl World {
         // What opening writes is durable before it goes on: there is nobody to flush yet.
         let opening = runtime.spawn(quorum::start_in_memory(p.file.clone(), patience));
         let started = runtime.block_on(async {
-            while !opening.is_finished() {
+            for _ in 0..OPENING_TURNS {
+                if opening.is_finished() {
+                    return Some(opening.await);
+                }
                 file.flush(usize::MAX);
                 tokio::task::yield_now().await;
             }
-            opening.await
+            None
         });
         let started = match started {
-            Ok(Ok(started)) => started,
-            Ok(Err(e)) => return self.complain(format!("mon.{} does not start: {e}", name_of(m))),
-            Err(e) => return self.complain(format!("mon.{} does not start: {e}", name_of(m))),
+            Some(Ok(Ok(started))) => started,
+            failed => {
+                let why = match failed {
+                    Some(Ok(Err(e))) => e.to_string(),
+                    Some(Err(e)) => e.to_string(),
+                    _ => "opening its log does not end".to_owned(),
+                };
+                return self.complain(format!("mon.{} does not start: {why}", name_of(m)));
+            }
         };
         let config = MonConfig {
             name: p.name.clone(),

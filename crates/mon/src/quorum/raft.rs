@@ -60,11 +60,14 @@ pub(super) struct Log {
     store: Store,
     /// How far a saved state reaches: nothing behind that is dropped.
     covered: watch::Receiver<Option<u64>>,
+    /// Shared with the machine: the log is being opened, and nobody saves states yet.
+    replays: Arc<AtomicBool>,
 }
 
 impl Log {
     pub(super) fn new(store: Store, machine: &Machine) -> Self {
-        Self { store, covered: machine.covered.subscribe() }
+        let replays = Arc::clone(&machine.replays);
+        Self { store, covered: machine.covered.subscribe(), replays }
     }
 }
 
@@ -143,6 +146,11 @@ impl RaftLogStorage<Config> for Log {
     async fn purge(&mut self, log_id: LogId<u64>) -> Stored<()> {
         // A snapshot that was sent is taken by another task: were the log gone before it is
         // saved, a crash would leave neither.
+        if self.replays.load(Ordering::Relaxed) && *self.covered.borrow() < Some(log_id.index) {
+            return Err(on_write(StoreError::Damaged(
+                "it ends before what was committed; the log",
+            )));
+        }
         let saved = self.covered.wait_for(|covered| *covered >= Some(log_id.index)).await;
         saved.map_err(|_| gone())?;
         self.store.purge(log_id).await.map_err(on_write)

@@ -137,3 +137,35 @@ fn large_entries_go_few_at_a_time() {
     assert_eq!(from(first, 1 << 20).len(), 5);
     assert_eq!(from(end, 100), [] as [u64; 0]);
 }
+
+/// A log that ends before what was committed, as after lost votes, is an error at once: what
+/// a store lacks, no later state of the same store can cover.
+#[test]
+fn a_log_that_lost_its_end_is_refused() {
+    let path = path("lost-end");
+    let founders = BTreeMap::from([(7, "a".to_owned())]);
+    create(&path, 7, &founders, b"first").unwrap();
+    run(async {
+        let mut s = start(&path).await.unwrap();
+        led(&s).await;
+        for token in 0..20 {
+            s.quorum.propose(token, Bytes::from_static(b"x")).await.unwrap();
+            assert!(matches!(next(&mut s.events).await, Event::Committed { .. }));
+        }
+        s.quorum.stop().await;
+    });
+    run(async {
+        // The same entries again, but of an earlier term than what was committed.
+        let store = store::Store::open(&path).unwrap();
+        let (_, last) = store.log_ends().unwrap();
+        let mut entries = store.entries(..).unwrap();
+        let mut ahead = last.unwrap();
+        ahead.leader_id.term += 1;
+        let entry = entries.pop().unwrap();
+        store.note_committed(Some(ahead));
+        store.append(vec![entry]).await.unwrap();
+    });
+    let opened = run(async { tokio::time::timeout(Duration::from_secs(10), start(&path)).await });
+    let error = opened.expect("opening ends").err().expect("the log is refused").to_string();
+    assert!(error.contains("it ends before what was committed; the log is damaged"), "{error}");
+}
