@@ -13,6 +13,7 @@ use auth::{CryptoKey, KeyKind, Keyring, RotatingKeys, SharedRotatingKeys};
 use bytes::Bytes;
 use env::{ConnId, Random};
 use maps::{MonInfo, MonMap};
+use mon::known_map::KnownMap;
 use mon::links::{Links, Me, PeerEvent, log_message};
 use mon::{MembershipStep, Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
 use rados::{MonLink, mon_addrs};
@@ -181,7 +182,7 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
     let keys = Keyring::parse(&text).with_context(|| path.display().to_string())?;
     let key = keys.key(&mon).with_context(|| format!("{}: no mon.", path.display()))?.clone();
     let addr: EntityAddr = addr.parse().map_err(|why| anyhow::anyhow!("{addr}: {why}"))?;
-    let monmap = rt::run_local(async {
+    let known = rt::run_local(async {
         let who = rados::Config {
             name: mon.clone(),
             key: key.clone(),
@@ -197,9 +198,9 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
         if r < 0 {
             bail!("mon add: {}", std::io::Error::from_raw_os_error(-r));
         }
-        let map = cluster.mon_command(r#"{"prefix":"mon getmap"}"#, Bytes::new()).await?.2;
-        Ok(<MonMap as denc::Denc>::from_shared(&map)?)
+        Ok(cluster.mon_command(r#"{"prefix":"mon getmap"}"#, Bytes::new()).await?.2)
     })??;
+    let monmap = <MonMap as denc::Denc>::from_shared(&known)?;
     let mut kept = Keyring::default();
     let entity = keys.entities.get(&mon).cloned().unwrap_or_default();
     kept.entities.insert(mon, entity);
@@ -208,6 +209,7 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
     // Nobody else's: founders have small numbers, and these are many.
     let node = OsRandom.u64() | 1 << 32;
     fs::create_dir_all(data).with_context(|| data.display().to_string())?;
+    write_durably(&data.join(KNOWN_MAP), &known)?;
     quorum::create(&data.join("store"), node, &BTreeMap::new(), &mkfs.to_state_bytes())?;
     write_secret(&data.join("keyring"), &kept.to_string())?;
     write_durably(&data.join("ready"), b"")?;
@@ -229,8 +231,12 @@ pub fn main(conf: &Path, id: &str, mkfs: bool, keyring: Option<&Path>) -> Result
     rt::run_local(run(config, id.to_owned()))?
 }
 
+/// In the data directory: the newest monitor map that this monitor has seen.
+const KNOWN_MAP: &str = "monmap";
+
 struct Daemon {
     monitor: RefCell<Monitor>,
+    known: RefCell<KnownMap>,
     quorum: quorum::Quorum,
     links: RefCell<Links>,
     wire: PeerWire,
@@ -391,14 +397,44 @@ impl Daemon {
         Ok(())
     }
 
+    /// Keeps the monitor map where it is newer than the one that was kept.
+    fn keep_map(&self, data: &Path) -> Result<()> {
+        let mut known = self.known.borrow_mut();
+        known.see(&self.monitor.borrow().state().monmap);
+        match known.to_save() {
+            Some(bytes) => write_durably(&data.join(KNOWN_MAP), &bytes)
+                .with_context(|| format!("{} cannot be written", data.join(KNOWN_MAP).display())),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes this monitor's place from the newest map that names it; returns where it listens.
+    fn take_place(&self, id: &str) -> Result<std::net::SocketAddr> {
+        let known = self.known.borrow();
+        let epoch = known.map().epoch;
+        let addrs = known.addrs_of(id).with_context(|| {
+            format!(
+                "mon.{id} is not in the monitor map (epoch {epoch}): was it removed? `argonaut mon \
+                 join -i {id}` makes a new one in an empty data directory"
+            )
+        })?;
+        let at = addrs.msgr2().and_then(|a| a.sock);
+        let at = at.context("the monitor map gives no v2 address")?;
+        let rank = known.map().rank_of(id).unwrap_or(0) as i64;
+        self.messenger.set_local(|local| {
+            local.addrs = addrs.clone();
+            local.num = rank;
+        });
+        Ok(at)
+    }
+
     /// The quorum's own work: connections, elections, members that come and go.
     fn tick_quorum(self: &Rc<Self>) {
         let now = rt::now();
         let events = {
-            let monitor = self.monitor.borrow();
             self.links.borrow_mut().tick(
                 now,
-                &monitor.state().monmap,
+                self.known.borrow().map(),
                 &self.quorum.members().0,
                 &mut self.wire.clone(),
             )
@@ -557,6 +593,18 @@ fn mgr_modes(config: &conf::Config, state: &Bytes, id: &str) -> Result<Vec<u32>>
     Ok(rados::modes(&set.unwrap_or_else(|| config.get("ms_service_mode"))))
 }
 
+/// The newest monitor map of a monitor's state and of what is kept beside it.
+fn known_map(data: &Path, monitor: &Monitor) -> Result<KnownMap> {
+    let path = data.join(KNOWN_MAP);
+    let kept = match fs::read(&path) {
+        Ok(bytes) => Some(Bytes::from(bytes)),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
+        Err(e) => return Err(e).with_context(|| path.display().to_string()),
+    };
+    KnownMap::new(&monitor.state().monmap, kept.as_ref())
+        .with_context(|| format!("{} is damaged: remove it", path.display()))
+}
+
 async fn run(config: conf::Config, id: String) -> Result<()> {
     let data = config.get("mon_data");
     let store = Path::new(&data).join("store");
@@ -611,25 +659,27 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let monitor = Monitor::new(role, &started.state, rt::now(), Box::new(OsRandom), auth_rng)?;
     let quorum = started.quorum;
     let (mut events, mut calls) = (started.events, started.calls);
-    let addrs = {
-        let info = monitor.state().monmap.mons.get(&id).context("not in the monitor map")?;
-        info.addrs.clone()
-    };
-    let at = addrs.msgr2().and_then(|a| a.sock).context("the monitor map gives no v2 address")?;
-    let rank = monitor.state().monmap.rank_of(&id).unwrap_or(0) as i64;
     let doors = monitor.auth();
     let mon_key = monitor.state().auth.get(&EntityName::new(EntityKind::MON, ""));
     let mon_key = mon_key.map(|e| e.key.clone()).unwrap_or_default();
     let me = Me { fsid: monitor.state().fsid, node: started.node, name: id.clone() };
     let messenger = Messenger::new(rt::Config {
-        local: rt::Local { kind: EntityKind::MON, num: rank, addrs, nonce: 0, features: FEATURES },
+        local: rt::Local {
+            kind: EntityKind::MON,
+            num: 0,
+            addrs: AddrVec::default(),
+            nonce: 0,
+            features: FEATURES,
+        },
         policy: Box::new(|_| Policy::stateless_server()),
         auth: Box::new(move |_, _| doors.connection()),
         limits,
     });
+    let known = known_map(Path::new(&data), &monitor)?;
     let (proposals, mut proposed) = tokio::sync::mpsc::unbounded_channel();
     let daemon = Rc::new(Daemon {
         monitor: RefCell::new(monitor),
+        known: RefCell::new(known),
         quorum: quorum.clone(),
         links: RefCell::new(Links::new(me)),
         wire: PeerWire::new(id.clone(), mon_key, auth_none, messenger.clone()),
@@ -665,6 +715,12 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
             }
         });
     }
+    // What is known to be committed behind the saved state: it may tell where this monitor listens.
+    while let Ok(event) = events.try_recv() {
+        daemon.on_quorum(event)?;
+    }
+    daemon.keep_map(Path::new(&data))?;
+    let at = daemon.take_place(&id)?;
     messenger.bind(at).with_context(|| format!("mon.{id} cannot listen at {at}"))?;
     let carrier = daemon.clone();
     tokio::task::spawn_local(async move {
@@ -690,6 +746,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
                 while let Ok(event) = events.try_recv() {
                     daemon.on_quorum(event)?;
                 }
+                daemon.keep_map(Path::new(&data))?;
                 daemon.drain();
             }
             _ = tick.tick() => {

@@ -116,7 +116,7 @@ fn is_ours(path: &[&str], kind: Kind) -> bool {
             is_daemon(daemon)
                 && matches!(
                     name.strip_suffix(".new").unwrap_or(name),
-                    "keyring" | "ready" | "making" | "store" | "block" | "journal"
+                    "keyring" | "ready" | "making" | "store" | "monmap" | "block" | "journal"
                 )
         }
         ([daemon, name], Kind::Link) => is_daemon(daemon) && matches!(*name, "block" | "journal"),

@@ -55,6 +55,7 @@ mod doors;
 pub mod eval;
 mod health;
 mod health_codes;
+pub mod known_map;
 mod limits;
 mod lines;
 pub mod links;

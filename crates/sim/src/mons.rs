@@ -15,13 +15,14 @@ use bytes::Bytes;
 use env::ConnId;
 use maps::{MonInfo, MonMap};
 use messages::Envelope;
+use mon::known_map::KnownMap;
 use mon::links::{Links, Me, PeerEvent, Wire, log_message};
 use mon::quorum::{self, Call, Quorum, memory::Memory};
 use mon::{MembershipStep, Mkfs, MonConfig, Monitor, Output};
 use stdx::crc32c;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
-use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTime, Uuid};
+use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, UTime, Uuid};
 
 use crate::net::Line;
 use crate::osds::{client_addr, conn_of, id};
@@ -44,6 +45,7 @@ type Answered = (ConnId, u64, Bytes);
 /// What runs while a monitor's process does.
 struct Life {
     role: Monitor,
+    known: KnownMap,
     quorum: Quorum,
     links: Option<Links>,
     events: mpsc::UnboundedReceiver<quorum::Event>,
@@ -70,6 +72,8 @@ pub struct MonProc {
     lives: u64,
     /// Its file.
     pub file: Memory,
+    /// The map that it keeps beside its log.
+    kept: Option<Bytes>,
     flushing: bool,
     /// Its disk takes so many times as long.
     pub(crate) slow: u64,
@@ -80,7 +84,7 @@ pub struct MonProc {
 impl MonProc {
     fn new(name: String, node: u64, file: Memory) -> Self {
         let (life, lives, flushing, slow, gone) = (None, 0, false, 1, false);
-        Self { name, node, life, lives, file, flushing, slow, gone }
+        Self { name, node, life, lives, file, kept: None, flushing, slow, gone }
     }
 
     /// Whether it runs, and was a monitor of the cluster that has these now, not itself among
@@ -238,6 +242,8 @@ impl World {
         };
         let role = Monitor::new(config, &started.state, now, Box::new(a), Arc::new(Mutex::new(b)))
             .expect("its own state can be read");
+        let known =
+            KnownMap::new(&role.state().monmap, p.kept.as_ref()).expect("its own map can be read");
         let (wishes, mut wished) = mpsc::unbounded_channel();
         let writer = started.quorum.clone();
         runtime.spawn(async move {
@@ -254,6 +260,7 @@ impl World {
         p.flushing = false;
         p.life = Some(Box::new(Life {
             role,
+            known,
             quorum: started.quorum,
             links: Some(Links::new(Me { fsid: self.fsid, node: p.node, name: p.name.clone() })),
             events: started.events,
@@ -293,7 +300,8 @@ impl World {
         let mut mons: Vec<MonInfo> = map.mons.values().cloned().collect();
         mons.push(mon_info(m));
         let created = UTime { sec: 1_799_999_000, nsec: 0 };
-        let monmap = MonMap::new(self.fsid, created, 20, mons);
+        let epoch = Epoch(map.epoch.0 + 1);
+        let monmap = MonMap { epoch, ..MonMap::new(self.fsid, created, 20, mons) };
         let mkfs = Mkfs { fsid: self.fsid, now: created, monmap, ..Mkfs::default() };
         let node = 1 << 32 | m as u64;
         let file = Memory::new(node, &BTreeMap::new(), &mkfs.to_state_bytes());
@@ -362,7 +370,17 @@ impl World {
     /// The quorum's own work: connections, elections, members that come and go.
     fn mon_quorum_tick(&mut self, m: usize) {
         let Some(life) = self.life(m) else { return };
-        let (map, voters) = (life.role.state().monmap.clone(), life.quorum.members().0);
+        life.known.see(&life.role.state().monmap);
+        let (map, voters) = (life.known.map().clone(), life.quorum.members().0);
+        let starts = life.ticks <= 1 && life.known.addrs_of(&name_of(m)).is_none();
+        if let Some(kept) = life.known.to_save() {
+            self.mons[m].kept = Some(kept);
+        }
+        let newest = self.mons.iter().filter_map(MonProc::role).map(|r| &r.state().monmap);
+        let newest = newest.max_by_key(|map| map.epoch);
+        if starts && newest.is_some_and(|map| map.mons.contains_key(&name_of(m))) {
+            self.complain(format!("mon.{} does not know where it listens", name_of(m)));
+        }
         let events = self.links_do(m, |links, now, wire| links.tick(now, &map, &voters, wire));
         self.mon_peer_events(m, events);
         let now = self.clock(Node::Mon(m));
