@@ -14,7 +14,40 @@ pub struct Layout {
     pub dir: PathBuf,
 }
 
-/// What `argonaut up` was asked for.
+/// What `argonaut up` was asked for; what is not given is as in the cluster that is there, or as
+/// in [`Asked::of_new`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// As [`Wanted::mons`].
+    pub mons: Option<u32>,
+    /// As [`Wanted::osds`].
+    pub osds: Option<u32>,
+    /// As [`Wanted::size`].
+    pub size: Option<u32>,
+    /// As [`Wanted::osd_bytes`].
+    pub osd_bytes: Option<u64>,
+    /// As [`Wanted::port`].
+    pub port: Option<u16>,
+    /// As [`Wanted::addr`].
+    pub addr: Option<Ipv4Addr>,
+}
+
+impl Asked {
+    /// What a new cluster has.
+    #[must_use]
+    pub fn of_new(&self) -> Wanted {
+        Wanted {
+            mons: self.mons.unwrap_or(3),
+            osds: self.osds.unwrap_or(3),
+            size: self.size.unwrap_or(3),
+            osd_bytes: self.osd_bytes.unwrap_or(12 << 30),
+            port: self.port.unwrap_or(3300),
+            addr: self.addr.unwrap_or(Ipv4Addr::LOCALHOST),
+        }
+    }
+}
+
+/// What a new cluster has.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Monitors.
@@ -74,6 +107,12 @@ impl Layout {
     #[must_use]
     pub fn asok(&self, daemon: &str) -> PathBuf {
         self.run().join(format!("ceph-{daemon}.asok"))
+    }
+
+    /// There while an operator has stopped a daemon: its supervisor leaves it alone.
+    #[must_use]
+    pub fn stopped(&self, daemon: &str) -> PathBuf {
+        self.run().join(format!("{daemon}.stopped"))
     }
 
     /// Whether a cluster was made here.

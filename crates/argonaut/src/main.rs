@@ -105,6 +105,23 @@ enum OsdVerb {
         #[arg(long)]
         force: bool,
     },
+    /// Make a failed OSD anew, empty: it keeps its number, its place in the CRUSH map and its
+    /// weight, and is filled from the others.
+    Replace {
+        #[command(flatten)]
+        connect: client::Connect,
+        /// Its number.
+        id: u32,
+        /// The new device, or an existing file; else the one it had.
+        #[arg(long)]
+        device: Option<PathBuf>,
+        /// Overwrite what the device or file holds; never one in use.
+        #[arg(long)]
+        force: bool,
+        /// Go on although it may hold the only copy of something.
+        #[arg(long)]
+        lose_data: bool,
+    },
 }
 
 #[derive(Subcommand)]
@@ -113,30 +130,53 @@ enum Verb {
     Up {
         #[command(flatten)]
         dir: Dir,
-        /// Monitors of a new cluster: 1, 3, 5, 7 or 9.
-        #[arg(long, default_value_t = 3)]
-        mons: u32,
-        /// OSDs.
-        #[arg(long, default_value_t = 3)]
-        osds: u32,
-        /// Replicas of new pools.
-        #[arg(long, default_value_t = 3)]
-        size: u32,
-        /// Bytes of each OSD's block file, for example 12G.
-        #[arg(long, default_value = "12G", value_parser = size)]
-        osd_bytes: u64,
-        /// The first monitor's port; the next free one is taken where it is in use.
-        #[arg(long, default_value_t = 3300)]
-        port: u16,
-        /// Address of this machine that all daemons of a new cluster use, for clients on others.
-        #[arg(long, default_value = "127.0.0.1")]
-        addr: std::net::Ipv4Addr,
+        /// Monitors of a new cluster: 1, 3, 5, 7 or 9 [default: 3].
+        #[arg(long)]
+        mons: Option<u32>,
+        /// OSDs; more than there are makes the others [default of a new cluster: 3].
+        #[arg(long)]
+        osds: Option<u32>,
+        /// Replicas of new pools of a new cluster [default: 3].
+        #[arg(long)]
+        size: Option<u32>,
+        /// Bytes of the block file of each OSD that is made, for example 12G [default: 12G].
+        #[arg(long, value_parser = size)]
+        osd_bytes: Option<u64>,
+        /// The first monitor's port in a new cluster; the next free one is taken where it is in use
+        /// [default: 3300].
+        #[arg(long)]
+        port: Option<u16>,
+        /// Address of this machine that all daemons of a new cluster use, for clients on others
+        /// [default: 127.0.0.1].
+        #[arg(long)]
+        addr: Option<std::net::Ipv4Addr>,
         /// Stay, and stop the cluster on Ctrl-C.
         #[arg(long)]
         foreground: bool,
     },
     /// Stop the cluster; its data stays.
     Down(Dir),
+    /// Stop one daemon of the cluster; it stays stopped until `start` or the next `up`.
+    Stop {
+        #[command(flatten)]
+        dir: Dir,
+        /// mon.a, osd.0, ...
+        daemon: String,
+    },
+    /// Start a daemon that was stopped.
+    Start {
+        #[command(flatten)]
+        dir: Dir,
+        /// mon.a, osd.0, ...
+        daemon: String,
+    },
+    /// Stop one daemon and start it again.
+    Restart {
+        #[command(flatten)]
+        dir: Dir,
+        /// mon.a, osd.0, ...
+        daemon: String,
+    },
     /// Show the daemons and the cluster's status.
     Status(Dir),
     /// Print the daemons' logs.
@@ -256,10 +296,17 @@ fn run(verb: Verb) -> Result<ExitCode> {
     }
     match verb {
         Verb::Up { dir, mons, osds, size, osd_bytes, port, addr, foreground } => {
-            let wanted = layout::Wanted { mons, osds, size, osd_bytes, port, addr };
-            up::up(&dir.dir, &wanted, foreground)?;
+            let asked = layout::Asked { mons, osds, size, osd_bytes, port, addr };
+            up::up(&dir.dir, &asked, foreground)?;
         }
         Verb::Down(dir) => up::down(&dir.dir)?,
+        Verb::Stop { dir, daemon } => supervise::stop_one(&up::existing(&dir.dir)?, &daemon)?,
+        Verb::Start { dir, daemon } => supervise::start_one(&up::existing(&dir.dir)?, &daemon)?,
+        Verb::Restart { dir, daemon } => {
+            let layout = up::existing(&dir.dir)?;
+            supervise::stop_one(&layout, &daemon)?;
+            supervise::start_one(&layout, &daemon)?;
+        }
         Verb::Status(dir) => up::status(&dir.dir)?,
         Verb::Logs { dir, daemon, follow } => up::logs(&dir.dir, daemon.as_deref(), follow)?,
         Verb::Rm { dir, yes } => remove::remove(&dir.dir, yes)?,
@@ -273,6 +320,12 @@ fn run(verb: Verb) -> Result<ExitCode> {
             let id = osd_new::new(&connect, device.as_deref(), force)?;
             say!("{id}");
             tell!("osd.{id} is made; start it: argonaut osd -i {id}");
+        }
+        Verb::Osd {
+            new: Some(OsdVerb::Replace { connect, id, device, force, lose_data }), ..
+        } => {
+            osd_new::replace(&connect, id, device.as_deref(), force, lose_data)?;
+            say!("osd.{id} is made anew; start it: argonaut osd -i {id}");
         }
         Verb::Osd { daemon, .. } => {
             let Daemon { conf, mkfs, keyring, force, .. } = &daemon;

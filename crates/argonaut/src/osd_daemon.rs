@@ -438,7 +438,11 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     let fsid: Uuid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
     let block = data.join("block");
     if !block.exists() {
-        bail!("{} holds no OSD: argonaut osd --mkfs -i {id} makes one", data.display());
+        bail!(
+            "{} holds no OSD. If osd.{id} is of the cluster and its data is lost: argonaut osd replace \
+             {id}; a new one: argonaut osd new",
+            data.display()
+        );
     }
     let written = Arc::new(Notify::new());
     let waker = written.clone();

@@ -114,18 +114,24 @@ fn link_journal(data: &Path, journal: &Path) -> Result<()> {
         .with_context(|| format!("osd_journal = {}: {}", journal.display(), here.display()))
 }
 
-/// For `argonaut up`: makes an OSD's store. Its key comes from the monitors.
+/// For `argonaut up`: makes an OSD's store, of `bytes` or as ceph.conf has it. Its key comes from
+/// the monitors.
 ///
 /// # Errors
 /// When the store cannot be made.
 pub fn mkfs_local(
     layout: &Layout,
-    conf: &ConfFile,
+    file: &ConfFile,
     index: u32,
+    bytes: Option<u64>,
     chance: &mut dyn Random,
 ) -> Result<()> {
     let id = index.to_string();
-    let config = Config::new(conf, "osd", &id, "", 0);
+    let mut config = Config::new(file, "osd", &id, "", 0);
+    if let Some(bytes) = bytes {
+        let set = config.set(conf::Source::CommandLine, "osd_device_bytes", &bytes.to_string());
+        set.map_err(|why| anyhow::anyhow!("{why}"))?;
+    }
     let data = layout.data(&format!("osd.{id}"));
     let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
     let mut raw = [0; 16];

@@ -26,27 +26,13 @@ pub fn new(how: &client::Connect, device: Option<&Path>, force: bool) -> Result<
         fs::metadata(device).with_context(|| device.display().to_string())?;
         Target::inspect(device, force)?; // before the cluster gives a number for it
     }
-    let mut raw = [0; 16];
-    OsRandom.fill(&mut raw);
-    let uuid = Uuid::from_random(raw);
-    let now = UTime::from_nanos(rt::now().wall_ns);
-    let key = CryptoKey::generate(KeyKind::AES, now, &mut OsRandom);
-    let ask = |words: serde_json::Value, input: String| -> Result<Bytes> {
-        let (r, rs, out) = rt::run_local(async {
-            let cluster = client::connect(how).await?;
-            anyhow::Ok(cluster.mon_command(&words.to_string(), Bytes::from(input)).await?)
-        })??;
-        if r < 0 {
-            bail!("{}: {rs}: {}", words["prefix"], std::io::Error::from_raw_os_error(-r));
-        }
-        Ok(out)
-    };
-    let secret = serde_json::json!({"cephx_secret": key.to_base64()}).to_string();
-    let words = serde_json::json!({"prefix": "osd new", "uuid": uuid.to_string()});
-    let out = ask(words, secret)?;
+    let new = Secrets::draw();
+    let ask = |words, input| ask(how, words, input);
+    let words = serde_json::json!({"prefix": "osd new", "uuid": new.uuid.to_string()});
+    let out = ask(words, new.input())?;
     let text = String::from_utf8_lossy(&out);
     let id: u32 = text.trim().parse().with_context(|| format!("osd new said {text:?}"))?;
-    let made = make(&how.conf, id, uuid, key, device, force);
+    let made = make(&how.conf, id, new, device, force);
     if let Err(err) = &made {
         tell!("{err:#}; osd.{id} is given back");
         let words = serde_json::json!({"prefix": "osd purge", "id": id,
@@ -56,14 +42,88 @@ pub fn new(how: &client::Connect, device: Option<&Path>, force: bool) -> Result<
     made.map(|()| id)
 }
 
-fn make(
-    conf: &Path,
+/// Makes an OSD of the cluster anew, empty, under its number, place and weight: `osd destroy`,
+/// `osd new` with the number, and its data on `device` or where it was. By `force` what is there is
+/// overwritten.
+///
+/// # Errors
+/// When it runs, when the cluster may need its data (unless `lose_data`), when the cluster does not
+/// answer, or when the data cannot be made; then the OSD stays destroyed, and this can be
+/// done again.
+pub fn replace(
+    how: &client::Connect,
     id: u32,
-    uuid: Uuid,
-    key: CryptoKey,
     device: Option<&Path>,
     force: bool,
+    lose_data: bool,
 ) -> Result<()> {
+    let config = daemon::options(&how.conf, "osd", &id.to_string())?;
+    let data = PathBuf::from(config.get("osd_data"));
+    let block = data.join("block");
+    if crate::target::is_in_use(&block) {
+        bail!("osd.{id} runs: stop it first");
+    }
+    if let Some(device) = device {
+        fs::metadata(device).with_context(|| device.display().to_string())?;
+    }
+    Target::inspect(device.unwrap_or(&block), force)?; // before the cluster forgets the old one
+    let ask = |words, input| ask(how, words, input);
+    let ids = [id.to_string()];
+    if !lose_data {
+        let words = serde_json::json!({"prefix": "osd safe-to-destroy", "ids": ids});
+        ask(words, String::new()).with_context(|| {
+            format!(
+                "the cluster may need what osd.{id} holds; wait until it is recovered elsewhere, or \
+                 say --lose-data"
+            )
+        })?;
+    }
+    let words = serde_json::json!({"prefix": "osd destroy", "id": id, "force": true,
+        "yes_i_really_mean_it": true});
+    ask(words, String::new())?;
+    let new = Secrets::draw();
+    let words = serde_json::json!({"prefix": "osd new", "uuid": new.uuid.to_string(), "id": id});
+    ask(words, new.input())?;
+    fs::remove_file(data.join("ready")).ok();
+    if device.is_some() && fs::symlink_metadata(&block).is_ok_and(|m| m.is_file()) {
+        fs::remove_file(&block).with_context(|| block.display().to_string())?;
+    }
+    make(&how.conf, id, new, device, force)
+        .with_context(|| format!("osd.{id} stays destroyed; run this again"))
+}
+
+/// What the cluster is to know of a new OSD.
+struct Secrets {
+    uuid: Uuid,
+    key: CryptoKey,
+}
+
+impl Secrets {
+    fn draw() -> Self {
+        let mut raw = [0; 16];
+        OsRandom.fill(&mut raw);
+        let now = UTime::from_nanos(rt::now().wall_ns);
+        let key = CryptoKey::generate(KeyKind::AES, now, &mut OsRandom);
+        Self { uuid: Uuid::from_random(raw), key }
+    }
+
+    fn input(&self) -> String {
+        serde_json::json!({"cephx_secret": self.key.to_base64()}).to_string()
+    }
+}
+
+fn ask(how: &client::Connect, words: serde_json::Value, input: String) -> Result<Bytes> {
+    let (r, rs, out) = rt::run_local(async {
+        let cluster = client::connect(how).await?;
+        anyhow::Ok(cluster.mon_command(&words.to_string(), Bytes::from(input)).await?)
+    })??;
+    if r < 0 {
+        bail!("{}: {rs}: {}", words["prefix"], std::io::Error::from_raw_os_error(-r));
+    }
+    Ok(out)
+}
+
+fn make(conf: &Path, id: u32, new: Secrets, device: Option<&Path>, force: bool) -> Result<()> {
     let config = daemon::options(conf, "osd", &id.to_string())?;
     let data = PathBuf::from(config.get("osd_data"));
     if data.join("ready").exists() {
@@ -81,10 +141,10 @@ fn make(
             .with_context(|| block.display().to_string())?;
     }
     let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
-    osd_mkfs::mkfs(&data, fsid, id as i32, uuid, &config, force)?;
+    osd_mkfs::mkfs(&data, fsid, id as i32, new.uuid, &config, force)?;
     let mut keyring = Keyring::default();
     let name = EntityName::new(EntityKind::OSD, id.to_string());
-    keyring.entities.entry(name).or_default().key = key;
+    keyring.entities.entry(name).or_default().key = new.key;
     write_secret(&data.join("keyring"), &keyring.to_string())?;
     osd_mkfs::finish(&data)
 }

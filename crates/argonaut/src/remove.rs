@@ -8,12 +8,13 @@ use std::fs;
 use std::io::{BufRead, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
 use crate::layout::{Layout, read_conf};
-use crate::target;
 use crate::up::{self, write_durably};
+use crate::{supervise, target};
 
 /// How far `up` came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,6 +108,7 @@ fn is_ours(path: &[&str], kind: Kind) -> bool {
                 || name
                     .strip_suffix(".pid")
                     .is_some_and(|daemon| daemon == "supervise" || is_daemon(daemon))
+                || name.strip_suffix(".stopped").is_some_and(is_daemon)
         }
         (["run", name], Kind::Socket) => {
             let daemon = name.strip_prefix("ceph-").and_then(|n| n.strip_suffix(".asok"));
@@ -247,7 +249,9 @@ pub fn remove(dir: &Path, yes: bool) -> Result<()> {
     let found = look(&layout)?;
     for (path, kind) in &found.ours {
         let store = path.ends_with("block") || path.ends_with("store");
-        if store && *kind == Kind::File && target::is_in_use(path) {
+        // A process that has just ended is gone a moment before its files are closed.
+        let free = || supervise::within(Duration::from_secs(2), || !target::is_in_use(path));
+        if store && *kind == Kind::File && !free() {
             bail!("a process has {} open: nothing is removed", path.display());
         }
     }

@@ -87,12 +87,12 @@ struct Daemons {
 }
 
 impl Daemons {
-    /// Has those wait that are of the cluster and not known yet: made since, by a later `up`.
+    /// Has those wait that are of the cluster and not known yet: made or told to start since.
     fn note_made(&mut self, layout: &Layout, when: Instant) {
         for name in layout.daemons().unwrap_or_default() {
             let is_known = self.kept.iter().any(|k| k.name == name)
                 || self.waiting.iter().any(|w| w.name == name);
-            if !is_known {
+            if !is_known && !layout.stopped(&name).exists() {
                 self.waiting.push(Waiting { name, when, pause: PAUSE_MIN });
             }
         }
@@ -100,6 +100,7 @@ impl Daemons {
 
     /// Starts what is due. A daemon that cannot be started is tried again: the disk may be full now.
     fn start_due(&mut self, layout: &Layout, now: Instant) {
+        self.waiting.retain(|w| !layout.stopped(&w.name).exists());
         let due: Vec<_> = self.waiting.extract_if(.., |w| w.when <= now).collect();
         for Waiting { name, pause, .. } in due {
             match start(layout, &name) {
@@ -125,6 +126,10 @@ impl Daemons {
             };
             if !layout.data(&gone.name).join("ready").exists() {
                 tell!("{} ended with {status}: it is no longer of the cluster", gone.name);
+                continue;
+            }
+            if layout.stopped(&gone.name).exists() {
+                tell!("{} ended with {status}: it was stopped", gone.name);
                 continue;
             }
             let pause = if now - gone.since > STEADY { PAUSE_MIN } else { gone.pause };
@@ -204,6 +209,73 @@ fn stop_all(kept: Vec<Kept>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Stops one daemon of a cluster whose supervisor runs; it stays stopped until [`start_one`] or the
+/// next `up`.
+///
+/// # Errors
+/// When there is no such daemon, or it does not end within 40 s.
+pub fn stop_one(layout: &Layout, daemon: &str) -> Result<()> {
+    known(layout, daemon)?;
+    File::create(layout.stopped(daemon))
+        .with_context(|| layout.stopped(daemon).display().to_string())?;
+    let Some(pid) = layout.running(daemon) else {
+        say!("{daemon} does not run");
+        return Ok(());
+    };
+    signal(pid, rustix::process::Signal::TERM);
+    if !within(STOP_MAX * 4, || layout.running(daemon) != Some(pid)) {
+        bail!(
+            "{daemon} (pid {pid}) does not end; why may stand in its log: argonaut logs {daemon}"
+        );
+    }
+    say!("{daemon} is stopped");
+    Ok(())
+}
+
+/// Has a stopped daemon started.
+///
+/// # Errors
+/// When there is no such daemon, no supervisor runs, or it does not start within 10 s.
+pub fn start_one(layout: &Layout, daemon: &str) -> Result<()> {
+    known(layout, daemon)?;
+    let dir = layout.dir.display();
+    if layout.running("supervise").is_none() {
+        bail!("the cluster in {dir} does not run: argonaut up --dir {dir}");
+    }
+    match std::fs::remove_file(layout.stopped(daemon)) {
+        Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(e.into()),
+        _ => {}
+    }
+    if !within(PAUSE_MAX, || layout.running(daemon).is_some()) {
+        bail!("{daemon} does not start; why stands in its log: argonaut logs --dir {dir} {daemon}");
+    }
+    say!("{daemon} runs");
+    Ok(())
+}
+
+fn known(layout: &Layout, daemon: &str) -> Result<()> {
+    let all = layout.daemons()?;
+    if !all.iter().any(|name| name == daemon) {
+        bail!("{daemon} is no daemon of {}: {}", layout.dir.display(), all.join(", "));
+    }
+    Ok(())
+}
+
+/// Whether something comes true in this time.
+#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
+pub fn within(limit: Duration, mut is: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
+    loop {
+        if is() {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// Sends a signal to a process that may be gone already.

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use env::Random;
 use types::Uuid;
 
-use crate::layout::{Layout, Wanted, mon_id, read_conf};
+use crate::layout::{Asked, Layout, Wanted, mon_id, read_conf};
 use crate::remove::{Made, Marker};
 use crate::{asok, mon_daemon, osd_mkfs, private, supervise};
 
@@ -49,14 +49,20 @@ impl Progress {
 /// # Errors
 /// When it runs already with other daemons, cannot be made, or does not become healthy.
 #[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
-pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
+pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     let start = Instant::now();
     let layout = Layout::new(dir)?;
     let progress = Progress::new();
     let fresh = !layout.exists();
-    make(&layout, wanted, &progress)?;
+    let missing = make(&layout, asked, &progress)?;
+    for entry in fs::read_dir(layout.run())?.flatten() {
+        if entry.path().extension().is_some_and(|e| e == "stopped") {
+            fs::remove_file(entry.path())?;
+        }
+    }
     if let Some(pid) = layout.running("supervise") {
         say!("the cluster in {} runs already (supervisor {pid})", layout.dir.display());
+        add_osds(&layout, &missing, asked.osd_bytes, &progress)?;
         let mut runs = || layout.running("supervise") == Some(pid);
         if wait_healthy(&layout, &progress, start, &mut runs)?.is_some() {
             return Ok(());
@@ -77,7 +83,8 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
         .spawn()
         .context("cannot start the supervisor")?;
     let mut runs = || matches!(supervisor.try_wait(), Ok(None));
-    let healthy = wait_healthy(&layout, &progress, start, &mut runs);
+    let healthy = add_osds(&layout, &missing, asked.osd_bytes, &progress)
+        .and_then(|()| wait_healthy(&layout, &progress, start, &mut runs));
     progress.done();
     let took = start.elapsed().as_secs_f64();
     match healthy.and_then(|h| h.context("the supervisor has ended")) {
@@ -111,12 +118,13 @@ pub fn up(dir: &Path, wanted: &Wanted, foreground: bool) -> Result<()> {
     Ok(())
 }
 
-/// Makes what is missing of the cluster; what is there stays as it is.
-fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
-    if wanted.mons == 0 || wanted.mons > 9 || wanted.mons.is_multiple_of(2) {
+/// Makes the cluster where there is none. Returns the OSDs that are asked for and missing in one
+/// that is there: the cluster must be asked whether it knows them.
+fn make(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<Vec<u32>> {
+    if asked.mons.is_some_and(|n| n == 0 || n > 9 || n.is_multiple_of(2)) {
         bail!("--mons is 1, 3, 5, 7 or 9");
     }
-    if wanted.osds == 0 || wanted.size == 0 || wanted.size > 10 {
+    if asked.osds == Some(0) || asked.size.is_some_and(|n| n == 0 || n > 10) {
         bail!("--osds is 1 or more, --size is 1 to 10");
     }
     let mut chance = rt::OsRandom;
@@ -141,7 +149,8 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
         let mut raw = [0; 16];
         chance.fill(&mut raw);
         let fsid = Uuid::from_random(raw);
-        let wanted = Wanted { port: free_port(wanted.addr, wanted.port, wanted.mons)?, ..*wanted };
+        let wanted = asked.of_new();
+        let wanted = Wanted { port: free_port(wanted.addr, wanted.port, wanted.mons)?, ..wanted };
         fs::create_dir_all(&layout.dir).with_context(|| format!("cannot make {dir}"))?;
         // From now on what is here is ours.
         Marker { fsid: fsid.to_string(), made: Made::Begun }.write(layout)?;
@@ -158,19 +167,112 @@ fn make(layout: &Layout, wanted: &Wanted, progress: &Progress) -> Result<()> {
         private::tighten_dir(dir);
     }
     let conf = read_conf(&layout.conf())?;
+    let half_made = matches!(Marker::read(layout)?, Some(Marker { made: Made::Begun, .. }));
+    let osds = layout.daemons()?.iter().filter(|name| name.starts_with("osd.")).count() as u32;
+    let wanted = match (half_made, asked.osds) {
+        (true, _) => asked.of_new().osds,
+        (false, wanted) => {
+            fits(layout, &conf, asked)?;
+            wanted.unwrap_or(osds)
+        }
+    };
+    let missing = |i: &u32| !layout.data(&format!("osd.{i}")).join("ready").exists();
+    let missing: Vec<u32> = (0..wanted).filter(missing).collect();
+    if !half_made {
+        return Ok(missing);
+    }
+    for i in missing {
+        progress.say(&format!("making osd.{i} ..."));
+        osd_mkfs::mkfs_local(layout, &conf, i, asked.osd_bytes, &mut chance)?;
+    }
+    // Last: from now on an OSD that is missing has lost its data.
     if let Some(Marker { fsid, made: Made::Begun }) = Marker::read(layout)? {
         Marker { fsid, made: Made::Whole }.write(layout)?;
     }
-    for i in 0..wanted.osds {
-        let name = format!("osd.{i}");
-        if layout.data(&name).join("ready").exists() {
+    tell_room(layout)?;
+    Ok(Vec::new())
+}
+
+/// Refuses what was asked for and a cluster that is there does not have.
+fn fits(layout: &Layout, conf: &conf::ConfFile, asked: &Asked) -> Result<()> {
+    let path = layout.conf();
+    let (path, dir) = (path.display(), layout.dir.display());
+    let mons = layout.daemons()?.iter().filter(|name| name.starts_with("mon.")).count() as u32;
+    if asked.mons.is_some_and(|n| n != mons) {
+        bail!(
+            "--mons is for a new cluster; the one in {dir} has {mons}: `argonaut mon join` adds one, \
+             `ceph mon rm` removes one"
+        );
+    }
+    let has = conf::Config::new(conf, "mon", "a", "", 0);
+    let size = has.u64("osd_pool_default_size");
+    if asked.size.is_some_and(|n| u64::from(n) != size) {
+        bail!("--size is for a new cluster: change `osd pool default size = {size}` in {path}");
+    }
+    let addr = has.get("public_addr");
+    if asked.addr.is_some_and(|a| a.to_string() != addr) {
+        bail!("--addr is for a new cluster: the monitors of the one in {dir} are known as {addr}");
+    }
+    let hosts = has.get("mon_host");
+    if asked.port.is_some_and(|p| !hosts.contains(&format!(":{p}"))) {
+        tell!("--port is for a new cluster: the monitors of the one in {dir} listen at {hosts}");
+    }
+    Ok(())
+}
+
+/// Adds OSDs to a cluster that runs. One that the cluster knows already has lost its data: an
+/// empty one with another incarnation would be refused.
+fn add_osds(
+    layout: &Layout,
+    missing: &[u32],
+    bytes: Option<u64>,
+    progress: &Progress,
+) -> Result<()> {
+    if missing.is_empty() {
+        return Ok(());
+    }
+    progress.say("asking which OSDs the cluster knows ...");
+    let mut osds = None;
+    supervise::within(HEALTHY_MAX / 2, || {
+        osds = known_osds(layout);
+        osds.is_some()
+    });
+    let osds = osds.context(
+        "no monitor answers, so it is not known whether the OSDs that are missing are new; why stands \
+         in the logs: argonaut logs",
+    )?;
+    let conf = read_conf(&layout.conf())?;
+    for i in missing {
+        if osds.contains(i) {
+            tell!(
+                "osd.{i} is of the cluster, and its data in {} is gone: argonaut osd replace {i} -c {} \
+                 makes it anew, empty",
+                layout.data(&format!("osd.{i}")).display(),
+                layout.conf().display()
+            );
             continue;
         }
-        progress.say(&format!("making {name} ..."));
-        osd_mkfs::mkfs_local(layout, &conf, i, &mut chance)?;
+        progress.say(&format!("making osd.{i} ..."));
+        osd_mkfs::mkfs_local(layout, &conf, *i, bytes, &mut rt::OsRandom)?;
     }
-    tell_room(layout)?;
-    Ok(())
+    tell_room(layout)
+}
+
+/// The OSDs that have ever been up and were not destroyed, as a monitor says; nothing where none
+/// answers.
+fn known_osds(layout: &Layout) -> Option<Vec<u32>> {
+    let daemons = layout.daemons().ok()?;
+    let mons = daemons.iter().filter(|d| d.starts_with("mon."));
+    let text = mons.into_iter().find_map(|name| {
+        asok::ask(&layout.asok(name), r#"{"prefix":"osd dump","format":"json"}"#, ASOK_WAIT).ok()
+    })?;
+    let dump: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let has_lived = |osd: &&serde_json::Value| {
+        let uuid = osd["uuid"].as_str().unwrap_or_default();
+        uuid.bytes().any(|b| !matches!(b, b'0' | b'-'))
+    };
+    let osds = dump["osds"].as_array()?.iter().filter(has_lived);
+    Some(osds.filter_map(|osd| osd["osd"].as_u64()).map(|id| id as u32).collect())
 }
 
 /// Says it when the file system has no room for what the OSDs' sparse files promise.
@@ -233,6 +335,8 @@ fn free_port(addr: Ipv4Addr, wanted: u16, count: u32) -> Result<u16> {
 const ASOK_WAIT: Duration = Duration::from_secs(2);
 /// How long a warning lasts before it is taken for one that waiting does not mend.
 const WARNING_SETTLED: Duration = Duration::from_secs(3);
+/// The same while PGs are not clean: what recovery mends changes sooner than this.
+const DEGRADED_SETTLED: Duration = Duration::from_secs(10);
 
 /// Whether every PG is active and clean.
 fn all_clean(status: &serde_json::Value) -> bool {
@@ -291,7 +395,9 @@ fn wait_healthy(
             let checks = status["health"]["checks"].clone();
             match &warned {
                 Some((since, seen)) if *seen == checks && health == "HEALTH_WARN" => {
-                    if since.elapsed() > WARNING_SETTLED && up == osds && all_clean(&status) {
+                    let settled =
+                        if all_clean(&status) { WARNING_SETTLED } else { DEGRADED_SETTLED };
+                    if since.elapsed() > settled && up == osds {
                         let checks = checks.as_object().into_iter().flatten();
                         for (code, check) in checks {
                             let why = check["summary"]["message"].as_str().unwrap_or_default();
@@ -364,7 +470,11 @@ pub fn down(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-fn existing(dir: &Path) -> Result<Layout> {
+/// The cluster in a directory.
+///
+/// # Errors
+/// When it holds none.
+pub fn existing(dir: &Path) -> Result<Layout> {
     let layout = Layout::new(dir)?;
     if !layout.exists() {
         bail!(

@@ -106,7 +106,7 @@ pub(crate) fn check(
 ) -> HealthReport {
     let mut report = HealthReport::default();
     check_mons(cluster, volatile, &mut report);
-    check_osds(cluster, options, &mut report);
+    check_osds(cluster, volatile, options, &mut report);
     check_journals(cluster, &mut report);
     check_flags(cluster, &mut report);
     check_pools(cluster, volatile, options, &mut report);
@@ -141,7 +141,12 @@ fn check_mons(cluster: &ClusterState, volatile: &Volatile, report: &mut HealthRe
     }
 }
 
-fn check_osds(cluster: &ClusterState, options: &HealthOptions, report: &mut HealthReport) {
+fn check_osds(
+    cluster: &ClusterState,
+    volatile: &Volatile,
+    options: &HealthOptions,
+    report: &mut HealthReport,
+) {
     let map = &cluster.osdmap;
     let (known, _, _) = map.osd_counts();
     if options.too_few_osds && (known as u32) < options.pool_size {
@@ -160,7 +165,15 @@ fn check_osds(cluster: &ClusterState, options: &HealthOptions, report: &mut Heal
     if !down.is_empty() {
         let detail = down
             .iter()
-            .map(|o| format!("osd.{o} ({}) is down", crushops::place_text(&map.crush, *o)))
+            .map(|o| {
+                let place = crushops::place_text(&map.crush, *o);
+                let why = if volatile.refused_boots.contains_key(o) {
+                    ": its daemon has another store than the map, and is refused (its log says more)"
+                } else {
+                    ""
+                };
+                format!("osd.{o} ({place}) is down{why}")
+            })
             .collect();
         report.add(
             "OSD_DOWN",

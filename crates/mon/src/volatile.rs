@@ -18,6 +18,9 @@ pub struct Volatile {
     pub groups: Vec<SessionGroup>,
     /// OSDs that were made a while ago and never came up.
     pub(crate) never_up: BTreeSet<types::OsdId>,
+    /// OSDs that asked to boot with another store than the map has, and until when that is
+    /// told (monotonic milliseconds).
+    pub(crate) refused_boots: BTreeMap<types::OsdId, u64>,
     /// The state of the cluster, as of the last tick or map change.
     pub health: HealthReport,
     /// Daemons that registered themselves with the manager's role.

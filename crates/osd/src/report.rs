@@ -12,6 +12,8 @@ use crate::pg::{Pg, State};
 
 /// An unanswered boot is repeated after this long.
 const BOOT_MS: u64 = 1_000;
+/// How often a refused OSD says so in its log.
+const REFUSAL_MS: u64 = 60_000;
 /// An unanswered wish for `up_thru` is repeated after this long.
 const ALIVE_MS: u64 = 2_000;
 /// Every PG is reported at least this often.
@@ -25,6 +27,7 @@ pub struct Reports {
     stats_at_ms: u64,
     fresh_at_ms: u64,
     beacon_at_ms: u64,
+    refusal_at_ms: u64,
     seq: u64,
     /// PGs that were removed and not yet reported so.
     pub removed: Vec<PgId>,
@@ -48,6 +51,7 @@ impl Osd {
         if !self.c.booted {
             if !self.c.stopping && ms >= self.c.reports.boot_at_ms {
                 self.c.reports.boot_at_ms = ms + BOOT_MS;
+                self.tell_refusal(ms);
                 self.send_boot(out);
             }
             return;
@@ -65,6 +69,21 @@ impl Osd {
                 epoch: self.c.map.epoch,
                 min_last_epoch_clean: clean.min().unwrap_or(self.c.map.epoch),
             });
+        }
+    }
+
+    /// Tells in the log why the cluster does not let this store in.
+    fn tell_refusal(&mut self, ms: u64) {
+        let (map, id) = (&self.c.map, &self.c.id);
+        let (osd, known) = (id.whoami, map.uuid(id.whoami));
+        let refused = map.exists(osd) && !known.is_zero() && known != id.uuid;
+        if refused && ms >= self.c.reports.refusal_at_ms {
+            self.c.reports.refusal_at_ms = ms + REFUSAL_MS;
+            tracing::error!(
+                "osd.{osd}'s store is {}, the cluster knows osd.{osd} with {known} and does not let \
+                 this one in; if that one is lost: argonaut osd replace {osd}",
+                id.uuid
+            );
         }
     }
 
@@ -197,10 +216,11 @@ impl Pg {
                 let acts = |o: &PgShard| self.acts(o);
                 let lacking =
                     self.peers.iter().any(|(o, p)| acts(o) && p.activated && !p.missing.is_empty());
-                if members < self.pool.size || !self.missing.is_empty() || lacking {
+                let absent = members < self.pool.size && self.counts().objects > 0;
+                if absent || !self.missing.is_empty() || lacking {
                     on(PgState::DEGRADED);
                 }
-                if self.info.acting != self.info.up {
+                if !self.is_placed() {
                     on(PgState::REMAPPED);
                 }
                 if !self.missing.is_empty() || lacking {

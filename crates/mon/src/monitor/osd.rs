@@ -23,6 +23,9 @@ const OSD_ID_MAX: i32 = 10_000;
 /// After how long an OSD that was made and never came up is told in health: far longer than an
 /// OSD's first start.
 const NEW_GRACE_MS: u64 = 30_000;
+/// How long it is told that an OSD asked to boot with a store that the map does not have; it asks
+/// every second.
+const REFUSED_MS: u64 = 10_000;
 
 /// What the leader remembers of OSDs between reports.
 #[derive(Default)]
@@ -140,6 +143,9 @@ impl Monitor {
         let known = map.uuid(osd);
         if map.exists(osd) && !known.is_zero() && known != msg.uuid {
             tracing::warn!("osd.{osd} boots as {}, the map has {known}", msg.uuid);
+            let until_ms = self.now.mono_ms() + REFUSED_MS;
+            self.volatile.refused_boots.insert(osd, until_ms);
+            self.health_stale = true;
             return;
         }
         let noup = map.has_flag(maps::OsdMapFlags::NOUP) || state.has(OsdState::NOUP);
@@ -195,6 +201,7 @@ impl Monitor {
             }
         }
         self.osd.failures.remove(&osd);
+        self.volatile.refused_boots.remove(&osd);
         self.map_use.on_boot(osd, msg.epoch);
         self.propose(Mutation::Osd(Box::new(inc)));
         self.propose(Mutation::OsdMetadata { osd, metadata: Some(msg.metadata) });
@@ -483,6 +490,7 @@ impl Monitor {
             map.state(**osd).has(OsdState::NEW)
                 && since.is_some_and(|since| now.saturating_sub(*since) >= NEW_GRACE_MS)
         };
+        self.volatile.refused_boots.retain(|_, until_ms| *until_ms > now);
         self.volatile.never_up = osds.iter().filter(waits).copied().collect();
         self.osd_full_states();
     }
