@@ -347,6 +347,7 @@ impl Pg {
     fn is_at_rest(&self) -> bool {
         self.is_merging()
             && self.is_clean()
+            && self.is_placed()
             && self.flushed
             && self.in_flight.is_empty()
             && self.info.last_epoch_clean >= self.interval()

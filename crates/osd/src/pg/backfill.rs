@@ -233,8 +233,16 @@ impl Pg {
             Some(p) if p.target == Target::Following => p.missing.len() as i64,
             _ => objects,
         };
-        let whole = self.is_full_sized();
-        if whole { self.targets().iter().map(lacking).sum() } else { 0 }
+        if !self.is_full_sized() {
+            return 0;
+        }
+        let targets = self.targets();
+        if targets.is_empty() && !self.is_coded() {
+            // CRUSH finds too few places: the others have theirs elsewhere.
+            let elsewhere = self.acting_copies().filter(|o| !self.is_chosen(o)).count();
+            return elsewhere as i64 * objects;
+        }
+        targets.iter().map(lacking).sum()
     }
 
     /// Goes on with copies that do not act; ends `pg_temp` when nothing is left to do.

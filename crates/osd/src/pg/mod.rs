@@ -875,12 +875,26 @@ impl Pg {
         self.state == State::Active
             && self.leads
             && self.is_full_sized()
-            && self.info.acting == self.info.up
+            && self.is_settled()
             && self.missing.is_empty()
             && self
                 .peers
                 .iter()
                 .all(|(o, p)| !self.acts(o) || (p.activated && p.missing.is_empty()))
+    }
+
+    /// Whether no copy that CRUSH chose is still to be brought up. Others may act too, where CRUSH
+    /// finds too few places.
+    fn is_settled(&self) -> bool {
+        match self.is_coded() {
+            true => self.is_placed(),
+            false => self.up_copies().all(|copy| self.acts(&copy)),
+        }
+    }
+
+    /// Whether exactly those act that CRUSH chose, in its order.
+    pub(crate) fn is_placed(&self) -> bool {
+        self.info.acting == self.info.up
     }
 
     /// Whether as many copies act as it takes to acknowledge something.

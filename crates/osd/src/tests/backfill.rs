@@ -257,3 +257,57 @@ fn unfound_objects_are_given_up() {
         assert_eq!(c.run(POOL, "a", write("on".into())).result, 0);
     }
 }
+
+/// CRUSH finds no place for a copy whose OSD is out: that one goes on acting. All copies are
+/// there, so the PG is clean, and its objects are misplaced.
+#[test]
+fn a_pg_that_has_no_other_place_is_clean() {
+    let mut c = Cluster::ready(3, 3, 1, 1);
+    for i in 0..5 {
+        c.ask(POOL, &format!("o{i}"), write(format!("first {i}")));
+    }
+    c.settle();
+    let out = *c.map.pg_to_up_acting(PG.pg).acting.last().expect("three act");
+    let mut inc = c.next_inc();
+    inc.new_weight.insert(out, 0);
+    c.publish(inc);
+    for _ in 0..100 {
+        c.client_step();
+        if !c.step() {
+            c.tick(200);
+        }
+    }
+    let sets = c.map.pg_to_up_acting(PG.pg);
+    assert_eq!((sets.up.len(), sets.acting.len()), (2, 3));
+    let state = leader(&c).expect("it is led").state;
+    for bit in [PgState::ACTIVE, PgState::CLEAN, PgState::REMAPPED] {
+        assert!(state.has(bit), "{state}");
+    }
+    assert!(!state.has(PgState::DEGRADED) && !state.has(PgState::UNDERSIZED), "{state}");
+    let at = sets.acting_primary.expect("it is led").0 as usize;
+    let osd = c.nodes[at].osd.as_ref().expect("it runs");
+    assert_eq!(osd.pgs[&PG].misplaced(), 5);
+}
+
+/// What has no objects is undersized, but nothing of it is degraded.
+#[test]
+fn an_empty_pg_is_not_degraded() {
+    let mut c = Cluster::ready(3, 3, 1, 1);
+    let run = |c: &mut Cluster| {
+        for _ in 0..100 {
+            c.client_step();
+            if !c.step() {
+                c.tick(200);
+            }
+        }
+        leader(c).expect("it is led").state
+    };
+    let gone = c.map.pg_to_up_acting(PG.pg).acting.last().expect("three act").0 as usize;
+    c.kill(gone);
+    c.mark_down(gone);
+    let state = run(&mut c);
+    assert!(state.has(PgState::UNDERSIZED) && !state.has(PgState::DEGRADED), "{state}");
+    c.ask(POOL, "one", write("first".into()));
+    let state = run(&mut c);
+    assert!(state.has(PgState::UNDERSIZED) && state.has(PgState::DEGRADED), "{state}");
+}
