@@ -276,7 +276,7 @@ impl Daemon {
                         identity: peer.identity.clone(),
                         entity: proven_id(&peer.identity),
                         features: peer.features,
-                        addrs: peer.addrs.clone(),
+                        addrs: peer.seen_addrs(),
                         at_mgr,
                     };
                     monitor.on_opened(now, shift(conn), info);

@@ -260,6 +260,7 @@ impl Daemon {
                     who: self.who(conn, at_cluster, &peer),
                     name: peer.identity.name.clone(),
                     addr: peer.addrs.front(),
+                    from: peer.seen_addr(),
                     features: peer.features,
                     caps: peer.identity.caps.clone(),
                     // Without authentication, or where this OSD dialled: nothing is asked of it

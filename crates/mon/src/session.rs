@@ -19,7 +19,7 @@ pub struct SessionInfo {
     pub entity: EntityId,
     /// Its number, unique for the cluster's life.
     pub global_id: u64,
-    /// Its addresses.
+    /// Its addresses; the first has the socket's IP.
     pub addrs: AddrVec,
     /// What both sides know.
     pub features: Features,

@@ -89,6 +89,30 @@ pub struct Peer {
     pub outgoing: bool,
 }
 
+impl Peer {
+    /// The address by which caps judge the peer: the first that it named, with the socket's IP. Port
+    /// and nonce are the peer's word.
+    #[must_use]
+    pub fn seen_addr(&self) -> EntityAddr {
+        let mut addr = self.addrs.front();
+        if let Some(seen) = self.sock {
+            let at = addr.sock.get_or_insert(SocketAddr::new(seen.ip(), 0));
+            at.set_ip(seen.ip().to_canonical());
+        }
+        addr
+    }
+
+    /// All addresses, [`Self::seen_addr`] first where what the peer named has another IP.
+    #[must_use]
+    pub fn seen_addrs(&self) -> AddrVec {
+        let (seen, mut all) = (self.seen_addr(), self.addrs.clone());
+        if all.front() != seen {
+            all.0.insert(0, seen);
+        }
+        all
+    }
+}
+
 /// Whom to connect to, and how.
 #[derive(Clone, Debug)]
 pub struct Dial {

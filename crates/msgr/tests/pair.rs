@@ -4,8 +4,9 @@ mod common;
 
 use common::*;
 use messages::Envelope;
-use msgr::{ConMode, Event, Policy};
+use msgr::{ConMode, Event, Peer, Policy};
 use stdx::BlockSums;
+use types::{AddrVec, EntityAddr};
 
 /// Every mode, every way to cut the stream into pieces, every shape of message.
 #[test]
@@ -53,6 +54,30 @@ fn exchanges_messages() {
             assert_eq!(a.peer().id.to_string(), "osd.0");
         }
     }
+}
+
+/// The address by which caps judge has the IP of the socket, whatever was named; what was named is
+/// kept behind it.
+#[test]
+fn addresses_are_seen() {
+    let sock = |s: &str| s.parse().unwrap();
+    let says = |s: &str| EntityAddr { nonce: 7, ..EntityAddr::msgr2(sock(s), 7) };
+    let peer = |named: &[EntityAddr], seen: &str| Peer {
+        addrs: AddrVec(named.to_vec()),
+        sock: Some(sock(seen)),
+        ..Peer::default()
+    };
+    let honest = peer(&[says("10.0.0.1:0")], "10.0.0.1:40000");
+    assert_eq!(honest.seen_addr(), says("10.0.0.1:0"));
+    assert_eq!(honest.seen_addrs(), honest.addrs);
+    // A socket for both families shows version 4 within version 6.
+    let mapped = peer(&[says("10.0.0.1:0")], "[::ffff:10.0.0.1]:40000");
+    assert_eq!(mapped.seen_addrs(), mapped.addrs);
+    let liar = peer(&[says("10.0.0.1:0")], "127.0.0.1:40000");
+    assert_eq!(liar.seen_addr(), says("127.0.0.1:0"));
+    assert_eq!(liar.seen_addrs().0, [says("127.0.0.1:0"), says("10.0.0.1:0")]);
+    let blank = peer(&[EntityAddr::default()], "127.0.0.1:40000");
+    assert_eq!(blank.seen_addr().sock, Some(sock("127.0.0.1:0")));
 }
 
 /// A long data segment arrives in one page-aligned buffer, in both modes.

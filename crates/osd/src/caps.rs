@@ -3,6 +3,7 @@
 use auth::{ClassCall, OsdAccess, OsdCap};
 use maps::OsdMap;
 use messages::op;
+use types::EntityAddr;
 
 use crate::copy::Source;
 use crate::session::ClientOp;
@@ -32,13 +33,13 @@ impl Caps {
 
     /// Whether commands are allowed from there.
     #[must_use]
-    pub fn is_allow_all(&self, addr: &types::EntityAddr) -> bool {
+    pub fn is_allow_all(&self, addr: &EntityAddr) -> bool {
         self.0.is_allow_all(addr)
     }
 
     /// Whether all images in all pools may be read.
     #[must_use]
-    pub fn reads_images(&self, addr: &types::EntityAddr) -> bool {
+    pub fn reads_images(&self, addr: &EntityAddr) -> bool {
         self.0.is_capable(&OsdAccess {
             pool: "",
             nspace: b"",
@@ -51,16 +52,16 @@ impl Caps {
         })
     }
 
-    /// Whether the request is allowed: what it does to its object, and that each other object which
+    /// Whether the request is allowed to somebody at `from`: what it does to its object, and that each other object which
     /// it names may be read. The peer does not ask for the latter.
     #[must_use]
-    pub fn allows(&self, request: &ClientOp, map: &OsdMap) -> bool {
+    pub fn allows(&self, request: &ClientOp, from: &EntityAddr, map: &OsdMap) -> bool {
         let mut sources = request.msg.ops.iter().filter_map(Source::of);
-        self.allows_target(request, map) && sources.all(|s| self.reads(request, &s, map))
+        self.allows_target(request, from, map) && sources.all(|s| self.reads(from, &s, map))
     }
 
     /// Whether an object may be read. One of a pool that is not there is for the request to miss.
-    fn reads(&self, request: &ClientOp, source: &Source, map: &OsdMap) -> bool {
+    fn reads(&self, from: &EntityAddr, source: &Source, map: &OsdMap) -> bool {
         let id = source.locator.pool;
         let Some(pool) = map.pool(id) else { return true };
         self.0.is_capable(&OsdAccess {
@@ -71,11 +72,11 @@ impl Caps {
             read: true,
             write: false,
             calls: &[],
-            addr: &request.addr,
+            addr: from,
         })
     }
 
-    fn allows_target(&self, request: &ClientOp, map: &OsdMap) -> bool {
+    fn allows_target(&self, request: &ClientOp, from: &EntityAddr, map: &OsdMap) -> bool {
         let id = request.msg.pg.pg.pool;
         let Some(in_map) = map.pool(id) else { return false };
         let (pool, apps) = (map.pool_name(id).unwrap_or(""), &in_map.application_metadata);
@@ -87,7 +88,7 @@ impl Caps {
             read: false,
             write: false,
             calls: &[],
-            addr: &request.addr,
+            addr: from,
         };
         let mut calls = Vec::new();
         for o in &request.msg.ops {

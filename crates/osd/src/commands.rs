@@ -230,11 +230,11 @@ impl Osd {
         let caller = Caller::Conn(conn, tid);
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
         let command = m.cmd.iter().map(|b| String::from_utf8_lossy(b)).collect::<String>();
-        let known = session.caps.is_allow_all(&session.addr)
-            || session.caps.reads_images(&session.addr) && is_image_io(&command);
+        let known = session.caps.is_allow_all(&session.from)
+            || session.caps.reads_images(&session.from) && is_image_io(&command);
         if !known {
             self.c.perf.caps_denied += 1;
-            tracing::warn!(entity = %session.name, addr = %session.addr, "denied: a command");
+            tracing::warn!(entity = %session.name, addr = %session.from, "denied: a command");
             answer(caller, Errno::ACCES.0, "access denied".into(), Bytes::new(), out);
             return;
         }

@@ -67,8 +67,10 @@ pub struct PeerInfo {
     pub who: EntityId,
     /// The name of its key.
     pub name: EntityName,
-    /// Its address.
+    /// Its address, as it says.
     pub addr: EntityAddr,
+    /// The same with the socket's IP: by it caps are judged.
+    pub from: EntityAddr,
     /// What it understands.
     pub features: Features,
     /// The OSD capability text of its ticket.

@@ -31,6 +31,7 @@ impl Osd {
             who: peer.who,
             name: peer.name,
             addr: peer.addr,
+            from: peer.from,
             features: peer.features,
             caps,
             epoch: Epoch(0),
@@ -235,14 +236,19 @@ impl Osd {
         let op = self.c.client_op(now, conn, by, e.tid, m, e.size());
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
         let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");
-        let refused = if !session.caps.allows(&op, &self.c.map) {
+        // The peer looks for operations, classes and methods before it asks for caps.
+        let refused = if op.msg.ops.is_empty() {
+            Some(Errno::INVAL)
+        } else if !session.caps.allows(&op, &session.from, &self.c.map) {
             self.c.perf.caps_denied += 1;
             tracing::warn!(
-                entity = %session.name, addr = %session.addr, pool = name,
+                entity = %session.name, addr = %session.from, pool = name,
                 object = %op.msg.oid.escape_ascii(), "denied: the capabilities do not allow it"
             );
-            // The peer looks for classes and methods before it asks for caps.
             Some(op.refused_call(&self.c.conf.classes).unwrap_or(Errno::PERM))
+        } else if self.c.map.blocklisted_until(&session.from).is_some() {
+            // By the address that it says it has `refusal` looks.
+            Some(Errno::BLOCKLISTED)
         } else {
             None
         };

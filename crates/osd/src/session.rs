@@ -15,8 +15,10 @@ pub struct Session {
     pub who: EntityId,
     /// Who, by the name of the key.
     pub name: EntityName,
-    /// From where.
+    /// From where, as it says.
     pub addr: EntityAddr,
+    /// From where, as its socket shows.
+    pub from: EntityAddr,
     /// What it understands.
     pub features: Features,
     /// What it may do.

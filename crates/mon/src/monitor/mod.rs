@@ -78,7 +78,7 @@ pub struct PeerInfo {
     pub entity: EntityId,
     /// What both sides know.
     pub features: Features,
-    /// Its addresses.
+    /// Its addresses; caps that are bound to networks go by the first, whose IP is the socket's.
     pub addrs: AddrVec,
     /// It came to the addresses of the manager's role.
     pub at_mgr: bool,

@@ -1,11 +1,13 @@
 //! Who may, when not, and who waits.
 
 use bytes::Bytes;
+use denc::Features;
 use maps::PoolFlags;
 use messages::{Message, OsdMapMsg, OsdOp, WatchNotify, op};
-use types::{Denc, PoolId, UTime};
+use types::{Denc, EntityAddr, EntityId, EntityKind, EntityName, PoolId, UTime};
 
 use super::cluster::{Cluster, client_addr};
+use crate::PeerInfo;
 use crate::backing::Coll;
 use crate::object::{INFO_ATTR, ObjectInfo};
 
@@ -125,6 +127,58 @@ fn fenced_clients_are_told() {
         c.publish(inc);
         settle_maps(&mut c);
         assert_eq!(c.run(POOL, "x", full(b"x")).result, 0);
+    }
+}
+
+/// Caps that are bound to a network, and the blocklist, go by where the socket says that a client is,
+/// whatever it says itself; the blocklist by both.
+#[test]
+fn networks_are_seen() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    let at = |ip: &str| EntityAddr::msgr2(format!("{ip}:0").parse().unwrap(), 4242);
+    let open = |c: &mut Cluster, caps: &str, says: &str, from: &str| {
+        let info = PeerInfo {
+            who: EntityId::new(EntityKind::CLIENT, 4100),
+            name: EntityName::new(EntityKind::CLIENT, "x"),
+            addr: at(says),
+            from: at(from),
+            features: Features::TENTACLE_WORD,
+            caps: caps.into(),
+            allow_all: false,
+        };
+        c.break_client(0);
+        let conn = c.client_conn(0);
+        c.nodes[0].osd.as_mut().unwrap().on_open(conn, info);
+    };
+    let (here, there) = ("127.0.0.1", "10.0.0.1");
+    for (caps, says, from, result) in [
+        ("allow rw network 10.0.0.0/8", there, here, -1),
+        ("allow * network 10.0.0.0/8", there, here, -1),
+        ("allow rw network 10.0.0.0/8", here, there, 0),
+        ("allow rw network 127.0.0.0/8", there, here, 0),
+        ("allow rw", there, here, 0),
+    ] {
+        open(&mut c, caps, says, from);
+        assert_eq!(c.run(POOL, "x", full(b"x")).result, result, "{caps} {says} {from}");
+    }
+    let mut inc = c.inc();
+    inc.new_blocklist.insert(at(here), UTime { sec: u32::MAX, nsec: 0 });
+    c.publish(inc);
+    settle_maps(&mut c);
+    for (says, from, result) in [(there, here, -108), (here, there, -108), (there, there, 0)] {
+        open(&mut c, "allow rw", says, from);
+        assert_eq!(c.run(POOL, "x", full(b"x")).result, result, "{says} {from}");
+    }
+}
+
+/// A request without operations is EINVAL, before anybody's caps are asked for.
+#[test]
+fn nothing_is_no_request() {
+    let mut c = Cluster::ready(1, 1, 1, 1);
+    for caps in ["allow *", "allow r", "allow r pool=other", ""] {
+        c.caps = caps.into();
+        c.break_client(0);
+        assert_eq!(c.run(POOL, "x", Vec::new()).result, -22, "{caps}");
     }
 }
 
