@@ -369,7 +369,7 @@ impl Daemon {
                         let (messenger, conn) = self.of(conn);
                         messenger.close(conn);
                     }
-                    Output::Module { id, args } => self.ask_module(id, args),
+                    Output::Module { id, args, caller } => self.ask_module(id, args, caller),
                     Output::Peer { node, env } => {
                         self.links.borrow().send(node, env, &mut self.wire.clone())
                     }
@@ -531,7 +531,7 @@ impl Daemon {
         }
     }
 
-    fn ask_module(self: &Rc<Self>, id: u64, args: mgr::Args) {
+    fn ask_module(self: &Rc<Self>, id: u64, args: mgr::Args, caller: Box<auth::MgrCaller>) {
         let this = self.clone();
         tokio::task::spawn_local(async move {
             // With the first pool for images they start, a moment after it is made.
@@ -545,7 +545,11 @@ impl Daemon {
                 modules = running();
             }
             let mgr::Answer { r, rs, out } = match modules {
-                Some(modules) => modules.command(args).await,
+                Some(modules) => {
+                    let may =
+                        move |pool: &str, nspace: &str| caller.may("rbd_support", pool, nspace);
+                    modules.command(args, Box::new(may)).await
+                }
                 None => mgr::Modules::nothing(&args),
             };
             this.monitor.borrow_mut().on_module_answer(rt::now(), id, mon::Reply { r, rs, out });

@@ -20,8 +20,8 @@ mod service;
 mod testutil;
 
 pub use caps::{
-    CapError, ClassCall, MdsAccess, MdsCap, MdsMay, MgrAccess, MgrCap, MonAccess, MonCap,
-    OsdAccess, OsdCap, PoolApps, Rights,
+    CapError, ClassCall, MdsAccess, MdsCap, MdsMay, MgrAccess, MgrCaller, MgrCap, MonAccess,
+    MonCap, OsdAccess, OsdCap, PoolApps, Rights,
 };
 pub use client::{
     AuthorizerClientAuth, ClientAuthSettings, MonClientAuth, SharedTickets, Tickets, service_mask,

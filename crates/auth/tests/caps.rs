@@ -212,6 +212,8 @@ fn monitor_profiles() {
             |op, addr| p.run("osd", "osd blocklist", &[("blocklistop", op), ("addr", addr)], "rw");
         assert!(add("add", "1.2.3.4:0/77"));
         assert!(!add("rm", "1.2.3.4:0/77") && !add("add", "1.2.3.4"));
+        let former = [("blacklistop", "add"), ("addr", "1.2.3.4:0/77")];
+        assert_eq!(p.run("osd", "osd blacklist", &former, "rw"), profile.starts_with("rbd"));
     }
     let p = mon("profile simple-rados-client");
     assert!(
@@ -245,8 +247,8 @@ fn monitor_profiles() {
     assert!(!osd.run("config", "config rm", &[("who", "osd.7"), ("name", "debug_osd")], "rw"));
 
     let mgr = mon("profile mgr");
-    assert!(mgr.may("osd", "rw") && mgr.may("config-key", "rw") && mgr.may("auth", "rx"));
-    assert!(mgr.run("auth", "auth caps", &[], "rwx") && !mgr.may("auth", "w"));
+    assert!(mgr.may("osd", "rw") && mgr.may("config-key", "rw") && mgr.may("auth", "rwx"));
+    assert!(mgr.run("auth", "auth caps", &[], "rwx") && !mgr.may("osd", "x"));
     let boot = mon("profile bootstrap-osd");
     assert!(boot.run("osd", "osd new", &[], "rw") && !boot.run("osd", "osd rm", &[], "rw"));
     let boot = mon("profile bootstrap-rbd");

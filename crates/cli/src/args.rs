@@ -25,6 +25,12 @@ impl fmt::Display for ArgError {
 impl std::error::Error for ArgError {}
 
 impl ArgError {
+    /// Whether a command was refused because it names none.
+    #[must_use]
+    pub fn is_about_prefix(&self) -> bool {
+        self.0.starts_with("command ")
+    }
+
     fn field(name: &str) -> Self {
         Self(format!("bad or missing field '{name}'"))
     }
@@ -58,12 +64,11 @@ impl Args {
         if prefix.is_empty() {
             return Err(ArgError("command prefix must not be empty".into()));
         }
-        let words: Vec<&str> =
-            prefix.split([' ', ';', ',', '\t', '\n']).filter(|w| !w.is_empty()).collect();
-        if words.is_empty() {
+        // A prefix counts as it stands: two spaces between its words make it another.
+        if prefix.split([' ', ';', ',', '\t', '\n']).all(str::is_empty) {
             return Err(ArgError("command requires a prefix to be valid".into()));
         }
-        Ok(Self { prefix: words.join(" "), map })
+        Ok(Self { prefix, map })
     }
 
     /// A command made here.

@@ -42,7 +42,10 @@ impl Answer {
     }
 }
 
-type Ask = (Args, oneshot::Sender<Answer>);
+/// Whether the command's caller may see and change images of a pool and namespace.
+pub type May = Box<dyn Fn(&str, &str) -> bool + Send>;
+
+type Ask = (Args, May, oneshot::Sender<Answer>);
 
 /// The modules at work; they end with it.
 #[derive(Clone, Debug)]
@@ -75,11 +78,12 @@ impl Modules {
         !self.0.is_closed()
     }
 
-    /// The answer to a command that a module has.
-    pub async fn command(&self, args: Args) -> Answer {
+    /// The answer to a command that a module has. What names a pool was judged before; lists show
+    /// what its caller `may` see.
+    pub async fn command(&self, args: Args, may: May) -> Answer {
         let gone = || Answer::err(11, "the manager's modules are not running, try again");
         let (answer, answered) = oneshot::channel();
-        if self.0.send((args, answer)).is_err() {
+        if self.0.send((args, may, answer)).is_err() {
             return gone();
         }
         answered.await.unwrap_or_else(|_| gone())
@@ -128,7 +132,7 @@ async fn run(config: rados::Config, asked: &mut mpsc::UnboundedReceiver<Ask>) ->
             // Who asked hears that it is to try again.
             return true;
         }
-        let (args, answer) = match next {
+        let (args, may, answer) = match next {
             Ok(Some(ask)) => ask,
             Ok(None) => return false,
             Err(_) => continue,
@@ -138,10 +142,10 @@ async fn run(config: rados::Config, asked: &mut mpsc::UnboundedReceiver<Ask>) ->
         tokio::task::spawn_local(async move {
             let words: Vec<&str> = args.prefix().split(' ').collect();
             let done = match words.as_slice() {
-                ["rbd", "trash", "purge", "schedule", ..] => purges.command(&args).await,
-                ["rbd", "mirror", "snapshot", "schedule", ..] => snaps.command(&args).await,
+                ["rbd", "trash", "purge", "schedule", ..] => purges.command(&args, &may).await,
+                ["rbd", "mirror", "snapshot", "schedule", ..] => snaps.command(&args, &may).await,
                 ["rbd", "perf", ..] => perf.command(&args).await,
-                _ => tasks.command(&args).await,
+                _ => tasks.command(&args, &may).await,
             };
             answer.send(done).ok();
         });

@@ -195,7 +195,8 @@ impl Perf {
             return Answer::err(EINVAL, format!("Invalid pool spec: {spec}"));
         }
         let pools = crate::image_pools(&self.0.0);
-        let wanted = pools.iter().find(|(_, name)| *name == pool).map(|(id, _)| id.0);
+        // Of a pool that is not for images nothing is told; that it is there is enough.
+        let wanted = self.0.0.map().pool_by_name(pool).map(|id| id.0);
         if !pool.is_empty() && wanted.is_none() {
             return Answer::err(ENOENT, format!("Pool '{pool}' not found"));
         }

@@ -334,8 +334,8 @@ impl Schedules {
         self.0.values().any(|(level, _)| level.touches_pool(pool))
     }
 
-    /// Of a level and below it, or where there is none, what counts for it.
-    pub fn shown(&self, level: &Level) -> Value {
+    /// Of a level and below it, or where there is none, what counts for it; what is `open`.
+    pub fn shown(&self, level: &Level, open: impl Fn(&Level) -> bool) -> Value {
         let id = level.id();
         let nearest = if self.0.contains_key(&id) {
             id.clone()
@@ -344,7 +344,7 @@ impl Schedules {
             above.map(|(id, _)| id.clone()).max_by_key(String::len).unwrap_or_default()
         };
         let wanted = |k: &String, l: &Level| *k == id || *k == nearest || l.is_child_of(level);
-        let of = self.0.iter().filter(|(k, (l, _))| wanted(k, l));
+        let of = self.0.iter().filter(|(k, (l, _))| wanted(k, l) && open(l));
         let one = |(id, (l, s)): (&String, &(Level, Schedule))| {
             (id.clone(), json!({"name": l.name, "schedule": s.shown()}))
         };
@@ -481,9 +481,9 @@ mod tests {
             {"interval": "1d", "start_time": "14:00:00-05:00"},
         ]}});
         for level in [&Level::default(), &pool, &image] {
-            assert_eq!(s.shown(level), shown, "{level:?}");
+            assert_eq!(s.shown(level, |_| true), shown, "{level:?}");
         }
-        assert_eq!(s.shown(&Level::from_id("2").unwrap()), json!({}));
+        assert_eq!(s.shown(&Level::from_id("2").unwrap(), |_| true), json!({}));
         assert!(s.remove(&pool, "1d", "19:00").unwrap().is_some());
         assert_eq!(s.remove(&pool, "1h", ""), Ok(None));
         assert!(s.is_empty());

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use types::PoolId;
 
 use crate::schedule::{Level, LevelName, Schedules, Target, time_text};
-use crate::{Answer, EINVAL, ENOENT};
+use crate::{Answer, EINVAL, ENOENT, May};
 
 const REFRESH_SECS: u64 = 60;
 /// How long reading may take: a pool without its OSDs never answers.
@@ -346,12 +346,12 @@ impl Scheduler {
     }
 
     /// The answer to `rbd ... schedule ...`.
-    pub async fn command(&self, args: &Args) -> Answer {
-        let done = tokio::time::timeout(COMMAND_MAX, self.run(args)).await;
+    pub async fn command(&self, args: &Args, may: &May) -> Answer {
+        let done = tokio::time::timeout(COMMAND_MAX, self.run(args, may)).await;
         done.unwrap_or_else(|_| Answer::err(ETIMEDOUT, "a pool does not answer"))
     }
 
-    async fn run(&self, args: &Args) -> Answer {
+    async fn run(&self, args: &Args, may: &May) -> Answer {
         let _turn = self.0.turn.lock().await;
         let text = |name| args.str_or_empty(name).unwrap_or_default();
         let level = match self.level(text("level_spec")).await {
@@ -365,15 +365,25 @@ impl Scheduler {
         }
         let done = match verb {
             "list" => {
-                return Answer::out(crate::python(&self.0.state.borrow().schedules.shown(&level)));
+                let open = self.open_to(may);
+                let shown = self.0.state.borrow().schedules.shown(&level, |l| {
+                    l.pool.is_none_or(|pool| open(pool, l.nspace.as_deref().unwrap_or_default()))
+                });
+                return Answer::out(crate::python(&shown));
             }
-            "status" => return Answer::out(crate::python(&self.status(&level))),
+            "status" => return Answer::out(crate::python(&self.status(&level, may))),
             "add" => self.add(&level, text("interval"), text("start_time")).await,
             "remove" => self.remove(&level, text("interval"), text("start_time")).await,
             other => return invalid(format!("there is no schedule command '{other}'")),
         };
         self.0.more.notify_one();
         done.unwrap_or_else(|err| crate::failed(&err))
+    }
+
+    /// Whether a caller may know of what is planned for a pool, by its number, and namespace.
+    fn open_to<'m>(&self, may: &'m May) -> impl Fn(i64, &str) -> bool + 'm {
+        let pools = crate::image_pools(&self.0.cluster);
+        move |pool, nspace| pools.get(&PoolId(pool)).is_some_and(|name| may(name, nspace))
     }
 
     /// What a level's name means; or why it means nothing.
@@ -470,11 +480,12 @@ impl Scheduler {
         }
     }
 
-    fn status(&self, level: &Level) -> Value {
+    fn status(&self, level: &Level, may: &May) -> Value {
+        let open = self.open_to(may);
         let state = self.0.state.borrow();
         let mut due: Vec<(u64, &Target)> = state.due.iter().map(|(t, at)| (*at, t)).collect();
         due.sort_unstable();
-        let wanted = due.into_iter().filter(|(_, t)| level.matches(t));
+        let wanted = due.into_iter().filter(|(_, t)| level.matches(t) && open(t.pool, &t.nspace));
         let shown = wanted.filter_map(|(at, target)| {
             let (time, name) = (time_text(at), state.targets.get(target)?);
             Some(match target.image {

@@ -20,7 +20,7 @@ use rbd::{Error, Image, Mode};
 use serde_json::{Map, Value, json};
 use types::Uuid;
 
-use crate::{Answer, EINVAL, ENOENT, failed};
+use crate::{Answer, EINVAL, ENOENT, May, failed};
 
 const OBJECT: &[u8] = b"rbd_task";
 const RETRY_SECS: u64 = 30;
@@ -103,6 +103,11 @@ impl Task {
 
     fn of(&self, name: &str) -> &str {
         self.refs.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Whether a caller may know of it: the peer's modules say "no such task" of others'.
+    fn is_open_to(&self, may: &May) -> bool {
+        may(self.of("pool_name"), self.of("pool_namespace"))
     }
 
     /// Whether it does the same to the same image.
@@ -231,7 +236,7 @@ impl Tasks {
     }
 
     /// The answer to `rbd task ...`.
-    pub async fn command(&self, args: &Args) -> Answer {
+    pub async fn command(&self, args: &Args, may: &May) -> Answer {
         if !self.0.loaded.get()
             && let Err(err) = self.load().await
         {
@@ -239,8 +244,8 @@ impl Tasks {
         }
         let text = |name| args.str_or_empty(name).unwrap_or_default();
         let done = match args.prefix() {
-            "rbd task list" => Ok(self.list(text("task_id"))),
-            "rbd task cancel" => Ok(self.cancel(text("task_id")).await),
+            "rbd task list" => Ok(self.list(text("task_id"), may)),
+            "rbd task cancel" => Ok(self.cancel(text("task_id"), may).await),
             "rbd task add trash remove" => match Spec::parse(text("image_id_spec")) {
                 Ok(spec) => self.add_trash_remove(&spec).await,
                 Err(bad) => Ok(bad),
@@ -278,23 +283,24 @@ impl Tasks {
         Ok(())
     }
 
-    fn list(&self, id: &str) -> Answer {
+    fn list(&self, id: &str, may: &May) -> Answer {
         let queue = self.0.queue.borrow();
         if id.is_empty() {
-            let all: Vec<Value> = queue.tasks.values().map(Task::shown).collect();
+            let all: Vec<Value> =
+                queue.tasks.values().filter(|t| t.is_open_to(may)).map(Task::shown).collect();
             return Answer::out(Value::Array(all).to_string());
         }
-        match queue.tasks.values().find(|t| t.id == id) {
+        match queue.tasks.values().find(|t| t.id == id && t.is_open_to(may)) {
             Some(task) => Answer::out(task.shown().to_string()),
             None => Answer::err(ENOENT, format!("No such task {id}")),
         }
     }
 
     /// A flattening or a migration's copying under way ends at once; all else goes on to its end.
-    async fn cancel(&self, id: &str) -> Answer {
+    async fn cancel(&self, id: &str, may: &May) -> Answer {
         let found = {
             let mut queue = self.0.queue.borrow_mut();
-            let task = queue.tasks.values_mut().find(|t| t.id == id);
+            let task = queue.tasks.values_mut().find(|t| t.id == id && t.is_open_to(may));
             task.map(|task| {
                 task.canceled = true;
                 task.clone()

@@ -193,13 +193,14 @@ impl Topic {
         })
     }
 
-    /// The rights that it takes, all of them; everything but monitor map and own settings
-    /// takes `mon r` too, as with the peer.
+    /// The rights that it takes, all of them; everything but monitor map, own settings and
+    /// OSD maps takes `mon r` too, as with the peer.
     fn needs(self) -> &'static [(&'static str, &'static str)] {
         const MON: (&str, &str) = ("mon", "r");
         match self {
             Self::MonMap | Self::Config => &[],
-            Self::OsdMap | Self::Classes => &[MON, ("osd", "r")],
+            Self::OsdMap => &[("osd", "r")],
+            Self::Classes => &[MON, ("osd", "r")],
             Self::PgCreates => &[MON, ("osd", "w")],
             Self::MgrMap | Self::ServiceMap => &[MON],
             Self::MgrDigest => &[MON, ("mgr", "x")],

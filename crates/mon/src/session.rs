@@ -136,7 +136,22 @@ pub(crate) fn is_administrator(info: &SessionInfo) -> bool {
     })
 }
 
-/// Whether a peer with these caps may run a command of the manager.
+/// Whether a peer with these caps may do anything at the manager, from where it is.
+pub(crate) fn may_anything_at_mgr(info: &SessionInfo, caps: &MgrCap) -> bool {
+    info.name.kind == EntityKind::MON
+        || caps.is_capable(&MgrAccess {
+            name: &info.name,
+            addr: &info.addrs.front(),
+            service: "",
+            module: "",
+            command: "",
+            args: &BTreeMap::new(),
+            wants: Rights::NONE,
+        })
+}
+
+/// Whether a peer with these caps may run a command of the manager. What it touches is looked at
+/// where the command names it; lists are cut to what the caller may see by who makes them.
 pub(crate) fn may_run_at_mgr(
     info: &SessionInfo,
     caps: &MgrCap,
@@ -147,26 +162,25 @@ pub(crate) fn may_run_at_mgr(
         return true;
     }
     let module = command.manager_module();
-    let asks = |module: &str, prefix: &str, args: &BTreeMap<String, String>| {
+    let asks = |prefix: &str, args: &BTreeMap<String, String>| {
         caps.is_capable(&MgrAccess {
             name: &info.name,
             addr: &info.addrs.front(),
-            service: if command.manager_module().is_some() { "py" } else { command.module },
-            module,
+            service: if module.is_some() { "py" } else { command.module },
+            module: module.unwrap_or_default(),
             command: prefix,
             args,
             wants: rights(command.perm),
         })
     };
     let given = args.judged(&command.sig);
-    match module {
-        // A grant for this module may be bound to pools and namespaces, which are the module's
-        // to judge: by what the command will touch.
-        Some("rbd_support") => {
-            asks("", args.prefix(), &given) || asks("rbd_support", "", &image_scope(&given))
-        }
-        _ => asks(module.unwrap_or_default(), args.prefix(), &given),
+    if !asks(args.prefix(), &given) {
+        return false;
     }
+    // A grant for this module may be bound to pools and namespaces.
+    let scope = image_scope(&given);
+    let is_scoped = !scope.is_empty() || args.prefix().starts_with("rbd perf ");
+    module != Some("rbd_support") || !is_scoped || asks("", &scope)
 }
 
 /// The pool and namespace that a command about images names; neither, where it is about all.

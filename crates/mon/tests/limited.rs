@@ -129,11 +129,108 @@ fn modules_take_managers_caps() {
         let cmd = serde_json::json!({"prefix": what, arg: pool}).to_string();
         assert_eq!(asked(&mut a, one, &cmd), taken, "{cmd}");
     }
-    assert!(!asked(&mut a, one, &asks("rbd task list")));
+    // Lists are cut by the module: by pool and namespace, with the rights of the command.
+    for (cmd, in_b) in [(asks("rbd task list"), false), (asks(list), false)] {
+        let fsid = a.mon.state().fsid;
+        let cmd = vec![Bytes::from(cmd)];
+        a.say(one, &MonCommand { fsid, cmd, ..MonCommand::default() });
+        a.settle();
+        let (_, caller) = a.modules.pop().expect("the module is asked");
+        let may = |pool, nspace| caller.may("rbd_support", pool, nspace);
+        assert!(may("a", "") && may("a", "n") && may("b", "") == in_b && !may("", ""));
+        assert!(!caller.may("balancer", "a", ""));
+    }
+    // Who may run one command of the module may not touch images by it.
+    let flatten = "allow command \"rbd task add flatten\" with image_spec=a/i";
+    let named = client(&mut a, "client.named", &[("mon", "allow r"), ("mgr", flatten)]);
+    let cmd = serde_json::json!({"prefix": "rbd task add flatten", "image_spec": "a/i"});
+    assert!(!asked(&mut a, named, &cmd.to_string()));
     let viewer = [("mon", "profile rbd"), ("mgr", "profile rbd-read-only")];
     let viewer = client(&mut a, "client.viewer", &viewer);
     assert!(asked(&mut a, viewer, &asks("rbd task list")));
+    let cancel = r#"{"prefix":"rbd task cancel","task_id":"x"}"#;
+    assert!(!asked(&mut a, viewer, cancel) && asked(&mut a, one, cancel));
     assert!(!asked(&mut a, viewer, remove));
+}
+
+/// Commands for a monitor itself take all rights on the service `mon`. What is the cluster's is
+/// judged as by the other way.
+#[test]
+fn telling_a_monitor_takes_all_rights_on_it() {
+    let mut a = Alone::new();
+    let tell = |a: &mut Alone, conn: ConnId, cmd: &str| {
+        let cmd = vec![Bytes::copy_from_slice(cmd.as_bytes())];
+        a.say(conn, &Command { cmd, ..Command::default() });
+        a.settle();
+        CommandReply::decode(&a.heard(conn)[0]).unwrap().r
+    };
+    let show = r#"{"prefix":"config show"}"#;
+    let get_key = r#"{"prefix":"config-key get","key":"k"}"#;
+    let new = r#"{"prefix":"osd new","uuid":"00000000-0000-0000-0000-000000000001"}"#;
+    for (i, (mon, may)) in [
+        ("allow *", true),
+        ("allow rwx", true),
+        ("profile mon", true),
+        ("allow service mon rwx", true),
+        ("allow rw", false),
+        ("allow r, allow service osd rwx", false),
+        ("profile osd", false),
+        ("profile bootstrap-osd", false),
+        ("allow * network 10.0.0.0/8", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let conn = client(&mut a, &format!("client.t{i}"), &[("mon", mon)]);
+        for own in [show, &asks("sessions"), &asks("get_command_descriptions")] {
+            assert_eq!(tell(&mut a, conn, own), if may { 0 } else { EACCES }, "{mon}: {own}");
+        }
+        // No key of the key/value store, no OSD, but for who may have it as a command.
+        let r = tell(&mut a, conn, get_key);
+        assert_eq!(r, if mon == "allow *" { -2 } else { EACCES }, "{mon}");
+        if mon == "profile mon" || mon == "allow service mon rwx" {
+            assert_eq!(tell(&mut a, conn, new), EACCES, "{mon}");
+        }
+        assert_eq!(tell(&mut a, conn, &asks("nosuch")), if may { EINVAL } else { EACCES });
+    }
+}
+
+/// At the manager a grant holds from its network, and who has none that holds is told nothing.
+#[test]
+fn networks_count_at_the_manager() {
+    let mut a = Alone::new();
+    for (caps, here, none) in [
+        ("allow r", 0, EINVAL),
+        ("allow r network 127.0.0.0/8", 0, EINVAL),
+        ("allow * network 10.0.0.0/8", EACCES, EACCES),
+        ("profile rbd network 10.0.0.0/8", EACCES, EACCES),
+        ("", EACCES, EACCES),
+    ] {
+        let conn = a.connect_at_mgr("client.n", caps);
+        assert_eq!(a.run_at_mgr(conn, &asks("pg dump")).unwrap().0, here, "{caps}");
+        for cmd in [&asks("nosuch"), r#"{"format":"json"}"#, r#"{"prefix":""}"#] {
+            assert_eq!(a.run_at_mgr(conn, cmd).unwrap().0, none, "{caps}: {cmd}");
+        }
+    }
+}
+
+/// OSD maps take a right on OSDs and no other; a command is known by its exact words.
+#[test]
+fn the_least_that_is_needed() {
+    let mut a = Alone::new();
+    for (mon, may) in [("allow service osd r", true), ("allow service mon r", false)] {
+        let conn = client(&mut a, &format!("client.m{may}"), &[("mon", mon)]);
+        a.subscribe(conn, &[("osdmap", 0, 0)]);
+        a.settle();
+        assert_eq!(!a.heard(conn).is_empty(), may, "{mon}");
+    }
+    let admin = a.admin();
+    for prefix in [" auth ls", "auth  ls", "auth ls ", "auth,ls", "injectargs"] {
+        assert_eq!(a.run(admin, &asks(prefix)).0, EINVAL, "{prefix}");
+    }
+    let rx = client(&mut a, "client.rx", &[("mon", "allow rx")]);
+    assert_eq!(a.run(rx, &asks("auth dump-keys")).0, EACCES);
+    assert_eq!(a.run(admin, r#"{"prefix":"auth dump-keys","format":"json"}"#).0, 0);
 }
 
 /// Settings of others are told to those alone who may read settings.
@@ -271,6 +368,9 @@ fn one_instance_may_be_kept_out() {
                 0,
             ),
         ] {
+            // The command's former name is in the profiles of images alone.
+            let named = profile.contains("rbd") || !cmd.contains("osd blacklist");
+            let want = if named { want } else { EACCES };
             assert_eq!(a.run(conn, cmd).0, want, "{profile}: {cmd}");
         }
         assert!(a.map().range_blocklist.is_empty(), "{profile}");
@@ -355,8 +455,8 @@ fn self_managed_snapshots() {
         ("profile rbd", true),
         ("allow r pool=a", false),
         ("allow rw pool=b", false),
-        ("allow rw object_prefix foo", false),
-        ("allow rw namespace=n", false),
+        ("allow rw object_prefix foo", true),
+        ("allow rw namespace=n", true),
         ("allow rw tag rbd *=*", false),
         ("profile rbd-read-only pool=a", false),
         ("allow rw pool=a network 10.0.0.0/8", false),

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// One right of an [`MgrCap`]. The peer's `MgrCapGrant`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MgrGrant {
     /// Only for this service.
     pub service: String,
@@ -38,7 +38,7 @@ pub struct MgrGrant {
 }
 
 /// What an entity may do at the manager. The peer's `MgrCap`.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MgrCap {
     text: String,
     grants: Vec<MgrGrant>,
@@ -62,6 +62,37 @@ pub struct MgrAccess<'a> {
     pub args: &'a BTreeMap<String, String>,
     /// The rights it takes.
     pub wants: Rights,
+}
+
+/// Whose command a module answers. Each pool and namespace that the command touches is the module's
+/// to judge: the dispatcher looks at the module alone (the peer's `ActivePyModule::is_authorized`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MgrCaller {
+    /// Who.
+    pub name: EntityName,
+    /// From where.
+    pub addr: EntityAddr,
+    /// What it may do.
+    pub caps: MgrCap,
+    /// The rights that the command takes.
+    pub wants: Rights,
+}
+
+impl MgrCaller {
+    /// Whether `module` may do the command for its caller in a pool and namespace.
+    #[must_use]
+    pub fn may(&self, module: &str, pool: &str, nspace: &str) -> bool {
+        let args = [("pool", pool), ("namespace", nspace)];
+        self.caps.is_capable(&MgrAccess {
+            name: &self.name,
+            addr: &self.addr,
+            service: "py",
+            module,
+            command: "",
+            args: &args.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            wants: self.wants,
+        })
+    }
 }
 
 impl MgrGrant {

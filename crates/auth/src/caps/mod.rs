@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use types::EntityAddr;
 
 pub use mds::{MdsAccess, MdsCap, MdsCapAuth, MdsGrant, MdsMatch, MdsMay};
-pub use mgr::{MgrAccess, MgrCap, MgrGrant};
+pub use mgr::{MgrAccess, MgrCaller, MgrCap, MgrGrant};
 pub use mon::{MonAccess, MonCap, MonGrant};
 pub use osd::{ClassCall, OsdAccess, OsdCap, OsdGrant, PoolApps};
 
@@ -190,6 +190,8 @@ impl PartialEq for Constraint {
         }
     }
 }
+
+impl Eq for Constraint {}
 
 /// Bytes a compiled expression of a capability may take.
 const REGEX_BYTES_MAX: usize = 1 << 18;

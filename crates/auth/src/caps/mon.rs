@@ -123,6 +123,7 @@ impl MonGrant {
 fn expand(profile: &str) -> Vec<MonGrant> {
     use MonGrant as G;
     const RW: Rights = Rights(3);
+    const BLOCKLIST: (&str, &str) = ("osd blocklist", "blocklistop");
     let (r, w, all) = (Rights::R, Rights::W, Rights::RWX);
     let equal = |v: &str| Constraint::Equal(v.into());
     let prefix = |v: &str| Constraint::Prefix(v.into());
@@ -130,9 +131,10 @@ fn expand(profile: &str) -> Vec<MonGrant> {
     let on = |out: &mut Vec<G>, list: &[(&str, Rights)]| {
         out.extend(list.iter().map(|(service, rights)| G::on(service, *rights)));
     };
-    let blocklist = |out: &mut Vec<G>| {
-        // Only one instance of a client, never an address as such (nonce 0) nor a range.
-        for (command, op) in [("osd blocklist", "blocklistop"), ("osd blacklist", "blacklistop")] {
+    // Only one instance of a client, never an address as such (nonce 0) nor a range. The command's
+    // former name is not in every profile.
+    let blocklist = |out: &mut Vec<G>, names: &[(&str, &str)]| {
+        for (command, op) in names {
             let instance = Constraint::regex("^[^/]+/0*[1-9][0-9]*$");
             let add = G::run(command).given(op, equal("add")).given("addr", instance);
             out.push(add.given("range", Constraint::Absent));
@@ -163,7 +165,7 @@ fn expand(profile: &str) -> Vec<MonGrant> {
                     ("mds", RW),
                     ("fs", RW),
                     ("osd", RW),
-                    ("auth", Rights(5)),
+                    ("auth", all),
                     ("config-key", RW),
                     ("config", RW),
                 ],
@@ -225,7 +227,7 @@ fn expand(profile: &str) -> Vec<MonGrant> {
         "simple-rados-client" => on(&mut out, &[("mon", r), ("osd", r), ("pg", r)]),
         "simple-rados-client-with-blocklist" => {
             on(&mut out, &[("mon", r), ("osd", r), ("pg", r)]);
-            blocklist(&mut out);
+            blocklist(&mut out, &[BLOCKLIST]);
         }
         "crash" => on(&mut out, &[("mon", r)]),
         "cephfs-mirror" => {
@@ -237,7 +239,7 @@ fn expand(profile: &str) -> Vec<MonGrant> {
     }
     if profile.starts_with("rbd") {
         on(&mut out, &[("mon", r), ("osd", r), ("pg", r)]);
-        blocklist(&mut out);
+        blocklist(&mut out, &[BLOCKLIST, ("osd blacklist", "blacklistop")]);
     }
     match profile {
         "rbd-mirror" => {

@@ -139,14 +139,15 @@ impl OsdGrant {
     }
 
     /// Whether it lets its holder make snapshots of his own in a pool: by a right to write there
-    /// as such. The peer's `is_osd_writable` does not look at application tags, and not at
-    /// namespaces and prefixes within a pool.
+    /// as such. The peer's `is_osd_writable` takes no grant by application tag, and does not look at
+    /// namespaces and prefixes.
     fn may_snap(&self, pool: &str) -> bool {
         if !self.profile.is_empty() {
             return self.expanded.iter().any(|g| g.may_snap(pool));
         }
         self.allow.has(Rights::W)
-            && (self.matches_all() || !self.pool.is_empty() && self.pool == pool)
+            && self.tag.is_none()
+            && (self.pool.is_empty() || self.pool == pool)
     }
 
     fn allows_all(&self) -> bool {

@@ -12,6 +12,7 @@ pub(super) const TABLE: &[Entry] = &[
     e("auth get-key entity:String", "auth", "rx", 0, "an entity's key"),
     e("auth print-key entity:String", "auth", "rx", 0, "an entity's key"),
     e("auth print_key entity:String", "auth", "rx", 0, "an entity's key"),
+    e("auth dump-keys", "auth", "rwx", 0, "keys without their secrets"),
     e("auth list", "auth", "rx", 4, "entities, keys and caps"),
     e("auth ls", "auth", "rx", 0, "entities, keys and caps"),
     e("auth import [--yes_i_really_mean_it:Bool]", "auth", "rwx", 0, "take entities from a keyring"),

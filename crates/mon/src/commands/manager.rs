@@ -58,7 +58,6 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         "service dump" => service_dump(ctx),
         "service status" => service_status(ctx),
         "device ls" => device_ls(ctx),
-        "injectargs" => super::tell::inject(ctx),
         _ => module(ctx, prefix),
     }
 }

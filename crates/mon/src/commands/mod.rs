@@ -184,7 +184,8 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         "log" => log::write(ctx),
         "log last" => log::last(ctx),
         // Clients send it to the daemon it names; in the table for their parser alone.
-        "tell" => Err(fail(EINVAL, "unrecognized command")),
+        // As to `injectargs`, a daemon's own command by tell.
+        "tell" | "injectargs" => Err(fail(EINVAL, "unrecognized command")),
         "df" => df::df(ctx),
         p if p.starts_with("rbd ") => Ok(Outcome::Module),
         p if p.starts_with("balancer ") => balancer::run(ctx, &p["balancer ".len()..]),

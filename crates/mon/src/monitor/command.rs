@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ::auth::MgrCaller;
 use bytes::Bytes;
 use denc::DecodeError;
 use env::ConnId;
@@ -133,8 +134,17 @@ impl Monitor {
             self.command(&answer, &msg.cmd, &msg.input);
             return Ok(());
         }
-        if !session::is_administrator(&session.info) {
-            self.answer(&answer, Reply::err(EACCES, "access denied"));
+        // As the peer asks: all rights on the service `mon`, whatever the command does.
+        let info = &session.info;
+        let refusal = match cli::Args::parse(&msg.cmd) {
+            Err(e) => Some(Reply::err(EINVAL, e.to_string())),
+            Ok(args) if session::may_run(info, "mon", args.prefix(), &BTreeMap::new(), "rwx") => {
+                None
+            }
+            Ok(_) => Some(Reply::err(EACCES, "access denied")),
+        };
+        if let Some(refusal) = refusal {
+            self.answer(&answer, refusal);
             return Ok(());
         }
         if self.serving.is_none() && !commands::is_own(&msg.cmd) {
@@ -165,10 +175,6 @@ impl Monitor {
         if cmd.iter().map(Bytes::len).sum::<usize>() > COMMAND_BYTES_MAX {
             return self.answer(answer, Reply::err(EINVAL, "command too long"));
         }
-        let mut args = match cli::Args::parse(cmd) {
-            Ok(args) => args,
-            Err(e) => return self.answer(answer, Reply::err(EINVAL, e.to_string())),
-        };
         let local = self.local_session();
         let (info, at_mgr) = match answer.conn() {
             Some(conn) => match self.sessions.get(&conn) {
@@ -176,6 +182,14 @@ impl Monitor {
                 None => return,
             },
             None => (local, false),
+        };
+        let mut args = match cli::Args::parse(cmd) {
+            Ok(args) => args,
+            // To the manager a command without a name is as one that it does not know.
+            Err(e) if at_mgr && e.is_about_prefix() => {
+                return self.answer(answer, self.no_handler(&info, ""));
+            }
+            Err(e) => return self.answer(answer, Reply::err(EINVAL, e.to_string())),
         };
         let tell = !at_mgr && matches!(answer, Answer::Tell { .. } | Answer::Local { .. });
         let who = format!(
@@ -187,9 +201,16 @@ impl Monitor {
         );
         let prefix = args.prefix().to_owned();
         let mut rw = false;
+        let mut caller = MgrCaller {
+            name: info.name.clone(),
+            addr: info.addrs.front(),
+            caps: self.mgr_caps(&info, at_mgr),
+            wants: ::auth::Rights::NONE,
+        };
         if prefix != "get_command_descriptions" {
-            if tell {
-                rw = true; // everything there is the administrator's
+            if tell && (session::is_administrator(&info) || commands::is_own(cmd)) {
+                rw = true; // who sent it may do everything with this monitor
+                caller.caps = ::auth::MgrCap::allow_all();
             } else {
                 let known = match self.judge(&info, at_mgr, &args) {
                     Ok(known) => known,
@@ -205,6 +226,7 @@ impl Monitor {
                     args.keep_known(&known.sig);
                 }
                 rw = known.perm.contains(['w', 'x']);
+                caller.wants = session::rights(known.perm);
                 let level = if rw { LogPriority::INFO } else { LogPriority::DEBUG };
                 self.audit(level, format!("{who}: dispatch"));
             }
@@ -255,7 +277,7 @@ impl Monitor {
                 true
             }
             Outcome::Module => {
-                self.ask_module(answer, args);
+                self.ask_module(answer, args, caller);
                 false
             }
             Outcome::Balancer { .. } => unreachable!("one step, and then something else"),
@@ -292,6 +314,30 @@ impl Monitor {
         })
     }
 
+    /// The answer to a command that is none of the manager's: who may do nothing there does not
+    /// even hear that.
+    fn no_handler(&self, info: &crate::SessionInfo, prefix: &str) -> Reply {
+        if session::may_anything_at_mgr(info, &self.mgr_caps(info, true)) {
+            Reply::err(EINVAL, format!("No handler found for '{prefix}'"))
+        } else {
+            mgr_denies()
+        }
+    }
+
+    /// What a peer may do at the manager: by its ticket where that is for it, else by the key
+    /// database.
+    fn mgr_caps(&self, info: &crate::SessionInfo, at_mgr: bool) -> ::auth::MgrCap {
+        let of_db = || {
+            let text = self.state.auth.caps(&info.name, EntityKind::MGR).unwrap_or("");
+            ::auth::MgrCap::parse_lenient(text)
+        };
+        match &info.mgr_caps {
+            Some(caps) => caps.clone(),
+            None if at_mgr => ::auth::MgrCap::default(),
+            None => of_db(),
+        }
+    }
+
     /// The command that a peer means and may run by the door it came by, or what to answer.
     fn judge(
         &self,
@@ -301,11 +347,9 @@ impl Monitor {
     ) -> Result<&'static cli::Command, Reply> {
         let for_mgr = |c: &&cli::Command| c.flags.has(cli::Flags::MGR);
         if at_mgr {
-            let caps = info.mgr_caps.clone().unwrap_or_default();
+            let caps = self.mgr_caps(info, true);
             let Some(known) = cli::find(args).filter(for_mgr) else {
-                let any = info.name.kind == EntityKind::MON || !caps.grants().is_empty();
-                let why = format!("No handler found for '{}'", args.prefix());
-                return Err(if any { Reply::err(EINVAL, why) } else { mgr_denies() });
+                return Err(self.no_handler(info, args.prefix()));
             };
             let may = session::may_run_at_mgr(info, &caps, known, args);
             return if may { Ok(known) } else { Err(mgr_denies()) };
@@ -316,11 +360,7 @@ impl Monitor {
         // Clients send the manager's commands here too, where the peer's client would go to the
         // manager: its caps count for them. What a module of it answers takes nothing else.
         if for_mgr(&known) {
-            let of_db = || {
-                let text = self.state.auth.caps(&info.name, EntityKind::MGR).unwrap_or("");
-                ::auth::MgrCap::parse_lenient(text)
-            };
-            let caps = info.mgr_caps.clone().unwrap_or_else(of_db);
+            let caps = self.mgr_caps(info, false);
             if session::may_run_at_mgr(info, &caps, known, args) {
                 return Ok(known);
             }

@@ -119,6 +119,8 @@ pub enum Output {
         id: u64,
         /// The command.
         args: cli::Args,
+        /// Whose it is, and what of it the module may do.
+        caller: Box<::auth::MgrCaller>,
     },
     /// The answer to [`Monitor::on_admin_command`].
     Local {

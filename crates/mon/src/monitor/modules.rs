@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ::auth::{CryptoKey, KeyKind};
+use ::auth::{CryptoKey, KeyKind, MgrCaller};
 use types::{EntityKind, EntityName, UTime};
 
 use super::command::Answer;
@@ -33,11 +33,11 @@ pub(super) struct Asked {
 }
 
 impl Monitor {
-    pub(super) fn ask_module(&mut self, answer: &Answer, args: cli::Args) {
+    pub(super) fn ask_module(&mut self, answer: &Answer, args: cli::Args, caller: MgrCaller) {
         self.modules.last += 1;
         let id = self.modules.last;
         self.modules.open.insert(id, answer.clone());
-        self.out.push(Output::Module { id, args }.into());
+        self.out.push(Output::Module { id, args, caller: Box::new(caller) }.into());
     }
 
     /// What a module of the manager answers to [`Output::Module`].

@@ -59,7 +59,7 @@ pub struct Alone {
     pub sent: Vec<(ConnId, Envelope)>,
     pub said: Vec<(u64, PeerSays)>,
     pub closed: Vec<ConnId>,
-    pub modules: Vec<cli::Args>,
+    pub modules: Vec<(cli::Args, auth::MgrCaller)>,
     pub next_conn: u64,
     pub tid: u64,
 }
@@ -121,7 +121,7 @@ impl Alone {
                 Output::Send { conn, env } => self.sent.push((conn, env)),
                 Output::Close { conn } => self.closed.push(conn),
                 Output::Propose { token, data } => self.proposed.push((token, data)),
-                Output::Module { args, .. } => self.modules.push(args),
+                Output::Module { args, caller, .. } => self.modules.push((args, *caller)),
                 Output::Snapshot { .. } | Output::Local { .. } => {}
                 Output::Peer { node, env } => {
                     self.said.push((node, PeerSays::decode(&env).unwrap()));
