@@ -6,6 +6,7 @@ COPY_FROM, which only the C++ interface has.
 """
 import ctypes as C
 import errno
+import time
 
 lib = C.CDLL("librados.so.2")
 # An outcome beside 0 and the errnos: CMPEXT found other bytes (librados: -4095 - offset).
@@ -254,7 +255,12 @@ class Client:
     def conf(self, option, value):
         lib.rados_conf_set(self.cluster, option.encode(), str(value).encode())
 
-    def close(self):
+    def close(self, notified=False):
+        """`notified`: it has asked for notifications. librados tells that one is answered a moment
+        before it takes it off its lists, and crashes when it is shut down in between."""
+        if notified:
+            lib.rados_watch_flush(self.cluster)
+            time.sleep(0.2)
         lib.rados_shutdown(self.cluster)
 
     def _command(self, function, *target, cmd, data=b""):
@@ -280,8 +286,8 @@ class Client:
     def mgr(self, cmd, data=b""):
         return self._command("rados_mgr_command", cmd=cmd, data=data)
 
-    def osd(self, cmd, data=b""):
-        return self._command("rados_osd_command", C.c_int(0), cmd=cmd, data=data)
+    def osd(self, cmd, data=b"", osd=0):
+        return self._command("rados_osd_command", C.c_int(osd), cmd=cmd, data=data)
 
     def pg(self, pg, cmd, data=b""):
         return self._command("rados_pg_command", pg.encode(), cmd=cmd, data=data)

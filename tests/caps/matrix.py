@@ -9,6 +9,7 @@ Output, a line each:
 A code is `.` for 0, a letter of CODES for an errno, `{N}` for another.
 """
 import errno
+import faulthandler
 import json
 import os
 import re
@@ -30,13 +31,17 @@ CODES = {
     errno.EAGAIN: "G", errno.ENOTEMPTY: "Y", errno.E2BIG: "L", errno.ECANCELED: "C",
     errno.ENOTCONN: "U", MISMATCH: "m",
 }  # fmt: skip
+CLASSES = (
+    "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc timeindex user version cas "
+    "cmpomap queue 2pc_queue fifo"
+)
 POOLS = ("a", "b")
 NAMESPACES = (b"", b"ns1")
 PREFIXES = (b"foo.", b"bar.")
 # Users at work at the same time: two cores are kept busy, and what a user waits for does not hold others.
 THREADS = 6
 # At commands most only wait: doors that do not open take all of TIMEOUT_S.
-COMMAND_THREADS = 32
+COMMAND_THREADS = 64
 TIMEOUT_S = 4
 CONF = sys.argv[1]
 
@@ -132,6 +137,10 @@ class Admin:
         # A stock monitor would wait a second for others' changes before it makes each of ours.
         cmd = {"prefix": "config set", "who": "mon", "name": "paxos_propose_interval", "value": "0.02"}
         self.client.mon(json.dumps(cmd))
+        # Upstream's default; `argonaut up` lets all classes that are built in be called.
+        cmd = {"prefix": "config set", "var": "osd_class_load_list", "val": [CLASSES]}
+        for osd in json.loads(self.must(prefix="osd ls", format="json")):
+            self.client.osd(json.dumps(cmd), osd=osd)
         for pool in (*POOLS, "c"):
             self.must(prefix="osd pool create", pool=pool, pg_num=8, pgp_num=8, autoscale_mode="off")
         self.must(prefix="osd pool application enable", pool="a", app="rbd")
@@ -233,7 +242,7 @@ def osd_door(lines, at, user, key):
         codes = "".join(code(w.wait()) for w in waiting)
         lines.put((doors.index(door), at, n), door, user, place, codes)
     scene.close()
-    client.close()
+    client.close(notified=True)
 
 
 def at_door(send, cmds):
@@ -272,14 +281,19 @@ def command_doors(lines, at, user, key, tables):
     ]
     codes = ""
     for n, (door, send, cmds) in enumerate(doors):
+        if door == "mon":
+            pool_ops(lines, at, user, client)
         # A PG's commands come in by its OSD's door.
         if door != "tell-pg" or codes != "shut:T":
             codes = at_door(send, filled(cmds, user))
         lines.put((3 + len(doors) - n, at), door, user, "-", codes)
+    client.close()
+
+
+def pool_ops(lines, at, user, client):
     r = client.pool_create("made-" + user)
     codes = code(r) + code(client.pool_delete("made-" + user if r == 0 else "nosuch"))
     lines.put((9, at), "pool-op", user, "-", codes)
-    client.close()
 
 
 def generated_user(lines, admin, n, user, service, text, tables):
@@ -294,7 +308,7 @@ def generated_user(lines, admin, n, user, service, text, tables):
             codes += "shut:" + code(r)
         else:
             codes += sampled(client, service, user, tables)
-            client.close()
+            client.close(notified=service == "osd")
     lines.put((10, n), door, user, "-", codes, text)
 
 
@@ -329,6 +343,7 @@ def osd_sample():
 
 
 def main():
+    faulthandler.enable()
     start = time.monotonic()
     osd_users, mon_users = users("users-osd.txt", "o-"), users("users-mon.txt", "m-")
     named = {name: (text, data) for name, text, data in commands("mon-commands.txt")}
