@@ -16,6 +16,7 @@ mod health;
 mod hitset;
 mod log;
 mod mds;
+mod mds_ask;
 mod mgr;
 mod mon;
 mod object_info;

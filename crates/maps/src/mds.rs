@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use types::{AddrVec, DecodeError, Denc, Epoch, Features, PoolId, Reader, UTime, Writer};
 
-use crate::features::{CompatSet, FeatureBits, FeatureSet};
+use crate::features::{CompatSet, FeatureBits};
 use crate::wire::{get_blob, put_blob, record, release};
 
 /// What an MDS does. The peer's `MDSMap::DaemonState`.
@@ -611,25 +611,7 @@ impl FsMap {
     /// A first map without file systems.
     #[must_use]
     pub fn new(epoch: Epoch, now: UTime) -> Self {
-        Self {
-            epoch,
-            btime: now,
-            default_compat: CompatSet {
-                incompat: FeatureSet::new(&[
-                    (1, "base v0.20"),
-                    (2, "client writeable ranges"),
-                    (3, "default file layouts on dirs"),
-                    (4, "dir inode in separate object"),
-                    (5, "mds uses versioned encoding"),
-                    (6, "dirfrag is stored in omap"),
-                    (8, "no anchor table"),
-                    (9, "file layout v2"),
-                    (10, "snaprealm v2"),
-                ]),
-                ..CompatSet::default()
-            },
-            ..Self::default()
-        }
+        Self { epoch, btime: now, default_compat: crate::fs::compat_default(), ..Self::default() }
     }
 
     /// What clients that mount by name are told.
