@@ -83,6 +83,14 @@ pub enum Outcome {
         /// The answer.
         then: Reply,
     },
+    /// A change of the file systems, with what it does to the OSD map; the answer goes out once it is
+    /// committed.
+    FileSystems {
+        /// The change.
+        edit: Box<crate::fs::Edit>,
+        /// The answer.
+        then: Reply,
+    },
     /// An answer that has to wait for something; the command is not run again.
     WaitFor {
         /// What for.

@@ -8,6 +8,7 @@
 //! its caps are read. At the manager's door they are the manager's, and say nothing about
 //! monitors; see [`crate::SessionInfo`].
 
+use messages::fs::{MdsBeacon, MdsLoadTargets};
 use messages::*;
 use types::EntityKind;
 
@@ -31,6 +32,8 @@ pub(crate) enum Sender {
     Anybody,
     /// An OSD's; the handler compares the number.
     Osd,
+    /// A metadata server's; the handler compares name and session.
+    Mds,
 }
 
 /// What the sender's caps must hold.
@@ -126,6 +129,8 @@ kinds! {
     PgTemp:         Monitor, Osd,     Cap("osd", "x"),  Leader;
     PgStats:        Monitor, Osd,     Cap("osd", "x"),  Leader;
     PgReadyToMerge: Monitor, Osd,     Cap("osd", "x"),  Leader;
+    MdsBeacon:      Monitor, Mds,     Cap("mds", "x"),  LeaderOnce;
+    MdsLoadTargets: Monitor, Mds,     Cap("mds", "x"),  LeaderOnce;
     Command:        Both,    Anybody, Contents,         Here;
     // Of this monitor's manager role, which the map names while it leads.
     MgrOpen:        Manager, Anybody, Nothing,          Here;
@@ -145,8 +150,14 @@ impl Rule {
         if !here {
             return Err("not by this door");
         }
-        if self.sender == Sender::Osd && session.info.name.kind != EntityKind::OSD {
-            return Err("from OSDs alone");
+        match self.sender {
+            Sender::Osd if session.info.name.kind != EntityKind::OSD => {
+                return Err("from OSDs alone");
+            }
+            Sender::Mds if session.info.name.kind != EntityKind::MDS => {
+                return Err("from metadata servers alone");
+            }
+            Sender::Anybody | Sender::Osd | Sender::Mds => {}
         }
         match self.needs {
             Needs::Cap(service, what) if !session.may(service, what) => Err("access denied"),
@@ -275,6 +286,23 @@ mod tests {
         assert!(admits("osd.0", "allow profile osd"));
         assert!(!admits("osd.0", "allow rw"));
         assert!(!admits("client.admin", "allow *"));
+    }
+
+    /// What metadata servers say is not taken from others, nor from one whose caps lack it.
+    #[test]
+    fn only_servers_speak_for_servers() {
+        for (name, caps, want) in [
+            ("mds.a", "allow profile mds", true),
+            ("mds.a", "allow *", true),
+            ("mds.a", "allow rw", false),
+            ("osd.0", "allow *", false),
+            ("client.admin", "allow *", false),
+        ] {
+            for kind in [Kind::MdsBeacon, Kind::MdsLoadTargets] {
+                let admitted = kind.rule().admits(&session(name, caps, false)).is_ok();
+                assert_eq!(admitted, want, "{kind:?} of {name} with {caps}");
+            }
+        }
     }
 
     /// Every subscription takes the caps that it should; what is unknown is open to nobody.

@@ -116,6 +116,7 @@ pub(crate) fn check(
     check_slow(volatile, &mut report);
     check_pg_nums(cluster, volatile, options, &mut report);
     health_codes::check(cluster, volatile, &options.bounds, &mut report);
+    crate::fs::health::check(&cluster.fsmap, &volatile.mds, &mut report);
     report
 }
 

@@ -1,7 +1,8 @@
 //! Every health code of the peer: where it is raised here, why it cannot be, or that it is not
 //! built; and the checks that need the maps alone.
 //!
-//! Source: the peer's `doc/rados/operations/health-checks.rst`, release 20.2.4.
+//! Source: the peer's `doc/rados/operations/health-checks.rst` and `doc/cephfs/health-messages.rst`,
+//! release 20.2.4.
 
 use maps::{OsdMap, OsdState, PoolFlags};
 use types::OsdId;
@@ -24,7 +25,6 @@ pub(crate) enum Fate {
 #[cfg(test)]
 pub(crate) const CODES: &[(&str, Fate)] = {
     use Fate::{Never, Raised, Unbuilt};
-    const NO_MDS: Fate = Never("there are no metadata servers");
     const NO_BLUESTORE: Fate = Never("the store is another");
     const ONE_BINARY: Fate = Never("the manager's part is in the monitors");
     &[
@@ -108,11 +108,29 @@ pub(crate) const CODES: &[(&str, Fate)] = {
         ("RECENT_CRASH", Unbuilt),
         ("DAEMON_OLD_VERSION", Never("one release of daemons is known")),
         ("TELEMETRY_CHANGED", Never("nothing is sent to anybody")),
-        ("FS_DEGRADED", NO_MDS),
-        ("FS_WITH_FAILED_MDS", NO_MDS),
-        ("MDS_ALL_DOWN", NO_MDS),
-        ("MDS_UP_LESS_THAN_MAX", NO_MDS),
-        ("MDS_INSUFFICIENT_STANDBY", NO_MDS),
+        ("FS_DEGRADED", Raised),
+        ("FS_WITH_FAILED_MDS", Raised),
+        ("MDS_ALL_DOWN", Raised),
+        ("MDS_UP_LESS_THAN_MAX", Raised),
+        ("MDS_INSUFFICIENT_STANDBY", Raised),
+        ("FS_INLINE_DATA_DEPRECATED", Raised),
+        ("MDS_TRIM", Raised),
+        ("MDS_CLIENT_RECALL", Raised),
+        ("MDS_CLIENT_LATE_RELEASE", Raised),
+        ("MDS_CLIENT_RECALL_MANY", Raised),
+        ("MDS_CLIENT_LATE_RELEASE_MANY", Raised),
+        ("MDS_CLIENT_OLDEST_TID", Raised),
+        ("MDS_CLIENT_OLDEST_TID_MANY", Raised),
+        ("MDS_DAMAGE", Raised),
+        ("MDS_READ_ONLY", Raised),
+        ("MDS_SLOW_REQUEST", Raised),
+        ("MDS_CACHE_OVERSIZED", Raised),
+        ("MDS_SLOW_METADATA_IO", Raised),
+        ("MDS_CLIENTS_LAGGY", Raised),
+        ("MDS_CLIENTS_LAGGY_MANY", Raised),
+        ("MDS_CLIENTS_BROKEN_ROOTSQUASH", Raised),
+        ("MDS_ESTIMATED_REPLAY_TIME", Raised),
+        ("MULTIMDS_WITH_OLDSNAPS", Never("no file system is older than release 13")),
     ]
 };
 
@@ -301,7 +319,8 @@ mod tests {
         for (code, fate) in CODES {
             assert!(seen.insert(code), "{code} stands twice");
             let quoted = format!("\"{code}\"");
-            let raised = checks.contains(&quoted) || below.contains(&quoted);
+            let all = [checks, below, include_str!("fs/health.rs")];
+            let raised = all.iter().any(|text| text.contains(&quoted));
             // Its code has the type of the place in it.
             let raised = raised || *code == "OSD_HOST_DOWN";
             assert_eq!(raised, *fate == Fate::Raised, "{code}");

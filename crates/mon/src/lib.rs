@@ -53,6 +53,7 @@ mod crushops;
 mod ctx;
 mod doors;
 pub mod eval;
+pub mod fs;
 mod health;
 mod health_codes;
 pub mod known_map;

@@ -51,6 +51,13 @@ pub enum Mutation {
         /// Name to value.
         metadata: Option<BTreeMap<String, String>>,
     },
+    /// What a metadata server says of itself at boot: `None` forgets it.
+    MdsMetadata {
+        /// Its session.
+        gid: u64,
+        /// Name to value.
+        metadata: Option<BTreeMap<String, String>>,
+    },
     /// What a monitor says of itself.
     MonMetadata {
         /// Its name.
@@ -246,6 +253,11 @@ impl Denc for Mutation {
                 w.u8(15);
                 first.encode(w);
             }
+            Self::MdsMetadata { gid, metadata } => {
+                w.u8(16);
+                w.u64(*gid);
+                metadata.encode(w);
+            }
             Self::Batch(all) => {
                 w.u8(12);
                 w.sized(|w| all.encode(w));
@@ -274,6 +286,7 @@ impl Denc for Mutation {
             13 => Self::Answered(Denc::decode(r)?),
             14 => Self::ClassModule { name: Denc::decode(r)?, code: Denc::decode(r)? },
             15 => Self::TrimOsdMaps { first: Denc::decode(r)? },
+            16 => Self::MdsMetadata { gid: r.u64()?, metadata: Denc::decode(r)? },
             // Batches are flattened before they are stored.
             _ => return Err(unknown("Mutation")),
         })

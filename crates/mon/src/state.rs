@@ -17,8 +17,8 @@ const LOG_BYTES_KEPT: usize = 8 << 20;
 
 /// Everything the monitors agree on.
 ///
-/// Stored: 3/1 { fsid, created, then each field in the order below }, in the form of a
-/// peer with every feature; v2 added `answered`, v3 `classes`.
+/// Stored: 4/1 { fsid, created, then each field in the order below }, in the form of a
+/// peer with every feature; v2 added `answered`, v3 `classes`, v4 `mds_metadata`.
 #[derive(Clone, Debug)]
 pub struct ClusterState {
     /// The cluster.
@@ -33,7 +33,7 @@ pub struct ClusterState {
     pub osd_history: OsdHistory,
     /// The manager: the monitors themselves.
     pub mgrmap: maps::MgrMap,
-    /// File systems: none yet.
+    /// File systems and metadata servers.
     pub fsmap: maps::FsMap,
     /// Daemons that registered themselves: none yet.
     pub servicemap: maps::ServiceMap,
@@ -58,6 +58,8 @@ pub struct ClusterState {
     pub answered: VecDeque<Answered>,
     /// Object classes that operators uploaded.
     pub classes: crate::classes::Classes,
+    /// What metadata servers said of themselves when they booted, by session.
+    pub mds_metadata: BTreeMap<u64, BTreeMap<String, String>>,
 }
 
 /// Requests whose answers are remembered.
@@ -171,6 +173,12 @@ impl ClusterState {
                 match metadata {
                     Some(metadata) => self.osd_metadata.insert(*osd, metadata.clone()),
                     None => self.osd_metadata.remove(osd),
+                };
+            }
+            Mutation::MdsMetadata { gid, metadata } => {
+                match metadata {
+                    Some(metadata) => self.mds_metadata.insert(*gid, metadata.clone()),
+                    None => self.mds_metadata.remove(gid),
                 };
             }
             Mutation::MonMetadata { name, metadata } => {
@@ -443,7 +451,7 @@ impl Denc for ClusterLog {
 
 impl Denc for ClusterState {
     fn encode(&self, w: &mut Writer) {
-        w.framed(3, 1, |w| {
+        w.framed(4, 1, |w| {
             self.fsid.encode(w);
             self.created.encode(w);
             self.monmap.encode(w);
@@ -461,11 +469,12 @@ impl Denc for ClusterState {
             w.u64(self.global_ids_below);
             w.seq(&self.answered, |w, a| a.encode(w));
             self.classes.encode(w);
+            self.mds_metadata.encode(w);
         });
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("ClusterState", 3, |r, v| {
+        r.framed("ClusterState", 4, |r, v| {
             let (fsid, created, monmap) = (Denc::decode(r)?, Denc::decode(r)?, Denc::decode(r)?);
             let osd_history = OsdHistory::decode(r)?;
             Ok(Self {
@@ -487,6 +496,7 @@ impl Denc for ClusterState {
                 global_ids_below: r.u64()?,
                 answered: if v >= 2 { r.seq(Denc::decode)?.into() } else { VecDeque::new() },
                 classes: if v >= 3 { Denc::decode(r)? } else { Default::default() },
+                mds_metadata: if v >= 4 { Denc::decode(r)? } else { BTreeMap::new() },
             })
         })
     }

@@ -32,6 +32,8 @@ pub struct Volatile {
     /// Pools whose PGs could not be merged, and until when it is not tried again (monotonic
     /// milliseconds).
     pub(crate) merges_put_off: BTreeMap<types::PoolId, u64>,
+    /// What was heard of metadata servers.
+    pub mds: crate::fs::Watch,
     /// How far recovery is.
     pub progress: crate::progress::Progress,
     /// The monitors that agree.

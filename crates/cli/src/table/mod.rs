@@ -231,6 +231,8 @@ mod tests {
                 "mon set",
                 "fs set",
                 "fs flag set",
+                "fs required_client_features",
+                "mds freeze",
             ];
             let secret = command.flags.has(Flags::SECRET);
             assert_eq!(

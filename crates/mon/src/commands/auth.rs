@@ -108,7 +108,7 @@ fn dump(f: &mut Formatter, name: &EntityName, entity: &EntityAuth) {
 }
 
 /// One entity as a keyring, or as a list of one in other formats.
-fn one(ctx: &CommandCtx<'_>, name: &EntityName, entity: &EntityAuth) -> Bytes {
+pub(super) fn one(ctx: &CommandCtx<'_>, name: &EntityName, entity: &EntityAuth) -> Bytes {
     match ctx.formatter() {
         None => keyring_text(name, entity).into(),
         Some(mut f) => {
@@ -145,7 +145,7 @@ fn ls(ctx: &mut CommandCtx<'_>) -> Run {
     out(f.finish())
 }
 
-fn entity_arg(ctx: &CommandCtx<'_>, wrong: &str) -> Result<EntityName, Fail> {
+pub(super) fn entity_arg(ctx: &CommandCtx<'_>, wrong: &str) -> Result<EntityName, Fail> {
     let text = ctx.cmd.str_or_empty("entity")?;
     let name: EntityName = text.parse().map_err(|_| fail(EINVAL, wrong.replace("{}", text)))?;
     not_the_monitors(ctx, &name)?;
@@ -232,7 +232,7 @@ fn import(ctx: &mut CommandCtx<'_>) -> Run {
     propose(Mutation::Batch(sets.collect()), "")
 }
 
-fn check_caps(caps: &BTreeMap<String, String>) -> Result<(), Fail> {
+pub(super) fn check_caps(caps: &BTreeMap<String, String>) -> Result<(), Fail> {
     for (service, text) in caps {
         ::auth::caps::check(service, text).map_err(|e| fail(EINVAL, e.to_string()))?;
     }
@@ -265,13 +265,13 @@ fn key_kind(ctx: &CommandCtx<'_>) -> Result<KeyKind, Fail> {
     }
 }
 
-fn new_key(ctx: &mut CommandCtx<'_>) -> Result<CryptoKey, Fail> {
+pub(super) fn new_key(ctx: &mut CommandCtx<'_>) -> Result<CryptoKey, Fail> {
     let kind = key_kind(ctx)?;
     let now = ctx.wall();
     Ok(CryptoKey::generate(kind, now, ctx.rng))
 }
 
-fn set(name: &EntityName, entity: EntityAuth) -> Mutation {
+pub(super) fn set(name: &EntityName, entity: EntityAuth) -> Mutation {
     Mutation::Auth(AuthChange::Set { name: name.clone(), key: entity.key, caps: entity.caps })
 }
 

@@ -1,14 +1,13 @@
-//! What the peer's manager and its modules answer, file systems' maps, and the answer to
-//! commands nobody knows.
+//! What the peer's manager and its modules answer, and the answer to commands nobody knows.
 
 use std::collections::BTreeMap;
 
 use cli::{Align, Formatter, TextTable};
-use maps::{CompatSet, FeatureSet, FsMap, MgrMap, ModuleInfo};
+use maps::{MgrMap, ModuleInfo};
 
 use super::{
-    EINVAL, ENOENT, EOPNOTSUPP, EPERM, Fail, Run, dump_addrvec, fail, legacy_text, mons, ok, out,
-    out_rs, release_name,
+    EINVAL, ENOENT, EOPNOTSUPP, EPERM, Run, dump_addrvec, fail, legacy_text, mons, ok, out,
+    release_name,
 };
 use crate::{CommandCtx, Mutation, Outcome, Reply};
 
@@ -40,21 +39,6 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         "mgr module ls" => module_ls(ctx),
         "mgr module enable" => module_enable(ctx),
         "mgr module disable" => module_disable(ctx),
-        "fs ls" => fs_ls(ctx),
-        "fs dump" => fs_dump(ctx),
-        "fs get" => fs_get(ctx),
-        "fs status" => fs_status(ctx),
-        "fs feature ls" => fs_features(ctx),
-        "fs volume ls" => fs_volumes(ctx),
-        "mds stat" => mds_stat(ctx),
-        "mds metadata" => mds_metadata(ctx),
-        "mds versions" => {
-            out(mons::count_text(ctx, "ceph_version", std::iter::empty()).finish_line())
-        }
-        "mds count-metadata" => {
-            let property = ctx.cmd.str_or_empty("property")?.to_owned();
-            out(mons::count_text(ctx, &property, std::iter::empty()).finish_line())
-        }
         "service dump" => service_dump(ctx),
         "service status" => service_status(ctx),
         "device ls" => device_ls(ctx),
@@ -445,141 +429,6 @@ fn module_disable(ctx: &mut CommandCtx<'_>) -> Run {
     let mut map = map.clone();
     map.modules.remove(name);
     super::propose(Mutation::MgrMap(Box::new(map)), "")
-}
-
-fn dump_feature_set(f: &mut Formatter, name: &str, set: &FeatureSet) {
-    f.object(name, |f| {
-        for (number, name) in &set.names {
-            f.string(&format!("feature_{number}"), name);
-        }
-    });
-}
-
-fn dump_compat(f: &mut Formatter, name: &str, compat: &CompatSet) {
-    f.object(name, |f| {
-        dump_feature_set(f, "compat", &compat.compat);
-        dump_feature_set(f, "ro_compat", &compat.ro_compat);
-        dump_feature_set(f, "incompat", &compat.incompat);
-    });
-}
-
-fn compat_text(compat: &CompatSet) -> String {
-    let set = |set: &FeatureSet| {
-        let all: Vec<String> = set.names.iter().map(|(n, name)| format!("{n}={name}")).collect();
-        all.join(",")
-    };
-    format!(
-        "compat={{{}}},rocompat={{{}}},incompat={{{}}}",
-        set(&compat.compat),
-        set(&compat.ro_compat),
-        set(&compat.incompat)
-    )
-}
-
-fn dump_fsmap(f: &mut Formatter, map: &FsMap) {
-    f.int("epoch", map.epoch.0);
-    f.string("btime", super::status::fs_time(map.btime));
-    f.int("default_fscid", map.legacy_client_fscid);
-    dump_compat(f, "compat", &map.default_compat);
-    f.object("feature_flags", |f| {
-        f.bool("enable_multiple", map.enable_multiple);
-        f.bool("ever_enabled_multiple", map.ever_enabled_multiple);
-    });
-    f.array("standbys", |_| {});
-    f.array("filesystems", |_| {});
-}
-
-fn fs_epoch(ctx: &CommandCtx<'_>) -> Result<(), Fail> {
-    let epoch = ctx.cmd.int("epoch")?.unwrap_or(0);
-    if epoch != 0 && epoch != i64::from(ctx.state.fsmap.epoch.0) {
-        return Err(fail(ENOENT, format!("there is no map for epoch {epoch}")));
-    }
-    Ok(())
-}
-
-fn fs_dump(ctx: &mut CommandCtx<'_>) -> Run {
-    fs_epoch(ctx)?;
-    let map = &ctx.state.fsmap;
-    let rs = format!("dumped fsmap epoch {}", map.epoch);
-    if let Some(mut f) = ctx.formatter() {
-        f.object("fsmap", |f| dump_fsmap(f, map));
-        return out_rs(rs, f.finish_line());
-    }
-    out_rs(
-        rs,
-        format!(
-            "e{}\nbtime {}\nenable_multiple, ever_enabled_multiple: {},{}\ndefault compat: {}\nlegacy client fscid: {}\n \nNo filesystems configured\n",
-            map.epoch,
-            super::status::fs_time(map.btime),
-            u8::from(map.enable_multiple),
-            u8::from(map.ever_enabled_multiple),
-            compat_text(&map.default_compat),
-            map.legacy_client_fscid
-        ),
-    )
-}
-
-/// There is no file system yet: `fs new` is refused.
-fn fs_get(ctx: &mut CommandCtx<'_>) -> Run {
-    let name = ctx.cmd.str_or_empty("fs_name")?;
-    Err(fail(ENOENT, format!("filesystem '{name}' not found")))
-}
-
-fn fs_ls(ctx: &mut CommandCtx<'_>) -> Run {
-    let Some(mut f) = ctx.formatter() else { return out("No filesystems enabled\n") };
-    f.array("filesystems", |_| {});
-    out(f.finish_line())
-}
-
-fn fs_status(ctx: &mut CommandCtx<'_>) -> Run {
-    if let Some(name) = ctx.cmd.str("fs")? {
-        return Err(fail(EINVAL, format!("Invalid filesystem: {name}")));
-    }
-    match ctx.cmd.format() {
-        "json" | "json-pretty" => out("{}\n"),
-        _ => ok(""),
-    }
-}
-
-fn fs_features(ctx: &mut CommandCtx<'_>) -> Run {
-    let Some(mut f) = ctx.formatter() else {
-        let lines =
-            maps::fs::FEATURE_NAMES.iter().enumerate().map(|(i, name)| format!("{i} {name}\n"));
-        return out(lines.collect::<String>());
-    };
-    f.array("cephfs_features", |f| {
-        for (i, name) in maps::fs::FEATURE_NAMES.iter().enumerate() {
-            f.object("feature", |f| {
-                f.len("index", i);
-                f.string("name", name);
-            });
-        }
-    });
-    out(f.finish_line())
-}
-
-fn fs_volumes(_ctx: &mut CommandCtx<'_>) -> Run {
-    out("[]\n")
-}
-
-fn mds_stat(ctx: &mut CommandCtx<'_>) -> Run {
-    let map = &ctx.state.fsmap;
-    let Some(mut f) = ctx.formatter() else { return out("\n") };
-    f.object("mds_stat", |f| {
-        f.object("fsmap", |f| dump_fsmap(f, map));
-        f.int("mdsmap_first_committed", 1);
-        f.int("mdsmap_last_committed", map.epoch.0);
-    });
-    out(f.finish_line())
-}
-
-fn mds_metadata(ctx: &mut CommandCtx<'_>) -> Run {
-    if let Some(who) = ctx.cmd.str("who")? {
-        return Err(fail(EINVAL, format!("MDS named '{who}' does not exist, or is not up")));
-    }
-    let mut f = ctx.formatter_or_pretty();
-    f.array("mds_metadata", |_| {});
-    out(f.finish_line())
 }
 
 fn service_dump(ctx: &mut CommandCtx<'_>) -> Run {

@@ -14,6 +14,7 @@ mod crush;
 mod crush_dump;
 mod df;
 mod ec;
+mod fs;
 mod health;
 mod log;
 mod manager;
@@ -139,18 +140,7 @@ pub const UNBUILT: &[&str] = &[
     "crash info",
     "crash post",
     "device info",
-    "fs add_data_pool",
-    "fs authorize",
-    "fs fail",
-    "fs flag set",
-    "fs new",
-    "fs rm",
-    "fs rm_data_pool",
-    "fs set",
-    "fs set-default",
     "iostat",
-    "mds fail",
-    "mds ok-to-stop",
     "mgr fail",
     "mon set",
     "mon set-addrs",
@@ -205,6 +195,7 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         p if osd_change::has(p) => osd_change::run(ctx, p),
         p if p.starts_with("osd ") => osd::run(ctx, &p["osd ".len()..]),
         p if p.starts_with("pg ") => pg::run(ctx, &p["pg ".len()..]),
+        p if fs::has(p) => fs::run(ctx, p),
         p => manager::run(ctx, p),
     }
 }

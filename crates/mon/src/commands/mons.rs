@@ -167,9 +167,15 @@ fn versions(ctx: &mut CommandCtx<'_>) -> Run {
         let leader = state.mon_metadata.get(&state.mgrmap.active_name);
         mgrs = counts("ceph_version", leader.into_iter());
     }
+    let servers = super::fs::metadata_of_all(ctx);
+    let servers = counts("ceph_version", servers.into_iter());
+    let mut groups = vec![("mon", &mons), ("mgr", &mgrs), ("osd", &osds)];
+    if !servers.is_empty() {
+        groups.push(("mds", &servers));
+    }
     let mut overall: BTreeMap<String, u32> = BTreeMap::new();
     f.open_object("version");
-    for (name, group) in [("mon", &mons), ("mgr", &mgrs), ("osd", &osds)] {
+    for (name, group) in groups {
         f.object(name, |f| {
             for (version, n) in group {
                 f.int(version, *n);
@@ -625,6 +631,11 @@ fn node_ls(ctx: &mut CommandCtx<'_>) -> Run {
     for (osd, meta) in &ctx.state.osd_metadata {
         osds.entry(host(meta)).or_default().push(osd.0);
     }
+    let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for info in ctx.state.fsmap.servers() {
+        let at = ctx.state.mds_metadata.get(&info.gid).map(host).unwrap_or_default();
+        servers.entry(at).or_default().push(info.name.clone());
+    }
     let mut mgrs: BTreeMap<String, Vec<String>> = BTreeMap::new();
     if ctx.state.mgrmap.available {
         let name = ctx.state.mgrmap.active_name.clone();
@@ -657,12 +668,12 @@ fn node_ls(ctx: &mut CommandCtx<'_>) -> Run {
         "all" => f.object("nodes", |f| {
             names(f, "mon", &mons);
             ids(f);
-            f.object("mds", |_| {});
+            names(f, "mds", &servers);
             names(f, "mgr", &mgrs);
         }),
         "mon" => names(&mut f, "mon", &mons),
         "osd" => ids(&mut f),
-        "mds" => f.object("mds", |_| {}),
+        "mds" => names(&mut f, "mds", &servers),
         "mgr" => names(&mut f, "mgr", &mgrs),
         _ => return Err(fail(EINVAL, format!("unknown type '{asked}'"))),
     }

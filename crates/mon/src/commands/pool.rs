@@ -334,13 +334,7 @@ fn remove(ctx: &mut CommandCtx<'_>) -> Run {
         ));
     }
     let pool = map.pool(id).ok_or_else(|| fail(ENOENT, format!("unrecognized pool '{name}'")))?;
-    let in_fs = ctx
-        .state
-        .fsmap
-        .filesystems
-        .iter()
-        .any(|fs| fs.mds_map.metadata_pool == id || fs.mds_map.data_pools.contains(&id));
-    if in_fs {
+    if ctx.state.fsmap.by_pool(id).is_some() {
         return Err(fail(EBUSY, format!("pool '{name}' is in use by CephFS")));
     }
     if pool.tier_of >= 0 {

@@ -89,6 +89,9 @@ fn text(ctx: &CommandCtx<'_>) -> String {
     } else {
         let _ = write!(t, "\n    mgr: {pad}no daemons active");
     }
+    if let Some(line) = crate::fs::health::daemons_line(&state.fsmap) {
+        let _ = write!(t, "\n    mds: {pad}{line}");
+    }
     let _ = writeln!(t, "\n    osd: {pad}{}", osd::summary(ctx));
     let flags = maps::OsdMapFlags(ctx.osdmap().flags.0 & !maps::OsdMapFlags::FRESH.0);
     if flags.0 != 0 {
@@ -109,7 +112,11 @@ fn data(ctx: &CommandCtx<'_>, t: &mut String) {
     let pgs: usize = states.iter().map(|(_, n)| n).sum();
     let (total, avail, used) = df::totals(ctx);
     let positive = |n: i64| u64::try_from(n).unwrap_or(0);
-    let _ = writeln!(t, " \n  data:\n    pools:   {} pools, {pgs} pgs", map.pools.len());
+    let _ = writeln!(t, " \n  data:");
+    if let Some(line) = crate::fs::health::volumes_line(&ctx.state.fsmap) {
+        let _ = writeln!(t, "    volumes: {line}");
+    }
+    let _ = writeln!(t, "    pools:   {} pools, {pgs} pgs", map.pools.len());
     let _ = writeln!(
         t,
         "    objects: {} objects, {}",
@@ -177,10 +184,7 @@ fn fields(ctx: &CommandCtx<'_>, f: &mut cli::Formatter) {
     f.object("osdmap", |f| osd::dump_summary(ctx, f));
     f.object("pgmap", |f| pgmap(ctx, f));
     f.object("fsmap", |f| {
-        f.int("epoch", state.fsmap.epoch.0);
-        f.string("btime", fs_time(state.fsmap.btime));
-        f.array("by_rank", |_| {});
-        f.len("up:standby", state.fsmap.standby_daemons.len());
+        super::fs::summary(f, &state.fsmap);
     });
     f.object("mgrmap", |f| {
         f.bool("available", state.mgrmap.available);

@@ -206,6 +206,14 @@ impl Cluster {
                 self.volatile.balancer.take(*step, UTime::ZERO);
                 *then
             }
+            Outcome::FileSystems { edit, then } => {
+                if let Some(inc) = edit.osd_change(&self.state, 86_400) {
+                    self.apply(&Mutation::Osd(Box::new(inc)));
+                }
+                let epoch = self.state.osd_history.last;
+                let map = edit.finish(epoch);
+                Outcome::Propose { mutation: Mutation::FsMap(Box::new(map)), then }
+            }
             other => other,
         };
         match outcome {
@@ -218,7 +226,9 @@ impl Cluster {
                 then
             }
             Outcome::Module => Reply::err(95, "modules are elsewhere"),
-            Outcome::Balancer { .. } => unreachable!("one step only"),
+            Outcome::Balancer { .. } | Outcome::FileSystems { .. } => {
+                unreachable!("one step only")
+            }
         }
     }
 
@@ -245,6 +255,8 @@ fn blank(text: &str) -> String {
                     | (_, "pool_id")
                     | ("rule", "at")
                     | ("with", "id")
+                    | (_, "epoch")
+                    | ("epoch", ":")
             );
         let at = number && before.ends_with("created") && last == "rule";
         out.push_str(if time {
@@ -315,6 +327,12 @@ fn replay(name: &str) {
 #[test]
 fn pools() {
     replay("pools.txt");
+}
+
+/// File systems without metadata servers.
+#[test]
+fn file_systems() {
+    replay("fs.txt");
 }
 
 /// Erasure code profiles and pools.

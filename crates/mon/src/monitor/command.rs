@@ -249,6 +249,9 @@ impl Monitor {
                 self.volatile.balancer.take(*step, wall);
                 *then
             }
+            Outcome::FileSystems { edit, then } => {
+                Outcome::Propose { mutation: self.fs_mutation(*edit), then }
+            }
             other => other,
         };
         let finished = match outcome {
@@ -280,7 +283,9 @@ impl Monitor {
                 self.ask_module(answer, args, caller);
                 false
             }
-            Outcome::Balancer { .. } => unreachable!("one step, and then something else"),
+            Outcome::Balancer { .. } | Outcome::FileSystems { .. } => {
+                unreachable!("one step, and then something else")
+            }
             Outcome::Send { to, then } => {
                 for (osd, env) in to {
                     for conn in self.conns_of_osd(osd) {

@@ -12,6 +12,7 @@
 mod auth;
 mod command;
 mod forward;
+mod fs;
 mod history;
 mod modules;
 mod osd;
@@ -362,6 +363,7 @@ impl Monitor {
         self.volatile.quorum.quorum = self.quorum_ranks();
         self.next_round_ms = 0;
         self.osd.begin();
+        self.volatile.mds = crate::fs::Watch::default();
         self.map_use = history::MapUse::default();
         let line = self.quorum_line();
         self.log(LogPriority::INFO, line);
@@ -769,6 +771,7 @@ impl Monitor {
             self.propose(Mutation::MgrMap(Box::new(mgr)));
         }
         self.pgmap_follows();
+        self.fs_begin();
         self.round();
     }
 
@@ -777,6 +780,7 @@ impl Monitor {
         self.auth_round();
         self.osd_round();
         self.pool_round();
+        self.fs_round();
         self.pg_num_round();
         self.autoscale_round();
         self.balance_round();

@@ -48,6 +48,8 @@ impl Monitor {
             Kind::Auth => self.on_auth(conn, env.tid, &Message::decode(env)?),
             Kind::MonGetOsdMap => self.on_get_osdmap(conn, env.tid, &Message::decode(env)?),
             Kind::GetConfig => self.on_get_config(conn, env.tid, &Message::decode(env)?),
+            Kind::MdsBeacon => self.on_mds_beacon(conn, env.tid, Message::decode(env)?),
+            Kind::MdsLoadTargets => self.on_mds_targets(conn, &Message::decode(env)?),
             Kind::OsdBoot
             | Kind::OsdAlive
             | Kind::OsdFailure

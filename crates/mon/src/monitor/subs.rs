@@ -6,8 +6,8 @@ use bytes::Bytes;
 use denc::{Denc, Features};
 use env::ConnId;
 use messages::{
-    ConfigMsg, Envelope, LogMsg, LogPriority, MdsMapMsg, MonMapMsg, MonSubscribe, MonSubscribeAck,
-    OsdMapMsg, PRIO_HIGH, Paxos,
+    ConfigMsg, Envelope, LogMsg, LogPriority, MonMapMsg, MonSubscribe, MonSubscribeAck, OsdMapMsg,
+    PRIO_HIGH, Paxos,
 };
 use types::Epoch;
 
@@ -157,11 +157,13 @@ impl Monitor {
                 if self.newer(conn, name, sub, epoch) {
                     let mut w = denc::Writer::new(features);
                     epoch.encode(&mut w);
+                    let Some(session) = self.sessions.get(&conn) else { return };
+                    let map = crate::fs::visible(&self.state.fsmap, &session.info);
                     if name == "fsmap" {
-                        self.state.fsmap.encode(&mut w);
+                        map.encode(&mut w);
                         self.send(conn, front(45, w.finish()));
                     } else {
-                        self.state.fsmap.user_map().encode(&mut w);
+                        map.user_map().encode(&mut w);
                         self.send(conn, front(103, w.finish()));
                     }
                 }
@@ -183,7 +185,13 @@ impl Monitor {
     }
 
     /// Whether `epoch` is wanted; if so the subscription moves on behind it.
-    fn newer(&mut self, conn: ConnId, name: &str, sub: Subscription, epoch: Epoch) -> bool {
+    pub(super) fn newer(
+        &mut self,
+        conn: ConnId,
+        name: &str,
+        sub: Subscription,
+        epoch: Epoch,
+    ) -> bool {
         if u64::from(epoch.0) < sub.next {
             return false;
         }
@@ -416,26 +424,6 @@ impl Monitor {
         }
         for (conn, name) in todo {
             self.check_sub(conn, &name);
-        }
-    }
-
-    // ----- file systems -----
-
-    fn send_mdsmap(&mut self, conn: ConnId, name: &str, sub: Subscription) {
-        let Some(session) = self.sessions.get(&conn) else { return };
-        let features = session.info.features;
-        let wanted: Option<i32> = match name.strip_prefix("mdsmap.") {
-            Some(id) => id.parse().ok(),
-            None => Some(self.state.fsmap.legacy_client_fscid),
-        };
-        let Some(fs) = self.state.fsmap.filesystems.iter().find(|f| Some(f.fscid) == wanted) else {
-            return;
-        };
-        let (epoch, fs_name) = (fs.mds_map.epoch, fs.mds_map.fs_name.clone());
-        let map = fs.mds_map.to_bytes_for(features);
-        if self.newer(conn, name, sub, epoch) {
-            let msg = MdsMapMsg { fsid: self.state.fsid, epoch, map, fs_name };
-            self.tell(conn, 0, &msg);
         }
     }
 
