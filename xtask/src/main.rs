@@ -6,6 +6,7 @@ mod bench_rbd;
 mod caps;
 mod cluster;
 mod failover;
+mod fs_stock;
 mod fuzz;
 mod hostile;
 mod hostile_clients;
@@ -51,6 +52,8 @@ cargo xtask VERB
                      partitions: on hosts of their own (network namespaces), cut off from
                      others, also one way, and disks filled now and then, without the programs
   thrash-rbd [SECS]  fio with checksums on images, by librbd, while OSDs and monitors are killed (60)
+  fs-stock           stock metadata servers on our monitors and OSDs, a stock client
+                     through their failover
   failover           how long clients wait for a killed OSD, a killed leading monitor, and
                      1,000 PGs for OSDs that are started anew
   memory [SECS]      OSDs stay within osd_memory_target under four loads, each so long (45)
@@ -107,6 +110,7 @@ fn main() -> Result<()> {
             thrash::run(number(1, 60)?, mode)?.end()
         }
         ["thrash-rbd", ..] => thrash_rbd::run(number(1, 60)?)?.end(),
+        ["fs-stock"] => fs_stock::run()?.end(),
         ["failover"] => failover::run()?.end(),
         ["memory", ..] => memory::run(number(1, 45)?)?.end(),
         ["shrink"] => shrink::run()?.end(),

@@ -6,7 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::report::{LeftOut, Report};
-use crate::{caps, hostile, interop, kill9, lab, sh, suites, thrash, thrash_mons};
+use crate::{caps, fs_stock, hostile, interop, kill9, lab, sh, suites, thrash, thrash_mons};
 
 /// Format, lints, types, and the rules of [`crate::tidy`].
 ///
@@ -121,6 +121,7 @@ pub fn test() -> Result<()> {
     report.add(interop::run(&[], true)?);
     report.add(interop::client_library());
     report.add(caps::ours()?);
+    report.add(fs_stock::run()?);
     report.add(suites::run(&[])?);
     report.add(kill9::run(3)?);
     report.add(thrash_mons::run(25)?);
