@@ -280,6 +280,7 @@ impl Daemon {
                         at_mgr,
                     };
                     monitor.on_opened(now, shift(conn), info);
+                    self.of(shift(conn)).0.set_gate(conn, Box::new(is_behind));
                 }
                 NetEvent::Message { conn, env, .. } => monitor.on_message(now, shift(conn), &env),
                 NetEvent::Closed { conn, why } => {
@@ -577,6 +578,15 @@ pub fn proven_id(identity: &auth::PeerIdentity) -> EntityId {
         _ => global,
     };
     EntityId::new(kind, num)
+}
+
+/// Bytes of answers and maps that a client or daemon has not taken: with more of them nothing is read
+/// from it.
+const UNREAD_MAX: usize = 32 << 20;
+
+/// Whether a monitor reads nothing more from who has not taken so many bytes, and is `held` or not.
+fn is_behind(unread: usize, held: bool) -> bool {
+    unread > if held { UNREAD_MAX / 4 * 3 } else { UNREAD_MAX }
 }
 
 /// What the admin socket answers: the output, or the line for people where there is none.

@@ -18,7 +18,7 @@ use messages::{
     ClassModules, ConfigMsg, Envelope, LogEntry, LogMsg, LogPriority, Message, MonMapMsg,
     OsdMapMsg, Paxos,
 };
-use osd::{DataCache, Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
+use osd::{DataCache, Door, Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
 use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
 use rt::{Messenger, NetEvent, Policy};
 use store::{LogPlacement, OpenOptions, Store};
@@ -96,19 +96,7 @@ impl Daemon {
         if osd.unkicked() >= KICK_AT {
             osd.kick_store();
         }
-        let (bytes, max) = osd.request_bytes();
         drop(osd);
-        // Read again when there is room for a good deal.
-        let full = bytes > if self.public.are_clients_held() { max / 4 * 3 } else { max };
-        if full != self.public.are_clients_held() {
-            tracing::debug!(
-                bytes,
-                max,
-                held = full,
-                "clients are read according to what is in hand"
-            );
-            self.public.hold_clients(full);
-        }
         for effect in out.drain() {
             self.carry_out(effect);
         }
@@ -266,8 +254,15 @@ impl Daemon {
                     // Without authentication, or where this OSD dialled: nothing is asked of it
                     // there. What a key is named says nothing of what it may do.
                     allow_all: peer.identity.allow_all || peer.outgoing,
+                    door: if at_cluster { Door::Cluster } else { Door::Public },
                 };
-                self.osd.borrow_mut().on_open(shift(conn), info);
+                let mut osd = self.osd.borrow_mut();
+                osd.on_open(shift(conn), info);
+                if let Some(load) = osd.load_of(shift(conn)) {
+                    let messenger = if at_cluster { &self.cluster } else { &self.public };
+                    let gate = move |unread, held| load.is_full(unread, held);
+                    messenger.set_gate(conn, Box::new(gate));
+                }
             }
             NetEvent::Message { conn, env, .. } => {
                 if env.kind == messages::MOsdOp::KIND || !env.data.is_empty() {

@@ -426,7 +426,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         Size,
         "500M",
         true,
-        "Bytes of clients' requests in hand before an OSD stops reading more; 0 for no bound of its own.",
+        "Bytes of clients' requests in hand at an OSD; a connection is read while it has less than a quarter of what is free of them. 0 for no bound of its own.",
     ),
     opt(
         "osd_crush_chooseleaf_type",

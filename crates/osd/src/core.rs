@@ -77,6 +77,8 @@ pub struct PeerInfo {
     pub caps: String,
     /// Capabilities do not matter: all is allowed. So for daemons.
     pub allow_all: bool,
+    /// By which address it came.
+    pub door: crate::doors::Door,
 }
 
 /// An OSD.
@@ -124,7 +126,7 @@ pub(crate) struct Core {
     /// Data that the store is reading, by its number, and for whom.
     pub fetches: HashMap<u64, SpgId>,
     pub slots: crate::slots::AllSlots,
-    /// Clients' requests in hand.
+    /// Clients' requests in hand; itself that of requests of cache tiers' OSDs.
     pub load_bytes: crate::load::Load,
     /// The machine's load for each CPU.
     pub load: f64,
@@ -259,6 +261,7 @@ impl Osd {
         }
         let conf = Config::read(&options, id.rotates());
         let leases = Leases::new(conf.lease_ms());
+        let load_bytes = crate::load::Load::new(conf.request_bytes_max);
         let mapping = PgMapping::new(&map);
         let mut osd = Self {
             kicked: 0,
@@ -293,7 +296,7 @@ impl Osd {
                 asks: crate::tier::Asks::default(),
                 fetches: HashMap::new(),
                 slots: crate::slots::AllSlots::default(),
-                load_bytes: crate::load::Load::default(),
+                load_bytes,
                 load: 0.0,
                 want_temp: BTreeMap::new(),
                 merges: BTreeMap::new(),
@@ -341,7 +344,7 @@ impl Osd {
 
     /// A monitor's message. Unknown kinds are ignored.
     pub fn on_mon_message(&mut self, now: Now, e: &Envelope, out: &mut Outbox) {
-        if self.c.store.is_stopped() {
+        if self.c.store.is_stopped() || !crate::doors::MON_KINDS.contains(&e.kind) {
             return;
         }
         match e.kind {
@@ -366,7 +369,7 @@ impl Osd {
                 Ok(m) => self.on_scrub_request(now, &m, out),
                 Err(x) => tracing::error!("a monitor's scrub request: {x}"),
             },
-            _ => {}
+            kind => unreachable!("{kind:#x} is in the table of what monitors say"),
         }
     }
 
@@ -602,6 +605,7 @@ impl Osd {
         self.c.conf = Config::read(&self.c.options, self.c.id.rotates());
         self.c.leases.lease_ms = self.c.leases.lease_ms.max(self.c.conf.lease_ms());
         self.c.perf.history_size = self.c.conf.history_size;
+        self.c.load_bytes.set_max(self.c.conf.request_bytes_max);
         self.c.follow_compression();
     }
 
@@ -619,8 +623,8 @@ impl Osd {
     }
 
     /// Bytes of clients' requests that are not answered, and how many there may be
-    /// (`osd_client_message_size_cap`, and an eighth of `osd_memory_target`): beyond, nothing
-    /// more should be read from clients.
+    /// (`osd_client_message_size_cap`, and an eighth of `osd_memory_target`). Each connection has
+    /// its share of it, see [`Osd::load_of`].
     #[must_use]
     pub fn request_bytes(&self) -> (u64, u64) {
         (self.c.load_bytes.bytes(), self.c.conf.request_bytes_max)

@@ -7,11 +7,12 @@ use messages::{
     Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPart, OsdPeer, OsdPing, PeerMsg, RepOp,
     RepOpReply, op, req_flag,
 };
-use types::{EntityKind, Epoch, Errno, OsdId, PgId, SnapId, SpgId};
+use types::{Epoch, Errno, OsdId, PgId, SnapId, SpgId};
 
 use crate::caps::Caps;
 use crate::config::Config;
 use crate::core::{Osd, PeerInfo};
+use crate::doors::{Door, Kind};
 use crate::exec::check_name;
 use crate::outbox::{Effect, Outbox};
 use crate::parked;
@@ -35,8 +36,18 @@ impl Osd {
             features: peer.features,
             caps,
             epoch: Epoch(0),
+            load: self.c.load_bytes.another(),
+            door: peer.door,
         };
         self.c.sessions.by_conn.insert(conn, session);
+    }
+
+    /// What a client's connection has in hand: the driver asks it before it reads more. `None` for a
+    /// daemon's, which is read all the time: clients may wait for what it says.
+    #[must_use]
+    pub fn load_of(&self, conn: ConnId) -> Option<crate::load::Load> {
+        let session = self.c.sessions.by_conn.get(&conn)?;
+        session.osd().is_none().then(|| session.load.clone())
     }
 
     /// A connection is gone.
@@ -60,10 +71,17 @@ impl Osd {
             return; // what is in memory is not what is stored: nothing may follow from it
         }
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
-        let osd = session.who.kind == EntityKind::OSD;
-        let osd = osd.then(|| i32::try_from(session.who.num).ok().filter(|n| *n >= 0));
-        let osd = osd.flatten().map(OsdId);
-        self.on_message_of(now, conn, osd, e, out);
+        let osd = session.osd();
+        let Some(kind) = Kind::of(e.kind) else {
+            tracing::debug!("message {:#x} is not for OSDs", e.kind);
+            return;
+        };
+        if let Err(why) = kind.rule().admits(session) {
+            self.c.perf.messages_dropped += 1;
+            tracing::warn!(entity = %session.name, addr = %session.addr, "{kind:?}: {why}");
+            return; // as the peer: no answer
+        }
+        self.on_message_of(now, conn, osd, (kind, e), out);
         self.report_pg_temp(out);
         self.report_merges(now, out);
         self.run_freed_slots(now, out);
@@ -79,7 +97,9 @@ impl Osd {
         let mut from = 0;
         while let Some((at, Effect::Osd(_, e))) = out.take(from, own) {
             from = at;
-            self.on_message_of(now, LOOP, Some(me), e, out);
+            if let Some(kind) = Kind::of(e.kind) {
+                self.on_message_of(now, LOOP, Some(me), (kind, e), out);
+            }
         }
     }
 
@@ -88,18 +108,18 @@ impl Osd {
         now: Now,
         conn: ConnId,
         osd: Option<OsdId>,
-        e: Envelope,
+        (kind, e): (Kind, Envelope),
         out: &mut Outbox,
     ) {
-        let read = match (e.kind, osd) {
-            (MOsdOp::KIND, _) => MOsdOp::decode(&e).map(|m| self.on_request(now, conn, m, e, out)),
-            (RepOp::KIND, Some(from)) => RepOp::decode(&e).map(|m| {
+        let read = match (kind, osd) {
+            (Kind::MOsdOp, _) => MOsdOp::decode(&e).map(|m| self.on_request(now, conn, m, e, out)),
+            (Kind::RepOp, Some(from)) => RepOp::decode(&e).map(|m| {
                 if self.is_timely(now, m.epoch, conn, e, out) {
                     let from = PgShard { osd: from, shard: m.from };
                     self.with_pg(now, m.pg, out, |pg, cx| pg.on_rep_op(from, m, cx));
                 }
             }),
-            (RepOpReply::KIND, Some(from)) => RepOpReply::decode(&e).map(|m| {
+            (Kind::RepOpReply, Some(from)) => RepOpReply::decode(&e).map(|m| {
                 if self.is_timely(now, m.epoch, conn, e, out) {
                     let from = PgShard { osd: from, shard: m.from };
                     self.with_pg(now, m.pg, out, |pg, cx| {
@@ -107,32 +127,44 @@ impl Osd {
                     });
                 }
             }),
-            (OsdPeer::KIND, Some(from)) => OsdPeer::decode(&e).map(|m| {
+            (Kind::OsdPeer, Some(from)) => OsdPeer::decode(&e).map(|m| {
                 if self.is_timely(now, m.epoch, conn, e, out) {
                     self.on_peer(now, PgShard { osd: from, shard: m.from }, m, out);
                 }
             }),
-            (OsdPart::KIND, Some(_)) => OsdPart::decode(&e).and_then(|part| {
+            (Kind::OsdPart, Some(_)) => OsdPart::decode(&e).and_then(|part| {
                 let parts = self.c.sessions.parts.entry(conn).or_default();
                 let whole = parts.take(part);
                 if parts.held() == 0 {
                     self.c.sessions.parts.remove(&conn);
                 }
-                if let Some(whole) = whole? {
-                    self.on_message_of(now, conn, osd, whole, out);
+                // What is in parts is judged as if it were whole: both are OSDs' alone.
+                if let Some(whole) = whole?
+                    && let Some(kind) =
+                        Kind::of(whole.kind).filter(|k| k.rule().door == Door::Cluster)
+                {
+                    self.on_message_of(now, conn, osd, (kind, whole), out);
                 }
                 Ok(())
             }),
-            (OsdPing::KIND, Some(from)) => {
+            (Kind::OsdPing, Some(from)) => {
                 OsdPing::decode(&e).map(|m| self.on_ping(now, conn, from, &m, out))
             }
-            (OsdMapMsg::KIND, Some(_)) => {
+            (Kind::OsdMapMsg, Some(_)) => {
                 OsdMapMsg::decode(&e).map(|m| self.on_maps(now, &m, false, out))
             }
-            (Command::KIND, _) => {
+            (Kind::Command, _) => {
                 Command::decode(&e).map(|m| self.on_command(now, conn, e.tid, &m, out))
             }
-            _ => Ok(()),
+            (
+                Kind::RepOp
+                | Kind::RepOpReply
+                | Kind::OsdPeer
+                | Kind::OsdPart
+                | Kind::OsdPing
+                | Kind::OsdMapMsg,
+                None,
+            ) => Ok(()), // the table of doors lets none in
         };
         if let Err(x) = read {
             let who = self.c.sessions.by_conn.get(&conn).map(|s| (s.who, s.addr));
@@ -171,12 +203,12 @@ impl Osd {
         out: &mut Outbox,
     ) {
         let session = self.c.sessions.by_conn.get(&conn);
-        let from = match session.filter(|s| s.who.kind != EntityKind::OSD) {
-            Some(_) => parked::From::Client { max: self.c.conf.request_bytes_max },
+        let from = match session.filter(|s| s.osd().is_none()) {
+            Some(s) => parked::From::Client { max: self.c.conf.request_bytes_max, load: &s.load },
             None => parked::From::Osd,
         };
         let epochs = (epoch, self.c.map.epoch);
-        let put = self.c.waiting.put(now, epochs, (conn, from), envelope, &self.c.load_bytes);
+        let put = self.c.waiting.put(now, epochs, (conn, from), envelope);
         if let Err(why) = put {
             self.c.perf.messages_dropped += 1;
             let who = session.map(|s| (s.who, s.addr));
@@ -202,8 +234,10 @@ impl Osd {
     /// A newer map is there: what waited for it goes on.
     pub(crate) fn run_waiting(&mut self, now: Now, out: &mut Outbox) {
         for w in self.c.waiting.take(self.c.map.epoch) {
-            if w.conn == LOOP {
-                self.on_message_of(now, LOOP, Some(self.c.id.whoami), w.envelope, out);
+            let own = Kind::of(w.envelope.kind).filter(|_| w.conn == LOOP);
+            if let Some(kind) = own {
+                let me = Some(self.c.id.whoami);
+                self.on_message_of(now, LOOP, me, (kind, w.envelope), out);
             } else {
                 self.on_message(now, w.conn, w.envelope, out);
             }

@@ -1,5 +1,12 @@
-//! How much of clients' requests and of answers to them is in hand: so that the driver stops
-//! reading from them when it is too much. Source: the peer's `osd_client_message_size_cap`.
+//! How much of clients' requests and of answers to them is in hand, by connection and in sum: so
+//! that the driver stops reading from a connection that has more than its share.
+//!
+//! The share of each is a quarter of what is free, so a newcomer finds room however much the
+//! others take: one connection alone gets a fifth of all, many together get all. Whoever has
+//! nothing in hand may always have one request.
+//!
+//! Source: the sum is the peer's `osd_client_message_size_cap`; shares are ours, after Choudhury and
+//! Hahne's dynamic thresholds for queues.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,46 +16,103 @@ use messages::{OsdOp, op};
 
 /// What a read is taken to bring when it does not say, or more.
 const READ_MAX: u64 = 4 << 20;
-/// Answers with less are not counted.
+/// Answers with less are not counted here; all are that their client does not take.
 const ANSWER_MIN: usize = 32 << 10;
+/// Answers that a client has not taken yet: with more of them nothing is read from it.
+const UNREAD_MAX: usize = 32 << 20;
+/// What a request takes beside its bytes.
+const EACH: usize = 1 << 10;
+/// A connection may have this part of what is free in hand.
+const SHARE_PART: u64 = 4;
 
-/// Bytes of requests that are not answered yet.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Load(Arc<AtomicU64>);
+/// What all connections have in hand, and may.
+#[derive(Debug)]
+struct Total {
+    bytes: AtomicU64,
+    max: AtomicU64,
+}
+
+/// Bytes of one connection's requests that are not answered yet. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Load {
+    total: Arc<Total>,
+    own: Arc<AtomicU64>,
+}
 
 /// One request's part of it, until its last copy is dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Share {
     load: Load,
     bytes: u64,
 }
 
 impl Load {
-    pub fn bytes(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// Of an OSD, whose clients may have `max` bytes in hand.
+    pub(crate) fn new(max: u64) -> Self {
+        let total = Total { bytes: AtomicU64::new(0), max: AtomicU64::new(max) };
+        Self { total: Arc::new(total), own: Arc::default() }
     }
 
-    pub fn share(&self, bytes: usize) -> Arc<Share> {
+    /// Of one more connection.
+    pub(crate) fn another(&self) -> Self {
+        Self { total: self.total.clone(), own: Arc::default() }
+    }
+
+    /// Changes what all may have.
+    pub(crate) fn set_max(&self, max: u64) {
+        self.total.max.store(max, Ordering::Relaxed);
+    }
+
+    /// Bytes of all connections.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.total.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing more should be read from the connection, to whose peer `unread` bytes were
+    /// sent that it has not taken. One that is `held` stays so until a quarter of its share is free.
+    #[must_use]
+    pub fn is_full(&self, unread: usize, held: bool) -> bool {
+        let (own, max) = (self.own.load(Ordering::Relaxed), &self.total.max);
+        let share = max.load(Ordering::Relaxed).saturating_sub(self.bytes()) / SHARE_PART;
+        let (share, unread_max) = match held {
+            true => (share / 4 * 3, UNREAD_MAX / 4 * 3),
+            false => (share, UNREAD_MAX),
+        };
+        own > share || unread > unread_max
+    }
+
+    fn add(&self, bytes: usize) -> Share {
         let bytes = bytes as u64;
-        self.0.fetch_add(bytes, Ordering::Relaxed);
-        Arc::new(Share { load: self.clone(), bytes })
+        self.total.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.own.fetch_add(bytes, Ordering::Relaxed);
+        Share { load: self.clone(), bytes }
+    }
+
+    /// A request of so many bytes is there.
+    pub(crate) fn share(&self, bytes: usize) -> Arc<Share> {
+        Arc::new(self.add(bytes + EACH))
     }
 }
 
 impl Share {
+    /// Of a request that is answered: counts nothing.
+    pub(crate) fn none() -> Arc<Self> {
+        Arc::new(Load::new(0).add(0))
+    }
+
     /// An answer's data, which counts until it has left.
     pub fn carry(&self, data: Bytes) -> Bytes {
         if data.len() < ANSWER_MIN {
             return data;
         }
-        let _share = self.load.share(data.len());
+        let _share = self.load.add(data.len());
         Bytes::from_owner(Carried { data, _share })
     }
 }
 
 struct Carried {
     data: Bytes,
-    _share: Arc<Share>,
+    _share: Share,
 }
 
 impl AsRef<[u8]> for Carried {
@@ -69,7 +133,8 @@ pub fn expected(ops: &[OsdOp]) -> usize {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.load.0.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.load.total.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.load.own.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -79,18 +144,18 @@ mod tests {
 
     #[test]
     fn the_last_copy_gives_back() {
-        let load = Load::default();
-        let (one, two) = (load.share(100), load.share(7));
+        let load = Load::new(10_000);
+        let (one, two) = (load.share(100), load.another().share(7));
         let copy = one.clone();
         drop(one);
-        assert_eq!(load.bytes(), 107);
+        assert_eq!(load.bytes(), 107 + 2 * EACH as u64);
         drop((copy, two));
         assert_eq!(load.bytes(), 0);
     }
 
     #[test]
     fn an_answer_counts_until_it_has_left() {
-        let load = Load::default();
+        let load = Load::new(10_000);
         let data = load.share(10).carry(Bytes::from(vec![7; 100_000]));
         let part = data.slice(5..10);
         drop(data);
@@ -98,5 +163,44 @@ mod tests {
         drop(part);
         assert_eq!(load.bytes(), 0);
         assert_eq!(load.share(0).carry(Bytes::from_static(b"small")), "small");
+    }
+
+    /// However many connections take what they can get, all stay within the sum, but for one request
+    /// each; and a newcomer is read.
+    #[test]
+    fn whoever_takes_all_he_can_leaves_room() {
+        const MAX: u64 = 500 << 20;
+        const ONE: usize = 1 << 20;
+        for connections in [1, 3, 40, 400] {
+            let first = Load::new(MAX);
+            let loads: Vec<Load> = (0..connections).map(|_| first.another()).collect();
+            let mut held = Vec::new();
+            for round in 0.. {
+                let before = held.len();
+                for load in &loads {
+                    if !load.is_full(0, false) {
+                        held.push(load.share(ONE));
+                    }
+                }
+                if held.len() == before {
+                    break;
+                }
+                assert!(round < 1000, "it ends");
+            }
+            let most = MAX + (connections * (ONE + EACH)) as u64;
+            assert!(first.bytes() <= most, "{connections}: {}", first.bytes());
+            if connections == 1 {
+                assert!((100 << 20..103 << 20).contains(&first.bytes()), "{}", first.bytes());
+            }
+            let newcomer = first.another();
+            assert!(!newcomer.is_full(0, false));
+            assert!(newcomer.is_full(UNREAD_MAX + 1, false), "it takes no answers");
+            // Those that are held are read again when there is room, not at once.
+            assert!(loads.iter().all(|load| load.is_full(0, true)));
+            held.truncate(held.len() / 4);
+            assert!(loads.iter().any(|load| !load.is_full(0, true)));
+            drop(held);
+            assert_eq!(first.bytes(), 0);
+        }
     }
 }

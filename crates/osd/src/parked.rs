@@ -58,14 +58,15 @@ pub(crate) struct Parked {
 }
 
 /// Whose connection it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
+pub(crate) enum From<'a> {
     /// An OSD's.
     Osd,
     /// A client's, where all clients may have so many bytes in hand.
     Client {
         /// See there.
         max: u64,
+        /// What the connection has in hand.
+        load: &'a crate::load::Load,
     },
 }
 
@@ -87,18 +88,15 @@ impl Parked {
         &mut self,
         now: Now,
         (epoch, have): (Epoch, Epoch),
-        (conn, from): (ConnId, From),
+        (conn, from): (ConnId, From<'_>),
         envelope: Envelope,
-        load: &crate::load::Load,
     ) -> Result<(), TooMuch> {
         if epoch.0 > have.0.saturating_add(AHEAD_MAX) {
             return Err(TooMuch::FarAhead(epoch, have));
         }
         let (share, max) = match from {
             From::Osd => (None, OSD_BYTES_MAX),
-            From::Client { max } => {
-                (Some(load.share(envelope.size() + EACH as usize)), max / CLIENT_PART)
-            }
+            From::Client { max, load } => (Some(load.share(envelope.size())), max / CLIENT_PART),
         };
         let w = Waiting { epoch, conn, envelope, came_ns: now.mono_ns, _share: share };
         let (count, bytes) = self.by_conn.entry(conn).or_default();

@@ -122,7 +122,7 @@ impl Perf {
         let at = self.slowest.partition_point(|p| p.took_ns >= took_ns);
         // Names are kept; payload is not, nor does it count as in hand any more.
         let mut what = Box::new(op.clone());
-        what.share = std::sync::Arc::default();
+        what.share = crate::load::Share::none();
         (what.copy, what.old, what.prefetched) = (None, None, Vec::new());
         what.msg.oid = bytes::Bytes::copy_from_slice(&what.msg.oid);
         what.oid = what.oid.detached();

@@ -4,9 +4,11 @@ use denc::Denc;
 use env::ConnId;
 use messages::{MOsdOp, OsdOp, op, req_flag};
 use stdx::FastMap;
-use types::{EntityAddr, EntityId, EntityName, Epoch, Features, HObject, ReqId};
+use types::{EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, OsdId, ReqId};
 
 use crate::caps::Caps;
+use crate::doors::Door;
+use crate::load::Load;
 
 /// A connection of a client or daemon.
 #[derive(Debug)]
@@ -25,6 +27,19 @@ pub struct Session {
     pub caps: Caps,
     /// The newest map it is known to have; 0 when unknown.
     pub epoch: Epoch,
+    /// What it has in hand.
+    pub load: Load,
+    /// By which address it came.
+    pub door: Door,
+}
+
+impl Session {
+    /// Which OSD it is, as its ticket proves.
+    #[must_use]
+    pub fn osd(&self) -> Option<OsdId> {
+        let number = i32::try_from(self.who.num).ok().filter(|n| *n >= 0);
+        number.filter(|_| self.who.kind == EntityKind::OSD).map(OsdId)
+    }
 }
 
 /// All connections.
@@ -128,6 +143,8 @@ impl crate::core::Core {
         }
         self.seq += 1;
         let bytes = bytes + crate::load::expected(&msg.ops);
+        let load = self.sessions.by_conn.get(&conn).map_or(&self.load_bytes, |s| &s.load);
+        let share = load.share(bytes);
         Box::new(ClientOp {
             seq: self.seq,
             conn,
@@ -148,7 +165,7 @@ impl crate::core::Core {
             came_ns: now.mono_ns,
             came_wall_ns: now.wall_ns,
             classes: self.classes.all.clone(),
-            share: self.load_bytes.share(bytes),
+            share,
         })
     }
 }

@@ -19,7 +19,7 @@ use msgr::{Connection, Dial, Event, Fault, Peer, Session, Verdict};
 use tokio::net::TcpSocket;
 use types::{EntityAddr, EntityKind, UTime};
 
-use crate::messenger::{CloseWhy, Hold, Inner, Limits, NetEvent, Redial};
+use crate::messenger::{CloseWhy, Gate, Hold, Inner, Limits, NetEvent, Redial};
 use crate::stream::{self, Stream};
 use crate::{OsRandom, now};
 
@@ -55,6 +55,19 @@ pub(crate) struct Conn {
     /// When the TCP connection began, and when the peer was last heard.
     since_ms: Cell<u64>,
     heard_ms: Cell<u64>,
+    turnstile: Turnstile,
+}
+
+/// What decides whether more is read of a connection.
+#[derive(Default)]
+struct Turnstile {
+    gate: RefCell<Option<Gate>>,
+    /// The gate is closed, and the messenger looks at it from time to time.
+    held: Cell<bool>,
+    /// The socket took something since the last tick.
+    taken: Cell<bool>,
+    /// The last tick at which nothing waited for the socket, or it had taken something.
+    moved_ms: Cell<u64>,
 }
 
 /// What a task goes on with.
@@ -75,11 +88,6 @@ impl From<Fault> for Turn {
     fn from(fault: Fault) -> Self {
         Self::End(fault.into())
     }
-}
-
-/// Whether nothing is wanted of this client now.
-fn is_held(inner: &Inner, machine: &Connection) -> bool {
-    inner.clients_held.get() && machine.is_ready() && machine.peer().id.kind == EntityKind::CLIENT
 }
 
 impl Conn {
@@ -104,7 +112,42 @@ impl Conn {
             blocked: Cell::new(false),
             since_ms: Cell::new(now_ms),
             heard_ms: Cell::new(now_ms),
+            turnstile: Turnstile { moved_ms: Cell::new(now_ms), ..Turnstile::default() },
         })
+    }
+
+    pub(crate) fn set_gate(&self, gate: Gate) {
+        *self.turnstile.gate.borrow_mut() = Some(gate);
+    }
+
+    fn is_gated(&self) -> bool {
+        self.turnstile.gate.borrow().is_some()
+    }
+
+    /// Whether nothing is wanted of this peer now; if so the messenger looks again.
+    fn is_held(self: &Rc<Self>, inner: &Inner, machine: &Connection) -> bool {
+        let t = &self.turnstile;
+        let gate = t.gate.borrow();
+        let Some(gate) = gate.as_ref().filter(|_| machine.is_ready()) else { return false };
+        if t.held.get() {
+            return true;
+        }
+        let held = gate(machine.session().bytes() + machine.unwritten(), false);
+        if held {
+            t.held.set(true);
+            inner.hold(self.clone());
+        }
+        held
+    }
+
+    /// Whether the gate of a held connection is still closed.
+    pub(crate) fn stays_held(&self) -> bool {
+        let t = &self.turnstile;
+        let lives = self.closing.borrow().is_none() && self.machine.borrow().is_some();
+        let closed = |gate: &Gate| gate(self.backlog(), true);
+        let held = lives && t.gate.borrow().as_ref().is_some_and(closed);
+        t.held.set(held);
+        held
     }
 
     /// A TCP connection came in.
@@ -214,7 +257,11 @@ impl Conn {
     }
 
     pub(crate) fn send(self: &Rc<Self>, inner: &Inner, env: Envelope) {
-        let max = inner.limits.backlog_bytes_max;
+        let limits = &inner.limits;
+        let max = match self.is_gated() {
+            true => limits.gated_backlog_bytes_max,
+            false => limits.backlog_bytes_max,
+        };
         let sent = match &mut *self.machine.borrow_mut() {
             Some(machine) if machine.session().bytes() + machine.unwritten() > max => {
                 self.close(CloseWhy::Slow);
@@ -265,7 +312,10 @@ impl Conn {
             let mut slices = [IoSlice::new(&[]); SLICES];
             let n = machine.slices(&mut slices);
             match stream.try_write_vectored(&slices[..n]) {
-                Ok(n) => machine.advance(n),
+                Ok(n) => {
+                    machine.advance(n);
+                    self.turnstile.taken.set(true);
+                }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     self.blocked.set(true);
                     return Ok(());
@@ -288,14 +338,24 @@ impl Conn {
         } else if ready && lossy && now_ms > self.heard_ms.get() + limits.idle_ms {
             self.close(CloseWhy::Idle);
         }
+        let t = &self.turnstile;
+        if t.taken.replace(false) || self.backlog() == 0 {
+            t.moved_ms.set(now_ms);
+        } else if self.is_gated() && now_ms > t.moved_ms.get() + limits.gated_stuck_ms {
+            self.close(CloseWhy::Slow);
+        }
+        // What is not read does not show its end.
+        if t.held.get() && self.stream.borrow().as_ref().is_some_and(Stream::is_closed_by_peer) {
+            self.close(CloseWhy::Eof);
+        }
     }
 
-    fn poll_read(&self, cx: &mut Context<'_>, inner: &Inner) -> Poll<io::Result<usize>> {
+    fn poll_read(self: &Rc<Self>, cx: &mut Context<'_>, inner: &Inner) -> Poll<io::Result<usize>> {
         let (mut machine, mut stream) = (self.machine.borrow_mut(), self.stream.borrow_mut());
         let (Some(machine), Some(stream)) = (&mut *machine, &mut *stream) else {
             return Poll::Pending;
         };
-        if is_held(inner, machine) || !machine.wants_read() {
+        if self.is_held(inner, machine) || !machine.wants_read() {
             return Poll::Pending;
         }
         machine.lend_stage(&mut inner.spare.borrow_mut());
@@ -368,7 +428,7 @@ impl Conn {
             }
             let event = match &mut *self.machine.borrow_mut() {
                 // What one read brought may be many requests.
-                Some(machine) if is_held(inner, machine) => None,
+                Some(machine) if self.is_held(inner, machine) => None,
                 Some(machine) => machine.poll(now)?,
                 None => return Ok(()),
             };

@@ -16,6 +16,6 @@ mod process;
 mod stream;
 
 pub use clock::{OsRandom, now};
-pub use messenger::{CloseWhy, Config, Hold, Limits, Messenger, NetEvent, Redial};
+pub use messenger::{CloseWhy, Config, Gate, Hold, Limits, Messenger, NetEvent, Redial};
 pub use msgr::{ConMode, Fault, Local, Peer, Policy};
 pub use process::{Stop, before_sleep, raise_open_files, run_local, stop_signal};

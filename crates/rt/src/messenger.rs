@@ -39,6 +39,10 @@ pub struct Limits {
     pub handshake_ms: u64,
     /// Bytes that may wait for a peer that does not read.
     pub backlog_bytes_max: usize,
+    /// The same of a peer with a gate ([`Messenger::set_gate`]).
+    pub gated_backlog_bytes_max: usize,
+    /// A peer with a gate for which bytes wait, and which takes none for so long, is closed.
+    pub gated_stuck_ms: u64,
     /// Silence after which a lossy connection is closed.
     pub idle_ms: u64,
 }
@@ -51,6 +55,8 @@ impl Default for Limits {
             unproved_per_ip_max: 256,
             handshake_ms: 10_000,
             backlog_bytes_max: 1 << 30,
+            gated_backlog_bytes_max: 256 << 20,
+            gated_stuck_ms: 60_000,
             idle_ms: 900_000,
         }
     }
@@ -202,6 +208,13 @@ impl Drop for Hold {
 
 type Handler = Box<dyn FnMut(NetEvent)>;
 
+/// Asked before more is read of a connection: with the bytes that were sent to its peer and not
+/// taken yet, and whether it is held already. True when nothing more is to be read now.
+pub type Gate = Box<dyn Fn(usize, bool) -> bool>;
+
+/// Held connections that are looked at after each batch; all are once a second.
+const HELD_LOOKED_AT: usize = 8;
+
 pub(crate) struct Doors {
     policy: Box<dyn Fn(EntityKind) -> Policy>,
     auth: Box<dyn Fn(EntityKind, SocketAddr) -> Box<dyn ServerAuth>>,
@@ -237,8 +250,8 @@ pub(crate) struct Inner {
     /// A task that will write at its end is running.
     batching: Cell<bool>,
     flusher: RefCell<Option<Waker>>,
-    /// Nothing is read from clients.
-    pub(crate) clients_held: Cell<bool>,
+    /// Connections that are not read as their gates are closed; each in turn is looked at again.
+    held: RefCell<VecDeque<Rc<Conn>>>,
     /// The read buffer that connections without unfinished frames share.
     pub(crate) spare: RefCell<Option<BytesMut>>,
 }
@@ -268,7 +281,7 @@ impl Messenger {
             dirty: RefCell::default(),
             batching: Cell::new(false),
             flusher: RefCell::new(None),
-            clients_held: Cell::new(false),
+            held: RefCell::default(),
             spare: RefCell::default(),
         });
         let weak = Rc::downgrade(&inner);
@@ -476,18 +489,18 @@ impl Messenger {
         self.0.conns.borrow().get(&conn).and_then(|conn| conn.peer())
     }
 
-    /// Stops reading from clients, or goes on. Daemons are read all the time: what clients
-    /// wait for may come from them.
-    pub fn hold_clients(&self, hold: bool) {
-        if self.0.clients_held.replace(hold) && !hold {
-            self.0.conns.borrow().values().for_each(|conn| conn.wake());
+    /// From now on `conn` is read only while `gate` is open. What one connection costs is held against
+    /// that connection alone: whatever others wait for is read all the time.
+    pub fn set_gate(&self, conn: ConnId, gate: Gate) {
+        if let Some(conn) = self.0.conns.borrow().get(&conn) {
+            conn.set_gate(gate);
         }
     }
 
-    /// Whether nothing is read from clients now.
+    /// How many connections are not read now as their gates are closed.
     #[must_use]
-    pub fn are_clients_held(&self) -> bool {
-        self.0.clients_held.get()
+    pub fn held(&self) -> usize {
+        self.0.held.borrow().len()
     }
 
     /// Our own IP as the peer of `conn` sees it.
@@ -564,8 +577,27 @@ impl Inner {
 
     pub(crate) fn flush(&self) {
         loop {
-            let Some(conn) = self.dirty.borrow_mut().pop() else { return };
+            let Some(conn) = self.dirty.borrow_mut().pop() else { break };
             conn.write();
+        }
+        self.look_at_held(HELD_LOOKED_AT);
+    }
+
+    /// A connection is read no more until its gate opens.
+    pub(crate) fn hold(&self, conn: Rc<Conn>) {
+        self.held.borrow_mut().push_back(conn);
+    }
+
+    /// Reads of those again whose gates have opened.
+    fn look_at_held(&self, most: usize) {
+        let most = most.min(self.held.borrow().len());
+        for _ in 0..most {
+            let Some(conn) = self.held.borrow_mut().pop_front() else { return };
+            if conn.stays_held() {
+                self.held.borrow_mut().push_back(conn);
+            } else {
+                conn.wake();
+            }
         }
     }
 
@@ -596,5 +628,6 @@ impl Inner {
         for conn in conns {
             conn.on_tick(now_ms, &self.limits);
         }
+        self.look_at_held(usize::MAX);
     }
 }

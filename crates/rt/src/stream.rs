@@ -10,12 +10,12 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::BufMut;
 use rustix::net::sockopt;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 
 /// Bytes that wait in a Unix socket; the kernel takes it for twice as many.
@@ -65,6 +65,17 @@ impl Stream {
             Self::Tcp(s) => s.poll_write_ready(cx),
             Self::Near(s) => s.poll_write_ready(cx),
         }
+    }
+
+    /// Whether the peer has closed its side, as far as the event queue has told: what it sent before
+    /// may still be unread.
+    pub fn is_closed_by_peer(&self) -> bool {
+        let cx = &mut Context::from_waker(Waker::noop());
+        let ready = match self {
+            Self::Tcp(s) => pin!(s.ready(Interest::READABLE)).poll(cx),
+            Self::Near(s) => pin!(s.ready(Interest::READABLE)).poll(cx),
+        };
+        matches!(ready, Poll::Ready(Ok(ready)) if ready.is_read_closed())
     }
 
     pub fn poll_read_buf(

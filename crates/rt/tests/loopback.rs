@@ -443,22 +443,37 @@ fn peers_dial_each_other() {
     });
 }
 
-/// Clients that are held are not read; daemons are.
+/// A connection with a closed gate is not read; others are, and so is it once the gate is open.
 #[test]
-fn clients_are_held() {
+fn one_connection_is_held() {
     test(async {
         let server = messenger(EntityKind::OSD, Policy::stateless_server(), Limits::default());
         let addr = listen(&server);
-        let got = log(&server);
-        let kinds = [EntityKind::CLIENT, EntityKind::OSD];
-        let peers = kinds.map(|kind| {
-            let peer = messenger(kind, Policy::lossy_client(), Limits::default());
-            let conn = peer.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
-            (peer, conn)
+        let got = Log::default();
+        let (sink, gates) = (got.clone(), server.clone());
+        let closed = Rc::new(std::cell::Cell::new(true));
+        let gate = closed.clone();
+        server.set_handler(move |event| {
+            let first = !sink.borrow().iter().any(|e| matches!(e, NetEvent::Opened { .. }));
+            if let NetEvent::Opened { conn, .. } = event
+                && first
+            {
+                let gate = gate.clone();
+                gates.set_gate(conn, Box::new(move |_, _| gate.get()));
+            }
+            sink.borrow_mut().push(event);
         });
-        let opened = |e: &&NetEvent| matches!(e, NetEvent::Opened { .. });
-        until("both", || got.borrow().iter().filter(opened).count() == 2).await;
-        server.hold_clients(true);
+        let opened = |n| {
+            let opened = |e: &&NetEvent| matches!(e, NetEvent::Opened { .. });
+            got.borrow().iter().filter(opened).count() == n
+        };
+        let mut peers = Vec::new();
+        for n in 1..3 {
+            let peer = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
+            let conn = peer.connect(addr, EntityKind::OSD, Policy::lossy_client(), knock(1));
+            peers.push((peer, conn));
+            until("it is open", || opened(n)).await;
+        }
         let from = |tids: std::ops::Range<u64>| {
             tids.filter(|tid| {
                 let is =
@@ -471,24 +486,39 @@ fn clients_are_held() {
             peers[0].0.send(peers[0].1, message(tid, 100_000));
             peers[1].0.send(peers[1].1, message(100 + tid, 100_000));
         }
-        until("the daemon's", || from(100..110) == 10).await;
+        until("the other's", || from(100..110) == 10).await;
         tokio::time::sleep(Duration::from_millis(50)).await;
-        assert_eq!(from(0..10), 0);
-        server.hold_clients(false);
-        until("the client's", || from(0..10) == 10).await;
+        assert_eq!((from(0..10), server.held()), (0, 1));
+        closed.set(false);
+        until("the held one's", || from(0..10) == 10).await;
+        assert_eq!(server.held(), 0);
+
+        // What is not read is noticed when it ends, all the same.
+        closed.set(true);
+        peers[0].0.send(peers[0].1, message(10, 100_000));
+        until("it is held", || server.held() == 1).await;
+        peers[0].0.close(peers[0].1);
+        until("it is over", || got.borrow().iter().any(|e| matches!(e, NetEvent::Closed { .. })))
+            .await;
     });
 }
 
-/// What one read of the socket brought is not delivered either once clients are held.
+/// What one read of the socket brought is not delivered either once the gate is closed.
 #[test]
-fn clients_are_held_between_two_messages() {
+fn a_connection_is_held_between_two_messages() {
     test(async {
         let server = messenger(EntityKind::OSD, Policy::stateless_server(), Limits::default());
         let addr = listen(&server);
         let got = Log::default();
-        let (sink, holder) = (got.clone(), server.clone());
+        let (sink, gates) = (got.clone(), server.clone());
+        let allowed = Rc::new(std::cell::Cell::new(1));
+        let most = allowed.clone();
         server.set_handler(move |event| {
-            holder.hold_clients(matches!(event, NetEvent::Message { .. }));
+            if let NetEvent::Opened { conn, .. } = event {
+                let (most, sink) = (most.clone(), sink.clone());
+                let messages = move || messages_in(&sink);
+                gates.set_gate(conn, Box::new(move |_, _| messages() >= most.get()));
+            }
             sink.borrow_mut().push(event);
         });
         let client = messenger(EntityKind::CLIENT, Policy::lossy_client(), Limits::default());
@@ -496,13 +526,75 @@ fn clients_are_held_between_two_messages() {
         for tid in 0..10 {
             client.send(conn, message(tid, 10));
         }
-        let messages =
-            || got.borrow().iter().filter(|e| matches!(e, NetEvent::Message { .. })).count();
         for n in 1..=10 {
-            until("the next", || messages() >= n).await;
+            until("the next", || messages_in(&got) >= n).await;
             tokio::time::sleep(Duration::from_millis(10)).await;
-            assert_eq!(messages(), n);
-            server.hold_clients(false);
+            assert_eq!(messages_in(&got), n);
+            allowed.set(n + 1);
+        }
+    });
+}
+
+fn messages_in(log: &Log) -> usize {
+    log.borrow().iter().filter(|e| matches!(e, NetEvent::Message { .. })).count()
+}
+
+/// Who takes no answers is told so to the gate, is not given more than it may have waiting, and is
+/// closed after a time without any progress.
+#[test]
+fn answers_that_are_not_taken_are_bounded() {
+    test(async {
+        let limits = Limits {
+            gated_backlog_bytes_max: 40 << 20,
+            gated_stuck_ms: 1_500,
+            ..Limits::default()
+        };
+        for more in [false, true] {
+            let server = messenger(EntityKind::OSD, Policy::stateless_server(), limits);
+            let addr = listen(&server);
+            let got = Log::default();
+            let (sink, gates) = (got.clone(), server.clone());
+            let seen = Rc::new(std::cell::Cell::new(0));
+            let most = seen.clone();
+            server.set_handler(move |event| {
+                if let NetEvent::Opened { conn, .. } = event {
+                    let most = most.clone();
+                    let gate = move |unread: usize, _| {
+                        most.set(unread.max(most.get()));
+                        unread > 1 << 20
+                    };
+                    gates.set_gate(conn, Box::new(gate));
+                }
+                sink.borrow_mut().push(event);
+            });
+            // It shows itself and then reads nothing: what comes is held by its role.
+            let policy = Policy::lossy_client().with_budget(1);
+            let client = messenger(EntityKind::CLIENT, policy, Limits::default());
+            let held = Log::default();
+            let sink = held.clone();
+            client.set_handler(move |event| sink.borrow_mut().push(event));
+            let conn = client.connect(addr, EntityKind::OSD, policy, knock(1));
+            let opened = || {
+                got.borrow()
+                    .iter()
+                    .find(|e| matches!(e, NetEvent::Opened { .. }))
+                    .map(NetEvent::conn)
+            };
+            until("it is open", || opened().is_some()).await;
+            let to = opened().expect("just seen");
+            let answers = if more { 60 } else { 30 };
+            for tid in 0..answers {
+                server.send(to, message(tid, 1 << 20));
+            }
+            client.send(conn, message(99, 10));
+            let slow = || {
+                let slow =
+                    |e: &NetEvent| matches!(e, NetEvent::Closed { why: rt::CloseWhy::Slow, .. });
+                got.borrow().iter().any(slow)
+            };
+            until("it is closed", slow).await;
+            assert_eq!(messages_in(&got), 0, "its request is not read");
+            assert!(more || seen.get() > 10 << 20, "{}", seen.get());
         }
     });
 }

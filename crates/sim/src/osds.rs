@@ -8,7 +8,7 @@ use env::ConnId;
 use messages::{
     Envelope, MOsdOp, Message, MonSubscribe, OsdPeer, OsdPing, PeerMsg, RepOp, Subscription,
 };
-use osd::{Effect, Identity, Osd, Outbox, PeerInfo};
+use osd::{Door, Effect, Identity, Osd, Outbox, PeerInfo};
 use stdx::crc32c;
 use types::{
     AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, PgId,
@@ -514,6 +514,7 @@ impl World {
                 features: Features::ALL,
                 caps: String::new(),
                 allow_all: true,
+                door: Door::Cluster,
             },
             Node::Client(k) => PeerInfo {
                 who: EntityId::new(EntityKind::CLIENT, self.clients[k].gid as i64),
@@ -523,6 +524,7 @@ impl World {
                 features: Features::TENTACLE_WORD,
                 caps: "allow *".into(),
                 allow_all: false,
+                door: Door::Public,
             },
             Node::Mon(_) | Node::Operator(_) => return,
         };

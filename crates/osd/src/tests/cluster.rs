@@ -15,7 +15,7 @@ use types::{
 };
 
 use crate::memory::MemStore;
-use crate::{Effect, Identity, Osd, Outbox, PeerInfo};
+use crate::{Door, Effect, Identity, Osd, Outbox, PeerInfo};
 
 const FSID: Uuid = Uuid([7; 16]);
 /// The client's connections are numbered from here, by OSD.
@@ -389,6 +389,7 @@ impl Cluster {
                 features: Features::ALL,
                 caps: String::new(),
                 allow_all: true,
+                door: Door::Cluster,
             };
             if let Some(osd) = &mut self.nodes[at].osd {
                 osd.on_open(conn, info);
@@ -410,6 +411,7 @@ impl Cluster {
             features: Features::TENTACLE_WORD,
             caps: self.caps.clone(),
             allow_all: false,
+            door: Door::Public,
         };
         if let Some(osd) = &mut self.nodes[i].osd {
             osd.on_open(conn, info);
