@@ -303,6 +303,10 @@ impl ObjectStore for StoreBacking {
         Ok(absent(self.store.get_attrs(c, o))?.unwrap_or_default().into_iter().collect())
     }
 
+    fn attrs_bytes(&self, c: Coll, o: &HObject) -> Result<u64, StoreError> {
+        Ok(absent(self.store.attrs_bytes(c, o))?.unwrap_or_default())
+    }
+
     fn omap_header(&self, c: Coll, o: &HObject) -> Result<Bytes, StoreError> {
         Ok(absent(self.store.omap_get_header(c, o))?.unwrap_or_default())
     }

@@ -210,6 +210,12 @@ pub trait ObjectStore: Send {
     /// [`StoreError`].
     fn attrs(&self, c: Coll, o: &HObject) -> Result<Vec<(Bytes, Bytes)>, StoreError>;
 
+    /// Bytes of all attributes, names and values, and 64 more for each; 0 where the object is not there.
+    ///
+    /// # Errors
+    /// As [`ObjectStore::attrs`].
+    fn attrs_bytes(&self, c: Coll, o: &HObject) -> Result<u64, StoreError>;
+
     /// The omap header; empty when there is none.
     ///
     /// # Errors

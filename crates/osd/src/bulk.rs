@@ -25,8 +25,8 @@ pub(crate) const BESIDE: u64 = 512 << 10;
 /// Bytes of a record that a copy takes that does not say how many: the fewest that releases before
 /// took, with the smallest log.
 pub(crate) const UNTOLD: u64 = 10 << 20;
-/// Bytes of one object's attributes in sum: with the header of its omap they are in memory
-/// whenever the object is copied or recovered.
+/// Bytes of one object's attributes in sum, 64 more for each: with the header of its omap they are
+/// in memory whenever the object is copied or recovered.
 pub(crate) const ATTRS_MAX: u64 = 64 << 20;
 /// Large data goes to its place, and takes 20 bytes for each block here, and two blocks' bytes.
 const LARGE: u64 = 64 << 10;
@@ -108,7 +108,8 @@ pub(crate) fn cuts_of(all: &[Mutation]) -> u64 {
 }
 
 /// Bytes of an object's attributes in sum, its own record among them, before these steps and
-/// after them; `None` when they set none.
+/// after them; `None` when they set none. Costs a look-up for each attribute that they touch, however
+/// many the object has.
 pub(crate) fn attrs_after(
     store: &dyn ObjectStore,
     coll: Coll,
@@ -116,28 +117,81 @@ pub(crate) fn attrs_after(
     steps: &[Mutation],
 ) -> Option<(u64, u64)> {
     steps.iter().find(|m| matches!(m, Mutation::SetAttr(..)))?;
-    let size = |k: &Bytes, v: &Bytes| (k.len() + v.len()) as u64;
-    let of = |o: &HObject| {
-        // What cannot be read was told by the read before.
-        let all = store.attrs(coll, o).unwrap_or_default().into_iter();
-        all.map(|(k, v)| (k.clone(), size(&k, &v))).collect::<BTreeMap<_, _>>()
-    };
-    let mut all = of(oid);
-    let was = all.values().sum();
+    // What cannot be read was told by the read before.
+    let sum_of = |o: &HObject| store.attrs_bytes(coll, o).unwrap_or_default();
+    let mut from = Some(oid);
+    let was = sum_of(oid);
+    let mut sum = was;
+    // Attributes that were set (to so many bytes) or removed since `from` was as it is.
+    let mut changed: BTreeMap<&Bytes, Option<u64>> = BTreeMap::new();
+    for m in steps {
+        let (name, now) = match m {
+            Mutation::SetAttr(k, v) => (k, Some(attr_bytes(k, v))),
+            Mutation::RmAttr(k) => (k, None),
+            Mutation::Remove => {
+                (from, sum) = (None, 0);
+                changed.clear();
+                continue;
+            }
+            Mutation::CloneFrom(other) => {
+                (from, sum) = (Some(other), sum_of(other));
+                changed.clear();
+                continue;
+            }
+            _ => continue,
+        };
+        let before = match changed.insert(name, now) {
+            Some(before) => before,
+            None => from.and_then(|o| {
+                let value = store.attr(coll, o, name).unwrap_or_default();
+                value.map(|v| attr_bytes(name, &v))
+            }),
+        };
+        sum = sum + now.unwrap_or(0) - before.unwrap_or(0);
+    }
+    Some((was, sum))
+}
+
+/// What an attribute takes in memory: many tiny ones cost more than their bytes.
+pub(crate) fn attr_bytes(name: &Bytes, value: &Bytes) -> u64 {
+    (name.len() + value.len()) as u64 + STEP
+}
+
+/// A part of a message that is kept when the rest is gone: on its own where the message has `whole`
+/// bytes and this is less than half of them. What is kept of a client's request so holds twice its
+/// bytes at most, whatever came beside it.
+pub(crate) fn owned(part: &Bytes, whole: usize) -> Bytes {
+    if part.len() * 2 < whole { Bytes::copy_from_slice(part) } else { part.clone() }
+}
+
+/// As [`owned`], of steps that came in one message and are all that is large in it.
+pub(crate) fn own(steps: &mut [Mutation], whole: usize) {
+    let own = |part: &mut Bytes| *part = owned(part, whole);
     for m in steps {
         match m {
-            Mutation::SetAttr(k, v) => {
-                all.insert(k.clone(), size(k, v));
+            Mutation::Write { data, .. } | Mutation::OmapHeader(data) => own(data),
+            Mutation::SetAttr(name, value) => {
+                own(name);
+                own(value);
             }
-            Mutation::RmAttr(k) => {
-                all.remove(k);
+            Mutation::OmapSet(entries) => {
+                for (key, value) in entries {
+                    own(key);
+                    own(value);
+                }
             }
-            Mutation::Remove => all.clear(),
-            Mutation::CloneFrom(from) => all = of(from),
             _ => {}
         }
     }
-    Some((was, all.values().sum()))
+}
+
+/// Bytes that steps carry.
+pub(crate) fn carried(steps: &[Mutation]) -> usize {
+    let each = steps.iter().map(|m| match m {
+        Mutation::Write { data, .. } => data.len(),
+        m => record_of(m) as usize,
+    });
+    each.sum()
 }
 
 /// Steps that bring an object in several transactions of about `max` bytes of the log, in order.

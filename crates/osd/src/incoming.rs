@@ -244,7 +244,7 @@ impl Osd {
         }
     }
 
-    fn on_request(&mut self, now: Now, conn: ConnId, m: MOsdOp, e: Envelope, out: &mut Outbox) {
+    fn on_request(&mut self, now: Now, conn: ConnId, mut m: MOsdOp, e: Envelope, out: &mut Outbox) {
         if m.epoch > self.c.map.epoch {
             let session = self.c.sessions.by_conn.get(&conn);
             if session.is_some_and(|s| s.caps.is_empty()) {
@@ -267,6 +267,9 @@ impl Osd {
             return;
         }
         let by = (session.who, session.addr, session.features);
+        for op in &mut m.ops {
+            op.data = crate::bulk::owned(&op.data, e.data.len());
+        }
         let op = self.c.client_op(now, conn, by, e.tid, m, e.size());
         let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
         let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");

@@ -447,6 +447,11 @@ impl ObjectStore for MemStore {
         Ok(all.unwrap_or_default())
     }
 
+    fn attrs_bytes(&self, c: Coll, o: &HObject) -> Result<u64, StoreError> {
+        let sum = |o: &Object| o.attrs.iter().map(|(k, v)| crate::bulk::attr_bytes(k, v)).sum();
+        Ok(self.object(c, o, sum).unwrap_or_default())
+    }
+
     fn omap_header(&self, c: Coll, o: &HObject) -> Result<Bytes, StoreError> {
         Ok(self.object(c, o, |o| o.header.clone()).unwrap_or_default())
     }

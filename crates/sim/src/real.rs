@@ -565,6 +565,10 @@ impl ObjectStore for RealStore {
         self.open(|s| s.attrs(c, o))
     }
 
+    fn attrs_bytes(&self, c: Coll, o: &HObject) -> Result<u64> {
+        self.open(|s| s.attrs_bytes(c, o))
+    }
+
     fn omap_header(&self, c: Coll, o: &HObject) -> Result<Bytes> {
         self.open(|s| s.omap_header(c, o))
     }

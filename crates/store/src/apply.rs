@@ -469,13 +469,13 @@ impl State {
                     pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() as u64;
                 self.edit(&mut o, |o| {
                     for (k, v) in pairs {
-                        o.set_attr(k.clone(), v.clone());
+                        o.attrs.set(k.clone(), v.clone());
                     }
                 })?;
             }
             Op::RmAttr(t, name) => {
                 let mut o = self.target(txn, *t, known)?;
-                self.edit(&mut o, |o| o.rm_attr(name))?;
+                self.edit(&mut o, |o| o.attrs.remove(name))?;
             }
             Op::RmAttrs(t) => {
                 let mut o = self.target(txn, *t, known)?;

@@ -21,6 +21,7 @@
 mod ahead;
 mod alloc;
 mod apply;
+mod attrs;
 mod behind;
 mod bitmap;
 mod buf;

@@ -17,6 +17,7 @@ use denc::{DecodeError, Denc, Reader, Writer};
 use smallvec::SmallVec;
 use stdx::IntervalSet;
 
+use crate::attrs::Attrs;
 use crate::pack::{Algorithm, PART_MAX, Packed};
 use crate::varint;
 
@@ -146,8 +147,7 @@ pub(crate) struct Onode {
     pub size: u64,
     /// Names its omap; 0 for none.
     pub omap: u64,
-    /// Sorted by name.
-    pub attrs: Vec<(Bytes, Bytes)>,
+    pub attrs: Attrs,
     pub extents: Vec<Extent>,
     pub pieces: Vec<Piece>,
     /// Blocks whose data was let go as a whole since the last checkpoint began. Not stored.
@@ -191,28 +191,9 @@ impl Onode {
 
     /// About what it takes in memory.
     pub fn footprint(&self) -> u64 {
-        let attrs: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len() + 64).sum();
         let extents: usize = self.extents.iter().map(|e| e.crcs.len() * 4 + 48).sum();
         let pieces: usize = self.pieces.iter().map(|p| p.data.len() + 48).sum();
-        (attrs + extents + pieces + 256) as u64
-    }
-
-    pub fn attr(&self, name: &[u8]) -> Option<&Bytes> {
-        let at = self.attrs.binary_search_by(|(k, _)| k.as_ref().cmp(name)).ok()?;
-        Some(&self.attrs[at].1)
-    }
-
-    pub fn set_attr(&mut self, name: Bytes, value: Bytes) {
-        match self.attrs.binary_search_by(|(k, _)| k.cmp(&name)) {
-            Ok(at) => self.attrs[at].1 = value,
-            Err(at) => self.attrs.insert(at, (name, value)),
-        }
-    }
-
-    pub fn rm_attr(&mut self, name: &[u8]) {
-        if let Ok(at) = self.attrs.binary_search_by(|(k, _)| k.as_ref().cmp(name)) {
-            self.attrs.remove(at);
-        }
+        (extents + pieces + 256) as u64 + self.attrs.bytes()
     }
 
     /// Index of the first extent that ends behind `block`.

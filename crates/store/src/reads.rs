@@ -181,7 +181,7 @@ impl Store {
     /// # Errors
     /// As [`Store::stat`].
     pub fn get_attr(&self, c: impl Into<Coll>, o: &HObject, name: &[u8]) -> Result<Option<Bytes>> {
-        Ok(self.state.object(c.into(), o)?.attr(name).cloned())
+        Ok(self.state.object(c.into(), o)?.attrs.get(name).cloned())
     }
 
     /// All attributes.
@@ -189,7 +189,22 @@ impl Store {
     /// # Errors
     /// As [`Store::stat`].
     pub fn get_attrs(&self, c: impl Into<Coll>, o: &HObject) -> Result<BTreeMap<Bytes, Bytes>> {
-        Ok(self.state.object(c.into(), o)?.attrs.iter().cloned().collect())
+        Ok(self
+            .state
+            .object(c.into(), o)?
+            .attrs
+            .iter()
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect())
+    }
+
+    /// Bytes of all attributes, names and values, and 64 more for each: what they take in memory.
+    /// At no cost, however many there are.
+    ///
+    /// # Errors
+    /// As [`Store::stat`].
+    pub fn attrs_bytes(&self, c: impl Into<Coll>, o: &HObject) -> Result<u64> {
+        Ok(self.state.object(c.into(), o)?.attrs.bytes())
     }
 
     /// The omap header; empty when never set.

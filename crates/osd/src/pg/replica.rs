@@ -47,7 +47,9 @@ impl Pg {
         self.note_undo(&entry, &op.changes, &mut ops, cx);
         self.drop_undo(op.settled, &mut ops);
         let mut bytes = 0;
-        for change in op.changes {
+        let whole = op.changes.iter().map(|c| crate::bulk::carried(&c.mutations)).sum();
+        for mut change in op.changes {
+            crate::bulk::own(&mut change.mutations, whole);
             for m in &change.mutations {
                 if let messages::Mutation::Write { data, .. } = m {
                     bytes += data.len() as u64;
