@@ -87,21 +87,58 @@ fn write<T: Copy>(name: &std::ffi::CStr, mut value: T) -> Result<(), i32> {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
+/// Bytes that were freed and are still in memory, for the next who asks.
+fn freed() -> u64 {
+    // What it tells is of the last time that this was set.
+    write::<u64>(c"epoch", 1).ok();
+    let read = |name| read::<usize>(name).unwrap_or(0) as u64;
+    read(c"stats.resident").saturating_sub(read(c"stats.active"))
+}
+
 /// A process that had nothing to do for so long keeps no freed memory.
 const IDLE_MS: u64 = 60_000;
+/// What was free for so long is not needed by the work at hand.
+const UNUSED_MS: u64 = 4_000;
+/// So much of it is not worth a purge.
+const UNUSED_MIN: u64 = 32 << 20;
+/// Who takes in so many bytes in that time needs it soon again: a page that was given back costs
+/// more than all work on what is written there.
+const BUSY_BYTES: u64 = 256 << 20;
+/// How often it is looked at.
+const LOOK_MS: u64 = 500;
 
-/// Says when freed memory should go back: near the limit at once, else after a minute without
-/// work, once.
-#[derive(Debug, Default)]
+/// Says when freed memory should go back: near the limit at once, after some seconds what a burst
+/// has left, and after a minute without work all, once.
+#[derive(Debug)]
 pub struct Watch {
     worked_ms: u64,
     given_back: bool,
+    looked_ms: u64,
+    /// The least that was free at any look since then.
+    least: u64,
+    least_since_ms: u64,
+    /// Bytes of messages since then.
+    came: u64,
+}
+
+impl Default for Watch {
+    fn default() -> Self {
+        Self {
+            worked_ms: 0,
+            given_back: false,
+            looked_ms: 0,
+            least: u64::MAX,
+            least_since_ms: 0,
+            came: 0,
+        }
+    }
 }
 
 impl Watch {
-    /// Something was done that takes memory.
-    pub fn worked(&mut self, now_ms: u64) {
-        *self = Self { worked_ms: now_ms, given_back: false };
+    /// A message of so many bytes came, which takes memory.
+    pub fn worked(&mut self, now_ms: u64, bytes: u64) {
+        (self.worked_ms, self.given_back) = (now_ms, false);
+        self.came += bytes;
     }
 
     /// How long there was no work, in ms.
@@ -113,7 +150,25 @@ impl Watch {
     pub fn is_due(&mut self, now_ms: u64, resident: u64, target: u64) -> bool {
         let idle = !self.given_back && now_ms >= self.worked_ms + IDLE_MS;
         self.given_back |= idle;
-        idle || resident > target / 8 * 7
+        let mut unused = false;
+        if now_ms >= self.looked_ms + LOOK_MS {
+            self.looked_ms = now_ms;
+            unused = self.is_unused(now_ms, freed());
+        }
+        idle || unused || resident > target / 8 * 7
+    }
+
+    /// Whether much has been free for some time, whatever was taken and freed meanwhile. `freed` bytes
+    /// are now.
+    fn is_unused(&mut self, now_ms: u64, freed: u64) -> bool {
+        let long = now_ms >= self.least_since_ms + UNUSED_MS;
+        self.least = self.least.min(freed);
+        if !long && self.least >= UNUSED_MIN {
+            return false;
+        }
+        let unused = self.least >= UNUSED_MIN && self.came < BUSY_BYTES;
+        (self.least, self.least_since_ms, self.came) = (u64::MAX, now_ms, 0);
+        unused
     }
 }
 
@@ -138,19 +193,49 @@ mod tests {
         assert_eq!(super::read::<u32>(c"arenas.dirty_decay_ms"), None, "a value of another size");
     }
 
+    /// What a burst has left goes back after some seconds; what the work takes again and again stays.
+    #[test]
+    fn what_a_burst_left_goes_back() {
+        const MIB: u64 = 1 << 20;
+        let mut w = Watch::default();
+        let mut due = |from_s: u64, came: u64, freed: &dyn Fn(u64) -> u64| {
+            let looks = from_s * 2..from_s * 2 + 40;
+            let mut each = |n: &u64| {
+                w.worked(n * 500, came * MIB);
+                w.is_unused(n * 500, freed(*n) * MIB)
+            };
+            looks.filter(|n| each(n)).count()
+        };
+        assert_eq!(due(0, 1, &|_| 30), 0, "little");
+        assert_eq!(due(100, 1, &|n| if n % 4 == 0 { 10 } else { 500 }), 0, "it is used");
+        assert_eq!(due(200, 50, &|_| 500), 0, "100 MiB in a second");
+        assert!(due(300, 1, &|_| 500) >= 4, "it is not used");
+    }
+
+    /// Freed memory is seen as such.
+    #[test]
+    fn freed_memory_is_counted() {
+        super::keep();
+        let used: Vec<Vec<u8>> = (0..128).map(|_| vec![1; 1 << 20]).collect();
+        let before = super::freed();
+        drop(used);
+        let after = super::freed();
+        assert!(after > before + (100 << 20), "{before} to {after}");
+    }
+
     /// Near the limit at each look; without work after a minute and once, until there was work.
     #[test]
     fn idle_processes_give_back_once() {
         let mut w = Watch::default();
-        w.worked(5_000);
+        w.worked(5_000, 0);
         assert!(!w.is_due(5_000 + IDLE_MS - 1, 10, 80));
         assert!(w.is_due(6_000, 71, 80), "near the limit");
         assert!(w.is_due(6_100, 71, 80), "and still");
-        w.worked(9_000);
+        w.worked(9_000, 0);
         assert!(!w.is_due(5_000 + IDLE_MS, 10, 80));
         assert!(w.is_due(9_000 + IDLE_MS, 10, 80));
         assert!(!w.is_due(9_100 + IDLE_MS, 10, 80), "once");
-        w.worked(200_000);
+        w.worked(200_000, 0);
         assert!(!w.is_due(200_100, 10, 80));
         assert!(w.is_due(200_000 + IDLE_MS, 10, 80));
     }

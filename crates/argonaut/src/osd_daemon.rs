@@ -266,7 +266,7 @@ impl Daemon {
             }
             NetEvent::Message { conn, env, .. } => {
                 if env.kind == messages::MOsdOp::KIND || !env.data.is_empty() {
-                    self.memory.borrow_mut().worked(now.mono_ms());
+                    self.memory.borrow_mut().worked(now.mono_ms(), env.data.len() as u64);
                 }
                 let large = env.data.len() >= KICK_BYTES;
                 if let Some(sums) = &env.data_sums {
