@@ -19,11 +19,14 @@ const READ_MAX: u64 = 4 << 20;
 /// Answers with less are not counted here; all are that their client does not take.
 const ANSWER_MIN: usize = 32 << 10;
 /// Answers that a client has not taken yet: with more of them nothing is read from it.
-const UNREAD_MAX: usize = 32 << 20;
+const UNREAD_MAX: u64 = 32 << 20;
 /// What a request takes beside its bytes.
 const EACH: usize = 1 << 10;
 /// A connection may have this part of what is free in hand.
 const SHARE_PART: u64 = 4;
+/// And so many requests, whatever their size: each takes time here and on other copies, for which
+/// the next client's wait. The peer's `osd_client_message_cap` is as many for all clients.
+const REQUESTS_MAX: u64 = 256;
 
 /// What all connections have in hand, and may.
 #[derive(Debug)]
@@ -32,11 +35,18 @@ struct Total {
     max: AtomicU64,
 }
 
-/// Bytes of one connection's requests that are not answered yet. Clones share it.
+/// What one connection has in hand.
+#[derive(Debug, Default)]
+struct Own {
+    bytes: AtomicU64,
+    requests: AtomicU64,
+}
+
+/// Requests of one connection that are not answered yet, and their bytes. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Load {
     total: Arc<Total>,
-    own: Arc<AtomicU64>,
+    own: Arc<Own>,
 }
 
 /// One request's part of it, until its last copy is dropped.
@@ -44,6 +54,8 @@ pub struct Load {
 pub struct Share {
     load: Load,
     bytes: u64,
+    /// 0 for an answer.
+    requests: u64,
 }
 
 impl Load {
@@ -72,32 +84,32 @@ impl Load {
     /// sent that it has not taken. One that is `held` stays so until a quarter of its share is free.
     #[must_use]
     pub fn is_full(&self, unread: usize, held: bool) -> bool {
-        let (own, max) = (self.own.load(Ordering::Relaxed), &self.total.max);
-        let share = max.load(Ordering::Relaxed).saturating_sub(self.bytes()) / SHARE_PART;
-        let (share, unread_max) = match held {
-            true => (share / 4 * 3, UNREAD_MAX / 4 * 3),
-            false => (share, UNREAD_MAX),
-        };
-        own > share || unread > unread_max
+        let of = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        let share = of(&self.total.max).saturating_sub(self.bytes()) / SHARE_PART;
+        let most = |max: u64| if held { max / 4 * 3 } else { max };
+        of(&self.own.bytes) > most(share)
+            || of(&self.own.requests) >= most(REQUESTS_MAX)
+            || unread as u64 > most(UNREAD_MAX)
     }
 
-    fn add(&self, bytes: usize) -> Share {
+    fn add(&self, bytes: usize, requests: u64) -> Share {
         let bytes = bytes as u64;
         self.total.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.own.fetch_add(bytes, Ordering::Relaxed);
-        Share { load: self.clone(), bytes }
+        self.own.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.own.requests.fetch_add(requests, Ordering::Relaxed);
+        Share { load: self.clone(), bytes, requests }
     }
 
     /// A request of so many bytes is there.
     pub(crate) fn share(&self, bytes: usize) -> Arc<Share> {
-        Arc::new(self.add(bytes + EACH))
+        Arc::new(self.add(bytes + EACH, 1))
     }
 }
 
 impl Share {
     /// Of a request that is answered: counts nothing.
     pub(crate) fn none() -> Arc<Self> {
-        Arc::new(Load::new(0).add(0))
+        Arc::new(Load::new(0).add(0, 0))
     }
 
     /// An answer's data, which counts until it has left.
@@ -105,7 +117,7 @@ impl Share {
         if data.len() < ANSWER_MIN {
             return data;
         }
-        let _share = self.load.add(data.len());
+        let _share = self.load.add(data.len(), 0);
         Bytes::from_owner(Carried { data, _share })
     }
 }
@@ -134,7 +146,8 @@ pub fn expected(ops: &[OsdOp]) -> usize {
 impl Drop for Share {
     fn drop(&mut self) {
         self.load.total.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.load.own.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.load.own.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.load.own.requests.fetch_sub(self.requests, Ordering::Relaxed);
     }
 }
 
@@ -163,6 +176,20 @@ mod tests {
         drop(part);
         assert_eq!(load.bytes(), 0);
         assert_eq!(load.share(0).carry(Bytes::from_static(b"small")), "small");
+    }
+
+    /// Small requests are bounded by their number.
+    #[test]
+    fn requests_are_counted() {
+        let load = Load::new(u64::MAX);
+        let mut held: Vec<_> = (1..REQUESTS_MAX).map(|_| load.share(10)).collect();
+        assert!(!load.is_full(0, false));
+        held.push(load.share(10));
+        assert!(load.is_full(0, false));
+        held.truncate(REQUESTS_MAX as usize / 4 * 3);
+        assert!(!load.is_full(0, false) && load.is_full(0, true));
+        held.pop();
+        assert!(!load.is_full(0, true));
     }
 
     /// However many connections take what they can get, all stay within the sum, but for one request
@@ -194,7 +221,7 @@ mod tests {
             }
             let newcomer = first.another();
             assert!(!newcomer.is_full(0, false));
-            assert!(newcomer.is_full(UNREAD_MAX + 1, false), "it takes no answers");
+            assert!(newcomer.is_full(UNREAD_MAX as usize + 1, false), "it takes no answers");
             // Those that are held are read again when there is room, not at once.
             assert!(loads.iter().all(|load| load.is_full(0, true)));
             held.truncate(held.len() / 4);

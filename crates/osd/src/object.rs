@@ -73,7 +73,7 @@ pub struct ObjectInfo {
     /// Hint: what it is used for.
     pub alloc_hint_flags: u32,
     /// Who watches it.
-    pub watchers: Vec<WatchRecord>,
+    pub watchers: Arc<Vec<WatchRecord>>,
     /// There is no object, but clones of what it was, or it is deleted in a cache tier: the
     /// record is kept for that.
     pub whiteout: bool,
@@ -108,7 +108,7 @@ impl Denc for ObjectInfo {
         w.u64(self.expected_object_size);
         w.u64(self.expected_write_size);
         w.u32(self.alloc_hint_flags);
-        self.watchers.encode(w);
+        (*self.watchers).encode(w);
         if snaps {
             w.bool(self.whiteout);
             w.bool(self.snaps.is_some());
@@ -135,7 +135,7 @@ impl Denc for ObjectInfo {
             expected_object_size: r.u64()?,
             expected_write_size: r.u64()?,
             alloc_hint_flags: r.u32()?,
-            watchers: Denc::decode(r)?,
+            watchers: Arc::new(Denc::decode(r)?),
             ..Self::default()
         };
         if v >= 2 {

@@ -25,6 +25,9 @@ use crate::{OsRandom, now};
 
 /// Reads of one connection before others get a turn.
 const READS_PER_TURN: u32 = 32;
+/// Time that the messages of one gated connection may take before others get a turn: of small
+/// requests one read brings hundreds.
+const TURN_NS: u64 = 500_000;
 /// Pieces per write.
 const SLICES: usize = 64;
 
@@ -378,8 +381,13 @@ impl Conn {
             }
         }
         // Frames may be left over from when the role held too much.
-        if let Err(turn) = self.handle(inner, life) {
-            return Poll::Ready(turn);
+        match self.handle(inner, life) {
+            Err(turn) => return Poll::Ready(turn),
+            Ok(true) => {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Ok(false) => {}
         }
         for _ in 0..READS_PER_TURN {
             if self.life.get() != life {
@@ -406,8 +414,10 @@ impl Conn {
                     if let Some(machine) = &mut *self.machine.borrow_mut() {
                         machine.reclaim_stage(&mut inner.spare.borrow_mut());
                     }
-                    if let Err(turn) = done {
-                        return Poll::Ready(turn);
+                    match done {
+                        Err(turn) => return Poll::Ready(turn),
+                        Ok(true) => break,
+                        Ok(false) => {}
                     }
                 }
                 Poll::Ready(Err(e)) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -420,17 +430,25 @@ impl Conn {
     }
 
     /// Acts on everything that was received.
-    fn handle(self: &Rc<Self>, inner: &Rc<Inner>, life: u64) -> Result<(), Turn> {
-        let now = now();
+    ///
+    /// Returns whether there is more: others have their turn first.
+    fn handle(self: &Rc<Self>, inner: &Rc<Inner>, life: u64) -> Result<bool, Turn> {
+        let begun = now();
+        let mut more = false;
+        let mut now = begun;
         loop {
             if self.life.get() != life || self.closing.borrow().is_some() {
-                return Ok(());
+                return Ok(false);
+            }
+            if now.mono_ns > begun.mono_ns + TURN_NS {
+                more = true;
+                break;
             }
             let event = match &mut *self.machine.borrow_mut() {
                 // What one read brought may be many requests.
                 Some(machine) if self.is_held(inner, machine) => None,
                 Some(machine) => machine.poll(now)?,
-                None => return Ok(()),
+                None => return Ok(false),
             };
             let conn = self.id;
             match event {
@@ -438,6 +456,9 @@ impl Conn {
                 Some(Event::Message { env, cost }) => {
                     let hold = Hold { conn: self.clone(), cost, life };
                     inner.deliver(NetEvent::Message { conn, env, hold });
+                    if self.is_gated() {
+                        now = crate::now();
+                    }
                 }
                 Some(Event::Ready { .. }) => self.on_ready(inner),
                 Some(Event::KeepaliveAck(stamp)) => inner.deliver(NetEvent::Alive { conn, stamp }),
@@ -478,7 +499,7 @@ impl Conn {
         if unwritten {
             self.soil(inner);
         }
-        Ok(())
+        Ok(more)
     }
 
     fn on_ready(self: &Rc<Self>, inner: &Rc<Inner>) {

@@ -16,6 +16,8 @@ mod tmap;
 pub use call::{ClassList, call_writes, check_call, find_method};
 pub use data::wanted;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use denc::Features;
 use messages::{Mutation, OsdOp, op, op_flag};
@@ -458,7 +460,7 @@ impl<'a> Exec<'a> {
         match kind {
             0 => {
                 if let Some(at) = at {
-                    self.state.info.watchers.remove(at);
+                    Arc::make_mut(&mut self.state.info.watchers).remove(at);
                     self.touch_info();
                 }
                 self.events.push(WatchEvent::Unwatch(cookie));
@@ -467,14 +469,14 @@ impl<'a> Exec<'a> {
                 let record =
                     WatchRecord { who: self.asker.who, cookie, timeout_s, addr: self.asker.addr };
                 match at {
-                    Some(at) => self.state.info.watchers[at] = record,
+                    Some(at) => Arc::make_mut(&mut self.state.info.watchers)[at] = record,
                     None => {
                         let all = &self.state.info.watchers;
                         let own = all.iter().filter(|w| w.who == self.asker.who).count();
                         if all.len() >= WATCHERS_MAX || own >= OWN_WATCHERS_MAX {
                             return Err(Errno::MFILE);
                         }
-                        self.state.info.watchers.push(record);
+                        Arc::make_mut(&mut self.state.info.watchers).push(record);
                     }
                 }
                 self.touch_info();
@@ -538,7 +540,7 @@ impl<'a> Exec<'a> {
         self.must_exist()?;
         let mut w = denc::Writer::new(denc::Features::ALL);
         w.framed(1, 1, |w| {
-            w.seq(&self.state.info.watchers, |w, watch| {
+            w.seq(&*self.state.info.watchers, |w, watch| {
                 w.framed(2, 1, |w| {
                     watch.who.encode(w);
                     w.u64(watch.cookie);

@@ -180,7 +180,7 @@ impl Pg {
             let oid = op.oid.detached();
             let info = ObjectInfo {
                 version,
-                watchers: Vec::new(),
+                watchers: Default::default(),
                 snaps: None,
                 clone_snaps: snaps.clone(),
                 ..before.info.clone()

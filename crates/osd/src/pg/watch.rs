@@ -396,7 +396,8 @@ impl Pg {
             let mut version = self.log.head();
             if let Some(mut state) = state.filter(|s| s.exists) {
                 let before = state.info.watchers.len();
-                state.info.watchers.retain(|w| !(w.who == who && w.cookie == cookie));
+                std::sync::Arc::make_mut(&mut state.info.watchers)
+                    .retain(|w| !(w.who == who && w.cookie == cookie));
                 if state.info.watchers.len() < before {
                     self.obcs.entry(oid.clone()).or_default().state = state.clone();
                     self.write_record(&oid, state, cx);

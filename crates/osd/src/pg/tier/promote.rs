@@ -43,7 +43,7 @@ fn mutations_of(c: &CopyContent) -> Vec<Mutation> {
 fn record_of(c: &CopyContent) -> ObjectInfo {
     ObjectInfo {
         version: types::EVersion::ZERO,
-        watchers: Vec::new(),
+        watchers: Default::default(),
         snaps: None,
         clone_snaps: Vec::new(),
         whiteout: !c.state.exists,
