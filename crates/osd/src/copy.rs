@@ -22,6 +22,8 @@ use crate::outbox::Outbox;
 
 /// A question without an answer is asked again after this long.
 const RETRY_MS: u64 = 300;
+/// Bytes that all fetches hold. Beyond, the one that has most goes on alone, and ends.
+const BYTES_MAX: usize = 256 << 20;
 
 /// A fetch under way.
 #[derive(Debug)]
@@ -89,6 +91,15 @@ pub struct Copies {
 }
 
 impl Copies {
+    /// Whether a fetch may ask for its next part: a request of a few bytes may bring an object of
+    /// `osd_max_object_size`, and there may be many of them.
+    fn may_grow(&self, id: u64) -> bool {
+        let held = |f: &Fetch| f.data.len() + f.keys_bytes;
+        let all: usize = self.running.values().map(held).sum();
+        let most = self.running.iter().max_by_key(|(id, f)| (held(f), std::cmp::Reverse(**id)));
+        all <= BYTES_MAX || most.is_some_and(|(most, _)| *most == id)
+    }
+
     /// Whether there is nothing to do.
     pub(crate) fn is_idle(&self) -> bool {
         self.running.is_empty() && self.wanted.is_empty()
@@ -164,6 +175,10 @@ impl Osd {
             self.c.copies.running.remove(&id); // its request is gone, or begins anew
             return;
         }
+        if !self.c.copies.may_grow(id) {
+            return; // it is tried again
+        }
+        let Some(f) = self.c.copies.running.get(&id) else { return };
         let map = &self.c.map;
         let (off, omap_after) = (f.data.len() as u64, f.omap_after.clone());
         let mut locator = f.source.locator.clone();
@@ -196,6 +211,9 @@ impl Osd {
     /// The source is led here.
     fn local_parts(&mut self, now: Now, mut id: u64, pg: PgId, oid: HObject, out: &mut Outbox) {
         loop {
+            if !self.c.copies.may_grow(id) {
+                return; // the next tick goes on
+            }
             let Some(f) = self.c.copies.running.get(&id) else { return };
             let (off, after) = (f.data.len() as u64, f.omap_after.clone());
             let home = self.c.spg_of(pg, self.c.id.whoami);
@@ -310,5 +328,58 @@ impl Osd {
     fn finish_copy(&mut self, now: Now, id: u64, content: CopyContent, out: &mut Outbox) {
         let Some(f) = self.c.copies.running.remove(&id) else { return };
         self.with_pg(now, f.target.0, out, |pg, cx| pg.on_copied(&f.target.1, f.seq, content, cx));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many objects are copied at once, they take no more than the bound and one object.
+    #[test]
+    fn fetches_are_bounded_in_sum() {
+        let mut copies = Copies::default();
+        for id in 0..100 {
+            let fetch = Fetch {
+                target: (types::SpgId::default(), HObject::min()),
+                seq: id,
+                source: Source {
+                    oid: Bytes::new(),
+                    locator: ObjectLocator::default(),
+                    snap: SnapId::HEAD,
+                    direct: false,
+                },
+                version: None,
+                data: BytesMut::new(),
+                omap: Vec::new(),
+                keys_bytes: 0,
+                omap_after: Bytes::new(),
+                asked_ms: 0,
+            };
+            copies.running.insert(id, fetch);
+        }
+        // By counts instead of bytes: nothing is taken.
+        let (part, object) = (8 << 20, 128 << 20);
+        let mut ended = 0;
+        while !copies.running.is_empty() {
+            let ids: Vec<u64> = copies.running.keys().copied().collect();
+            let mut grew = false;
+            for id in ids {
+                if !copies.may_grow(id) {
+                    continue;
+                }
+                grew = true;
+                let f = copies.running.get_mut(&id).expect("just seen");
+                f.keys_bytes += part;
+                if f.keys_bytes == object {
+                    copies.running.remove(&id);
+                    ended += 1;
+                }
+                let all: usize = copies.running.values().map(|f| f.keys_bytes).sum();
+                assert!(all <= BYTES_MAX + object, "{all}");
+            }
+            assert!(grew, "somebody goes on");
+        }
+        assert_eq!(ended, 100);
     }
 }

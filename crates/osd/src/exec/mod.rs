@@ -199,6 +199,9 @@ pub struct Exec<'a> {
     pub append_unit: Option<u64>,
 }
 
+/// Bytes of output of a whole vector: what one message takes, and some room in it.
+const OUTPUT_MAX: usize = 90 << 20;
+
 impl From<StoreError> for Errno {
     fn from(e: StoreError) -> Self {
         tracing::error!("{e}");
@@ -255,7 +258,7 @@ impl<'a> Exec<'a> {
     /// result of each. Returns the vector's result: that of the last op, or of the first
     /// that failed, after which nothing more was executed.
     pub fn run(&mut self, ops: &mut [OsdOp], rvals: &mut [i32]) -> i32 {
-        let (mut result, mut failed) = (0, false);
+        let (mut result, mut failed, mut bytes) = (0, false, 0);
         for (n, (op, rval)) in (0..).zip(ops.iter_mut().zip(rvals.iter_mut())) {
             self.op_index = n;
             let input = std::mem::take(&mut op.data);
@@ -267,7 +270,11 @@ impl<'a> Exec<'a> {
                 Err(e) => e.0,
             };
             *rval = result;
-            if result < 0 {
+            bytes += op.data.len();
+            if bytes > OUTPUT_MAX {
+                (op.data, *rval, result) = (Bytes::new(), Errno::MSGSIZE.0, Errno::MSGSIZE.0);
+                failed = true;
+            } else if result < 0 {
                 if op.flags & op_flag::FAILOK != 0 {
                     result = 0;
                 } else {

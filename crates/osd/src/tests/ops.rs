@@ -465,6 +465,20 @@ fn copies() {
     assert_eq!(c.run(POOL, "y", vec![copy(0)]).result, -2);
 }
 
+/// More output than a message takes is an error, and the request ends.
+#[test]
+fn output_is_bounded() {
+    let mut c = one();
+    let data = Bytes::from(vec![7; 31 << 20]);
+    c.run(POOL, "o", vec![OsdOp::extent(op::WRITE, 0, data.len() as u64, data)]);
+    let reads = |n| vec![read(0, 0); n];
+    assert_eq!(c.run(POOL, "o", reads(2)).result, 0);
+    let answer = c.run(POOL, "o", reads(4));
+    assert_eq!(answer.result, -90, "EMSGSIZE");
+    let out: usize = answer.ops.iter().map(|o| o.data.len()).sum();
+    assert_eq!(out, 62 << 20, "what came before it");
+}
+
 /// Requests count as in hand until they are answered, also those that the history of the
 /// slowest ones keeps: clients would be read no more for ever.
 #[test]
