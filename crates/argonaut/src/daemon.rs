@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use conf::Config;
 
 use crate::layout::read_conf;
+use crate::log_lines::{LINES_PER_SECOND, LogLines};
 use crate::private;
 
 /// Reads the options of `TYPE.ID`.
@@ -112,9 +113,15 @@ pub fn start_log(config: &Config) -> Result<()> {
         tell(info);
         std::process::abort();
     }));
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ARGONAUT_LOG").unwrap_or_else(|_| {
-        let (mon, osd, ms) =
-            (level(config, "debug_mon"), level(config, "debug_osd"), level(config, "debug_ms"));
+    let levels = ["debug_mon", "debug_osd", "debug_ms"].map(|option| level(config, option));
+    let own = tracing_subscriber::EnvFilter::try_from_env("ARGONAUT_LOG");
+    // Whoever asks for more wants all of it.
+    let per_second = match own.is_err() && levels.iter().all(|l| *l == "info") {
+        true => LINES_PER_SECOND,
+        false => u32::MAX,
+    };
+    let filter = own.unwrap_or_else(|_| {
+        let [mon, osd, ms] = levels;
         tracing_subscriber::EnvFilter::new(format!(
             "info,openraft=error,openraft::replication=off,mon={mon},osd={osd},store={osd},msgr={ms},rt={ms},monc={ms}"
         ))
@@ -126,10 +133,10 @@ pub fn start_log(config: &Config) -> Result<()> {
         .log_internal_errors(false);
     let path = config.get("log_file");
     if path.is_empty() {
-        log.with_writer(std::io::stderr).try_init().ok();
+        log.with_writer(LogLines::new(std::io::stderr(), per_second)).try_init().ok();
     } else {
         let file = fs::OpenOptions::new().create(true).append(true).open(&path).context(path)?;
-        log.with_writer(std::sync::Mutex::new(file)).try_init().ok();
+        log.with_writer(LogLines::new(file, per_second)).try_init().ok();
     }
     for wrong in config.wrong() {
         tracing::error!("ceph.conf: {wrong}");

@@ -10,6 +10,7 @@ mod daemon;
 mod device;
 mod layout;
 mod lines;
+mod log_lines;
 mod memory;
 mod mon_daemon;
 mod mon_peers;

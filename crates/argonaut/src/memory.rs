@@ -199,6 +199,7 @@ mod tests {
         const MIB: u64 = 1 << 20;
         let mut w = Watch::default();
         let mut due = |from_s: u64, came: u64, freed: &dyn Fn(u64) -> u64| {
+            w.is_unused(from_s * 1000, 0); // it is looked at all the time
             let looks = from_s * 2..from_s * 2 + 40;
             let mut each = |n: &u64| {
                 w.worked(n * 500, came * MIB);

@@ -149,6 +149,7 @@ mod tests {
             epoch: Epoch(0),
             load: crate::load::Load::new(1),
             door,
+            told: stdx::SayBudget::default(),
         }
     }
 

@@ -38,6 +38,7 @@ impl Osd {
             epoch: Epoch(0),
             load: self.c.load_bytes.another(),
             door: peer.door,
+            told: stdx::SayBudget::default(),
         };
         self.c.sessions.by_conn.insert(conn, session);
     }
@@ -70,7 +71,7 @@ impl Osd {
         if self.c.store.is_stopped() {
             return; // what is in memory is not what is stored: nothing may follow from it
         }
-        let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
+        let Some(session) = self.c.sessions.by_conn.get_mut(&conn) else { return };
         let osd = session.osd();
         let Some(kind) = Kind::of(e.kind) else {
             tracing::debug!("message {:#x} is not for OSDs", e.kind);
@@ -78,7 +79,10 @@ impl Osd {
         };
         if let Err(why) = kind.rule().admits(session) {
             self.c.perf.messages_dropped += 1;
-            tracing::warn!(entity = %session.name, addr = %session.addr, "{kind:?}: {why}");
+            if let Some(left_out) = session.tells(now) {
+                let (entity, addr) = (&session.name, session.addr);
+                tracing::warn!(%entity, %addr, left_out, "{kind:?}: {why}");
+            }
             return; // as the peer: no answer
         }
         self.on_message_of(now, conn, osd, (kind, e), out);
@@ -271,17 +275,19 @@ impl Osd {
             op.data = crate::bulk::owned(&op.data, e.data.len());
         }
         let op = self.c.client_op(now, conn, by, e.tid, m, e.size());
-        let Some(session) = self.c.sessions.by_conn.get(&conn) else { return };
+        let Some(session) = self.c.sessions.by_conn.get_mut(&conn) else { return };
         let name = self.c.map.pool_name(op.msg.pg.pg.pool).unwrap_or("");
         // The peer looks for operations, classes and methods before it asks for caps.
         let refused = if op.msg.ops.is_empty() {
             Some(Errno::INVAL)
         } else if !session.caps.allows(&op, &session.from, &self.c.map) {
             self.c.perf.caps_denied += 1;
-            tracing::warn!(
-                entity = %session.name, addr = %session.from, pool = name,
-                object = %op.msg.oid.escape_ascii(), "denied: the capabilities do not allow it"
-            );
+            if let Some(left_out) = session.tells(now) {
+                tracing::warn!(
+                    entity = %session.name, addr = %session.from, pool = name, left_out,
+                    object = %op.msg.oid.escape_ascii(), "denied: the capabilities do not allow it"
+                );
+            }
             Some(op.refused_call(&self.c.conf.classes).unwrap_or(Errno::PERM))
         } else if self.c.map.blocklisted_until(&session.from).is_some() {
             // By the address that it says it has `refusal` looks.

@@ -31,9 +31,19 @@ pub struct Session {
     pub load: Load,
     /// By which address it came.
     pub door: Door,
+    /// What of it is told in the log.
+    pub told: stdx::SayBudget,
 }
 
+/// Lines of the log in a second that one connection may cause.
+const LINES_PER_SECOND: u32 = 5;
+
 impl Session {
+    /// Whether what it did now is worth a line: then how many before it were left out.
+    pub fn tells(&mut self, now: env::Now) -> Option<u64> {
+        self.told.take(now.mono_ns, LINES_PER_SECOND)
+    }
+
     /// Which OSD it is, as its ticket proves.
     #[must_use]
     pub fn osd(&self) -> Option<OsdId> {

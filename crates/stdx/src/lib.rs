@@ -4,9 +4,11 @@
 mod crc;
 mod interval_set;
 mod map;
+mod say;
 mod sums;
 
 pub use crc::{CRC_BLOCK, crc32c, crc32c_append_block, crc32c_combine};
 pub use interval_set::IntervalSet;
 pub use map::{FastMap, FastSet};
+pub use say::SayBudget;
 pub use sums::BlockSums;
