@@ -146,7 +146,9 @@ pub async fn connect(how: &Connect) -> Result<Cluster> {
             ..rados::Config::from_conf(&how.conf, &name)?
         },
     };
-    config.secure |= how.secure;
+    if how.secure {
+        config.modes = rados::modes("secure");
+    }
     Ok(Cluster::connect(config).await?)
 }
 

@@ -20,6 +20,27 @@ pub fn options(conf: &Path, kind: &str, id: &str) -> Result<Config> {
     Ok(Config::new(&file, kind, id, &hostname(), std::process::id()))
 }
 
+/// Refuses to start with an option that promises security and would not be obeyed.
+///
+/// # Errors
+/// A sentence that names the option.
+pub fn require_security(config: &Config) -> Result<()> {
+    for (name, value) in config.all() {
+        if let Some(why) = mon::security_refusal(name, &value) {
+            bail!("{name} = {value}: {why}");
+        }
+    }
+    let none = config.get("auth_service_required") == "none";
+    for name in ["ms_service_mode", "ms_cluster_mode", "ms_mon_service_mode", "ms_mon_cluster_mode"]
+    {
+        let modes = rados::modes(&config.get(name));
+        if none && !modes.contains(&auth::handshake::con_mode::CRC) {
+            bail!("{name} = {}: without cephx nobody has a key to encrypt with", config.get(name));
+        }
+    }
+    Ok(())
+}
+
 /// The host's short name.
 #[must_use]
 pub fn hostname() -> String {

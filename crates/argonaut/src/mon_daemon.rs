@@ -188,7 +188,8 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
             key: key.clone(),
             mons: mon_addrs(&config)?,
             methods: vec![auth::handshake::method::CEPHX],
-            secure: true,
+            mon_modes: rados::modes(&config.get("ms_mon_client_mode")),
+            modes: rados::modes(&config.get("ms_client_mode")),
             connect_timeout: Duration::from_secs(30),
         };
         let cluster = rados::Cluster::connect(who).await?;
@@ -247,6 +248,8 @@ struct Daemon {
     mgr: Messenger,
     mgr_keys: SharedRotatingKeys,
     auth_none: bool,
+    /// Of the manager modules' connections: to monitors, to other daemons.
+    modes: [Vec<u32>; 2],
     proposals: tokio::sync::mpsc::UnboundedSender<Output>,
     asked: RefCell<HashMap<u64, tokio::sync::oneshot::Sender<Vec<u8>>>>,
     /// While this monitor leads.
@@ -523,7 +526,8 @@ impl Daemon {
             key,
             mons: mons.filter_map(|m| m.addrs.msgr2()).collect(),
             methods: rados::methods(method),
-            secure: false,
+            mon_modes: self.modes[0].clone(),
+            modes: self.modes[1].clone(),
             connect_timeout: Duration::from_secs(10),
         };
         match mgr::Modules::start(config) {
@@ -627,11 +631,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     }
     let started_ms = rt::now().mono_ms();
     let started = quorum::start(&store).await.with_context(|| store.display().to_string())?;
-    for (name, value) in config.all() {
-        if let Some(why) = mon::security_refusal(name, &value) {
-            bail!("{name} = {value}: {why}");
-        }
-    }
+    daemon::require_security(&config)?;
     let auth_none = config.get("auth_cluster_required") == "none";
     if auth_none != (config.get("auth_service_required") == "none") {
         bail!(
@@ -674,6 +674,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let quorum = started.quorum;
     let (mut events, mut calls) = (started.events, started.calls);
     let doors = monitor.auth();
+    let monitor_name = EntityName::new(EntityKind::MON, id.clone());
     let mon_key = monitor.state().auth.get(&EntityName::new(EntityKind::MON, ""));
     let mon_key = mon_key.map(|e| e.key.clone()).unwrap_or_default();
     let me = Me { fsid: monitor.state().fsid, node: started.node, name: id.clone() };
@@ -690,15 +691,21 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         limits,
     });
     let known = known_map(Path::new(&data), &monitor)?;
+    // What was set centrally goes before what this host's file says.
+    let cluster_modes = monitor.state().config.get(&monitor_name, "ms_mon_cluster_mode");
+    let cluster_modes = cluster_modes.unwrap_or_else(|| config.get("ms_mon_cluster_mode"));
+    let cluster_modes = rados::modes(&cluster_modes);
+    let modes = ["ms_mon_client_mode", "ms_client_mode"].map(|m| rados::modes(&config.get(m)));
     let (proposals, mut proposed) = tokio::sync::mpsc::unbounded_channel();
     let daemon = Rc::new(Daemon {
         monitor: RefCell::new(monitor),
         known: RefCell::new(known),
         quorum: quorum.clone(),
         links: RefCell::new(Links::new(me)),
-        wire: PeerWire::new(id.clone(), mon_key, auth_none, messenger.clone()),
+        wire: PeerWire::new(id.clone(), mon_key, auth_none, cluster_modes, messenger.clone()),
         changing: Cell::new(false),
         started_ms,
+        modes,
         messenger: messenger.clone(),
         mgr: mgr.clone(),
         mgr_keys,

@@ -18,13 +18,21 @@ pub struct PeerWire {
     /// The key of `mon.`.
     pub key: CryptoKey,
     pub auth_none: bool,
+    /// `ms_mon_cluster_mode`: no other is taken, nor offered.
+    pub modes: Vec<u32>,
     pub messenger: Messenger,
     random: SharedRandom,
 }
 
 impl PeerWire {
-    pub fn new(name: String, key: CryptoKey, auth_none: bool, messenger: Messenger) -> Self {
-        Self { name, key, auth_none, messenger, random: Arc::new(Mutex::new(OsRandom)) }
+    pub fn new(
+        name: String,
+        key: CryptoKey,
+        auth_none: bool,
+        modes: Vec<u32>,
+        messenger: Messenger,
+    ) -> Self {
+        Self { name, key, auth_none, modes, messenger, random: Arc::new(Mutex::new(OsRandom)) }
     }
 
     /// Whether a ticket proves the monitors' own key.
@@ -33,7 +41,8 @@ impl PeerWire {
     }
 
     fn redial(&self) -> Redial {
-        let mut settings = ClientAuthSettings::cephx(true);
+        let modes = self.modes.clone();
+        let mut settings = ClientAuthSettings { modes, ..ClientAuthSettings::cephx(true) };
         if self.auth_none {
             settings.methods = vec![auth::handshake::method::NONE];
         }

@@ -429,6 +429,7 @@ async fn some_done(rings: &[AsyncFd<OwnedFd>]) {
 
 async fn run(mut config: Config, id: i32) -> Result<()> {
     memory::keep();
+    daemon::require_security(&config)?;
     let name = EntityName::new(EntityKind::OSD, id.to_string());
     let data = PathBuf::from(config.get("osd_data"));
     let fsid: Uuid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
@@ -469,9 +470,9 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
 
     let keys = MonLink::new_keys();
     let auth_none = config.get("auth_service_required") == "none";
-    let modes = rados::modes(&config.get("ms_service_mode"));
     let limits = rt::Limits::within(rt::raise_open_files(), 2);
-    let messenger = |policy: fn(EntityKind) -> Policy| {
+    let messenger = |modes: &str, policy: fn(EntityKind) -> Policy| {
+        let modes = rados::modes(&config.get(modes));
         let door = MonLink::door(EntityKind::OSD, keys.clone(), auth_none, &modes);
         Messenger::new(rt::Config {
             local: rt::Local {
@@ -486,8 +487,9 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
             limits,
         })
     };
-    let public = messenger(|_| Policy::stateless_server());
-    let cluster = messenger(|_| Policy::stateless_server().with_budget(256 << 20));
+    let public = messenger("ms_service_mode", |_| Policy::stateless_server());
+    let cluster =
+        messenger("ms_cluster_mode", |_| Policy::stateless_server().with_budget(256 << 20));
     let nonce = std::process::id();
     let bind = |messenger: &Messenger, ip| -> Result<(AddrVec, SocketAddr)> {
         let at = messenger.bind_range(ip, 6800..=7568).context("no free port from 6800 to 7568")?;
@@ -545,7 +547,8 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
             hostname: daemon::hostname(),
             services: vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR],
             methods: vec![auth::handshake::method::CEPHX, auth::handshake::method::NONE],
-            secure: config.get("ms_cluster_mode").starts_with("secure"),
+            mon_modes: rados::modes(&config.get("ms_mon_client_mode")),
+            modes: rados::modes(&config.get("ms_cluster_mode")),
         },
         Some(keys),
     );

@@ -144,6 +144,7 @@ mod tests {
             who: EntityId::new(kind, num),
             name: EntityName::new(kind, num.to_string()),
             addr: EntityAddr::default(),
+            from: EntityAddr::default(),
             features: Features::ALL,
             caps: Caps::all(),
             epoch: Epoch(0),

@@ -30,8 +30,11 @@ pub struct Config {
     pub mons: Vec<EntityAddr>,
     /// Methods to authenticate by, in order of preference: `auth::handshake::method`.
     pub methods: Vec<u32>,
-    /// Prefer encrypted connections to OSDs too.
-    pub secure: bool,
+    /// Modes of connections to monitors, in order of preference: `ms_mon_client_mode`, see
+    /// [`crate::modes`].
+    pub mon_modes: Vec<u32>,
+    /// The same of connections to OSDs and the manager: `ms_client_mode`.
+    pub modes: Vec<u32>,
     /// How long [`Cluster::connect`] may take.
     pub connect_timeout: Duration,
 }
@@ -68,7 +71,8 @@ impl Cluster {
             hostname: String::new(),
             services: vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR],
             methods: config.methods,
-            secure: config.secure,
+            mon_modes: config.mon_modes,
+            modes: config.modes,
         };
         let link = MonLink::new(messenger.clone(), link, None);
         let cluster = Self(Rc::new(Inner::new(messenger.clone(), link, Objecter::new())));

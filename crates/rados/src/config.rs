@@ -139,7 +139,8 @@ impl crate::Config {
             key: configured_key(&config, name)?,
             mons: mon_addrs(&config)?,
             methods: methods(&config.get("auth_client_required")),
-            secure: config.get("ms_client_mode").starts_with("secure"),
+            mon_modes: modes(&config.get("ms_mon_client_mode")),
+            modes: modes(&config.get("ms_client_mode")),
             connect_timeout: Duration::from_secs(30),
         })
     }

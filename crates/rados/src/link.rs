@@ -34,8 +34,10 @@ pub struct LinkConfig {
     pub services: Vec<EntityKind>,
     /// Methods to authenticate by, in order of preference: `auth::method`.
     pub methods: Vec<u32>,
-    /// Prefer encrypted connections to daemons too.
-    pub secure: bool,
+    /// Modes of connections to monitors, in order of preference: no other is taken.
+    pub mon_modes: Vec<u32>,
+    /// The same of connections to other daemons.
+    pub modes: Vec<u32>,
 }
 
 /// See the module's page.
@@ -115,7 +117,7 @@ impl MonLink {
     pub fn redial(&self, service: EntityKind) -> Redial {
         let settings = ClientAuthSettings {
             methods: self.config.methods.clone(),
-            ..ClientAuthSettings::cephx(self.config.secure)
+            modes: self.config.modes.clone(),
         };
         let (tickets, random) = (self.tickets.clone(), self.random.clone());
         Box::new(move || -> Box<dyn ClientAuth> {
@@ -191,7 +193,7 @@ impl MonLink {
                 Out::Connect(addr) => {
                     let settings = ClientAuthSettings {
                         methods: self.config.methods.clone(),
-                        ..ClientAuthSettings::cephx(true)
+                        modes: self.config.mon_modes.clone(),
                     };
                     let (tickets, random) = (self.tickets.clone(), self.random.clone());
                     let wanted = self.wanted;

@@ -226,10 +226,11 @@ fn calls_of_the_client_library() {
         return;
     };
     let name = EntityName::new(EntityKind::CLIENT, "admin");
-    for secure in [false, true] {
+    for mode in ["crc", "secure"] {
+        let modes = rados::modes(mode);
         let config =
-            Config { secure, ..Config::from_conf(&conf, &name).expect("a usable ceph.conf") };
+            Config { modes, ..Config::from_conf(&conf, &name).expect("a usable ceph.conf") };
         let done = rt::run_local(async { calls(&Cluster::connect(config).await?).await });
-        done.expect("a runtime").unwrap_or_else(|err| panic!("secure {secure}: {err}"));
+        done.expect("a runtime").unwrap_or_else(|err| panic!("{mode}: {err}"));
     }
 }

@@ -145,6 +145,7 @@ fn networks_are_seen() {
             features: Features::TENTACLE_WORD,
             caps: caps.into(),
             allow_all: false,
+            door: crate::Door::Public,
         };
         c.break_client(0);
         let conn = c.client_conn(0);

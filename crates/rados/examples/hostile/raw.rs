@@ -62,7 +62,8 @@ impl Raw {
             hostname: String::new(),
             services: vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR],
             methods: config.methods,
-            secure: false,
+            mon_modes: config.mon_modes,
+            modes: config.modes,
         };
         let raw = Rc::new(Self {
             link: RefCell::new(MonLink::new(messenger.clone(), link, None)),
