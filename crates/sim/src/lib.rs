@@ -19,7 +19,7 @@
 //! - Then all copies are equal in data, attributes, omap and versions, and no copy is left
 //!   where nobody needs it.
 //! - Map epochs never fall in a process' life, and each epoch is one map for everybody.
-//! - No role panics.
+//! - No role panics, whatever a hostile client sends: every eighth seed has one.
 //!
 //! The page is `docs/protocols/simulation.md`.
 
@@ -28,6 +28,7 @@ pub mod disk;
 mod faults;
 mod flips;
 pub mod history;
+mod hostile;
 mod menu;
 mod mons;
 mod net;

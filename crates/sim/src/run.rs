@@ -133,6 +133,10 @@ impl World {
         if self.settings.tier.as_ref().is_none_or(|plan| !plan.swaps) {
             self.add_watchers();
         }
+        // A cache cannot be emptied of what somebody watches, nor a small disk of what nobody removes.
+        if self.seed % 8 == 3 && self.settings.tier.is_none() && !self.has_small_disks() {
+            self.add_hostile();
+        }
         if self.has_small_disks() {
             self.remover = self.add_client(0);
             self.clients[self.remover].tries = true;

@@ -69,6 +69,8 @@ pub enum Event {
     MonDial(Node, u64),
     /// A watcher does something.
     Watch(usize),
+    /// The hostile client does something.
+    Hostile,
     /// The next fault.
     Fault,
     /// A fault ends.
@@ -339,6 +341,8 @@ pub struct World {
     pub(crate) next_gid: u64,
     /// Who removes what there is, whether disks are full or not.
     pub(crate) remover: usize,
+    /// The client that means harm.
+    pub(crate) hostile: Option<usize>,
     /// The objects' histories.
     pub histories: BTreeMap<String, History>,
     /// The snapshots that clients know.
@@ -437,6 +441,7 @@ impl World {
             clients: Vec::new(),
             next_gid: 5_000,
             remover: 0,
+            hostile: None,
             histories: BTreeMap::new(),
             snaps: crate::snaps::Known::default(),
             watching: crate::watch::Watching::default(),
@@ -506,6 +511,7 @@ impl World {
             | Event::Start(_)
             | Event::Fault
             | Event::Watch(_)
+            | Event::Hostile
             | Event::Power(..)
             | Event::Mend(_) => return None,
         };
@@ -544,6 +550,7 @@ impl World {
             Event::ClientDial(i, osd, session) => self.client_dial(i, osd, session),
             Event::MonDial(node, life) => self.mon_dial(node, life),
             Event::Watch(k) => self.watch_work(k),
+            Event::Hostile => self.hostile_work(),
             Event::Fault => self.fault(),
             Event::Mend(mend) => self.mend(mend),
         }
