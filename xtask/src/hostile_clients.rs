@@ -16,6 +16,9 @@ const KEPT_SHARE: f64 = 0.5;
 /// No operation of the honest client may take longer, in seconds.
 const LONGEST_S: f64 = 10.0;
 
+/// Scenes for the test command: less than a minute in all.
+pub const SHARE: &[&str] = &["future-maps", "unread-answers", "refused-commands", "half-open"];
+
 /// One line of `hostile list`.
 struct Scene {
     name: String,

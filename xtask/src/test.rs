@@ -6,7 +6,9 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::report::{LeftOut, Report};
-use crate::{caps, fs_stock, hostile, interop, kill9, lab, sh, suites, thrash, thrash_mons};
+use crate::{
+    caps, fs_stock, hostile, hostile_clients, interop, kill9, lab, sh, suites, thrash, thrash_mons,
+};
 
 /// Format, lints, types, and the rules of [`crate::tidy`].
 ///
@@ -128,5 +130,6 @@ pub fn test() -> Result<()> {
     report.add(thrash::run(30, thrash::Mode { mons: true, ..Default::default() })?);
     report.add(crate::hosts::hosts(true));
     report.add(hostile::run(5_000)?);
+    report.add(hostile_clients::run(3, hostile_clients::SHARE)?);
     report.end()
 }

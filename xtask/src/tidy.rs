@@ -1,5 +1,6 @@
 //! `tidy`: rules of the house that no compiler checks. Each rule is a table here; a breach names file and line.
 
+mod held;
 mod supply;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ pub fn tidy() -> Result<()> {
     supply::check(&metadata, &mut breaches);
     documented(&metadata, &mut breaches)?;
     texts(&mut breaches)?;
+    held::check(&mut breaches)?;
     if breaches.is_empty() {
         return Ok(());
     }
