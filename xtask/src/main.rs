@@ -17,6 +17,7 @@ mod krbd;
 mod lab;
 mod memory;
 mod qemu;
+mod radosgw;
 mod recovery;
 mod report;
 mod sh;
@@ -62,6 +63,7 @@ cargo xtask VERB
                      shrinks, data stays
   qemu [SUITE]       a virtual machine boots from an image while OSDs are killed, and from a clone
   krbd [MODE..]      the kernel's rbd in a virtual machine (crc secure)
+  radosgw            stock radosgw on OSDs of ours, boto3 as its client
   hosts              a cluster over four hosts (network namespaces), cut off and joined
   caps [record|peer] what users with all kinds of caps may do, as recorded of stock; record it
                      anew; or try stock by its record, then ours
@@ -118,6 +120,7 @@ fn main() -> Result<()> {
         ["qemu", suite] => qemu::run(suite)?.end(),
         ["krbd"] => krbd::run(&["crc", "secure"])?.end(),
         ["krbd", modes @ ..] => krbd::run(modes)?.end(),
+        ["radosgw"] => radosgw::run()?.end(),
         ["hosts"] => hosts::hosts(false).end(),
         ["recovery", ..] => recovery::run(number(1, 2)?)?.end(),
         ["hostile", "clients", only @ ..] => {

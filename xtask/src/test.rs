@@ -7,7 +7,8 @@ use anyhow::Result;
 
 use crate::report::{LeftOut, Report};
 use crate::{
-    caps, fs_stock, hostile, hostile_clients, interop, kill9, lab, sh, suites, thrash, thrash_mons,
+    caps, fs_stock, hostile, hostile_clients, interop, kill9, lab, radosgw, sh, suites, thrash,
+    thrash_mons,
 };
 
 /// Format, lints, types, and the rules of [`crate::tidy`].
@@ -125,6 +126,7 @@ pub fn test() -> Result<()> {
     report.add(caps::ours()?);
     report.add(fs_stock::run()?);
     report.add(suites::run(&[])?);
+    report.add(radosgw::run()?);
     report.add(kill9::run(3)?);
     report.add(thrash_mons::run(25)?);
     report.add(thrash::run(30, thrash::Mode { mons: true, ..Default::default() })?);

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Stock radosgw on the cluster that CEPH_CONF names, on PORT; users; then `s3.py` against it. Run in the forky root,
+# in a directory of its own. What radosgw-admin says of the buckets must agree with what the client did.
+set -euo pipefail
+export CEPH_ARGS="--log-to-stderr=false"
+ceph auth get-or-create client.rgw.a mon 'allow rw' osd 'allow rwx' mgr 'allow rw' -o rgw.keyring
+radosgw -n client.rgw.a --keyring rgw.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
+  --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-lc-debug-interval 2 --rgw-gc-obj-min-wait 1 \
+  --rgw-gc-processor-period 3600 --rgw-crypt-require-ssl false --rgw-multipart-min-part-size 1 --admin-socket "" &
+gateway=$!
+trap 'kill $gateway 2>/dev/null; wait $gateway 2>/dev/null || true' EXIT
+for ((i = 0; i < 300; i++)); do
+  (exec 3<>/dev/tcp/127.0.0.1/"$PORT") 2>/dev/null && break
+  kill -0 $gateway || { tail -20 radosgw.log; exit 1; }
+  sleep 0.1
+done
+for user in main other; do
+  radosgw-admin user create --uid "$user" --display-name "The $user user" --email "$user@example.com" \
+    --access-key "KEY$user" --secret-key "secret/$user" >/dev/null
+done
+PYTHONDONTWRITEBYTECODE=1 python3 s3.py "http://127.0.0.1:$PORT" KEYmain secret/main KEYother secret/other
+# Both say the same of what was left: bucket `kept` with 3 objects of 3 + 9 MiB + 5 bytes.
+radosgw-admin bucket stats --bucket kept > stats.json
+python3 - <<'P'
+import json
+usage = json.load(open("stats.json"))["usage"]["rgw.main"]
+assert (usage["num_objects"], usage["size"]) == (3, 3 + (9 << 20) + 5), usage
+P
+radosgw-admin bucket check --bucket kept > check.json
+python3 -c 'import json; c = json.load(open("check.json")); assert c.get("invalid_multipart_entries", []) == [], c'
+radosgw-admin gc process --include-all
+[ "$(radosgw-admin gc list --include-all | tr -d ' \n')" = "[]" ]
+radosgw-admin bucket rm --bucket kept --purge-objects --bypass-gc
+# Nothing but index entries of buckets that are gone is left in the pool of data.
+[ -z "$(rados -p default.rgw.buckets.data ls | grep -v '^$' || true)" ] || { rados -p default.rgw.buckets.data ls; exit 1; }
