@@ -14,7 +14,7 @@ use crate::sh;
 /// it in its own.
 const LAYERS: &[(&str, &[&str])] = &[
     ("base", &["stdx", "denc", "env"]),
-    ("domain", &["types", "crush", "cli", "auth", "conf", "ec", "nbd", "striper"]),
+    ("domain", &["types", "crush", "cli", "auth", "conf", "ec", "nbd", "striper", "rgw-proto"]),
     ("wire", &["maps", "messages", "msgr"]),
     ("engines", &["store", "monc", "osdc", "cls"]),
     ("roles", &["mon", "osd"]),
