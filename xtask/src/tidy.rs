@@ -16,7 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("base", &["stdx", "denc", "env"]),
     ("domain", &["types", "crush", "cli", "auth", "conf", "ec", "nbd", "striper", "rgw-proto"]),
     ("wire", &["maps", "messages", "msgr"]),
-    ("engines", &["store", "monc", "osdc", "cls"]),
+    ("engines", &["store", "monc", "osdc", "cls", "rgw-core"]),
     ("roles", &["mon", "osd"]),
     ("worlds", &["rt", "sim"]),
     ("surfaces", &["rados", "rbd", "mgr", "argonaut"]),

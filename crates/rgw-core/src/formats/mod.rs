@@ -1,0 +1,50 @@
+//! Encoded structs, by what they describe.
+
+mod acl;
+mod bucket;
+mod manifest;
+mod user;
+
+pub use acl::{AclGrant, AclList, AclOwner, AclPolicy, GranteeType, Referer};
+pub use bucket::{
+    Bucket, BucketInfo, EntryPoint, Index, IndexGeneration, Layout, LogGeneration, ObjectLock,
+    Owner, Pool, bucket_flags,
+};
+pub use manifest::{Manifest, ManifestPart, ManifestRule, ObjectName};
+pub use user::{
+    AccessKey, Caps, Quota, SubUser, UserId, UserInfo, UserKeys, UserLimits, UserPlacement,
+};
+
+use types::{Bytes, DecodeError, Denc, Reader, Writer};
+
+/// A versioned struct that is kept as it came: nothing here looks into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opaque(Bytes);
+
+impl Denc for Opaque {
+    fn encode(&self, w: &mut Writer) {
+        w.raw(&self.0);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let [version, compat] = r.array()?;
+        let body = r.blob()?;
+        let mut w = Writer::new(types::Features::ALL);
+        w.u8(version);
+        w.u8(compat);
+        w.blob(&body);
+        Ok(Self(w.finish()))
+    }
+}
+
+/// A `multimap`: pairs in the order of their keys, keys more than once.
+pub(crate) fn encode_pairs<V: Denc>(w: &mut Writer, pairs: &[(String, V)]) {
+    w.seq(pairs, |w, (key, value)| {
+        w.str(key);
+        value.encode(w);
+    });
+}
+
+pub(crate) fn decode_pairs<V: Denc>(r: &mut Reader<'_>) -> Result<Vec<(String, V)>, DecodeError> {
+    r.seq(|r| Ok((r.string()?, V::decode(r)?)))
+}
