@@ -84,6 +84,19 @@ fn corpus() {
             check::<f::ManifestRule>(r, "RGWObjManifestRule", never),
             check::<f::Manifest>(r, "RGWObjManifest", before::<8>),
         ];
+        let small = [
+            check::<f::ObjectTags>(r, "RGWObjTags", never),
+            check::<f::ObjectRetention>(r, "RGWObjectRetention", before::<2>),
+            check::<f::LegalHold>(r, "RGWObjectLegalHold", never),
+            check::<f::OlhInfo>(r, "RGWOLHInfo", never),
+            check::<f::OlhPending>(r, "RGWOLHPendingInfo", never),
+            check::<f::NamedId>(r, "RGWNameToId", never),
+            check::<f::NamedId>(r, "RGWDefaultSystemMetaObjInfo", never),
+            check::<f::LatestEpoch>(r, "RGWPeriodLatestEpochInfo", never),
+            check::<f::Realm>(r, "RGWRealm", never),
+        ];
+        assert!(small.iter().filter(|n| **n > 0).count() >= 4, "{}: {small:?}", r.display());
+        total += small.iter().sum::<usize>();
         let sum: usize = counts.iter().sum();
         assert!(counts.iter().filter(|n| **n > 0).count() >= 15, "{}: {counts:?}", r.display());
         total += sum;

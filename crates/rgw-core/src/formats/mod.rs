@@ -1,16 +1,20 @@
 //! Encoded structs, by what they describe.
 
 mod acl;
+mod attrs;
 mod bucket;
 mod manifest;
+mod realm;
 mod user;
 
 pub use acl::{AclGrant, AclList, AclOwner, AclPolicy, GranteeType, Referer};
+pub use attrs::{LegalHold, ObjectRetention, ObjectTags, OlhInfo, OlhPending};
 pub use bucket::{
     Bucket, BucketInfo, EntryPoint, Index, IndexGeneration, Layout, LogGeneration, ObjectLock,
     Owner, Pool, bucket_flags,
 };
 pub use manifest::{Manifest, ManifestPart, ManifestRule, ObjectName};
+pub use realm::{LatestEpoch, NamedId, Realm};
 pub use user::{
     AccessKey, Caps, Quota, SubUser, UserId, UserInfo, UserKeys, UserLimits, UserPlacement,
 };
