@@ -41,7 +41,9 @@ pub const ALL: &[Scene] = &[
     scene("large-writes", "allow r", "allow rw pool={pool}", REQUESTS),
     scene("unread-answers", "allow r", "allow rw pool={pool}", 256),
     scene("stopped-in-a-message", "allow r", "allow rw pool={pool}", REQUESTS),
-    scene("watches", "allow r", "allow rwx pool={pool}", 64),
+    // Each registration is a logged write: the store holds up to 128 MiB of those for its next
+    // checkpoint, beside what it caches.
+    scene("watches", "allow r", "allow rwx pool={pool}", 256),
     scene("notifies", "allow r", "allow rwx pool={pool}", 256),
     scene("refused-commands", "allow r", "", 128),
     scene("refused-osd-commands", "allow r", "allow r pool={pool}", 128),

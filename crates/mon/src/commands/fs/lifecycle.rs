@@ -137,10 +137,10 @@ fn first_ranks(edit: &mut Edit, fscid: i32) {
 
 pub(super) fn remove(ctx: &mut CommandCtx<'_>) -> Run {
     let name = ctx.cmd.str_or_empty("fs_name")?;
+    ctx.may_change(name)?; // as on the peer, also where there is none
     let Some(fs) = ctx.state.fsmap.by_name(name) else {
         return ok(format!("filesystem '{name}' does not exist"));
     };
-    ctx.may_change(name)?;
     if !fs.mds_map.up.is_empty() {
         return Err(fail(
             EINVAL,
