@@ -1,0 +1,80 @@
+//! What a server is told when it starts, and who talks to it.
+
+use std::collections::BTreeMap;
+
+use auth::caps::MdsCap;
+use types::{EntityAddr, EntityId, EntityName, Epoch, Features, PoolId};
+
+/// What a server is told when it starts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Its name, without `mds.`.
+    pub name: String,
+    /// The number of its session with the monitors; names it in maps.
+    pub gid: u64,
+    /// What may be changed by options.
+    pub options: Options,
+}
+
+/// Options, in the units of their names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// `mds_beacon_interval`.
+    pub beacon_interval_ms: u64,
+    /// `mds_reconnect_timeout`.
+    pub reconnect_timeout_ms: u64,
+    /// `mds_client_prealloc_inos`.
+    pub prealloc_inos: u64,
+    /// Records that are not written back to the tree yet: beyond so many bytes the oldest
+    /// directories are written.
+    pub journal_bytes_max: u64,
+    /// A changed directory is written back after this time at the latest.
+    pub writeback_ms: u64,
+    /// `mds_max_purge_files`.
+    pub purge_files_max: usize,
+    /// `mds_bal_fragment_size_max`: a fragment takes no more entries (ENOSPC).
+    pub fragment_entries_max: usize,
+    /// `mds_session_blocklist_on_evict` and `_on_timeout`.
+    pub blocklist: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            beacon_interval_ms: 1_000,
+            reconnect_timeout_ms: 45_000,
+            prealloc_inos: 1_000,
+            journal_bytes_max: 32 << 20,
+            writeback_ms: 5_000,
+            purge_files_max: 64,
+            fragment_entries_max: 100_000,
+            blocklist: true,
+        }
+    }
+}
+
+/// What a client's ticket proves, and where it is.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// By which key: `client.admin`.
+    pub name: EntityName,
+    /// The session with the monitors: `client.4120`.
+    pub id: EntityId,
+    /// What the ticket allows at metadata servers.
+    pub caps: MdsCap,
+    /// Where it is, with its nonce.
+    pub addr: EntityAddr,
+    /// Its feature word.
+    pub features: Features,
+}
+
+/// What a map of OSDs says that matters here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OsdNews {
+    /// Its epoch.
+    pub epoch: Epoch,
+    /// All pools by name.
+    pub pools: BTreeMap<PoolId, String>,
+    /// Pools that take no more data.
+    pub full: Vec<PoolId>,
+}
