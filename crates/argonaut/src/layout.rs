@@ -4,8 +4,7 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
-use conf::ConfFile;
+use anyhow::{Context, Result};
 
 /// A cluster's directory.
 #[derive(Clone, Debug)]
@@ -220,17 +219,4 @@ impl Layout {
 #[must_use]
 pub fn mon_id(index: u32) -> String {
     char::from(b'a' + (index % 26) as u8).to_string()
-}
-
-/// Reads a `ceph.conf` and says which line is wrong, if one is.
-///
-/// # Errors
-/// When it cannot be read or parsed.
-pub fn read_conf(path: &Path) -> Result<ConfFile> {
-    let text = fs::read_to_string(path)
-        .with_context(|| format!("cannot read {}: give the path with -c", path.display()))?;
-    match ConfFile::parse(&text) {
-        Ok(file) => Ok(file),
-        Err(err) => bail!("{}: {err}", path.display()),
-    }
 }

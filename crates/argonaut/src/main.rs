@@ -3,21 +3,17 @@
 #[macro_use]
 mod say;
 
-mod asok;
 mod classes;
 mod client;
-mod daemon;
 mod device;
 mod layout;
 mod lines;
-mod log_lines;
 mod memory;
 mod mon_daemon;
 mod mon_peers;
 mod osd_daemon;
 mod osd_mkfs;
 mod osd_new;
-mod private;
 mod rbd_verbs;
 mod remove;
 mod signature;
@@ -293,7 +289,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             | Verb::Crushtool { .. }
     );
     if !is_client {
-        private::umask();
+        daemon::private::umask();
     }
     match verb {
         Verb::Up { dir, mons, osds, size, osd_bytes, port, addr, foreground } => {

@@ -11,6 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use auth::{CryptoKey, KeyKind, Keyring, RotatingKeys, SharedRotatingKeys};
 use bytes::Bytes;
+use daemon::asok::{self, Asked};
+use daemon::{FEATURES, local_text, private, proven_id, write_durably, write_secret};
 use env::{ConnId, Random};
 use maps::{MonInfo, MonMap};
 use mon::known_map::KnownMap;
@@ -18,18 +20,13 @@ use mon::links::{Links, Me, PeerEvent, log_message};
 use mon::{MembershipStep, Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
 use rados::{MonLink, mon_addrs};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
-use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTime, Uuid};
+use types::{AddrVec, EntityAddr, EntityKind, EntityName, UTime, Uuid};
 
-use crate::asok::{self, Asked};
 use crate::layout::{Layout, Wanted, mon_id};
 use crate::mon_peers::PeerWire;
-use crate::up::write_durably;
-use crate::{daemon, private};
 
 /// The release that this cluster's monitors present themselves as.
 const MON_RELEASE: u8 = 18;
-/// What both sides may use.
-pub const FEATURES: Features = Features(Features::REEF_WORD.0 | Features::CRUSH_MSR.0);
 /// How often a monitor looks at its clocks.
 const TICK: Duration = Duration::from_millis(100);
 /// How often in the first moments, when the others come up too.
@@ -110,16 +107,6 @@ pub fn mkfs_cluster(
 /// The first monitors by their numbers in the quorum.
 fn founders(members: &[(String, EntityAddr)]) -> BTreeMap<u64, String> {
     members.iter().enumerate().map(|(i, (name, _))| (i as u64, name.clone())).collect()
-}
-
-/// Writes a file that only its owner may read.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_secret(path: &Path, text: &str) -> Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    write_durably(path, text.as_bytes())?;
-    Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o600))?)
 }
 
 /// `argonaut mon --mkfs`: makes one monitor's data from ceph.conf and a keyring that holds
@@ -566,24 +553,6 @@ impl Daemon {
 /// So often, 100 ms apart, a command looks whether the modules have started.
 const MODULES_TRIES: u32 = 50;
 
-/// Kind and number as a ticket proves them: a daemon that has a number in its name by
-/// that, all others by the global id. What a peer says of itself counts for nothing, and a name that
-/// only looks like a number (`osd.01`) is none: -1.
-#[must_use]
-pub fn proven_id(identity: &auth::PeerIdentity) -> EntityId {
-    let kind = identity.name.kind;
-    let global = i64::try_from(identity.global_id).unwrap_or(-1);
-    let num = match kind {
-        EntityKind::OSD => {
-            let id = &identity.name.id;
-            let plain = |n: &i32| *n >= 0 && n.to_string() == *id;
-            id.parse().ok().filter(plain).map_or(-1, i64::from)
-        }
-        _ => global,
-    };
-    EntityId::new(kind, num)
-}
-
 /// Bytes of answers and maps that a client or daemon has not taken: with more of them nothing is read
 /// from it.
 const UNREAD_MAX: usize = 32 << 20;
@@ -591,15 +560,6 @@ const UNREAD_MAX: usize = 32 << 20;
 /// Whether a monitor reads nothing more from who has not taken so many bytes, and is `held` or not.
 fn is_behind(unread: usize, held: bool) -> bool {
     unread > if held { UNREAD_MAX / 4 * 3 } else { UNREAD_MAX }
-}
-
-/// What the admin socket answers: the output, or the line for people where there is none.
-pub fn local_text(r: i32, rs: &str, out: Bytes) -> Vec<u8> {
-    if r < 0 {
-        let text = std::io::Error::from_raw_os_error(-r);
-        return format!("ERROR: {text}: {rs}\n").into_bytes();
-    }
-    if out.is_empty() && !rs.is_empty() { format!("{rs}\n").into_bytes() } else { out.to_vec() }
 }
 
 /// The modes that the manager's role accepts: `ms_service_mode` of the central settings, or of
@@ -801,34 +761,5 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
                 return Ok(());
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An OSD's number is its key's name in its plain form alone.
-    #[test]
-    fn only_plain_numbers_are_numbers() {
-        for (name, num) in [
-            ("1", 1),
-            ("0", 0),
-            ("12", 12),
-            ("01", -1),
-            ("+1", -1),
-            ("-1", -1),
-            ("1 ", -1),
-            ("", -1),
-            ("ANYTHING", -1),
-            ("4294967297", -1),
-        ] {
-            let name = EntityName::new(EntityKind::OSD, name);
-            let who = auth::PeerIdentity { name, global_id: 7, ..Default::default() };
-            assert_eq!(proven_id(&who), EntityId::new(EntityKind::OSD, num), "{}", who.name);
-        }
-        let name = EntityName::new(EntityKind::CLIENT, "1");
-        let who = auth::PeerIdentity { name, global_id: 7, ..Default::default() };
-        assert_eq!(proven_id(&who), EntityId::new(EntityKind::CLIENT, 7));
     }
 }

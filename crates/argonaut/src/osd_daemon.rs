@@ -13,6 +13,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use conf::{Config, Source};
+use daemon::asok::{self, Asked};
+use daemon::{FEATURES, local_text, private, proven_id};
 use env::ConnId;
 use messages::{
     ClassModules, ConfigMsg, Envelope, LogEntry, LogMsg, LogPriority, Message, MonMapMsg,
@@ -29,10 +31,8 @@ use types::{
     Uuid,
 };
 
-use crate::asok::{self, Asked};
 use crate::lines::{Line, Lines, Way};
-use crate::mon_daemon::{FEATURES, local_text, proven_id};
-use crate::{daemon, device, memory, osd_mkfs, private};
+use crate::{device, memory, osd_mkfs};
 
 /// Connections of other daemons to the cluster address are told apart by this bit.
 const CLUSTER: u64 = 1 << 63;

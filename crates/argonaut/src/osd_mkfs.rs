@@ -8,16 +8,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use conf::{ConfFile, Config};
+use daemon::{write_durably, write_secret};
 use env::Random;
 use rt::OsRandom;
 use store::{LogPlacement, MkfsOptions, Store};
 use types::{OsdId, Uuid};
 
-use crate::daemon;
 use crate::layout::Layout;
-use crate::mon_daemon::write_secret;
 use crate::target::Target;
-use crate::up::write_durably;
 
 /// What a PG's log may be at most, on any OSD, fits into one transaction of such a log.
 const JOURNAL_MIN: u64 = 64 << 20;

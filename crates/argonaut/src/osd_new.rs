@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use auth::{CryptoKey, KeyKind, Keyring};
 use bytes::Bytes;
+use daemon::write_secret;
 use env::Random;
 use rt::OsRandom;
 use types::{EntityKind, EntityName, UTime, Uuid};
 
-use crate::mon_daemon::write_secret;
 use crate::target::Target;
-use crate::{client, daemon, osd_mkfs};
+use crate::{client, osd_mkfs};
 
 /// Has the cluster give it a number and know its key (`osd new`), and makes its data: a
 /// store on `device`, or on a file in the data directory. By `force` what `device` holds is overwritten. It is started by

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use daemon::{read_conf, write_durably};
 
-use crate::layout::{Layout, read_conf};
-use crate::up::{self, write_durably};
-use crate::{supervise, target};
+use crate::layout::Layout;
+use crate::{supervise, target, up};
 
 /// How far `up` came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

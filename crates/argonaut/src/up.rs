@@ -1,7 +1,7 @@
 //! `argonaut up`, `down`, `status`, `logs`: a whole cluster on one machine.
 
 use std::fs;
-use std::io::{IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{IsTerminal, Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -11,12 +11,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use daemon::{asok, private, read_conf, write_durably, write_secret};
 use env::Random;
 use types::Uuid;
 
-use crate::layout::{Asked, Layout, Wanted, mon_id, read_conf};
+use crate::layout::{Asked, Layout, Wanted, mon_id};
 use crate::remove::{Made, Marker};
-use crate::{asok, mon_daemon, osd_mkfs, private, supervise};
+use crate::{mon_daemon, osd_mkfs, supervise};
 
 /// How long `up` waits for HEALTH_OK.
 const HEALTHY_MAX: Duration = Duration::from_secs(60);
@@ -307,20 +308,6 @@ fn make_dirs(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file that is there whole or not at all, also after power loss.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
-    let temporary = path.with_extension("new");
-    let mut file = fs::File::create(&temporary).with_context(|| temporary.display().to_string())?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    fs::File::open(path.parent().context("a file has a directory")?)?.sync_all()?;
-    Ok(())
-}
-
 /// The first of a run of ports that nobody listens on, from `wanted` on.
 fn free_port(addr: Ipv4Addr, wanted: u16, count: u32) -> Result<u16> {
     TcpListener::bind((addr, 0)).with_context(|| format!("cannot listen at {addr}"))?;
@@ -428,7 +415,7 @@ fn fetch_keys(layout: &Layout, daemons: &[String], socket: &Path) {
             serde_json::json!({"prefix": "auth get-or-create", "entity": name, "caps": caps});
         match asok::ask(socket, &command.to_string(), Duration::from_secs(5)) {
             Ok(keyring) if keyring.contains("key = ") => {
-                if let Err(err) = mon_daemon::write_secret(&path, &keyring) {
+                if let Err(err) = write_secret(&path, &keyring) {
                     tell!("{}: {err:#}", path.display());
                 }
             }

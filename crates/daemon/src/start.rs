@@ -5,9 +5,8 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use conf::Config;
+use conf::{ConfFile, Config};
 
-use crate::layout::read_conf;
 use crate::log_lines::{LINES_PER_SECOND, LogLines};
 use crate::private;
 
@@ -39,6 +38,19 @@ pub fn require_security(config: &Config) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Reads a `ceph.conf` and says which line is wrong, if one is.
+///
+/// # Errors
+/// When it cannot be read or parsed.
+pub fn read_conf(path: &Path) -> Result<ConfFile> {
+    let text = fs::read_to_string(path)
+        .with_context(|| format!("cannot read {}: give the path with -c", path.display()))?;
+    match ConfFile::parse(&text) {
+        Ok(file) => Ok(file),
+        Err(err) => bail!("{}: {err}", path.display()),
+    }
 }
 
 /// The host's short name.

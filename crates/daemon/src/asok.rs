@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 
 const ANSWER_BYTES_MAX: u32 = 64 << 20;
 
@@ -123,4 +124,13 @@ async fn serve(
     stream.write_all(&(out.len() as u32).to_be_bytes()).await?;
     stream.write_all(&out).await?;
     Ok(())
+}
+
+/// What the admin socket answers: the output, or the line for people where there is none.
+pub fn local_text(r: i32, rs: &str, out: Bytes) -> Vec<u8> {
+    if r < 0 {
+        let text = std::io::Error::from_raw_os_error(-r);
+        return format!("ERROR: {text}: {rs}\n").into_bytes();
+    }
+    if out.is_empty() && !rs.is_empty() { format!("{rs}\n").into_bytes() } else { out.to_vec() }
 }

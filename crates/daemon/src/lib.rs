@@ -1,0 +1,27 @@
+//! What every daemon does beside its role: options, log, pid file, admin socket, files, who it is
+//! to its peers.
+//!
+//! | module | what it is about |
+//! | --- | --- |
+//! | `start` | options from `ceph.conf`, addresses, log, pid file, what a daemon tells of its host |
+//! | [`asok`] | the admin socket, from both sides |
+//! | `identity` | features, and what a ticket proves |
+//! | `log_lines` | how events become lines of a log |
+//! | `files`, [`private`] | files that are there whole, and their owner's alone |
+//!
+//! A daemon's `main` reads its options, starts the log and runs its role by [`rt::run_local`]; all
+//! else here is called from within.
+
+pub mod asok;
+mod files;
+mod identity;
+mod log_lines;
+pub mod private;
+mod start;
+
+pub use asok::local_text;
+pub use files::{write_durably, write_secret};
+pub use identity::{FEATURES, proven_id};
+pub use start::{
+    address, hostname, metadata, options, read_conf, require_security, start_log, write_pid,
+};
