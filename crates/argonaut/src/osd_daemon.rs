@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -14,22 +13,16 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use conf::{Config, Source};
 use daemon::asok::{self, Asked};
-use daemon::{FEATURES, local_text, private, proven_id};
+use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id};
 use env::ConnId;
-use messages::{
-    ClassModules, ConfigMsg, Envelope, LogEntry, LogMsg, LogPriority, Message, MonMapMsg,
-    OsdMapMsg, Paxos,
-};
+use messages::{ClassModules, ConfigMsg, Envelope, LogPriority, Message, MonMapMsg, OsdMapMsg};
 use osd::{DataCache, Door, Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
-use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
+use rados::MonLink;
 use rt::{Messenger, NetEvent, Policy};
 use store::{LogPlacement, OpenOptions, Store};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::Notify;
-use types::{
-    AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, OsdId, UTime,
-    Uuid,
-};
+use types::{AddrVec, Denc, EntityAddr, EntityId, EntityKind, EntityName, Epoch, OsdId};
 
 use crate::lines::{Line, Lines, Way};
 use crate::{device, memory, osd_mkfs};
@@ -59,13 +52,12 @@ pub fn main(conf: &Path, id: &str) -> Result<()> {
 
 struct Daemon {
     id: i32,
-    fsid: Uuid,
     osd: RefCell<Osd>,
     public: Messenger,
     cluster: Messenger,
     link: RefCell<MonLink>,
     lines: RefCell<Lines>,
-    log_seq: std::cell::Cell<u64>,
+    log: ClusterLog,
     config: RefCell<Config>,
     cache: DataCache,
     /// The map whose PGs `cache` was told of.
@@ -150,20 +142,9 @@ impl Daemon {
     }
 
     fn cluster_log(&self, prio: LogPriority, msg: String) {
-        self.log_seq.set(self.log_seq.get() + 1);
-        let entry = LogEntry {
-            name: EntityName::new(EntityKind::OSD, self.id.to_string()),
-            rank: EntityId::new(EntityKind::OSD, i64::from(self.id)),
-            addrs: self.public.local().addrs.clone(),
-            stamp: UTime::from_nanos(rt::now().wall_ns),
-            seq: self.log_seq.get(),
-            prio,
-            msg,
-            channel: "cluster".to_owned(),
-        };
-        tracing::warn!("{}", entry.msg);
-        let log = LogMsg { paxos: Paxos::default(), fsid: self.fsid, entries: vec![entry] };
-        self.link.borrow_mut().send(log.envelope(Features::ALL));
+        let rank = EntityId::new(EntityKind::OSD, i64::from(self.id));
+        let log = self.log.line(rank, self.public.local().addrs.clone(), prio, msg);
+        self.link.borrow_mut().send(log);
     }
 
     /// The connection of a line to its address in the newest map; `None` while the OSD is
@@ -432,7 +413,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     daemon::require_security(&config)?;
     let name = EntityName::new(EntityKind::OSD, id.to_string());
     let data = PathBuf::from(config.get("osd_data"));
-    let fsid: Uuid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
+    let fsid = daemon::fsid(&config)?;
     let block = data.join("block");
     if !block.exists() {
         bail!(
@@ -468,35 +449,12 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         tracing::warn!("the store's log is in memory: a crash loses acknowledged writes");
     }
 
-    let keys = MonLink::new_keys();
-    let auth_none = config.get("auth_service_required") == "none";
-    let limits = rt::Limits::within(rt::raise_open_files(), 2);
-    let messenger = |modes: &str, policy: fn(EntityKind) -> Policy| {
-        let modes = rados::modes(&config.get(modes));
-        let door = MonLink::door(EntityKind::OSD, keys.clone(), auth_none, &modes);
-        Messenger::new(rt::Config {
-            local: rt::Local {
-                kind: EntityKind::OSD,
-                num: i64::from(id),
-                addrs: AddrVec::default(),
-                nonce: std::process::id(),
-                features: FEATURES,
-            },
-            policy: Box::new(policy),
-            auth: Box::new(move |_, _| door()),
-            limits,
-        })
-    };
-    let public = messenger("ms_service_mode", |_| Policy::stateless_server());
-    let cluster =
-        messenger("ms_cluster_mode", |_| Policy::stateless_server().with_budget(256 << 20));
-    let nonce = std::process::id();
-    let bind = |messenger: &Messenger, ip| -> Result<(AddrVec, SocketAddr)> {
-        let at = messenger.bind_range(ip, 6800..=7568).context("no free port from 6800 to 7568")?;
-        let addrs = AddrVec(vec![EntityAddr::msgr2(at, nonce)]);
-        messenger.set_local(|local| local.addrs = addrs.clone());
-        Ok((addrs, at))
-    };
+    let doors = Doors::new(&config, EntityId::new(EntityKind::OSD, i64::from(id)));
+    let modes = |option| rados::modes(&config.get(option));
+    let public = doors.messenger(&modes("ms_service_mode"), |_| Policy::stateless_server());
+    let cluster = doors.messenger(&modes("ms_cluster_mode"), |_| {
+        Policy::stateless_server().with_budget(256 << 20)
+    });
     let (client_addrs, _) = bind(&public, daemon::address(&config, "public")?)?;
     let (cluster_addrs, at) = bind(&cluster, daemon::address(&config, "cluster")?)?;
     cluster.listen_near(at);
@@ -536,22 +494,9 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         device_class,
         location: location.map(|(k, v)| (k.to_owned(), v.to_owned())).collect(),
     };
-    let key = configured_key(&config, &name)?;
-    let link = MonLink::new(
-        public.clone(),
-        LinkConfig {
-            name,
-            key,
-            mons: mon_addrs(&config)?,
-            fsid,
-            hostname: daemon::hostname(),
-            services: vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR],
-            methods: vec![auth::handshake::method::CEPHX, auth::handshake::method::NONE],
-            mon_modes: rados::modes(&config.get("ms_mon_client_mode")),
-            modes: rados::modes(&config.get("ms_cluster_mode")),
-        },
-        Some(keys),
-    );
+    let services = vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR];
+    let link = daemon::link_config(&config, name.clone(), services)?;
+    let link = MonLink::new(public.clone(), link, Some(doors.keys()));
     config.set(Source::CommandLine, "host", &daemon::hostname()).map_err(anyhow::Error::msg)?;
     // A part of the memory an OSD may take is for object data. Half of it made writes slower:
     // memory that was never touched costs more than the write that fills it.
@@ -560,13 +505,12 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         .map_err(anyhow::Error::msg)?;
     let daemon = Rc::new(Daemon {
         id,
-        fsid,
         osd: RefCell::new(osd),
         public: public.clone(),
         cluster: cluster.clone(),
         link: RefCell::new(link),
         lines: RefCell::default(),
-        log_seq: std::cell::Cell::new(0),
+        log: ClusterLog::new(fsid, name),
         config: RefCell::new(config.clone()),
         cache,
         cached_epoch: std::cell::Cell::new(Epoch(0)),

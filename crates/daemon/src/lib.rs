@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `start` | options from `ceph.conf`, addresses, log, pid file, what a daemon tells of its host |
 //! | [`asok`] | the admin socket, from both sides |
+//! | `net` | messengers, the link to the monitors, the cluster's log |
 //! | `identity` | features, and what a ticket proves |
 //! | `log_lines` | how events become lines of a log |
 //! | `files`, [`private`] | files that are there whole, and their owner's alone |
@@ -16,12 +17,14 @@ pub mod asok;
 mod files;
 mod identity;
 mod log_lines;
+mod net;
 pub mod private;
 mod start;
 
 pub use asok::local_text;
 pub use files::{write_durably, write_secret};
 pub use identity::{FEATURES, proven_id};
+pub use net::{ClusterLog, Doors, bind, fsid, link_config};
 pub use start::{
     address, hostname, metadata, options, read_conf, require_security, start_log, write_pid,
 };

@@ -1,0 +1,140 @@
+//! A daemon's place in the network: who may connect, where it listens, how it finds the monitors,
+//! and what it tells the cluster's log.
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+
+use anyhow::{Context, Result};
+use auth::SharedRotatingKeys;
+use conf::Config;
+use messages::{Envelope, LogEntry, LogMsg, LogPriority, Message, Paxos};
+use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
+use rt::{Messenger, Policy};
+use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTime, Uuid};
+
+use crate::{FEATURES, hostname};
+
+/// Makes a daemon's messengers, all with the same keys and bounds.
+pub struct Doors {
+    id: EntityId,
+    keys: SharedRotatingKeys,
+    none: bool,
+    limits: rt::Limits,
+}
+
+impl Doors {
+    /// For a daemon that clients know as `id`.
+    #[must_use]
+    pub fn new(config: &Config, id: EntityId) -> Self {
+        Self {
+            id,
+            keys: MonLink::new_keys(),
+            none: config.get("auth_service_required") == "none",
+            limits: rt::Limits::within(rt::raise_open_files(), 2),
+        }
+    }
+
+    /// The keys by which tickets are opened; whoever holds the link to the monitors fills them.
+    #[must_use]
+    pub fn keys(&self) -> SharedRotatingKeys {
+        self.keys.clone()
+    }
+
+    /// A messenger that listens nowhere yet and takes these modes of connections
+    /// ([`rados::modes`]).
+    #[must_use]
+    pub fn messenger(
+        &self,
+        modes: &[u32],
+        policy: impl Fn(EntityKind) -> Policy + 'static,
+    ) -> Messenger {
+        let door = MonLink::door(self.id.kind, self.keys.clone(), self.none, modes);
+        Messenger::new(rt::Config {
+            local: rt::Local {
+                kind: self.id.kind,
+                num: self.id.num,
+                addrs: AddrVec::default(),
+                nonce: std::process::id(),
+                features: FEATURES,
+            },
+            policy: Box::new(policy),
+            auth: Box::new(move |_, _| door()),
+            limits: self.limits,
+        })
+    }
+}
+
+/// Listens at the first free port that daemons use, and makes that the messenger's address.
+///
+/// # Errors
+/// When no port from 6800 to 7568 is free.
+pub fn bind(messenger: &Messenger, ip: IpAddr) -> Result<(AddrVec, SocketAddr)> {
+    let at = messenger.bind_range(ip, 6800..=7568).context("no free port from 6800 to 7568")?;
+    let addrs = AddrVec(vec![EntityAddr::msgr2(at, std::process::id())]);
+    messenger.set_local(|local| local.addrs = addrs.clone());
+    Ok((addrs, at))
+}
+
+/// How a daemon connects to the monitors and to the other daemons: its key, where they are, which
+/// modes it takes.
+///
+/// # Errors
+/// When the options name no key, no monitors or no cluster.
+pub fn link_config(
+    config: &Config,
+    name: EntityName,
+    services: Vec<EntityKind>,
+) -> Result<LinkConfig> {
+    Ok(LinkConfig {
+        key: configured_key(config, &name)?,
+        name,
+        mons: mon_addrs(config)?,
+        fsid: fsid(config)?,
+        hostname: hostname(),
+        services,
+        methods: vec![auth::handshake::method::CEPHX, auth::handshake::method::NONE],
+        mon_modes: rados::modes(&config.get("ms_mon_client_mode")),
+        modes: rados::modes(&config.get("ms_cluster_mode")),
+    })
+}
+
+/// The cluster that the options name.
+///
+/// # Errors
+/// When they name none.
+pub fn fsid(config: &Config) -> Result<Uuid> {
+    config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))
+}
+
+/// Makes a daemon's lines of the cluster's log.
+pub struct ClusterLog {
+    fsid: Uuid,
+    name: EntityName,
+    seq: Cell<u64>,
+}
+
+impl ClusterLog {
+    /// Of a daemon by the name of its key.
+    #[must_use]
+    pub fn new(fsid: Uuid, name: EntityName) -> Self {
+        Self { fsid, name, seq: Cell::new(0) }
+    }
+
+    /// The message to the monitors of one line; the daemon's own log has it, too.
+    pub fn line(&self, rank: EntityId, addrs: AddrVec, prio: LogPriority, msg: String) -> Envelope {
+        self.seq.set(self.seq.get() + 1);
+        tracing::warn!("{msg}");
+        let entry = LogEntry {
+            name: self.name.clone(),
+            rank,
+            addrs,
+            stamp: UTime::from_nanos(rt::now().wall_ns),
+            seq: self.seq.get(),
+            prio,
+            msg,
+            channel: "cluster".to_owned(),
+        };
+        let log = LogMsg { paxos: Paxos::default(), fsid: self.fsid, entries: vec![entry] };
+        log.envelope(Features::ALL)
+    }
+}
