@@ -82,23 +82,9 @@ impl Cluster {
                 inner.on_event(event);
             }
         });
-        let weak = Rc::downgrade(&cluster.0);
-        tokio::task::spawn_local(async move {
-            loop {
-                tokio::time::sleep(Duration::from_millis(200)).await;
-                let Some(inner) = weak.upgrade() else { return };
-                let events = inner.link.borrow_mut().on_tick(rt::now());
-                inner.on_mon_events(events);
-            }
-        });
+        cluster.keep_ticking();
         let first_map = cluster.0.wait_map(Epoch(1));
-        let events = cluster.0.link.borrow_mut().start(rt::now());
-        cluster.0.on_mon_events(events);
-        let events = cluster.0.link.borrow_mut().with(|c, out| {
-            c.subscribe("osdmap", 0, false, out);
-            c.subscribe("monmap", 0, false, out);
-        });
-        cluster.0.on_mon_events(events);
+        cluster.start(&[]);
         match tokio::time::timeout(config.connect_timeout, first_map).await {
             Ok(Ok(())) => Ok(cluster),
             _ => Err(Error::Timeout(config.connect_timeout.as_secs())),

@@ -17,9 +17,9 @@ use rt::{Messenger, NetEvent, Policy};
 use tokio::sync::{oneshot, watch};
 use types::{EntityKind, Epoch, HObject, OsdId};
 
-use crate::MonLink;
 use crate::error::{Error, Result};
 use crate::watch::Lingering;
+use crate::{MonLink, News};
 
 pub(crate) struct Inner {
     pub(crate) messenger: Messenger,
@@ -34,6 +34,8 @@ pub(crate) struct Inner {
     pub(crate) lingering: RefCell<Lingering>,
     /// Counts maps and connections: watches look then whether they must be renewed.
     changes: watch::Sender<u64>,
+    /// A daemon's ear; none in clients.
+    listener: Option<Box<dyn Fn(News)>>,
 }
 
 pub(crate) struct DaemonCommand {
@@ -56,6 +58,15 @@ pub(crate) struct Whereabouts {
 
 impl Inner {
     pub(crate) fn new(messenger: Messenger, link: MonLink, objecter: Objecter) -> Self {
+        Self::of(messenger, link, objecter, None)
+    }
+
+    pub(crate) fn of(
+        messenger: Messenger,
+        link: MonLink,
+        objecter: Objecter,
+        listener: Option<Box<dyn Fn(News)>>,
+    ) -> Self {
         Self {
             messenger,
             link: RefCell::new(link),
@@ -68,6 +79,7 @@ impl Inner {
             waiting_maps: RefCell::default(),
             lingering: RefCell::default(),
             changes: watch::channel(0).0,
+            listener,
         }
     }
 
@@ -95,12 +107,17 @@ impl Inner {
 
     /// Sends operations on an object, and waits for the answer.
     pub(crate) async fn submit(&self, request: Request) -> Result<MOsdOpReply> {
+        self.begin(request).await.map_err(|_| Error::Gone)?
+    }
+
+    /// Sends operations on an object, before it returns.
+    pub(crate) fn begin(&self, request: Request) -> oneshot::Receiver<Result<MOsdOpReply>> {
         let (done, answered) = oneshot::channel();
         let mut out = Vec::new();
         let tid = self.objecter.borrow_mut().submit(request, &mut out);
         self.ops.borrow_mut().insert(tid, done);
         self.carry_out(out);
-        answered.await.map_err(|_| Error::Gone)?
+        answered
     }
 
     /// Sends a request to the monitors, and waits for the answer.
@@ -123,16 +140,35 @@ impl Inner {
         waiting
     }
 
-    pub(crate) fn on_event(&self, event: NetEvent) {
+    /// Takes an event of a connection that was made here; gives back one of any other.
+    pub(crate) fn on_event(&self, event: NetEvent) -> Option<NetEvent> {
         let conn = event.conn();
         if self.link.borrow().owns(conn) {
             let events = self.link.borrow_mut().on_event(rt::now(), event);
-            return self.on_mon_events(events);
+            self.on_mon_events(events);
+            return None;
         }
         if self.daemon_commands.borrow().contains_key(&conn) {
-            return self.on_daemon(conn, event);
+            self.on_daemon(conn, event);
+            return None;
         }
-        let Some(osd) = self.osds.borrow().by_conn.get(&conn).copied() else { return };
+        let Some(osd) = self.osds.borrow().by_conn.get(&conn).copied() else { return Some(event) };
+        self.on_osd(osd, event);
+        None
+    }
+
+    fn epoch(&self) -> Option<Epoch> {
+        self.objecter.borrow().map().map(|m| m.epoch)
+    }
+
+    fn tell(&self, news: News) {
+        if let Some(listener) = &self.listener {
+            listener(news);
+        }
+    }
+
+    fn on_osd(&self, osd: OsdId, event: NetEvent) {
+        let before = self.epoch();
         let mut out = Vec::new();
         match event {
             NetEvent::Opened { peer, .. } => {
@@ -164,6 +200,9 @@ impl Inner {
             NetEvent::Alive { .. } => {}
         }
         self.carry_out(out);
+        if self.epoch() != before {
+            self.tell(News::OsdMap);
+        }
     }
 
     fn on_daemon(&self, conn: ConnId, event: NetEvent) {
@@ -188,9 +227,12 @@ impl Inner {
     }
 
     pub(crate) fn on_mon_events(&self, events: Vec<Event>) {
+        let before = self.epoch();
         let mut out = Vec::new();
+        let mut news = Vec::new();
         for event in events {
             match event {
+                Event::Opened if self.listener.is_some() => news.push(News::Session),
                 Event::Opened => {
                     let id = self.link.borrow().global_id();
                     self.messenger.set_local(|local| local.num = id as i64);
@@ -206,11 +248,18 @@ impl Inner {
                         answer.send(envelope).ok();
                     }
                 }
-                Event::Message(_) | Event::Version { .. } => {}
+                Event::Message(env) => news.push(News::Message(env)),
+                Event::Version { .. } => {}
                 Event::RenewalFailed(err) => tracing::warn!("tickets: {err}"),
             }
         }
         self.carry_out(out);
+        if self.epoch() != before {
+            self.tell(News::OsdMap);
+        }
+        for one in news {
+            self.tell(one);
+        }
     }
 
     fn on_maps(&self, env: &Envelope, out: &mut Vec<Out>) {

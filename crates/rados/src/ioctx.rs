@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use messages::{MOsdOpReply, OsdOp, req_flag};
 use osdc::Request;
+use tokio::sync::oneshot;
 use types::{HObject, PoolId, SnapId, UTime};
 
 use crate::error::{Error, Result};
@@ -21,12 +22,30 @@ pub struct IoCtx {
     key: Bytes,
     snap: SnapId,
     snaps: SnapContext,
+    /// Added to the flags of every write.
+    write_flags: u32,
+}
+
+/// The answer to an operation that was sent already. Who drops it does not stop the operation.
+pub struct Pending {
+    what: Bytes,
+    answered: oneshot::Receiver<Result<MOsdOpReply>>,
+}
+
+impl Pending {
+    /// Waits for the answer.
+    ///
+    /// # Errors
+    /// [`Error::Errno`] of the first step that failed and was not allowed to; [`Error::Gone`].
+    pub async fn answer(self) -> Result<Reply> {
+        checked(&self.what, self.answered.await.map_err(|_| Error::Gone)??)
+    }
 }
 
 impl IoCtx {
     pub(crate) fn new(cluster: Cluster, pool: PoolId) -> Self {
         let (nspace, key, snaps) = (Bytes::new(), Bytes::new(), SnapContext::default());
-        Self { cluster, pool, nspace, key, snap: SnapId::HEAD, snaps }
+        Self { cluster, pool, nspace, key, snap: SnapId::HEAD, snaps, write_flags: 0 }
     }
 
     /// The pool's id.
@@ -72,6 +91,35 @@ impl IoCtx {
         Self { snaps, ..self.clone() }
     }
 
+    /// Writes go on while the cluster or the pool is full (`FULL_FORCE`), as those of metadata
+    /// servers must: without them nothing could be removed. OSDs without any room refuse them all
+    /// the same.
+    #[must_use]
+    pub fn even_full(&self) -> Self {
+        Self { write_flags: req_flag::FULL_FORCE, ..self.clone() }
+    }
+
+    fn begin(&self, object: HObject, name: &[u8], ops: Vec<OsdOp>, flags: u32) -> Pending {
+        let request = self.request(object, None, ops, flags);
+        let answered = self.cluster.0.begin(request);
+        Pending { what: Bytes::copy_from_slice(name), answered }
+    }
+
+    /// As [`IoCtx::read_op`], sent before this returns: of operations on one object those that were
+    /// begun first are executed first.
+    #[must_use]
+    pub fn begin_read(&self, name: &[u8], op: ReadOp) -> Pending {
+        let object = self.object(name).with_snap(self.snap);
+        self.begin(object, name, op.ops, req_flag::READ)
+    }
+
+    /// As [`IoCtx::write_op`], sent before this returns: see [`IoCtx::begin_read`].
+    #[must_use]
+    pub fn begin_write(&self, name: &[u8], op: WriteOp) -> Pending {
+        let returns = if op.return_results { req_flag::RETURNVEC } else { 0 };
+        self.begin(self.object(name), name, op.ops, req_flag::WRITE | returns)
+    }
+
     pub(crate) fn object(&self, name: &[u8]) -> HObject {
         let (nspace, key) = (self.nspace.clone(), self.key.clone());
         HObject::head(self.pool, nspace, key, Bytes::copy_from_slice(name))
@@ -84,10 +132,15 @@ impl IoCtx {
         ops: Vec<OsdOp>,
         flags: u32,
     ) -> Result<MOsdOpReply> {
+        self.cluster.0.submit(self.request(object, pg, ops, flags)).await
+    }
+
+    fn request(&self, object: HObject, pg: Option<u32>, ops: Vec<OsdOp>, flags: u32) -> Request {
         let write = flags & req_flag::WRITE != 0;
+        let flags = if write { flags | self.write_flags } else { flags };
         let mtime = if write { UTime::from_nanos(rt::now().wall_ns) } else { UTime::ZERO };
         let snaps = if write { self.write_snaps() } else { (SnapId(0), Vec::new()) };
-        self.cluster.0.submit(Request { object, pg, ops, flags, mtime, snaps }).await
+        Request { object, pg, ops, flags, mtime, snaps }
     }
 
     fn write_snaps(&self) -> (SnapId, Vec<SnapId>) {

@@ -24,6 +24,7 @@
 //! | `list` | all objects |
 //! | `snaps` | snapshots of pools and of clients' own making |
 //! | `watch` | watch and notify |
+//! | `joined` | the same session within a daemon: its messenger, its keys, its maps |
 //! | `inner`, `link` | where events of connections go |
 //!
 //! Invariants: a future that is dropped leaves its operation to the cluster: it may still
@@ -34,6 +35,7 @@ mod config;
 mod error;
 mod inner;
 mod ioctx;
+mod joined;
 mod link;
 mod list;
 mod ops;
@@ -43,7 +45,8 @@ mod watch;
 pub use cluster::{Cluster, Config};
 pub use config::{ConfigError, configured_key, key_in, methods, modes, mon_addrs};
 pub use error::{Error, Result};
-pub use ioctx::IoCtx;
+pub use ioctx::{IoCtx, Pending};
+pub use joined::News;
 pub use link::{LinkConfig, MonLink};
 pub use list::Listed;
 pub use ops::{
