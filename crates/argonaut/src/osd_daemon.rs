@@ -449,7 +449,8 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         tracing::warn!("the store's log is in memory: a crash loses acknowledged writes");
     }
 
-    let doors = Doors::new(&config, EntityId::new(EntityKind::OSD, i64::from(id)));
+    let doors =
+        Doors::new(&config, EntityId::new(EntityKind::OSD, i64::from(id)), std::process::id());
     let modes = |option| rados::modes(&config.get(option));
     let public = doors.messenger(&modes("ms_service_mode"), |_| Policy::stateless_server());
     let cluster = doors.messenger(&modes("ms_cluster_mode"), |_| {

@@ -43,8 +43,8 @@ const BOOL: &str = "client_check_pool_perm client_collect_and_send_global_metric
      mds_inject_migrator_session_race mds_inject_skip_replaying_inotable \
      mds_kill_after_journal_logs_flushed mds_log_pause mds_log_skip_corrupt_events \
      mds_log_skip_unbounded_events mds_oft_prefetch_dirfrags \
-     mds_replay_unsafe_with_closed_session mds_session_blocklist_on_evict \
-     mds_session_blocklist_on_timeout mds_snap_rstat mds_standby_replay_damaged \
+     mds_replay_unsafe_with_closed_session \
+     mds_snap_rstat mds_standby_replay_damaged \
      mds_symlink_recovery mds_valgrind_exit mds_verify_scatter mds_wipe_ino_prealloc \
      mds_wipe_sessions mgr_debug_aggressive_pg_num_changes mgr_enable_op_tracker mgr_pool \
      mgr_standby_modules mgr_stats_period_autotune mgr_test_metadata_error ms_async_rdma_cm \
@@ -94,9 +94,9 @@ const BOOL: &str = "client_check_pool_perm client_collect_and_send_global_metric
 const INT: &str = "cephfs_mirror_perf_stats_prio client_mount_gid client_mount_uid client_notify_timeout \
      client_oc_max_objects client_readahead_max_periods journaler_write_head_interval \
      log_graylog_port log_max_new log_max_recent mds_bal_fragment_interval \
-     mds_bal_fragment_size_max mds_bal_interval mds_bal_max mds_bal_max_until \
+     mds_bal_interval mds_bal_max mds_bal_max_until \
      mds_bal_merge_size mds_bal_mode mds_bal_overload_epochs mds_bal_split_bits \
-     mds_bal_split_size mds_client_prealloc_inos mds_damage_table_max_entries \
+     mds_bal_split_size mds_damage_table_max_entries \
      mds_default_dir_hash mds_dir_keys_per_op mds_dir_max_commit_size \
      mds_health_summarize_threshold mds_kill_create_at mds_kill_dirfrag_at mds_kill_export_at \
      mds_kill_import_at mds_kill_journal_at mds_kill_journal_expire_at \
@@ -165,7 +165,7 @@ const UINT: &str = "cephfs_mirror_directory_scan_interval cephfs_mirror_max_conc
      mds_log_event_large_threshold mds_log_events_per_segment mds_log_max_segments \
      mds_log_minor_segments_per_major_segment mds_log_trim_upkeep_interval \
      mds_max_caps_per_client mds_max_completed_flushes mds_max_completed_requests \
-     mds_max_file_recover mds_max_purge_files mds_max_purge_ops mds_max_snaps_per_dir \
+     mds_max_file_recover mds_max_purge_ops mds_max_snaps_per_dir \
      mds_min_caps_per_client mds_min_caps_working_set mds_op_history_duration \
      mds_op_history_size mds_op_history_slow_op_size mds_op_history_slow_op_threshold \
      mds_scrub_stats_review_period mds_server_dispatch_client_request_delay \
@@ -244,7 +244,7 @@ const FLOAT: &str = "client_cache_mid client_oc_max_dirty_age immutable_object_c
      mds_bal_midchunk mds_bal_min_rebalance mds_bal_min_start mds_bal_minchunk \
      mds_bal_need_max mds_bal_need_min mds_bal_replicate_threshold mds_bal_sample_interval \
      mds_bal_split_rd mds_bal_split_wr mds_bal_target_decay mds_bal_unreplicate_threshold \
-     mds_beacon_grace mds_beacon_interval mds_cache_mid mds_cache_quiesce_decay_rate \
+     mds_cache_mid mds_cache_quiesce_decay_rate \
      mds_cache_reservation mds_cache_trim_decay_rate \
      mds_cap_acquisition_throttle_retry_request_timeout mds_cap_revoke_eviction_timeout \
      mds_decay_halflife mds_dirstat_min_interval mds_export_ephemeral_distributed_factor \
@@ -252,8 +252,8 @@ const FLOAT: &str = "client_cache_mid client_oc_max_dirty_age immutable_object_c
      mds_heartbeat_grace mds_inject_journal_corrupt_dentry_first \
      mds_inject_rename_corrupt_dentry_first mds_inject_traceless_reply_probability \
      mds_log_trim_decay_rate mds_log_warn_factor mds_max_purge_ops_per_pg \
-     mds_mon_shutdown_timeout mds_op_complaint_time mds_purge_queue_busy_flush_period \
-     mds_recall_max_decay_rate mds_recall_warning_decay_rate mds_reconnect_timeout \
+     mds_op_complaint_time mds_purge_queue_busy_flush_period \
+     mds_recall_max_decay_rate mds_recall_warning_decay_rate \
      mds_replay_interval mds_request_load_average_decay_rate mds_scatter_nudge_interval \
      mds_server_dispatch_killpoint_random mds_session_cache_liveness_decay_rate \
      mds_session_cap_acquisition_decay_rate mds_session_max_caps_throttle_ratio \
@@ -292,7 +292,7 @@ const SECS: &str = "cephfs_mirror_action_update_interval cephfs_mirror_mount_tim
 const STR: &str = "client_acl_type client_debug_inject_features client_fs client_mds_namespace \
      client_metadata client_mountpoint client_snapdir client_trace \
      immutable_object_cache_path immutable_object_cache_sock log_file log_graylog_host \
-     log_stderr_prefix mds_data mds_join_fs mgr_data mgr_disabled_modules mgr_initial_modules \
+     log_stderr_prefix mgr_data mgr_disabled_modules mgr_initial_modules \
      mgr_module_load_delay_name mgr_module_path mgr_subinterpreter_modules \
      ms_async_rdma_device_name ms_async_rdma_local_gid ms_async_rdma_type ms_client_mode \
      ms_cluster_mode ms_cluster_type ms_dpdk_coremask ms_dpdk_devs_allowlist \

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | `start` | options from `ceph.conf`, addresses, log, pid file, what a daemon tells of its host |
 //! | [`asok`] | the admin socket, from both sides |
+//! | [`commands`] | options, version and help, by socket and `ceph tell` |
 //! | `net` | messengers, the link to the monitors, the cluster's log |
 //! | `identity` | features, and what a ticket proves |
 //! | `log_lines` | how events become lines of a log |
@@ -14,6 +15,7 @@
 //! else here is called from within.
 
 pub mod asok;
+pub mod commands;
 mod files;
 mod identity;
 mod log_lines;

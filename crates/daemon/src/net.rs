@@ -17,17 +17,20 @@ use crate::{FEATURES, hostname};
 /// Makes a daemon's messengers, all with the same keys and bounds.
 pub struct Doors {
     id: EntityId,
+    nonce: u32,
     keys: SharedRotatingKeys,
     none: bool,
     limits: rt::Limits,
 }
 
 impl Doors {
-    /// For a daemon that clients know as `id`.
+    /// For a daemon that clients know as `id`. `nonce` tells this start of it from others at the
+    /// same address.
     #[must_use]
-    pub fn new(config: &Config, id: EntityId) -> Self {
+    pub fn new(config: &Config, id: EntityId, nonce: u32) -> Self {
         Self {
             id,
+            nonce,
             keys: MonLink::new_keys(),
             none: config.get("auth_service_required") == "none",
             limits: rt::Limits::within(rt::raise_open_files(), 2),
@@ -54,7 +57,7 @@ impl Doors {
                 kind: self.id.kind,
                 num: self.id.num,
                 addrs: AddrVec::default(),
-                nonce: std::process::id(),
+                nonce: self.nonce,
                 features: FEATURES,
             },
             policy: Box::new(policy),
@@ -70,7 +73,8 @@ impl Doors {
 /// When no port from 6800 to 7568 is free.
 pub fn bind(messenger: &Messenger, ip: IpAddr) -> Result<(AddrVec, SocketAddr)> {
     let at = messenger.bind_range(ip, 6800..=7568).context("no free port from 6800 to 7568")?;
-    let addrs = AddrVec(vec![EntityAddr::msgr2(at, std::process::id())]);
+    let nonce = messenger.local().nonce;
+    let addrs = AddrVec(vec![EntityAddr::msgr2(at, nonce)]);
     messenger.set_local(|local| local.addrs = addrs.clone());
     Ok((addrs, at))
 }

@@ -146,7 +146,7 @@ pub fn start_log(config: &Config) -> Result<()> {
         tell(info);
         std::process::abort();
     }));
-    let levels = ["debug_mon", "debug_osd", "debug_ms"].map(|option| level(config, option));
+    let levels = ["debug_mon", "debug_osd", "debug_mds", "debug_ms"].map(|option| level(config, option));
     let own = tracing_subscriber::EnvFilter::try_from_env("ARGONAUT_LOG");
     // Whoever asks for more wants all of it.
     let per_second = match own.is_err() && levels.iter().all(|l| *l == "info") {
@@ -154,9 +154,9 @@ pub fn start_log(config: &Config) -> Result<()> {
         false => u32::MAX,
     };
     let filter = own.unwrap_or_else(|_| {
-        let [mon, osd, ms] = levels;
+        let [mon, osd, mds, ms] = levels;
         tracing_subscriber::EnvFilter::new(format!(
-            "info,openraft=error,openraft::replication=off,mon={mon},osd={osd},store={osd},msgr={ms},rt={ms},monc={ms}"
+            "info,openraft=error,openraft::replication=off,mon={mon},osd={osd},store={osd},mds={mds},msgr={ms},rt={ms},monc={ms}"
         ))
     });
     // What cannot be logged is lost: a disk that is full must not end a daemon.
