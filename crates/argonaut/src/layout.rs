@@ -21,6 +21,10 @@ pub struct Asked {
     pub mons: Option<u32>,
     /// As [`Wanted::osds`].
     pub osds: Option<u32>,
+    /// As [`Wanted::mds`].
+    pub mds: Option<u32>,
+    /// Make a file system, where there is none.
+    pub fs: bool,
     /// As [`Wanted::size`].
     pub size: Option<u32>,
     /// As [`Wanted::osd_bytes`].
@@ -38,6 +42,7 @@ impl Asked {
         Wanted {
             mons: self.mons.unwrap_or(3),
             osds: self.osds.unwrap_or(3),
+            mds: self.mds.unwrap_or(0),
             size: self.size.unwrap_or(3),
             osd_bytes: self.osd_bytes.unwrap_or(12 << 30),
             port: self.port.unwrap_or(3300),
@@ -53,6 +58,8 @@ pub struct Wanted {
     pub mons: u32,
     /// OSDs.
     pub osds: u32,
+    /// Metadata servers.
+    pub mds: u32,
     /// Replicas of new pools.
     pub size: u32,
     /// Bytes of each OSD's block file.
@@ -120,7 +127,7 @@ impl Layout {
         self.conf().exists()
     }
 
-    /// The daemons that were made here, monitors first, each in order.
+    /// The daemons that were made here: monitors, OSDs, metadata servers, each in order.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -131,8 +138,11 @@ impl Layout {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some((kind, id)) = name.split_once('.') else { continue };
             // The mark is written last: a half-made daemon is made anew.
-            if matches!(kind, "mon" | "osd") && entry.path().join("ready").exists() {
-                found.push((kind.to_owned(), id.parse::<u64>().unwrap_or(0), name));
+            let Some(order) = ["mon", "osd", "mds"].iter().position(|k| *k == kind) else {
+                continue;
+            };
+            if entry.path().join("ready").exists() {
+                found.push((order, id.parse::<u64>().unwrap_or(0), name));
             }
         }
         found.sort();
@@ -164,6 +174,7 @@ impl Layout {
         let members: Vec<String> = (0..wanted.mons).map(mon_id).collect();
         let (mon_host, members) = (mon_host.join(","), members.join(","));
         let (size, bytes, addr) = (wanted.size, wanted.osd_bytes, wanted.addr);
+        let mds = MDS_SECTION.replace("{dir}", &dir.to_string());
         format!(
             "\
 # A cluster on one machine, made by `argonaut up`. Any Ceph client reads this file:
@@ -206,6 +217,7 @@ impl Layout {
     # Every object class that is built in.
     osd class load list = *
 
+{mds}
 [client]
     # Clients neither listen nor log here.
     admin socket =
@@ -215,7 +227,17 @@ impl Layout {
     }
 }
 
-/// `a`, `b`, ...: the monitors' names.
+/// The part of `ceph.conf` that says where metadata servers keep their keys; `{dir}` is the
+/// cluster's directory.
+pub const MDS_SECTION: &str = "\
+[mds]
+    mds data = {dir}/mds.$id
+    keyring = {dir}/mds.$id/keyring
+    log file = {dir}/log/$name.log
+    pid file = {dir}/run/$name.pid
+";
+
+/// `a`, `b`, ...: names of monitors and metadata servers.
 #[must_use]
 pub fn mon_id(index: u32) -> String {
     char::from(b'a' + (index % 26) as u8).to_string()

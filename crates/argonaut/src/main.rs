@@ -8,6 +8,8 @@ mod client;
 mod device;
 mod layout;
 mod lines;
+mod mds_daemon;
+mod mds_io;
 mod memory;
 mod mon_daemon;
 mod mon_peers;
@@ -21,6 +23,7 @@ mod store_tool;
 mod supervise;
 mod target;
 mod up;
+mod up_fs;
 mod words;
 
 use std::io::Read;
@@ -133,6 +136,12 @@ enum Verb {
         /// OSDs; more than there are makes the others [default of a new cluster: 3].
         #[arg(long)]
         osds: Option<u32>,
+        /// Metadata servers; more than there are makes the others [default of a new cluster: 0].
+        #[arg(long)]
+        mds: Option<u32>,
+        /// Make a file system `cephfs`, where there is none; it wants a metadata server.
+        #[arg(long)]
+        fs: bool,
         /// Replicas of new pools of a new cluster [default: 3].
         #[arg(long)]
         size: Option<u32>,
@@ -209,6 +218,15 @@ enum Verb {
         new: Option<OsdVerb>,
         #[command(flatten)]
         daemon: Daemon,
+    },
+    /// Run one metadata server.
+    Mds {
+        /// Its name: a for mds.a.
+        #[arg(short, long)]
+        id: String,
+        /// The cluster's ceph.conf.
+        #[arg(short, long, env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
+        conf: PathBuf,
     },
     /// Keep a cluster's daemons running (started by `up`).
     #[command(hide = true)]
@@ -292,8 +310,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
         daemon::private::umask();
     }
     match verb {
-        Verb::Up { dir, mons, osds, size, osd_bytes, port, addr, foreground } => {
-            let asked = layout::Asked { mons, osds, size, osd_bytes, port, addr };
+        Verb::Up { dir, mons, osds, mds, fs, size, osd_bytes, port, addr, foreground } => {
+            let asked = layout::Asked { mons, osds, mds, fs, size, osd_bytes, port, addr };
             up::up(&dir.dir, &asked, foreground)?;
         }
         Verb::Down(dir) => up::down(&dir.dir)?,
@@ -332,6 +350,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
                 osd_daemon::main(conf, daemon.id()?)?;
             }
         }
+        Verb::Mds { id, conf } => mds_daemon::main(&conf, &id)?,
         Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
         Verb::Ceph { connect, format, words } => {
             return client::ceph(&connect, &words, format.as_deref());

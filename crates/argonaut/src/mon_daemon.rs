@@ -69,9 +69,10 @@ pub fn mkfs_cluster(
         })
         .collect();
     mkfs.monmap = monmap(fsid, &members);
-    let osds: Vec<EntityName> =
-        (0..wanted.osds).map(|i| EntityName::new(EntityKind::OSD, i.to_string())).collect();
-    for name in [&mon, &admin].into_iter().chain(&osds) {
+    let osds = (0..wanted.osds).map(|i| EntityName::new(EntityKind::OSD, i.to_string()));
+    let servers = (0..wanted.mds).map(|i| EntityName::new(EntityKind::MDS, mon_id(i)));
+    let others: Vec<EntityName> = osds.chain(servers).collect();
+    for name in [&mon, &admin].into_iter().chain(&others) {
         mkfs.add_key(name.clone(), CryptoKey::generate(KeyKind::AES, wall(), chance));
     }
     let keyring_of = |name: &EntityName| {
@@ -80,7 +81,7 @@ pub fn mkfs_cluster(
         Keyring { entities }.to_string()
     };
     write_secret(&layout.dir.join("keyring"), &keyring_of(&admin))?;
-    for name in &osds {
+    for name in &others {
         let data = layout.data(&name.to_string());
         fs::create_dir_all(&data)?;
         write_secret(&data.join("keyring"), &keyring_of(name))?;

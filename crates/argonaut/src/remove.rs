@@ -83,7 +83,7 @@ enum Kind {
 fn is_daemon(name: &str) -> bool {
     let Some((kind, id)) = name.split_once('.') else { return false };
     match kind {
-        "mon" => !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()),
+        "mon" | "mds" => !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()),
         "osd" => !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()),
         _ => false,
     }
@@ -292,6 +292,7 @@ mod tests {
         let wanted = Wanted {
             mons: 1,
             osds: 1,
+            mds: 1,
             size: 1,
             osd_bytes: 1 << 30,
             port: 3300,

@@ -178,11 +178,13 @@ pub fn run(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// OSDs first, so that their last words reach a monitor.
+/// Metadata servers first, while OSDs take what they write; then OSDs, so that their last words
+/// reach a monitor.
 #[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
 fn stop_all(kept: Vec<Kept>) -> Result<()> {
+    let (mdss, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("mds"));
     let (osds, mons): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("osd"));
-    for group in [osds, mons] {
+    for group in [mdss, osds, mons] {
         let (done, all_done) = mpsc::channel();
         let count = group.len();
         for mut one in group {

@@ -17,7 +17,7 @@ use types::Uuid;
 
 use crate::layout::{Asked, Layout, Wanted, mon_id};
 use crate::remove::{Made, Marker};
-use crate::{mon_daemon, osd_mkfs, supervise};
+use crate::{mon_daemon, osd_mkfs, supervise, up_fs};
 
 /// How long `up` waits for HEALTH_OK.
 const HEALTHY_MAX: Duration = Duration::from_secs(60);
@@ -56,6 +56,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     let progress = Progress::new();
     let fresh = !layout.exists();
     let missing = make(&layout, asked, &progress)?;
+    up_fs::add_servers(&layout, asked.mds.unwrap_or(0))?;
     for entry in fs::read_dir(layout.run())?.flatten() {
         if entry.path().extension().is_some_and(|e| e == "stopped") {
             fs::remove_file(entry.path())?;
@@ -64,6 +65,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     if let Some(pid) = layout.running("supervise") {
         say!("the cluster in {} runs already (supervisor {pid})", layout.dir.display());
         add_osds(&layout, &missing, asked.osd_bytes, &progress)?;
+        make_fs(&layout, asked, &progress)?;
         let mut runs = || layout.running("supervise") == Some(pid);
         if wait_healthy(&layout, &progress, start, &mut runs)?.is_some() {
             return Ok(());
@@ -85,6 +87,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
         .context("cannot start the supervisor")?;
     let mut runs = || matches!(supervisor.try_wait(), Ok(None));
     let healthy = add_osds(&layout, &missing, asked.osd_bytes, &progress)
+        .and_then(|()| make_fs(&layout, asked, &progress))
         .and_then(|()| wait_healthy(&layout, &progress, start, &mut runs));
     progress.done();
     let took = start.elapsed().as_secs_f64();
@@ -124,6 +127,9 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
 fn make(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<Vec<u32>> {
     if asked.mons.is_some_and(|n| n == 0 || n > 9 || n.is_multiple_of(2)) {
         bail!("--mons is 1, 3, 5, 7 or 9");
+    }
+    if asked.mds.is_some_and(|n| n > 26) {
+        bail!("--mds is at most 26");
     }
     if asked.osds == Some(0) || asked.size.is_some_and(|n| n == 0 || n > 10) {
         bail!("--osds is 1 or more, --size is 1 to 10");
@@ -257,6 +263,14 @@ fn add_osds(
         osd_mkfs::mkfs_local(layout, &conf, *i, bytes, &mut rt::OsRandom)?;
     }
     tell_room(layout)
+}
+
+fn make_fs(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<()> {
+    if !asked.fs {
+        return Ok(());
+    }
+    progress.say("making a file system ...");
+    up_fs::make(layout)
 }
 
 /// The OSDs that have ever been up and were not destroyed, as a monitor says; nothing where none
@@ -403,14 +417,17 @@ fn wait_healthy(
     bail!("not healthy after {} s: {last}", HEALTHY_MAX.as_secs())
 }
 
-/// OSDs that were added to a running cluster get their keys from its monitor.
+/// Daemons that were added to a running cluster get their keys from its monitor.
 fn fetch_keys(layout: &Layout, daemons: &[String], socket: &Path) {
     for name in daemons {
         let path = layout.data(name).join("keyring");
         if path.exists() {
             continue;
         }
-        let caps = ["mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *"];
+        let caps = match name.starts_with("mds.") {
+            true => &up_fs::MDS_CAPS[..],
+            false => &["mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *"],
+        };
         let command =
             serde_json::json!({"prefix": "auth get-or-create", "entity": name, "caps": caps});
         match asok::ask(socket, &command.to_string(), Duration::from_secs(5)) {

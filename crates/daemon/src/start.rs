@@ -146,7 +146,8 @@ pub fn start_log(config: &Config) -> Result<()> {
         tell(info);
         std::process::abort();
     }));
-    let levels = ["debug_mon", "debug_osd", "debug_mds", "debug_ms"].map(|option| level(config, option));
+    let levels =
+        ["debug_mon", "debug_osd", "debug_mds", "debug_ms"].map(|option| level(config, option));
     let own = tracing_subscriber::EnvFilter::try_from_env("ARGONAUT_LOG");
     // Whoever asks for more wants all of it.
     let per_second = match own.is_err() && levels.iter().all(|l| *l == "info") {

@@ -42,6 +42,12 @@ fn default_caps(name: &EntityName) -> BTreeMap<String, String> {
         (EntityKind::OSD, _) => {
             &[("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")]
         }
+        (EntityKind::MDS, _) => &[
+            ("mds", "allow"),
+            ("mgr", "allow profile mds"),
+            ("mon", "allow profile mds"),
+            ("osd", "allow rw tag cephfs *=*"),
+        ],
         (EntityKind::MGR, _) => {
             &[("mds", "allow *"), ("mon", "allow profile mgr"), ("osd", "allow *")]
         }

@@ -1,0 +1,528 @@
+//! `argonaut mds`: the metadata server's role with sockets, clock, the pools that it keeps its tree
+//! in, monitor session and admin socket.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use anyhow::Result;
+use auth::caps::MdsCap;
+use bytes::Bytes;
+use conf::Config;
+use daemon::asok::{self, Asked};
+use daemon::commands::{self, CommandSpec, command};
+use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id};
+use env::{ConnId, Random};
+use maps::{MdsMap, MdsState, OsdMapFlags, PoolFlags};
+use mds::{AskId, Beacon, Effect, IoAnswer, IoId, Mds, OsdNews, Outbox, Peer};
+use messages::fs::MdsBeacon;
+use messages::{
+    Command, CommandReply, ConfigMsg, Envelope, LogPriority, MdsMapMsg, Message, Paxos,
+};
+use rados::{Cluster, News};
+use rt::{Messenger, NetEvent, Policy};
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, oneshot};
+use types::{AddrVec, Denc, EntityId, EntityKind, EntityName, Errno, Features, Uuid};
+
+use crate::mds_io;
+
+/// How often the role looks at its clocks.
+const TICK: Duration = Duration::from_millis(100);
+/// A server that no map wants comes back after this time, not at once: what is wrong with it may
+/// last.
+const RESPAWN_PAUSE: Duration = Duration::from_millis(500);
+/// Longest name of a metadata server.
+const NAME_MAX: usize = 64;
+
+/// What is answered here; all else is the role's.
+const OWN_COMMANDS: &[CommandSpec] = &[
+    command("exit", "", "Terminate MDS", "rw"),
+    command("respawn", "", "Respawn this MDS", "rw"),
+    command("status", "", "high-level status of MDS", "r"),
+];
+
+/// Runs one metadata server until it is told to stop.
+///
+/// # Errors
+/// When the options, the key or the address do not allow it.
+pub fn main(conf: &Path, id: &str) -> Result<()> {
+    let begins = id.chars().next().is_some_and(|c| !c.is_ascii_digit());
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if !begins || id.len() > NAME_MAX || !id.chars().all(plain) {
+        // Numbers are ranks and sessions in commands.
+        anyhow::bail!("'{id}' is no name of a metadata server: letters first, then a-z 0-9 - _ .");
+    }
+    let config = daemon::options(conf, "mds", id)?;
+    daemon::start_log(&config)?;
+    private::tighten_dir(Path::new(&config.get("mds_data")));
+    rt::run_local(run(config, id.to_owned()))?
+}
+
+/// Who waits for a command's answer.
+enum Caller {
+    /// `tell`: the connection and the message's number.
+    Conn(ConnId, u64),
+    /// The admin socket.
+    Admin(oneshot::Sender<Vec<u8>>),
+}
+
+/// Commands that the role has not answered yet.
+#[derive(Default)]
+struct Asks {
+    next: u64,
+    waiting: HashMap<AskId, Caller>,
+}
+
+/// What this process is, for as long as it runs.
+struct Identity {
+    name: String,
+    fsid: Uuid,
+    addrs: AddrVec,
+    metadata: BTreeMap<String, String>,
+    started_ms: u64,
+}
+
+struct Daemon {
+    me: Identity,
+    messenger: Messenger,
+    cluster: OnceCell<Cluster>,
+    config: RefCell<Config>,
+    log: ClusterLog,
+    /// Once the monitors have given a number to this process.
+    role: RefCell<Option<Mds>>,
+    out: RefCell<Outbox>,
+    map: RefCell<MdsMap>,
+    peers: RefCell<HashMap<ConnId, Peer>>,
+    asks: RefCell<Asks>,
+    /// The number of the beacon by which the monitors hear that this server ends.
+    last_words: Cell<Option<u64>>,
+    /// The role has said all that it had to say.
+    over: Notify,
+    stop: Notify,
+    /// The monitors have sent their settings.
+    has_settings: Cell<bool>,
+    /// This process is about to begin anew.
+    respawns: Cell<bool>,
+}
+
+/// The role's options as the daemon's say them.
+fn role_options(config: &Config) -> mds::Options {
+    let ms = |name: &str| (config.f64(name).clamp(0.0, 1e9) * 1000.0) as u64;
+    mds::Options {
+        beacon_interval_ms: ms("mds_beacon_interval").max(100),
+        reconnect_timeout_ms: ms("mds_reconnect_timeout"),
+        prealloc_inos: config.u64("mds_client_prealloc_inos"),
+        purge_files_max: config.u64("mds_max_purge_files") as usize,
+        fragment_entries_max: config.u64("mds_bal_fragment_size_max") as usize,
+        blocklist: config.bool("mds_session_blocklist_on_evict"),
+        ..mds::Options::default()
+    }
+}
+
+fn osd_news(map: &maps::OsdMap) -> OsdNews {
+    let all_full = map.has_flag(OsdMapFlags::FULL);
+    let full = map.pools.iter().filter(|(_, p)| all_full || p.has_flag(PoolFlags::FULL));
+    OsdNews {
+        epoch: map.epoch,
+        pools: map.pool_names.iter().map(|(id, name)| (*id, name.clone())).collect(),
+        full: full.map(|(id, _)| *id).collect(),
+    }
+}
+
+impl Daemon {
+    fn cluster(&self) -> &Cluster {
+        self.cluster.get().expect("set before the first event")
+    }
+
+    /// Calls the role, where there is one, and does what it wants.
+    fn with(self: &Rc<Self>, call: impl FnOnce(&mut Mds, &mut Outbox)) {
+        let mut out = self.out.take();
+        match self.role.borrow_mut().as_mut().filter(|_| !self.respawns.get()) {
+            Some(role) => call(role, &mut out),
+            None => return,
+        }
+        for effect in out.drain() {
+            self.carry_out(effect);
+        }
+        *self.out.borrow_mut() = out; // keeps its memory
+    }
+
+    fn carry_out(self: &Rc<Self>, effect: Effect) {
+        match effect {
+            Effect::Send(conn, env) => self.messenger.send(conn, env),
+            Effect::Close(conn) => {
+                self.peers.borrow_mut().remove(&conn);
+                self.messenger.close(conn);
+            }
+            Effect::Beacon(beacon) => self.send_beacon(beacon),
+            Effect::Io(io) => {
+                let (this, id) = (self.clone(), io.id);
+                let sent = mds_io::begin(self.cluster(), io);
+                tokio::task::spawn_local(async move {
+                    let answer = match sent {
+                        Ok(sent) => sent.answer().await,
+                        Err(errno) => Err(errno),
+                    };
+                    this.on_done(id, answer);
+                });
+            }
+            Effect::Blocklist { id, addr } => {
+                let (this, cluster) = (self.clone(), self.cluster().clone());
+                tokio::task::spawn_local(async move {
+                    let done = cluster.blocklist_add(addr, None).await;
+                    if let Err(err) = &done {
+                        tracing::warn!("blocklisting {addr}: {err}");
+                    }
+                    let errno = |err: rados::Error| err.code().map_or(Errno::IO, |e| Errno(-e));
+                    this.on_done(id, done.map(|()| IoAnswer::default()).map_err(errno));
+                });
+            }
+            Effect::WantOsdMap(epoch) => self.cluster().subscribe("osdmap", u64::from(epoch.0)),
+            Effect::Answer { ask, r, rs, output } => {
+                let caller = self.asks.borrow_mut().waiting.remove(&ask);
+                if let Some(caller) = caller {
+                    self.answer(caller, r, rs, output);
+                }
+            }
+            Effect::ClusterLog { error, text } => {
+                let prio = if error { LogPriority::ERROR } else { LogPriority::WARN };
+                let rank = EntityId::new(EntityKind::MDS, self.messenger.local().num);
+                let line = self.log.line(rank, self.me.addrs.clone(), prio, text);
+                self.cluster().send_mon(line);
+            }
+            Effect::Respawn { why } => self.respawn(why),
+        }
+    }
+
+    fn on_done(self: &Rc<Self>, id: IoId, result: Result<IoAnswer, Errno>) {
+        self.with(|role, out| role.on_done(rt::now(), id, result, out));
+    }
+
+    fn send_beacon(&self, beacon: Beacon) {
+        if beacon.state == MdsState::DNE {
+            self.last_words.set(Some(beacon.seq));
+        }
+        let sys_info = match beacon.state {
+            MdsState::BOOT => self.me.metadata.clone(),
+            _ => BTreeMap::new(),
+        };
+        let message = MdsBeacon {
+            paxos: Paxos { version: u64::from(beacon.epoch.0) },
+            fsid: self.me.fsid,
+            gid: self.cluster().global_id(),
+            state: beacon.state,
+            seq: beacon.seq,
+            name: self.me.name.clone(),
+            compat: maps::fs::compat_supported(),
+            health: beacon.health,
+            sys_info,
+            features: FEATURES.0,
+            fs: self.config.borrow().get("mds_join_fs"),
+        };
+        self.cluster().send_mon(message.envelope(Features::ALL));
+    }
+
+    /// Begins anew in this process's place, with the same arguments and nothing that the role knew.
+    fn respawn(&self, why: String) {
+        if self.respawns.replace(true) {
+            return;
+        }
+        tracing::warn!("begins anew: {why}");
+        tokio::task::spawn_local(async move {
+            tokio::time::sleep(RESPAWN_PAUSE).await;
+            let mut args = std::env::args_os();
+            let name = args.next().unwrap_or_default();
+            // The file that this process was started from, also where another has its name now.
+            let mut again = std::process::Command::new("/proc/self/exe");
+            let err = again.arg0(name).args(args).exec();
+            tracing::error!("cannot begin anew: {err}");
+            std::process::exit(1);
+        });
+    }
+
+    fn on_news(self: &Rc<Self>, news: News) {
+        match news {
+            News::Session => self.begin(),
+            News::OsdMap => self.on_osd_map(),
+            News::Message(env) => match env.kind {
+                MdsMapMsg::KIND => self.on_mds_map(&env),
+                MdsBeacon::KIND => self.on_beacon_answer(&env),
+                ConfigMsg::KIND => self.on_settings(&env),
+                kind => tracing::debug!("the monitors sent a message of type {kind}"),
+            },
+        }
+    }
+
+    /// Makes the role, once: the first session gives this process its number, and the monitors'
+    /// settings are among its options.
+    fn begin(self: &Rc<Self>) {
+        let gid = self.cluster().global_id();
+        let is_over = self.last_words.get().is_some() || self.respawns.get();
+        if gid == 0 || !self.has_settings.get() || self.role.borrow().is_some() || is_over {
+            return;
+        }
+        tracing::info!("mds.{} has the number {gid}", self.me.name);
+        let options = role_options(&self.config.borrow());
+        let config = mds::Config { name: self.me.name.clone(), gid, options };
+        self.messenger.set_local(|local| local.num = gid as i64);
+        *self.role.borrow_mut() = Some(Mds::new(config));
+        self.with(|role, out| role.on_start(rt::now(), out));
+        self.on_osd_map();
+    }
+
+    fn on_osd_map(self: &Rc<Self>) {
+        let Some(map) = self.cluster().newest_map() else { return };
+        if map.is_blocklisted(&self.me.addrs) {
+            return self.respawn(format!("map {} of the OSDs shuts this server out", map.epoch));
+        }
+        let news = osd_news(&map);
+        self.with(|role, out| role.on_osd_map(rt::now(), &news, out));
+    }
+
+    fn on_mds_map(self: &Rc<Self>, env: &Envelope) {
+        let map = MdsMapMsg::decode(env).and_then(|m| MdsMap::from_shared(&m.map));
+        let map = match map {
+            Ok(map) => map,
+            Err(err) => return tracing::error!("a map of metadata servers: {err}"),
+        };
+        self.cluster().got("mdsmap", u64::from(map.epoch.0));
+        // Clients take the number in a server's name for its rank.
+        let gid = self.cluster().global_id();
+        let rank = map.mds_info.get(&gid).map(|info| info.rank).filter(|rank| *rank >= 0);
+        let num = rank.map_or(gid as i64, i64::from);
+        self.messenger.set_local(|local| local.num = num);
+        *self.map.borrow_mut() = map.clone();
+        self.with(|role, out| role.on_map(rt::now(), &map, out));
+    }
+
+    fn on_beacon_answer(self: &Rc<Self>, env: &Envelope) {
+        let Ok(answer) = MdsBeacon::decode(env) else { return };
+        self.with(|role, out| role.on_beacon_ack(rt::now(), answer.seq, out));
+        if self.last_words.get().is_some_and(|seq| answer.seq >= seq) {
+            self.over.notify_one();
+        }
+    }
+
+    /// New values from the monitors' database.
+    fn on_settings(self: &Rc<Self>, env: &Envelope) {
+        let Ok(message) = ConfigMsg::decode(env) else { return };
+        let unknown = self.config.borrow_mut().set_mon_layer(message.config);
+        if !unknown.is_empty() {
+            tracing::info!("settings without meaning here: {}", unknown.join(", "));
+        }
+        self.has_settings.set(true);
+        self.begin();
+    }
+
+    /// An event of a connection that was made to this server.
+    fn on_event(self: &Rc<Self>, event: NetEvent) {
+        match event {
+            NetEvent::Opened { conn, peer } => {
+                let identity = &peer.identity;
+                let caps = match identity.allow_all {
+                    true => MdsCap::allow_all(),
+                    false => MdsCap::parse_lenient(&identity.caps),
+                };
+                let peer = Peer {
+                    name: identity.name.clone(),
+                    id: proven_id(identity),
+                    caps,
+                    addr: peer.seen_addr(),
+                    features: peer.features,
+                };
+                self.peers.borrow_mut().insert(conn, peer);
+            }
+            NetEvent::Message { conn, env, .. } => {
+                let Some(peer) = self.peers.borrow().get(&conn).cloned() else { return };
+                if env.kind == Command::KIND {
+                    return self.on_tell(conn, &peer, &env);
+                }
+                if self.role.borrow().is_none() {
+                    return self.messenger.close(conn);
+                }
+                self.with(|role, out| role.on_message(rt::now(), conn, &peer, env, out));
+            }
+            NetEvent::Closed { conn, why } => {
+                tracing::debug!("{conn:?}: {why}");
+                if self.peers.borrow_mut().remove(&conn).is_some() {
+                    self.with(|role, out| role.on_closed(rt::now(), conn, out));
+                }
+            }
+            NetEvent::Alive { .. } => {}
+        }
+    }
+
+    fn on_tell(self: &Rc<Self>, conn: ConnId, peer: &Peer, env: &Envelope) {
+        let caller = Caller::Conn(conn, env.tid);
+        let Ok(message) = Command::decode(env) else { return self.messenger.close(conn) };
+        if !peer.caps.is_allow_all() {
+            tracing::warn!(entity = %peer.name, addr = %peer.addr, "denied: a command");
+            return self.answer(caller, Errno::ACCES.0, "access denied".into(), Bytes::new());
+        }
+        let text: String = message.cmd.iter().map(|b| String::from_utf8_lossy(b)).collect();
+        self.on_command(caller, &text);
+    }
+
+    fn answer(&self, caller: Caller, r: i32, rs: String, output: Bytes) {
+        match caller {
+            Caller::Conn(conn, tid) => {
+                let reply = CommandReply { r, rs, output };
+                self.messenger.send(conn, reply.envelope(Features::ALL).with_tid(tid));
+            }
+            Caller::Admin(answer) => {
+                answer.send(local_text(r, &rs, output)).ok();
+            }
+        }
+    }
+
+    fn on_command(self: &Rc<Self>, caller: Caller, text: &str) {
+        let (prefix, args) = match commands::parse(text) {
+            Ok(parsed) => parsed,
+            Err((errno, why)) => return self.answer(caller, errno.0, why, Bytes::new()),
+        };
+        let common = {
+            let mut config = self.config.borrow_mut();
+            commands::common(&mut config, "mds", OWN_COMMANDS, &prefix, &args)
+        };
+        let done = match (common, &*prefix) {
+            (Some(done), _) => done,
+            (None, "status") => Ok((String::new(), self.status())),
+            (None, "exit") => {
+                self.stop.notify_one();
+                Ok((String::new(), Value::Null))
+            }
+            (None, "respawn") => {
+                self.respawn("by command".into());
+                Ok((String::new(), Value::Null))
+            }
+            _ => return self.ask_role(caller, args),
+        };
+        match done {
+            Ok((rs, value)) => self.answer(caller, 0, rs, commands::render(&value, &args)),
+            Err((errno, why)) => self.answer(caller, errno.0, why, Bytes::new()),
+        }
+    }
+
+    fn ask_role(self: &Rc<Self>, caller: Caller, args: Map<String, Value>) {
+        if self.role.borrow().is_none() {
+            let why = "no monitor has opened a session yet".to_owned();
+            return self.answer(caller, Errno::AGAIN.0, why, Bytes::new());
+        }
+        let ask = {
+            let mut asks = self.asks.borrow_mut();
+            asks.next += 1;
+            let ask = AskId(asks.next);
+            asks.waiting.insert(ask, caller);
+            ask
+        };
+        let command = Value::Object(args);
+        self.with(|role, out| role.on_command(rt::now(), ask, &command, out));
+    }
+
+    fn status(&self) -> Value {
+        let (map, role) = (self.map.borrow(), self.role.borrow());
+        let gid = self.cluster().global_id();
+        let info = map.mds_info.get(&gid);
+        let state = role.as_ref().map_or(MdsState::BOOT, Mds::state);
+        let osd_epoch = self.cluster().newest_map().map_or(0, |m| m.epoch.0);
+        let now_ms = rt::now().mono_ms();
+        json!({
+            "cluster_fsid": self.me.fsid.to_string(),
+            "whoami": info.map_or(-1, |i| i.rank),
+            "id": gid,
+            "want_state": state.to_string(),
+            "state": state.to_string(),
+            "fs_name": map.fs_name,
+            "mdsmap_epoch": map.epoch.0,
+            "osdmap_epoch": osd_epoch,
+            "osdmap_epoch_barrier": map.last_failure_osd_epoch.0,
+            "uptime": (now_ms - self.me.started_ms) as f64 / 1000.0,
+        })
+    }
+}
+
+async fn run(config: Config, id: String) -> Result<()> {
+    daemon::require_security(&config)?;
+    let fsid = daemon::fsid(&config)?;
+    let name = EntityName::new(EntityKind::MDS, &*id);
+    // A server that comes back on the same port, in a container maybe with the same process id, is
+    // another one: its predecessor is blocklisted by address and nonce.
+    let nonce = rt::OsRandom.u64() as u32;
+    let doors = Doors::new(&config, EntityId::new(EntityKind::MDS, -1), nonce);
+    let modes = rados::modes(&config.get("ms_service_mode"));
+    let messenger = doors.messenger(&modes, |kind| match kind {
+        EntityKind::CLIENT => Policy::stateful_server(),
+        _ => Policy::stateless_server(),
+    });
+    let (addrs, at) = bind(&messenger, daemon::address(&config, "public")?)?;
+    let services = vec![EntityKind::MON, EntityKind::OSD, EntityKind::MDS, EntityKind::MGR];
+    let link = daemon::link_config(&config, name.clone(), services)?;
+    let mut metadata = daemon::metadata();
+    metadata.insert("addr".to_owned(), addrs.to_string());
+    let me = Identity { name: id.clone(), fsid, addrs, metadata, started_ms: rt::now().mono_ms() };
+    let daemon = Rc::new(Daemon {
+        me,
+        messenger: messenger.clone(),
+        cluster: OnceCell::new(),
+        config: RefCell::new(config.clone()),
+        log: ClusterLog::new(fsid, name),
+        role: RefCell::default(),
+        out: RefCell::default(),
+        map: RefCell::default(),
+        peers: RefCell::default(),
+        asks: RefCell::default(),
+        last_words: Cell::default(),
+        over: Notify::new(),
+        stop: Notify::new(),
+        has_settings: Cell::default(),
+        respawns: Cell::default(),
+    });
+    let to = Rc::downgrade(&daemon);
+    let listener = move |news| {
+        if let Some(daemon) = to.upgrade() {
+            daemon.on_news(news);
+        }
+    };
+    let cluster = Cluster::join(messenger.clone(), link, doors.keys(), listener);
+    daemon.cluster.set(cluster).ok();
+    let to: Weak<Daemon> = Rc::downgrade(&daemon);
+    messenger.set_handler(move |event| {
+        let Some(daemon) = to.upgrade() else { return };
+        if let Some(event) = daemon.cluster().on_event(event) {
+            daemon.on_event(event);
+        }
+    });
+    let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
+    asok::listen(Path::new(&config.get("admin_socket")), ask)?;
+    daemon::write_pid(&config)?;
+    daemon.cluster().start(&["mdsmap", "config"]);
+    tracing::info!("mds.{id} listens at {at}");
+
+    let mut tick = tokio::time::interval(TICK);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut stop = std::pin::pin!(rt::stop_signal());
+    loop {
+        tokio::select! {
+            _ = tick.tick() => daemon.with(|role, out| role.on_tick(rt::now(), out)),
+            Some(one) = asked.recv() => daemon.on_command(Caller::Admin(one.answer), &one.command),
+            () = daemon.stop.notified() => break,
+            signal = &mut stop => {
+                if signal? != rt::Stop::Reopen {
+                    break;
+                }
+                stop.set(rt::stop_signal()); // logs go to standard error: nothing to open
+            }
+        }
+    }
+    tracing::info!("mds.{id} ends");
+    daemon.with(|role, out| role.on_stop(rt::now(), out));
+    if daemon.last_words.get().is_some() {
+        let wait = daemon.config.borrow().f64("mds_mon_shutdown_timeout").clamp(0.0, 60.0);
+        tokio::time::timeout(Duration::from_secs_f64(wait), daemon.over.notified()).await.ok();
+    }
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Metadata servers and the file system of a cluster that `argonaut up` makes.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use daemon::{asok, read_conf, write_durably};
+use serde_json::{Value, json};
+
+use crate::layout::{Layout, MDS_SECTION, mon_id};
+use crate::supervise;
+
+/// The file system that `--fs` makes; its pools have its name with `_metadata` and `_data` behind.
+const NAME: &str = "cephfs";
+/// How long monitors may take to answer what makes a file system.
+const MAKE_MAX: Duration = Duration::from_secs(30);
+/// How long a monitor may take to answer one command.
+const ASOK_WAIT: Duration = Duration::from_secs(5);
+
+/// The metadata servers that are there.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn servers(layout: &Layout) -> Result<u32> {
+    Ok(layout.daemons()?.iter().filter(|name| name.starts_with("mds.")).count() as u32)
+}
+
+/// Makes the directories of the first `count` metadata servers that are missing, and has
+/// `ceph.conf` know where they are. Their keys come from the monitors.
+///
+/// # Errors
+/// When files cannot be written.
+pub fn add_servers(layout: &Layout, count: u32) -> Result<()> {
+    let path = layout.conf();
+    if count > 0 && read_conf(&path)?.section("mds").next().is_none() {
+        // Made by a release that had no metadata servers.
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let section = MDS_SECTION.replace("{dir}", &layout.dir.display().to_string());
+        write_durably(&path, format!("{}\n\n{section}", text.trim_end()).as_bytes())?;
+    }
+    for i in 0..count {
+        let data = layout.data(&format!("mds.{}", mon_id(i)));
+        if !data.join("ready").exists() {
+            fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
+            write_durably(&data.join("ready"), b"")?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the file system, where there is none of its name.
+///
+/// # Errors
+/// What the monitors refuse; when none answers.
+pub fn make(layout: &Layout) -> Result<()> {
+    if servers(layout)? == 0 {
+        bail!("--fs wants a metadata server: --mds 1");
+    }
+    let mut seen = None;
+    supervise::within(MAKE_MAX, || {
+        let ls = json!({"prefix": "fs ls", "format": "json"});
+        seen = ask(layout, &ls).ok().and_then(|text| serde_json::from_str::<Value>(&text).ok());
+        seen.is_some()
+    });
+    let seen = seen.context("no monitor answers; why stands in its log: argonaut logs")?;
+    if seen.as_array().into_iter().flatten().any(|fs| fs["name"] == NAME) {
+        return Ok(());
+    }
+    let (meta, data) = (format!("{NAME}_metadata"), format!("{NAME}_data"));
+    for pool in [&meta, &data] {
+        told(layout, &json!({"prefix": "osd pool create", "pool": pool}))?;
+    }
+    told(layout, &json!({"prefix": "fs new", "fs_name": NAME, "metadata": meta, "data": data}))
+}
+
+/// One command that must succeed.
+fn told(layout: &Layout, command: &Value) -> Result<()> {
+    let said = ask(layout, command)?;
+    if said.starts_with("ERROR") {
+        bail!("{}: {}", command["prefix"].as_str().unwrap_or_default(), said.trim_end());
+    }
+    Ok(())
+}
+
+/// Asks the first monitor that answers.
+fn ask(layout: &Layout, command: &Value) -> Result<String> {
+    let mut last = anyhow::anyhow!("there is no monitor");
+    for mon in layout.daemons()?.iter().filter(|name| name.starts_with("mon.")) {
+        let socket = layout.asok(mon);
+        match asok::ask(Path::new(&socket), &command.to_string(), ASOK_WAIT) {
+            Ok(said) => return Ok(said),
+            Err(err) => last = err,
+        }
+    }
+    Err(last)
+}
+
+/// The caps of a metadata server's key.
+pub const MDS_CAPS: [&str; 8] = [
+    "mon",
+    "allow profile mds",
+    "mgr",
+    "allow profile mds",
+    "osd",
+    "allow rw tag cephfs *=*",
+    "mds",
+    "allow",
+];
