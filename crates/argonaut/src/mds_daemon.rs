@@ -181,7 +181,11 @@ impl Daemon {
                     this.on_done(id, done.map(|()| IoAnswer::default()).map_err(errno));
                 });
             }
-            Effect::WantOsdMap(epoch) => self.cluster().subscribe("osdmap", u64::from(epoch.0)),
+            Effect::WantOsdMap(_) => {
+                // All from the next one on: later ones alone could not be applied.
+                let have = self.cluster().newest_map().map_or(0, |map| map.epoch.0);
+                self.cluster().subscribe("osdmap", u64::from(have) + 1);
+            }
             Effect::Answer { ask, r, rs, output } => {
                 let caller = self.asks.borrow_mut().waiting.remove(&ask);
                 if let Some(caller) = caller {
@@ -228,6 +232,10 @@ impl Daemon {
 
     /// Begins anew in this process's place, with the same arguments and nothing that the role knew.
     fn respawn(&self, why: String) {
+        if self.last_words.get().is_some() {
+            // The monitors have heard that it ends.
+            return self.over.notify_one();
+        }
         if self.respawns.replace(true) {
             return;
         }

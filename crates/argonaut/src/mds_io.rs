@@ -100,7 +100,19 @@ fn read_step(op: &mut ReadOp, step: IoOp) -> Result<Wanted, Errno> {
             op.assert_version(version);
             Wanted::Nothing
         }
-        _ => return Err(Errno::INVAL),
+        IoOp::Write { .. }
+        | IoOp::WriteFull(_)
+        | IoOp::Append(_)
+        | IoOp::Truncate(_)
+        | IoOp::Zero { .. }
+        | IoOp::Create { .. }
+        | IoOp::Remove
+        | IoOp::OmapSet(_)
+        | IoOp::OmapRemove(_)
+        | IoOp::OmapSetHeader(_)
+        | IoOp::OmapClear
+        | IoOp::SetXattr(..)
+        | IoOp::RmXattr(_) => return Err(Errno::INVAL),
     })
 }
 
@@ -120,7 +132,31 @@ fn write_step(op: &mut WriteOp, step: IoOp) -> Result<Wanted, Errno> {
         IoOp::SetXattr(name, value) => op.set_xattr(&name, &value),
         IoOp::RmXattr(name) => op.rm_xattr(&name),
         IoOp::AssertVersion(version) => op.assert_version(version),
-        _ => return Err(Errno::INVAL),
+        IoOp::Read { .. }
+        | IoOp::Stat
+        | IoOp::OmapHeader
+        | IoOp::OmapRange { .. }
+        | IoOp::OmapKeys(_)
+        | IoOp::GetXattr(_) => return Err(Errno::INVAL),
     };
     Ok(Wanted::Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One request reads or writes, and each step has its part of the answer.
+    #[test]
+    fn steps_of_two_kinds_do_not_mix() {
+        let (mut read, mut write) = (ReadOp::new(), WriteOp::new());
+        assert!(read_step(&mut read, IoOp::Stat).is_ok());
+        assert!(read_step(&mut read, IoOp::AssertVersion(3)).is_ok());
+        assert!(read_step(&mut read, IoOp::OmapKeys(vec!["a".into()])).is_ok());
+        assert!(read_step(&mut read, IoOp::Remove).is_err_and(|e| e == Errno::INVAL));
+        assert!(write_step(&mut write, IoOp::Create { exclusive: true }).is_ok());
+        assert!(write_step(&mut write, IoOp::OmapSet(vec![("k".into(), "v".into())])).is_ok());
+        assert!(write_step(&mut write, IoOp::Stat).is_err_and(|e| e == Errno::INVAL));
+        assert_eq!((read.len(), write.len()), (3, 2), "what is refused adds no step");
+    }
 }

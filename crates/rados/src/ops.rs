@@ -487,6 +487,15 @@ impl WriteOp {
         self.push(OsdOp::extent(op::TRUNCATE, size, 0, Bytes::new()))
     }
 
+    /// Cuts to `size` unless a cut with this `seq` or a later one was done already: what holds back
+    /// one that comes late (`TRIMTRUNC`).
+    pub fn trim_truncate(&mut self, size: u64, seq: u32) -> &mut Self {
+        let mut op = OsdOp::extent(op::TRIMTRUNC, 0, 0, Bytes::new());
+        op.put_u64(16, size);
+        op.put_u32(24, seq);
+        self.push(op)
+    }
+
     /// Makes a hole.
     pub fn zero(&mut self, off: u64, len: u64) -> &mut Self {
         self.push(OsdOp::extent(op::ZERO, off, len, Bytes::new()))
