@@ -6,6 +6,8 @@ mod bench_rbd;
 mod caps;
 mod cluster;
 mod failover;
+mod fs;
+mod fs_cluster;
 mod fs_stock;
 mod fuzz;
 mod hostile;
@@ -53,6 +55,7 @@ cargo xtask VERB
                      partitions: on hosts of their own (network namespaces), cut off from
                      others, also one way, and disks filled now and then, without the programs
   thrash-rbd [SECS]  fio with checksums on images, by librbd, while OSDs and monitors are killed (60)
+  fs                 a metadata server of ours, a stock client, through kills and restarts
   fs-stock           stock metadata servers on our monitors and OSDs, a stock client
                      through their failover
   failover           how long clients wait for a killed OSD, a killed leading monitor, and
@@ -112,6 +115,7 @@ fn main() -> Result<()> {
             thrash::run(number(1, 60)?, mode)?.end()
         }
         ["thrash-rbd", ..] => thrash_rbd::run(number(1, 60)?)?.end(),
+        ["fs"] => fs::run()?.end(),
         ["fs-stock"] => fs_stock::run()?.end(),
         ["failover"] => failover::run()?.end(),
         ["memory", ..] => memory::run(number(1, 45)?)?.end(),

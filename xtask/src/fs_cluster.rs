@@ -1,0 +1,150 @@
+//! A cluster with a file system, and a stock client of it: `tests/fs/tree.py` by libcephfs.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::cluster::Cluster;
+use crate::sh;
+
+/// The release whose client it is.
+pub const SUITE: &str = "forky";
+
+/// Seconds of silence that cost a server its rank here; beacons come every second.
+pub const GRACE_S: u64 = 5;
+
+/// A cluster with a file system `cephfs`.
+pub struct FsCluster {
+    /// It ends when this is dropped.
+    pub cluster: Cluster,
+}
+
+/// A client that writes files until it is told to stop.
+pub struct Writer {
+    child: Child,
+    said: BufReader<std::process::ChildStdout>,
+}
+
+impl Writer {
+    /// Has it stop and read all that it wrote; what it says of that.
+    ///
+    /// # Errors
+    /// When it failed.
+    pub fn end(mut self) -> Result<String> {
+        writeln!(self.child.stdin.take().context("its input")?)?;
+        let mut line = String::new();
+        self.said.read_line(&mut line)?;
+        let ended = self.child.wait()?;
+        ensure!(ended.success(), "the client failed");
+        Ok(line.trim().to_owned())
+    }
+}
+
+impl FsCluster {
+    /// Starts the cluster; servers and file system are the caller's.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn up(name: &str, args: &[&str]) -> Result<Self> {
+        let cluster = Cluster::up(name, args)?;
+        println!("argonaut up: {:.2} s", cluster.up_s);
+        std::fs::copy(sh::repo().join("tests/fs/tree.py"), cluster.dir.join("tree.py"))?;
+        let this = Self { cluster };
+        this.ceph(&format!(
+            "ceph config set global mds_beacon_interval 1; \
+             ceph config set global mds_beacon_grace {GRACE_S}; \
+             ceph config set global mds_beacon_mon_down_grace {GRACE_S}"
+        ))?;
+        Ok(this)
+    }
+
+    /// Runs a line of bash with upstream's commands; its output.
+    ///
+    /// # Errors
+    /// When a command of it fails.
+    pub fn ceph(&self, line: &str) -> Result<String> {
+        sh::output(&mut self.cluster.client(SUITE, &format!("set -e; {line}")))
+    }
+
+    /// `cephfs:1 {0=a=up:active} 1 up:standby`
+    ///
+    /// # Errors
+    /// As [`Self::ceph`].
+    pub fn stat(&self) -> Result<String> {
+        self.ceph("ceph mds stat").map(|stat| stat.trim().to_owned())
+    }
+
+    /// The name of the server that is active; empty where there is none.
+    ///
+    /// # Errors
+    /// As [`Self::ceph`].
+    pub fn active(&self) -> Result<String> {
+        let stat = self.stat()?;
+        let before = stat.split("=up:active").next().filter(|part| part.len() < stat.len());
+        Ok(before.and_then(|part| part.rsplit('=').next()).unwrap_or_default().to_owned())
+    }
+
+    /// Waits until `ceph mds stat` is as wanted.
+    ///
+    /// # Errors
+    /// When it is not after so many seconds.
+    pub fn wait(&self, seconds: u64, what: &str, is: impl Fn(&str) -> bool) -> Result<()> {
+        let end = sh::now() + Duration::from_secs(seconds);
+        loop {
+            let stat = self.stat()?;
+            if is(&stat) {
+                return Ok(());
+            }
+            if sh::now() > end {
+                bail!("no {what} within {seconds} s: {stat}");
+            }
+            std::thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    fn tree_line(&self, verb: &str) -> String {
+        let (dir, conf) = (self.cluster.dir.display(), self.cluster.conf());
+        format!("exec timeout 60 python3 {dir}/tree.py {} cephfs {verb}", conf.display())
+    }
+
+    /// Runs one mount: `write` or `check`.
+    ///
+    /// # Errors
+    /// When what it reads is not what was written.
+    pub fn tree(&self, verb: &str) -> Result<()> {
+        self.ceph(&self.tree_line(verb)).map(drop)
+    }
+
+    /// A client that writes files until it is told to stop.
+    ///
+    /// # Errors
+    /// When it does not mount.
+    pub fn writer(&self) -> Result<Writer> {
+        let mut command = self.cluster.client(SUITE, &self.tree_line("through"));
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+        let mut child = command.spawn()?;
+        let mut said = BufReader::new(child.stdout.take().context("its output")?);
+        let mut line = String::new();
+        said.read_line(&mut line)?;
+        ensure!(line.trim() == "mounted", "the client says {line:?}");
+        Ok(Writer { child, said })
+    }
+
+    /// Waits until the cluster is healthy again.
+    ///
+    /// # Errors
+    /// What it says of itself after 20 s.
+    pub fn healthy(&self) -> Result<()> {
+        let end = sh::now() + Duration::from_secs(20);
+        loop {
+            let health = self.ceph("ceph health")?;
+            if health.starts_with("HEALTH_OK") {
+                return Ok(());
+            }
+            ensure!(sh::now() < end, "{health}");
+            std::thread::sleep(Duration::from_millis(500));
+        }
+    }
+}
