@@ -1,11 +1,16 @@
 //! The server: which events go where.
 
 use env::{ConnId, Now};
+use maps::fs::{MdsHealth, MdsHealthMetric};
 use maps::{MdsMap, MdsState};
-use messages::Envelope;
+use messages::fs::{
+    ClientCapRelease, ClientCaps, ClientLease, ClientReconnect, ClientRequest, ClientSession,
+};
+use messages::{Envelope, Message};
 use types::{Epoch, Errno};
 
 use crate::beacon::Heart;
+use crate::rank::Rank;
 use crate::{AskId, Config, Effect, IoAnswer, IoId, OsdNews, Outbox, Peer};
 
 /// A metadata server. See the crate's documentation for its events.
@@ -15,6 +20,7 @@ pub struct Mds {
     map: Option<MdsMap>,
     osd: OsdNews,
     heart: Heart,
+    rank: Option<Box<Rank>>,
 }
 
 impl Mds {
@@ -22,7 +28,7 @@ impl Mds {
     #[must_use]
     pub fn new(config: Config) -> Self {
         let heart = Heart::new(config.options.beacon_interval_ms);
-        Self { config, map: None, osd: OsdNews::default(), heart }
+        Self { config, map: None, osd: OsdNews::default(), heart, rank: None }
     }
 
     /// The state that the newest map gives it; [`MdsState::BOOT`] before it is in one.
@@ -55,23 +61,62 @@ impl Mds {
             return;
         }
         let known = self.state() != MdsState::BOOT;
+        let (before, had) = (self.state(), self.rank());
         self.map = Some(map.clone());
         let state = self.state();
-        if known && state == MdsState::BOOT {
-            let why = "the map has this server no longer".to_owned();
+        if known && (state == MdsState::BOOT || had.is_some() && had != self.rank()) {
+            let why = "the map has this server no longer, or as another".to_owned();
             out.push(Effect::Respawn { why });
             return;
         }
         if state != MdsState::BOOT {
             self.heart.wanted = state;
         }
+        if self.rank.is_none()
+            && let Some(rank) = self.rank()
+            && matches!(state, MdsState::CREATING | MdsState::STARTING | MdsState::REPLAY)
+        {
+            let (config, osd) = (self.config.clone(), self.osd.clone());
+            self.rank = Some(Box::new(Rank::new(rank, config, map.clone(), osd, now)));
+        }
+        self.with_rank(now, out, |r| {
+            r.world.map = map.clone();
+            if matches!(state, MdsState::CREATING | MdsState::STARTING | MdsState::REPLAY) {
+                r.begin(state);
+            } else if state != before {
+                r.entered(state);
+            }
+        });
         self.heart.tick(now, self.epoch(), out);
     }
 
+    /// Hands an event to the rank, and lets out what came of it.
+    fn with_rank(&mut self, now: Now, out: &mut Outbox, event: impl FnOnce(&mut Rank)) {
+        let epoch = self.epoch();
+        let Some(rank) = &mut self.rank else { return };
+        rank.world.now = now;
+        event(rank);
+        rank.pump();
+        for effect in rank.fx.drain(..) {
+            out.push(effect);
+        }
+        if let Some(wish) = rank.wish
+            && wish != self.heart.wanted
+        {
+            self.heart.want(wish, now, epoch, out);
+        }
+        let read_only = rank.read_only.is_some();
+        self.heart.health = health(read_only);
+    }
+
     /// A newer map of OSDs.
-    pub fn on_osd_map(&mut self, _now: Now, news: &OsdNews, _out: &mut Outbox) {
+    pub fn on_osd_map(&mut self, now: Now, news: &OsdNews, out: &mut Outbox) {
         if news.epoch > self.osd.epoch {
             self.osd = news.clone();
+            self.with_rank(now, out, |r| {
+                r.world.osd = news.clone();
+                r.boot_tick();
+            });
         }
     }
 
@@ -80,53 +125,83 @@ impl Mds {
         self.heart.acked(seq);
     }
 
-    /// A message of a client.
+    /// A message of a client. What is garbled, or is no client's, costs the connection.
     pub fn on_message(
         &mut self,
-        _now: Now,
+        now: Now,
         conn: ConnId,
         peer: &Peer,
         envelope: Envelope,
         out: &mut Outbox,
     ) {
-        tracing::debug!(kind = envelope.kind, %peer.id, "no rank is served");
-        out.push(Effect::Close(conn));
+        if self.rank.is_none() || peer.id.kind != types::EntityKind::CLIENT {
+            out.push(Effect::Close(conn));
+            return;
+        }
+        let mut garbled = None;
+        self.with_rank(now, out, |r| garbled = r.on_message(conn, peer, &envelope).err());
+        if let Some(e) = garbled {
+            tracing::warn!(kind = envelope.kind, %peer.id, %e, "a message cannot be read");
+            out.push(Effect::Close(conn));
+            self.with_rank(now, out, |r| r.on_closed(conn));
+        }
     }
 
     /// A client's connection is gone for good: no message follows, and what was sent over it may
     /// be lost.
-    pub fn on_closed(&mut self, _now: Now, _conn: ConnId, _out: &mut Outbox) {}
+    pub fn on_closed(&mut self, now: Now, conn: ConnId, out: &mut Outbox) {
+        self.with_rank(now, out, |r| r.on_closed(conn));
+    }
 
     /// An [`crate::Io`] or [`Effect::Blocklist`] ended. ENOENT, and whatever else the OSDs said.
     pub fn on_done(
         &mut self,
-        _now: Now,
+        now: Now,
         id: IoId,
-        _result: Result<IoAnswer, Errno>,
-        _out: &mut Outbox,
+        result: Result<IoAnswer, Errno>,
+        out: &mut Outbox,
     ) {
-        tracing::debug!(io = id.0, "an answer to nothing");
+        self.with_rank(now, out, |r| r.on_done(id, result));
     }
 
     /// A command: an object with `prefix` and arguments.
     pub fn on_command(
         &mut self,
-        _now: Now,
+        now: Now,
         ask: AskId,
         command: &serde_json::Value,
         out: &mut Outbox,
     ) {
-        let prefix = command["prefix"].as_str().unwrap_or_default();
-        out.push(Effect::Answer {
-            ask,
-            r: Errno::NOSYS.0,
-            rs: format!("unknown command '{prefix}'"),
-            output: bytes::Bytes::new(),
-        });
+        if command["prefix"] == "status" {
+            let status = serde_json::json!({
+                "whoami": self.rank().unwrap_or(-1),
+                "id": self.config.gid,
+                "want_state": self.heart.wanted.name(),
+                "state": self.state().name(),
+                "mdsmap_epoch": self.epoch().0,
+                "osdmap_epoch": self.osd.epoch.0,
+                "osdmap_epoch_barrier": 0,
+            });
+            let output = serde_json::to_string_pretty(&status).unwrap_or_default().into();
+            out.push(Effect::Answer { ask, r: 0, rs: String::new(), output });
+            return;
+        }
+        if self.rank.is_none() {
+            let rs = "this server has no rank".to_owned();
+            let output = bytes::Bytes::new();
+            out.push(Effect::Answer { ask, r: Errno::NOSYS.0, rs, output });
+            return;
+        }
+        self.with_rank(now, out, |r| r.on_command(ask, command));
     }
 
     /// Some time has passed.
     pub fn on_tick(&mut self, now: Now, out: &mut Outbox) {
+        let laggy = self.heart.is_laggy(now);
+        self.with_rank(now, out, |r| {
+            r.laggy = laggy;
+            r.on_tick();
+        });
         self.heart.tick(now, self.epoch(), out);
     }
 
@@ -134,5 +209,51 @@ impl Mds {
     /// comes out, and ends.
     pub fn on_stop(&mut self, now: Now, out: &mut Outbox) {
         self.heart.want(MdsState::DNE, now, self.epoch(), out);
+    }
+}
+
+fn health(read_only: bool) -> MdsHealth {
+    let mut health = MdsHealth::default();
+    if read_only {
+        health.metrics.push(MdsHealthMetric {
+            kind: 9,
+            severity: 1,
+            message: "MDS in read-only mode".to_owned(),
+            ..MdsHealthMetric::default()
+        });
+    }
+    health
+}
+
+impl Rank {
+    fn on_message(
+        &mut self,
+        conn: ConnId,
+        peer: &Peer,
+        envelope: &Envelope,
+    ) -> Result<(), denc::DecodeError> {
+        let client = peer.id.num;
+        let known = self.sessions.by_conn.get(&conn) == Some(&client);
+        match envelope.kind {
+            ClientSession::KIND => {
+                self.on_session(conn, peer, &ClientSession::decode(envelope)?);
+            }
+            ClientReconnect::KIND => {
+                self.on_reconnect(conn, peer, &ClientReconnect::decode(envelope)?);
+            }
+            ClientRequest::KIND => {
+                self.on_request(conn, peer, envelope.tid, ClientRequest::decode(envelope)?);
+            }
+            ClientCaps::KIND if known => {
+                self.on_caps(client, &ClientCaps::decode(envelope)?, envelope.tid);
+            }
+            ClientCapRelease::KIND if known => {
+                self.on_cap_release(client, &ClientCapRelease::decode(envelope)?);
+            }
+            ClientLease::KIND if known => self.on_lease(client, &ClientLease::decode(envelope)?),
+            // Measurements, and what sessions that ended had on their way.
+            kind => tracing::debug!(kind, %peer.id, "a message that nobody waits for"),
+        }
+        Ok(())
     }
 }

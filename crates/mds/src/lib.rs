@@ -25,9 +25,26 @@
 //! Source: the peer's `src/mds/`; the journal is ours, the tree is the peer's to the byte.
 
 mod beacon;
+mod boot;
+mod caps;
+mod capset;
+mod commands;
 mod config;
 mod core;
+mod errno;
+mod fetch;
+mod flock;
+mod journal;
+mod ops;
 mod outbox;
+mod rank;
+mod record;
+mod request;
+mod session;
+mod stray;
+mod tables;
+mod tree;
+mod writeback;
 
 pub use config::{Config, Options, OsdNews, Peer};
 pub use core::Mds;

@@ -42,6 +42,14 @@ pub enum IoOp {
     Append(Bytes),
     /// Cuts or stretches to this many bytes.
     Truncate(u64),
+    /// Cuts to `size` bytes, unless a cut of this or a later `seq` was done: the peer's
+    /// `CEPH_OSD_OP_TRIMTRUNC`.
+    TrimTruncate {
+        /// As many bytes stay.
+        size: u64,
+        /// Counts cuts of the file.
+        seq: u32,
+    },
     /// Makes bytes zero.
     Zero {
         /// The first byte.

@@ -1,0 +1,423 @@
+//! What clients hold, and hear of it: caps given, taken back, flushed.
+
+use bytes::Bytes;
+use maps::fs::{ByteMap, ClientRange};
+use messages::fs::{
+    CapAttrs, CapFile, CapTail, ClientCapRelease, ClientCaps, ClientLease, ReleaseItem, ReplyCap,
+    cap_op, lease_action,
+};
+use types::{Denc, Ino, SnapId};
+
+use crate::capset::{Cap, CapSet, Hold, bits};
+use crate::rank::Rank;
+use crate::record::Change;
+use crate::session::Life;
+use crate::tree::Txn;
+
+/// A client may write so many objects ahead of a file's end.
+const AHEAD_OBJECTS: u64 = 1024;
+/// Grants that a file's size never comes near to are not repeated.
+const REALM: Ino = Ino(1);
+
+impl Rank {
+    fn allowed(&self, ino: Ino, client: i64) -> u32 {
+        let node = self.tree.at(ino);
+        let caps = node.caps.allowed(client, node.is_dir(), false);
+        if self.read_only.is_some() { caps & !bits::EXCLUSIVE } else { caps }
+    }
+
+    /// How far a client may write that gets `Fw`.
+    fn range_end(&self, ino: Ino, wish: u64) -> u64 {
+        let inode = &self.tree.at(ino).store.inode;
+        let size = inode.file.size;
+        let object = u64::from(inode.layout.object_size).max(1);
+        let period = object * u64::from(inode.layout.stripe_count).max(1);
+        let ahead = size.saturating_add(AHEAD_OBJECTS * object);
+        let end = (size.saturating_add(1).saturating_mul(2)).min(ahead);
+        let end = end.max(wish.min(ahead));
+        end.div_ceil(period).saturating_mul(period)
+    }
+
+    /// Records how far a client may write, before it hears that it may.
+    fn grant_range(&mut self, ino: Ino, client: i64, wish: u64) {
+        let end = self.range_end(ino, wish);
+        let file = &self.tree.at(ino).store.inode.file;
+        let now = file.client_ranges.get(&client).map_or(0, |r| r.last);
+        // Half of what was given is left: not yet.
+        if now >= end || (now > 0 && wish <= now && file.size < now / 2) {
+            return;
+        }
+        let range = ClientRange { first: 0, last: end, follows: SnapId(1) };
+        let mut txn = Txn::at(self.world.time());
+        let file = &mut self.tree.at_mut(ino).store.inode.file;
+        file.client_ranges.insert(client, range);
+        file.max_size_ever = file.max_size_ever.max(end);
+        self.tree.touch(&mut txn, ino);
+        self.commit(txn);
+    }
+
+    /// A client no longer writes.
+    pub fn drop_range(&mut self, ino: Ino, client: i64) {
+        let mut txn = Txn::at(self.world.time());
+        self.tree.at_mut(ino).store.inode.file.client_ranges.remove(&client);
+        self.tree.touch(&mut txn, ino);
+        self.commit(txn);
+    }
+
+    /// Caps for an answer that has this inode: what the client wants or likes of what it may
+    /// have. `wanted` is added to what it wants.
+    pub fn issue(&mut self, ino: Ino, client: i64, wanted: u32) -> ReplyCap {
+        let now = self.world.ms();
+        match self.sessions.by_client.get_mut(&client) {
+            Some(session) if session.life == Life::Open => {
+                session.caps.insert(ino);
+            }
+            _ => return ReplyCap::default(),
+        }
+        let next = &mut self.sessions.next_cap;
+        let node = self.tree.at_mut(ino);
+        let is_dir = node.is_dir();
+        let fresh = !node.caps.by_client.contains_key(&client);
+        let cap = node.caps.by_client.entry(client).or_insert_with(|| {
+            *next += 1;
+            Cap { id: *next, ..Cap::default() }
+        });
+        cap.wanted |= wanted;
+        let allowed = self.allowed(ino, client);
+        let node = self.tree.at_mut(ino);
+        let cap = node.caps.by_client.get_mut(&client).expect("it was put there");
+        let caps = if cap.is_revoking() {
+            cap.pending & allowed
+        } else {
+            (cap.wanted | CapSet::liked(is_dir) | cap.pending) & allowed
+        };
+        let seq = cap.tell(caps, now);
+        cap.issue_seq = seq;
+        if caps & bits::FW != 0 {
+            self.grant_range(ino, client, 0);
+        }
+        if fresh {
+            self.eval_others(ino, client);
+        }
+        let cap = &self.tree.at(ino).caps.by_client[&client];
+        ReplyCap {
+            caps: cap.pending,
+            wanted: cap.wanted,
+            cap_id: cap.id,
+            seq,
+            mseq: cap.mseq,
+            realm: REALM,
+            flags: 1,
+        }
+    }
+
+    /// Gives and takes back what changed with who wants what.
+    pub fn eval(&mut self, ino: Ino) {
+        self.eval_others(ino, -1);
+    }
+
+    fn eval_others(&mut self, ino: Ino, except: i64) {
+        let Some(node) = self.tree.node(ino) else { return };
+        let is_dir = node.is_dir();
+        let clients: Vec<i64> = node.caps.by_client.keys().copied().collect();
+        for client in clients.into_iter().filter(|c| *c != except) {
+            let allowed = self.allowed(ino, client);
+            let Some(cap) = self.tree.at(ino).caps.by_client.get(&client) else { continue };
+            if cap.pending & !allowed != 0 {
+                let keep = (cap.wanted | CapSet::liked(is_dir)) & allowed & cap.pending;
+                self.tell(ino, client, cap_op::REVOKE, keep);
+            } else if !cap.is_revoking() && cap.wanted & allowed & !cap.pending != 0 {
+                let open =
+                    self.sessions.by_client.get(&client).is_some_and(|s| s.life == Life::Open);
+                if open {
+                    let give = (cap.wanted | CapSet::liked(is_dir)) & allowed | cap.pending;
+                    self.tell(ino, client, cap_op::GRANT, give);
+                }
+            }
+        }
+    }
+
+    /// Tells a client what it holds from now on.
+    fn tell(&mut self, ino: Ino, client: i64, op: u32, caps: u32) {
+        let now = self.world.ms();
+        if caps & bits::FW != 0 {
+            self.grant_range(ino, client, 0);
+        }
+        let Some(cap) = self.tree.at_mut(ino).caps.by_client.get_mut(&client) else { return };
+        cap.tell(caps, now);
+        self.send_caps(ino, client, op);
+    }
+
+    /// The newest values of an inode with what the client holds.
+    pub fn send_caps(&mut self, ino: Ino, client: i64, op: u32) {
+        let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
+        session.pushes += 1;
+        let node = self.tree.at(ino);
+        let Some(cap) = node.caps.by_client.get(&client) else { return };
+        let i = &node.store.inode;
+        let (files, dirs, _, mtime, changes) = node.unsettled();
+        let is_dir = node.is_dir();
+        let message = ClientCaps {
+            op,
+            ino,
+            realm: REALM,
+            cap_id: cap.id,
+            seq: cap.seq,
+            issue_seq: cap.issue_seq,
+            caps: cap.pending,
+            wanted: cap.wanted,
+            migrate_seq: cap.mseq,
+            attrs: CapAttrs {
+                uid: i.uid,
+                gid: i.gid,
+                mode: i.mode,
+                nlink: i.nlink.max(0) as u32,
+                xattr_version: i.versions.xattr,
+                xattrs: node.store.xattrs.to_bytes(),
+                btime: i.times.btime,
+                change_attr: i.versions.change_attr + changes,
+            },
+            file: CapFile {
+                size: i.file.size,
+                max_size: i.file.client_ranges.get(&client).map_or(0, |r| r.last),
+                truncate_size: i.file.truncate.size,
+                truncate_seq: i.file.truncate.seq,
+                mtime: i.times.mtime.max(mtime),
+                atime: i.times.atime,
+                ctime: i.times.ctime.max(mtime),
+                layout: i.layout.clone(),
+                time_warp_seq: i.times.time_warp_seq,
+            },
+            tail: CapTail {
+                osd_epoch_barrier: 0,
+                nfiles: if is_dir { i.dir.dirstat.nfiles + files } else { -1 },
+                nsubdirs: if is_dir { i.dir.dirstat.nsubdirs + dirs } else { -1 },
+                ..CapTail::default()
+            },
+            inline: i.file.inline.clone(),
+            ..ClientCaps::default()
+        };
+        self.send(client, &message, 0);
+    }
+
+    /// Makes room for a request: takes back what it needs back. `false` while somebody still
+    /// holds it; the request is run again when that changes.
+    pub fn withhold(&mut self, request: u64, ino: Ino, client: i64, own: u32, others: u32) -> bool {
+        let node = self.tree.at_mut(ino);
+        let hold = node.caps.holds.entry(request).or_default();
+        hold.client = client;
+        hold.own |= own;
+        hold.others |= others;
+        let hold: Hold = *hold;
+        if !node.caps.blocks(&hold) {
+            return true;
+        }
+        self.eval(ino);
+        false
+    }
+
+    /// A client says what it holds, what it wants, and what it changed.
+    pub fn on_caps(&mut self, client: i64, m: &ClientCaps, tid: u64) {
+        let now = self.world.ms();
+        if let Some(session) = self.sessions.by_client.get_mut(&client) {
+            session.renewed_ms = now;
+            session.info.completed_flushes.retain(|t| *t >= m.tail.oldest_flush_tid);
+        }
+        if m.op == cap_op::FLUSHSNAP {
+            let ack = ClientCaps {
+                op: cap_op::FLUSHSNAP_ACK,
+                ino: m.ino,
+                snap_follows: m.snap_follows,
+                ..ClientCaps::default()
+            };
+            self.push(client, &ack, tid);
+            return;
+        }
+        let known = self.tree.node(m.ino).and_then(|n| n.caps.by_client.get(&client));
+        let held = match known {
+            Some(cap) if cap.id == m.cap_id => cap.issued,
+            _ if m.dirty != 0 => 0,
+            _ => return,
+        };
+        let repeated =
+            tid != 0 && self.sessions.by_client[&client].info.completed_flushes.contains(&tid);
+        if m.dirty != 0 && held & m.dirty != 0 && !repeated && self.read_only.is_none() {
+            self.take_values(client, m, held & m.dirty, tid);
+        }
+        if m.dirty != 0 {
+            let ack = ClientCaps {
+                op: cap_op::FLUSH_ACK,
+                ino: m.ino,
+                cap_id: m.cap_id,
+                seq: m.seq,
+                caps: m.caps,
+                dirty: m.dirty,
+                ..ClientCaps::default()
+            };
+            self.push(client, &ack, tid);
+        }
+        if held == 0 {
+            return;
+        }
+        let node = self.tree.at_mut(m.ino);
+        let is_file = node.store.inode.is_file();
+        let Some(cap) = node.caps.by_client.get_mut(&client) else { return };
+        if m.op == cap_op::DROP || m.op == cap_op::RELEASE {
+            self.remove_cap(m.ino, client);
+            return;
+        }
+        cap.confirm(m.seq, m.caps);
+        cap.wanted = m.wanted;
+        let (pending, wanted) = (cap.pending, cap.wanted);
+        let writes = is_file && pending & bits::FW != 0;
+        if writes && m.file.max_size > 0 {
+            let before = self.range_of(m.ino, client);
+            if m.file.max_size > before {
+                self.grant_range(m.ino, client, m.file.max_size);
+                if self.range_of(m.ino, client) > before {
+                    self.tell(m.ino, client, cap_op::GRANT, pending);
+                }
+            }
+        } else if writes
+            && self.tree.at(m.ino).store.inode.file.size > self.range_of(m.ino, client) / 2
+        {
+            let before = self.range_of(m.ino, client);
+            self.grant_range(m.ino, client, 0);
+            if self.range_of(m.ino, client) > before {
+                self.tell(m.ino, client, cap_op::GRANT, pending);
+            }
+        }
+        let done = wanted & bits::WANTS_WRITE == 0
+            && self.tree.at(m.ino).caps.by_client[&client].issued & bits::FW == 0;
+        if done && self.range_of(m.ino, client) > 0 {
+            self.drop_range(m.ino, client);
+        }
+        self.eval(m.ino);
+        self.requests.wake_caps(m.ino);
+    }
+
+    fn range_of(&self, ino: Ino, client: i64) -> u64 {
+        let file = &self.tree.at(ino).store.inode.file;
+        file.client_ranges.get(&client).map_or(0, |r| r.last)
+    }
+
+    fn push(&mut self, client: i64, message: &ClientCaps, tid: u64) {
+        if let Some(session) = self.sessions.by_client.get_mut(&client) {
+            session.pushes += 1;
+        }
+        self.send(client, message, tid);
+    }
+
+    /// Takes over values that a client changed under caps that it holds.
+    fn take_values(&mut self, client: i64, m: &ClientCaps, dirty: u32, tid: u64) {
+        let mut txn = Txn::at(self.world.time());
+        let node = self.tree.at_mut(m.ino);
+        let is_file = node.store.inode.is_file();
+        let i = &mut node.store.inode;
+        i.times.ctime = i.times.ctime.max(m.file.ctime);
+        i.versions.change_attr = i.versions.change_attr.max(m.attrs.change_attr);
+        if dirty & (bits::FW | bits::FX) != 0 {
+            let all = dirty & bits::FX != 0;
+            if all || m.file.mtime > i.times.mtime {
+                i.times.mtime = m.file.mtime;
+            }
+            if all {
+                i.times.atime = m.file.atime;
+            }
+            i.times.time_warp_seq = i.times.time_warp_seq.max(m.file.time_warp_seq);
+            if is_file && m.file.truncate_seq >= i.file.truncate.seq && m.file.size > i.file.size {
+                i.file.size = m.file.size;
+                i.file.max_size_ever = i.file.max_size_ever.max(m.file.size);
+                i.dir.rstat.rbytes = m.file.size as i64;
+            }
+        }
+        if dirty & bits::AX != 0 {
+            i.uid = m.attrs.uid;
+            i.gid = m.attrs.gid;
+            i.mode = i.mode & 0o170_000 | m.attrs.mode & 0o7777;
+            i.times.btime = m.attrs.btime;
+            if !m.fscrypt.auth.is_empty() {
+                i.fscrypt.auth = m.fscrypt.auth.clone();
+            }
+        }
+        i.dir.rstat.rctime = i.dir.rstat.rctime.max(i.times.ctime);
+        if dirty & bits::XX != 0
+            && m.attrs.xattr_version > i.versions.xattr
+            && let Ok(xattrs) = ByteMap::from_shared(&m.attrs.xattrs)
+        {
+            i.versions.xattr = m.attrs.xattr_version;
+            node.store.xattrs = xattrs;
+        }
+        self.tree.touch(&mut txn, m.ino);
+        if tid != 0
+            && let Some(session) = self.sessions.by_client.get_mut(&client)
+        {
+            session.info.completed_flushes.insert(tid);
+            session.dirty = true;
+            self.tables.sessions += 1;
+            txn.other.push(Change::Flush { version: self.tables.sessions, client, tid });
+        }
+        self.commit(txn);
+    }
+
+    /// A client holds nothing of an inode any more.
+    pub fn remove_cap(&mut self, ino: Ino, client: i64) {
+        if let Some(session) = self.sessions.by_client.get_mut(&client) {
+            session.caps.remove(&ino);
+        }
+        let Some(node) = self.tree.nodes.get_mut(&ino) else { return };
+        node.caps.by_client.remove(&client);
+        if self.range_of(ino, client) > 0 {
+            self.drop_range(ino, client);
+        }
+        self.eval(ino);
+        self.requests.wake_caps(ino);
+        self.eval_stray(ino);
+    }
+
+    pub fn on_cap_release(&mut self, client: i64, m: &ClientCapRelease) {
+        for r in &m.caps {
+            let cap = self.tree.node(r.ino).and_then(|n| n.caps.by_client.get(&client));
+            if cap.is_some_and(|c| c.id == r.cap_id && c.issue_seq <= r.seq) {
+                self.remove_cap(r.ino, client);
+            }
+        }
+    }
+
+    /// What a request gives back before it asks.
+    pub fn on_release_item(&mut self, client: i64, r: &ReleaseItem) {
+        let Some(node) = self.tree.nodes.get_mut(&r.ino) else { return };
+        let Some(cap) = node.caps.by_client.get_mut(&client) else { return };
+        if cap.id != r.cap_id || r.cap_id == 0 {
+            return;
+        }
+        cap.confirm(r.seq, r.caps);
+        cap.wanted = r.wanted;
+        self.eval(r.ino);
+        self.requests.wake_caps(r.ino);
+    }
+
+    /// No leases are given; one that a client believes in is taken back or not renewed.
+    pub fn on_lease(&mut self, client: i64, m: &ClientLease) {
+        if m.action == lease_action::RENEW {
+            let answer = ClientLease { action: lease_action::REVOKE, ..m.clone() };
+            if let Some(session) = self.sessions.by_client.get_mut(&client) {
+                session.pushes += 1;
+            }
+            self.send(client, &answer, 0);
+        }
+    }
+
+    /// The file was cut: every client that has something of it hears how.
+    pub fn send_truncate(&mut self, ino: Ino) {
+        let clients: Vec<i64> = self.tree.at(ino).caps.by_client.keys().copied().collect();
+        for client in clients {
+            self.send_caps(ino, client, cap_op::TRUNC);
+        }
+    }
+
+    /// An encoded map of extended attributes.
+    pub fn xattr_blob(&self, ino: Ino) -> Bytes {
+        self.tree.at(ino).store.xattrs.to_bytes()
+    }
+}

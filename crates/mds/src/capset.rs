@@ -1,0 +1,258 @@
+//! Caps on one inode: who holds what, and what each may hold.
+//!
+//! Four groups of caps are decided one by one. `A`, `L` and `X` are shared by all, and a single
+//! holder of a file may have `A` and `X` to itself. `F` of a file is in one of three modes:
+//!
+//! | mode | when | caps |
+//! |---|---|---|
+//! | loner | one client wants file caps, and it writes | `s x c r w b` to it, none to others |
+//! | mixed | several want them, one of them to write | `r w` to all |
+//! | shared | nobody writes | `s c r` to all |
+//!
+//! A request that needs more withholds caps until it is done ([`Hold`]).
+
+use std::collections::BTreeMap;
+
+/// Bits. The peer's `CEPH_CAP_*`.
+pub(crate) mod bits {
+    pub const PIN: u32 = 1;
+    pub const AS: u32 = 4;
+    pub const AX: u32 = 8;
+    pub const LS: u32 = 0x10;
+    pub const LX: u32 = 0x20;
+    pub const XS: u32 = 0x40;
+    pub const XX: u32 = 0x80;
+    pub const FS: u32 = 0x100;
+    pub const FX: u32 = 0x200;
+    pub const FC: u32 = 0x400;
+    pub const FR: u32 = 0x800;
+    pub const FW: u32 = 0x1000;
+    pub const FB: u32 = 0x2000;
+    pub const FA: u32 = 0x4000;
+    pub const FL: u32 = 0x8000;
+    /// All of the group `F`.
+    pub const F: u32 = 0xff00;
+    /// With these a client changes sizes and times on its own.
+    pub const WRITES: u32 = FX | FW | FA;
+    /// With these it changes anything on its own.
+    pub const EXCLUSIVE: u32 = AX | LX | XX | WRITES | FB;
+    /// A client that wants these is one that writes.
+    pub const WANTS_WRITE: u32 = FX | FW | FB | FA;
+    pub const WANTS_FILE: u32 = WANTS_WRITE | FR;
+}
+use bits::*;
+
+/// What one client holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cap {
+    pub id: u64,
+    /// Of the last message about it.
+    pub seq: u32,
+    /// Of the last message that gave it anew.
+    pub issue_seq: u32,
+    pub mseq: u32,
+    /// What it was told to hold.
+    pub pending: u32,
+    /// What it may still hold.
+    pub issued: u32,
+    pub wanted: u32,
+    /// Before which seq it held what.
+    pub history: Vec<(u32, u32)>,
+    /// Since when it is asked to give back something; 0 for not.
+    pub revoking_ms: u64,
+}
+
+impl Cap {
+    /// What it is told next; counts.
+    pub fn tell(&mut self, caps: u32, now_ms: u64) -> u32 {
+        if self.pending & !caps != 0 {
+            self.history.push((self.seq + 1, self.pending));
+            if self.revoking_ms == 0 {
+                self.revoking_ms = now_ms.max(1);
+            }
+        }
+        self.pending = caps;
+        self.issued |= caps;
+        self.seq += 1;
+        self.seq
+    }
+
+    /// The client says that it holds `caps` after hearing `seq`.
+    pub fn confirm(&mut self, seq: u32, caps: u32) {
+        if seq == self.seq {
+            self.history.clear();
+            self.issued = caps & (self.issued | self.pending);
+            self.pending &= caps;
+        } else {
+            self.history.retain(|(s, _)| *s > seq);
+            let held = self.history.iter().fold(self.pending, |all, (_, c)| all | c);
+            self.issued &= held | caps;
+        }
+        if !self.is_revoking() {
+            self.revoking_ms = 0;
+        }
+    }
+
+    pub const fn is_revoking(&self) -> bool {
+        self.issued & !self.pending != 0
+    }
+}
+
+/// A request needs these caps back until it is done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Hold {
+    /// The client that asks.
+    pub client: i64,
+    /// Withheld from it.
+    pub own: u32,
+    /// Withheld from all others.
+    pub others: u32,
+}
+
+/// All caps on an inode.
+#[derive(Debug, Default)]
+pub(crate) struct CapSet {
+    pub by_client: BTreeMap<i64, Cap>,
+    /// By request.
+    pub holds: BTreeMap<u64, Hold>,
+}
+
+impl CapSet {
+    /// What `client` may hold; `stale` clients get nothing new.
+    pub fn allowed(&self, client: i64, is_dir: bool, lazy: bool) -> u32 {
+        let alone = self.by_client.keys().all(|c| *c == client);
+        let mut caps = PIN | AS | LS | XS;
+        if is_dir {
+            caps |= if alone { FS | FX } else { FS };
+        } else {
+            let wants = |mask: u32| {
+                self.by_client.iter().filter(move |(_, c)| c.wanted & mask != 0).map(|(c, _)| *c)
+            };
+            let mut writers = wants(WANTS_WRITE);
+            let first = writers.next();
+            caps |= match first {
+                None => FS | FC | FR,
+                Some(w) if wants(WANTS_FILE).all(|c| c == w) => {
+                    if w == client {
+                        FS | FX | FC | FR | FW | FB
+                    } else {
+                        0
+                    }
+                }
+                Some(_) => FR | FW,
+            };
+            if alone && first == Some(client) {
+                caps |= AX | XX;
+            }
+            if lazy {
+                caps |= FL;
+            }
+        }
+        for hold in self.holds.values() {
+            caps &= !(if hold.client == client { hold.own } else { hold.others });
+        }
+        caps & !self.blocked(client)
+    }
+
+    /// What `client` may not have while others hold what they hold.
+    fn blocked(&self, client: i64) -> u32 {
+        let others = self.by_client.iter().filter(|(c, _)| **c != client);
+        let held = others.fold(0, |all, (_, c)| all | c.issued | c.pending);
+        let mut blocked = 0;
+        for (shared, exclusive) in [(AS, AX), (LS, LX), (XS, XX)] {
+            if held & exclusive != 0 {
+                blocked |= shared | exclusive;
+            } else if held & shared != 0 {
+                blocked |= exclusive;
+            }
+        }
+        if held & FX != 0 {
+            blocked |= F;
+        }
+        if held & (FW | FB) != 0 {
+            blocked |= FS | FX | FC | FB;
+        }
+        if held & FB != 0 {
+            blocked |= FR | FW;
+        }
+        if held & (FS | FC) != 0 {
+            blocked |= FX | FW | FB;
+        }
+        if held & FR != 0 {
+            blocked |= FX | FB;
+        }
+        blocked
+    }
+
+    /// Whether somebody holds what `hold` needs back.
+    pub fn blocks(&self, hold: &Hold) -> bool {
+        self.by_client.iter().any(|(client, cap)| {
+            let mask = if *client == hold.client { hold.own } else { hold.others };
+            cap.issued & mask != 0
+        })
+    }
+
+    /// What a client gets beside what it wants. The peer's `get_caps_liked`.
+    pub const fn liked(is_dir: bool) -> u32 {
+        if is_dir {
+            PIN | AS | AX | LS | LX | XS | XX | FS | FX
+        } else {
+            PIN | AS | AX | LS | LX | XS | XX | F & !FL
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(wants: &[(i64, u32)]) -> CapSet {
+        let mut s = CapSet::default();
+        for (client, wanted) in wants {
+            s.by_client.insert(*client, Cap { wanted: *wanted, ..Cap::default() });
+        }
+        s
+    }
+
+    /// Whatever clients want, no two of them may hold what only one can use.
+    #[test]
+    fn exclusive_caps_have_one_holder() {
+        let wants = [0, FR, FR | FC, FW, FW | FB | FX, FR | FW];
+        for a in wants {
+            for b in wants {
+                for c in wants {
+                    let s = set(&[(1, a), (2, b), (3, c)]);
+                    let may = [1, 2, 3].map(|c| s.allowed(c, false, false));
+                    for x in [AX, XX, FX, FB] {
+                        assert!(may.iter().filter(|m| **m & x != 0).count() <= 1, "{may:x?}");
+                    }
+                    if may.iter().any(|m| m & FW != 0)
+                        && may.iter().filter(|m| **m & FR != 0).count() > 1
+                    {
+                        assert!(may.iter().all(|m| m & (FC | FB) == 0), "{may:x?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_revoke_ends_with_its_seq() {
+        let mut cap = Cap::default();
+        cap.tell(PIN | FR | FW | FB, 1);
+        cap.confirm(1, PIN | FR | FW | FB);
+        cap.tell(PIN | FR, 2);
+        assert!(cap.is_revoking());
+        cap.confirm(1, PIN | FR | FW | FB);
+        assert!(cap.is_revoking(), "it had not heard of it");
+        cap.confirm(2, PIN | FR | FB);
+        assert_eq!((cap.is_revoking(), cap.issued), (true, PIN | FR | FB), "a part of it");
+        cap.confirm(2, PIN | FR);
+        assert_eq!((cap.is_revoking(), cap.issued, cap.revoking_ms), (false, PIN | FR, 0));
+        cap.confirm(2, PIN | FR | FW);
+        assert_eq!(cap.issued, PIN | FR, "nobody gives caps to himself");
+        let mut s = set(&[(1, 0), (2, 0)]);
+        s.holds.insert(9, Hold { client: 1, own: 0, others: FS });
+        assert_eq!((s.allowed(1, true, false) & FS, s.allowed(2, true, false) & FS), (FS, 0));
+    }
+}

@@ -1,0 +1,11 @@
+//! Numbers of errors that clients of file systems see, and others do not.
+
+use types::Errno;
+
+pub(crate) const INTR: Errno = Errno(-4);
+pub(crate) const NOTDIR: Errno = Errno(-20);
+pub(crate) const ISDIR: Errno = Errno(-21);
+pub(crate) const ROFS: Errno = Errno(-30);
+pub(crate) const NOTEMPTY: Errno = Errno(-39);
+pub(crate) const SHUTDOWN: Errno = Errno(-108);
+pub(crate) const STALE: Errno = Errno(-116);

@@ -1,0 +1,208 @@
+//! Operations that change nothing: lookups, attributes, listings, opening.
+
+use auth::MdsMay;
+use bytes::Bytes;
+use maps::fs::{Frag, dentry_hash};
+use messages::fs::{OpenArgs, ReaddirArgs, readdir_flag};
+use types::{Errno, Ino};
+
+use crate::capset::bits;
+use crate::errno;
+use crate::rank::Rank;
+use crate::request::{Answer, Call, Extra, Op};
+use crate::tree::Link;
+
+/// Entries that one answer has at most, where the client leaves it to the server.
+const ENTRIES_MAX: usize = 4096;
+/// Bytes of an answer that are aimed at: the peer's 512 KiB.
+const LISTING_BYTES: usize = 512 << 10;
+/// Bytes of one listed entry without its name, about.
+const ENTRY_BYTES: usize = 420;
+
+/// `CEPH_O_*`.
+pub(super) mod oflag {
+    pub const WRONLY: u32 = 1;
+    pub const RDWR: u32 = 2;
+    pub const EXCL: u32 = 0o200;
+    pub const TRUNC: u32 = 0o1000;
+    pub const DIRECTORY: u32 = 0o200_000;
+}
+
+/// What a client wants of a file that it opens so. The peer's `ceph_caps_for_mode`.
+pub(super) const fn wanted_of(flags: u32) -> u32 {
+    use bits::*;
+    let read = FS | FR | FC;
+    let write = FX | FW | FB | AS | AX | XS | XX;
+    match flags & 3 {
+        oflag::WRONLY => PIN | write,
+        oflag::RDWR => PIN | read | write,
+        _ => PIN | read,
+    }
+}
+
+impl Rank {
+    pub(super) fn op_lookup(&mut self, call: &Call, mask: u32) -> Op<Answer> {
+        let (dir, name) = self.parent(call.m.path.ino, &call.m.path.path)?;
+        self.check(call, dir, MdsMay::READ)?;
+        let target = self.child(dir, &name)?.ok_or(Errno::NOENT)?;
+        self.need_read(call, target, mask)?;
+        let xattrs = mask & bits::XS != 0;
+        Ok(Answer { dentry: Some((dir, name)), target: Some(target), xattrs, ..Answer::default() })
+    }
+
+    pub(super) fn op_getattr(&mut self, call: &Call, mask: u32) -> Op<Answer> {
+        let ino = self.walk(call.m.path.ino, &call.m.path.path)?;
+        self.check(call, ino, MdsMay::READ)?;
+        self.need_read(call, ino, mask)?;
+        let xattrs = mask & bits::XS != 0;
+        Ok(Answer { target: Some(ino), xattrs, ..Answer::default() })
+    }
+
+    pub(super) fn op_lookup_ino(&mut self, call: &Call) -> Op<Answer> {
+        use messages::fs::mds_op;
+        let ino = self.inode(call.m.path.ino)?;
+        match call.m.op {
+            mds_op::LOOKUPPARENT => {
+                let at = self.tree.at(ino).at.as_ref().map(|(dir, _)| *dir);
+                let dir = at.filter(|_| !self.tree.at(ino).is_stray()).ok_or(Errno::NOENT)?;
+                self.check(call, dir, MdsMay::READ)?;
+                Ok(Answer { target: Some(dir), ..Answer::default() })
+            }
+            mds_op::LOOKUPNAME => {
+                // The name of the inode in a directory: path is the parent, path2 the inode.
+                let child = self.inode(call.m.path2.ino)?;
+                self.check(call, child, MdsMay::READ)?;
+                let at = self.tree.at(child).at.clone();
+                let at = at.filter(|(dir, _)| *dir == ino).ok_or(Errno::NOENT)?;
+                Ok(Answer { dentry: Some(at), target: Some(child), ..Answer::default() })
+            }
+            mds_op::LOOKUPHASH => Err(Errno::OPNOTSUPP.into()),
+            _ => {
+                self.check(call, ino, MdsMay::READ)?;
+                if self.tree.at(ino).is_stray() && self.tree.at(ino).store.inode.nlink == 0 {
+                    return Err(errno::STALE.into());
+                }
+                let dentry = self.tree.at(ino).at.clone().filter(|_| !self.tree.at(ino).is_stray());
+                Ok(Answer { dentry, target: Some(ino), ..Answer::default() })
+            }
+        }
+    }
+
+    pub(super) fn op_readdir(&mut self, call: &Call, args: &ReaddirArgs) -> Op<Answer> {
+        let dir = self.walk(call.m.path.ino, &call.m.path.path)?;
+        if !self.tree.at(dir).is_dir() {
+            return Err(errno::NOTDIR.into());
+        }
+        self.check(call, dir, MdsMay::READ)?;
+        let asked = Frag::from_raw(args.frag).ok_or(Errno::INVAL)?;
+        let tree = &self.tree.at(dir).store.fragtree;
+        let after = &call.m.path2.path;
+        let kind = self.tree.at(dir).store.inode.dir.hash;
+        let hash = |name: &[u8]| dentry_hash(kind, name) & 0xff_ffff;
+        let offset = if after.is_empty() { args.offset_hash } else { hash(after) };
+        let frag = if tree.is_leaf(asked) {
+            asked
+        } else {
+            tree.leaf_of(offset.max(asked.value()) & 0xff_ffff)
+        };
+        let at = maps::fs::DirFrag { ino: dir, frag };
+        let fragment = self.tree.fragment(at).ok_or(crate::request::Stop::Frag(at))?;
+        let mut names: Vec<(u32, &Bytes)> = fragment.entries.keys().map(|n| (hash(n), n)).collect();
+        names.sort_unstable();
+        let begin = if !after.is_empty() {
+            names.partition_point(|(h, n)| (*h, &n[..]) <= (hash(after), &after[..]))
+        } else {
+            names.partition_point(|(h, _)| *h < args.offset_hash)
+        };
+        let limit = if args.max_entries == 0 { ENTRIES_MAX } else { args.max_entries as usize };
+        let limit = limit.min(ENTRIES_MAX);
+        let bytes_max = if args.max_bytes == 0 { LISTING_BYTES } else { args.max_bytes as usize };
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        let mut whole = true;
+        for (_, name) in &names[begin..] {
+            bytes += ENTRY_BYTES + name.len();
+            if entries.len() >= limit || (!entries.is_empty() && bytes > bytes_max) {
+                whole = false;
+                break;
+            }
+            let entry = &fragment.entries[*name];
+            let ino = entry.link.ino();
+            if self.tree.node(ino).is_none() {
+                // A link whose inode is nowhere is left out rather than hiding all others.
+                if self.waiting.lost.contains(&ino) {
+                    continue;
+                }
+                return Err(crate::request::Stop::Ino(ino));
+            }
+            entries.push(((*name).clone(), ino, matches!(entry.link, Link::Primary(_))));
+        }
+        let mut flags = readdir_flag::HASH_ORDER | readdir_flag::OFFSET_HASH;
+        if whole {
+            flags |= readdir_flag::FRAG_END;
+            if begin == 0 {
+                flags |= readdir_flag::FRAG_COMPLETE;
+            }
+        }
+        if args.flags & 1 == 0 {
+            flags &= readdir_flag::FRAG_END | readdir_flag::FRAG_COMPLETE;
+        }
+        let extra = Extra::Listing(frag, entries, flags);
+        Ok(Answer { target: Some(dir), extra, ..Answer::default() })
+    }
+
+    /// There are no snapshots.
+    pub(super) fn op_lssnap(&mut self, call: &Call) -> Op<Answer> {
+        let dir = self.walk(call.m.path.ino, &call.m.path.path)?;
+        if !self.tree.at(dir).is_dir() {
+            return Err(errno::NOTDIR.into());
+        }
+        self.check(call, dir, MdsMay::READ)?;
+        let flags = readdir_flag::FRAG_END | readdir_flag::FRAG_COMPLETE;
+        let extra = Extra::Listing(Frag::ROOT, Vec::new(), flags);
+        Ok(Answer { target: Some(dir), extra, ..Answer::default() })
+    }
+
+    pub(super) fn op_open(&mut self, call: &mut Call, args: &OpenArgs) -> Op<Answer> {
+        let ino = self.walk(call.m.path.ino, &call.m.path.path)?;
+        self.open_inode(call, ino, args).map(|wanted| Answer {
+            target: Some(ino),
+            wanted,
+            ..Answer::default()
+        })
+    }
+
+    /// Opens what is there. Returns what the client wants of it.
+    pub(super) fn open_inode(&mut self, call: &mut Call, ino: Ino, args: &OpenArgs) -> Op<u32> {
+        let (is_dir, is_file) = {
+            let i = &self.tree.at(ino).store.inode;
+            (i.is_dir(), i.is_file())
+        };
+        let writes = args.flags & 3 != 0;
+        if is_dir && writes {
+            return Err(errno::ISDIR.into());
+        }
+        if !is_dir && args.flags & oflag::DIRECTORY != 0 {
+            return Err(errno::NOTDIR.into());
+        }
+        self.check(call, ino, if writes { MdsMay::WRITE } else { MdsMay::READ })?;
+        if writes {
+            self.writable()?;
+        }
+        let wanted = if is_dir { bits::PIN | bits::FS } else { wanted_of(args.flags) };
+        if is_file && args.flags & oflag::TRUNC != 0 {
+            self.check(call, ino, MdsMay::WRITE)?;
+            self.writable()?;
+            self.need(
+                call,
+                ino,
+                bits::WRITES | bits::FB,
+                bits::FS | bits::FR | bits::FC | bits::WRITES | bits::FB,
+            )?;
+            self.truncate(call, ino, 0);
+        } else if is_file {
+            self.need_read(call, ino, bits::FS)?;
+        }
+        Ok(wanted)
+    }
+}

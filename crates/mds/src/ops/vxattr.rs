@@ -1,0 +1,208 @@
+//! Extended attributes that are no bytes in the inode: layouts, quotas, pins.
+
+use auth::MdsMay;
+use bytes::Bytes;
+use striper::FileLayout;
+use types::{Errno, Ino, PoolId};
+
+use crate::rank::Rank;
+use crate::request::{Answer, Call, Extra, Op};
+
+/// Longest name of an extended attribute, as Linux has it.
+pub(super) const MAX_XATTR_NAME: usize = 255;
+/// One more than the largest rank. The peer's `MAX_MDS`.
+const RANKS: i64 = 0x100;
+
+impl Rank {
+    /// A field of a layout, by the name behind `ceph.file.layout.`.
+    fn put_layout(&self, layout: &mut FileLayout, field: &str, value: &str) -> Op<()> {
+        let number = || value.parse::<u32>().map_err(|_| Errno::INVAL);
+        match field {
+            "stripe_unit" => layout.stripe_unit = number()?,
+            "stripe_count" => layout.stripe_count = number()?,
+            "object_size" => layout.object_size = number()?,
+            "pool" | "pool_id" | "pool_name" => {
+                let by_name = self.world.osd.pools.iter().find(|(_, name)| *name == value);
+                let by_id = || value.parse().ok().map(PoolId);
+                let pool = by_name.map(|(id, _)| *id).or_else(by_id).ok_or(Errno::NOENT)?;
+                layout.pool = pool;
+            }
+            "pool_namespace" => layout.pool_ns = Bytes::copy_from_slice(value.as_bytes()),
+            _ => return Err(Errno::INVAL.into()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_vxattr(&mut self, call: &mut Call, ino: Ino, name: &[u8]) -> Op<Answer> {
+        let name = std::str::from_utf8(name).map_err(|_| Errno::INVAL)?;
+        let data = call.m.data.clone();
+        let value = std::str::from_utf8(&data).map_err(|_| Errno::INVAL)?.trim_end_matches('\0');
+        let value = value.trim().to_owned();
+        self.check(call, ino, MdsMay(MdsMay::WRITE.0 | MdsMay::SET_VXATTR.0))?;
+        let is_dir = self.tree.at(ino).is_dir();
+        let layout = name.strip_prefix(if is_dir { "ceph.dir.layout" } else { "ceph.file.layout" });
+        if let Some(field) = layout {
+            let mut layout = self.layout_for(ino);
+            if !is_dir {
+                layout = self.tree.at(ino).store.inode.layout.clone();
+            }
+            match field.strip_prefix('.') {
+                Some(field) => self.put_layout(&mut layout, field, &value)?,
+                None if field.is_empty() => {
+                    for word in value.split_whitespace() {
+                        let (field, value) = word.split_once('=').ok_or(Errno::INVAL)?;
+                        self.put_layout(&mut layout, field, value)?;
+                    }
+                }
+                None => return Err(Errno::INVAL.into()),
+            }
+            self.set_layout(call, ino, layout)?;
+            return Ok(Answer { target: Some(ino), ..Answer::default() });
+        }
+        if !is_dir {
+            return Err(Errno::INVAL.into());
+        }
+        let i = &mut self.tree.at_mut(ino).store.inode;
+        match name {
+            "ceph.quota.max_bytes" => i.dir.quota.max_bytes = quantity(&value)?,
+            "ceph.quota.max_files" => i.dir.quota.max_files = quantity(&value)?,
+            "ceph.dir.pin" => {
+                let rank: i64 = value.parse().map_err(|_| Errno::INVAL)?;
+                if ino == maps::fs::inos::ROOT {
+                    return Err(Errno::INVAL.into());
+                }
+                if !(-1..RANKS).contains(&rank) {
+                    return Err(Errno(-33).into());
+                }
+                i.pins.export_pin = rank as i32;
+            }
+            _ => return Err(Errno::INVAL.into()),
+        }
+        i.times.ctime = i.times.ctime.max(call.txn.time);
+        i.versions.change_attr += 1;
+        self.tree.touch(&mut call.txn, ino);
+        if name.starts_with("ceph.quota") {
+            self.send_quota(ino);
+        }
+        Ok(Answer { target: Some(ino), ..Answer::default() })
+    }
+
+    /// Everybody who has something of a directory hears what its limits are.
+    fn send_quota(&mut self, ino: Ino) {
+        let i = &self.tree.at(ino).store.inode;
+        let (_, _, nest, _, _) = self.tree.at(ino).unsettled();
+        let message = messages::fs::ClientQuota {
+            ino,
+            rctime: i.dir.rstat.rctime.max(nest.rctime),
+            rbytes: i.dir.rstat.rbytes + nest.rbytes,
+            rfiles: i.dir.rstat.rfiles + nest.rfiles,
+            rsubdirs: i.dir.rstat.rsubdirs + nest.rsubdirs,
+            quota: i.dir.quota,
+        };
+        let clients: Vec<i64> = self.tree.at(ino).caps.by_client.keys().copied().collect();
+        for client in clients {
+            if let Some(session) = self.sessions.by_client.get_mut(&client) {
+                session.pushes += 1;
+            }
+            self.send(client, &message, 0);
+        }
+    }
+
+    pub(super) fn remove_vxattr(&mut self, call: &mut Call, ino: Ino, name: &[u8]) -> Op<Answer> {
+        self.check(call, ino, MdsMay(MdsMay::WRITE.0 | MdsMay::SET_VXATTR.0))?;
+        let node = self.tree.at_mut(ino);
+        if name != b"ceph.dir.layout" || !node.is_dir() {
+            return Err(Errno::NODATA.into());
+        }
+        if ino == maps::fs::inos::ROOT {
+            return Err(Errno::INVAL.into());
+        }
+        if node.store.inode.layout.is_none() {
+            return Err(Errno::NODATA.into());
+        }
+        node.store.inode.layout = FileLayout::default();
+        node.store.inode.times.ctime = node.store.inode.times.ctime.max(call.txn.time);
+        node.store.inode.versions.change_attr += 1;
+        self.tree.touch(&mut call.txn, ino);
+        Ok(Answer { target: Some(ino), ..Answer::default() })
+    }
+
+    pub(super) fn op_getvxattr(&mut self, call: &Call) -> Op<Answer> {
+        let ino = self.walk(call.m.path.ino, &call.m.path.path)?;
+        self.check(call, ino, MdsMay::READ)?;
+        let name = String::from_utf8_lossy(&call.m.path2.path).into_owned();
+        let node = self.tree.at(ino);
+        let i = &node.store.inode;
+        let value = match &name[..] {
+            "ceph.dir.pin" if node.is_dir() => i.pins.export_pin.to_string(),
+            "ceph.dir.pin.random" if node.is_dir() => i.pins.random.to_string(),
+            "ceph.dir.pin.distributed" if node.is_dir() => {
+                u8::from(i.pins.flags & maps::fs::Pins::DISTRIBUTED != 0).to_string()
+            }
+            _ => {
+                let kind = if node.is_dir() { "ceph.dir.layout" } else { "ceph.file.layout" };
+                let field = name.strip_prefix(kind).ok_or(Errno::NODATA)?;
+                let inherits = node.is_dir() && i.layout.is_none();
+                if inherits && field != ".json" {
+                    return Err(Errno::NODATA.into());
+                }
+                let layout = if inherits { self.layout_for(ino) } else { i.layout.clone() };
+                self.show_layout(&layout, field, inherits)?
+            }
+        };
+        // The value is a string in the peer's encoding.
+        let mut w = denc::Writer::new(denc::Features::ALL);
+        w.str(&value);
+        Ok(Answer { extra: Extra::Bytes(w.finish()), ..Answer::default() })
+    }
+
+    fn show_layout(&self, l: &FileLayout, field: &str, inherits: bool) -> Op<String> {
+        let pool =
+            self.world.osd.pools.get(&l.pool).cloned().unwrap_or_else(|| l.pool.0.to_string());
+        let ns = String::from_utf8_lossy(&l.pool_ns).into_owned();
+        Ok(match field {
+            ".json" => serde_json::json!({
+                "stripe_unit": l.stripe_unit,
+                "stripe_count": l.stripe_count,
+                "object_size": l.object_size,
+                "pool_name": pool,
+                "pool_id": l.pool.0,
+                "pool_namespace": ns,
+                "inheritance": if inherits { "@inherited" } else { "@set" },
+            })
+            .to_string(),
+            "" => {
+                let mut text = format!(
+                    "stripe_unit={} stripe_count={} object_size={} pool={pool}",
+                    l.stripe_unit, l.stripe_count, l.object_size
+                );
+                if !ns.is_empty() {
+                    text += &format!(" pool_namespace={ns}");
+                }
+                text
+            }
+            ".stripe_unit" => l.stripe_unit.to_string(),
+            ".stripe_count" => l.stripe_count.to_string(),
+            ".object_size" => l.object_size.to_string(),
+            ".pool" | ".pool_name" => pool,
+            ".pool_id" => l.pool.0.to_string(),
+            ".pool_namespace" => ns,
+            _ => return Err(Errno::NODATA.into()),
+        })
+    }
+}
+
+/// A number, perhaps with a suffix of 1024s; EINVAL below zero.
+fn quantity(text: &str) -> Result<i64, Errno> {
+    let text = text.trim_end_matches('B').trim_end_matches('i');
+    let shift = match text.bytes().last() {
+        Some(b'K') => 10,
+        Some(b'M') => 20,
+        Some(b'G') => 30,
+        Some(b'T') => 40,
+        _ => 0,
+    };
+    let digits = if shift == 0 { text } else { &text[..text.len() - 1] };
+    let number: i64 = digits.parse().map_err(|_| Errno::INVAL)?;
+    number.checked_mul(1 << shift).filter(|n| *n >= 0).ok_or(Errno::INVAL)
+}

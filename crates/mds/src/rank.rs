@@ -1,0 +1,330 @@
+//! A rank in the hands of this server: what it knows, and how its parts reach the world.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use env::{ConnId, Now};
+use maps::fs::DirFrag;
+use maps::{MdsMap, MdsState};
+use messages::Message;
+use types::{Epoch, Errno, Ino, PoolId, SnapId, UTime};
+
+use crate::boot::Boot;
+use crate::journal::{self, Journal};
+use crate::record::{Change, Record};
+use crate::request::Requests;
+use crate::session::Sessions;
+use crate::stray::Purger;
+use crate::tables::Tables;
+use crate::tree::{Tree, Txn};
+use crate::{AskId, Config, Effect, Io, IoAnswer, IoId, IoOp, OsdNews};
+
+/// What an answer of the OSDs belongs to.
+#[derive(Clone, Debug)]
+pub(crate) enum Job {
+    /// A part of the way to being active, by its tag.
+    Boot(String),
+    /// Records are durable.
+    Append,
+    /// The journal's head is written: these objects go.
+    Trimmed(Vec<u64>),
+    /// A fragment is being read: header and pairs so far.
+    Fetch(DirFrag, Option<Bytes>, BTreeMap<Bytes, Bytes>),
+    /// A backtrace is being read; pools that may have it, too.
+    Trace(Ino, Vec<PoolId>),
+    /// A fragment is written back.
+    WroteFrag(DirFrag),
+    /// So is a backtrace.
+    WroteTrace(Ino),
+    /// So is a system inode.
+    WroteSystem(Ino),
+    /// So are tables.
+    WroteTables,
+    /// One object of a removed inode is gone.
+    Purged(Ino),
+    /// The monitors blocklisted a client.
+    Blocklisted(i64),
+    /// The objects of a clean stop are written, step by step.
+    Stopping,
+    /// Nobody waits for it.
+    Nothing,
+}
+
+/// Answers that are awaited.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    last: u64,
+    waiting: BTreeMap<IoId, Job>,
+}
+
+/// What the world around is known to be.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub config: Config,
+    pub map: MdsMap,
+    pub osd: OsdNews,
+    pub now: Now,
+}
+
+impl World {
+    pub fn time(&self) -> UTime {
+        UTime::from_nanos(self.now.wall_ns)
+    }
+
+    pub const fn ms(&self) -> u64 {
+        self.now.mono_ms()
+    }
+
+    pub const fn meta(&self) -> PoolId {
+        self.map.metadata_pool
+    }
+
+    pub fn data(&self) -> PoolId {
+        self.map.data_pools.first().copied().unwrap_or(PoolId(-1))
+    }
+}
+
+/// Who waits for what is not in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// Requests by the fragment that is being read.
+    pub frags: BTreeMap<DirFrag, BTreeSet<u64>>,
+    /// Requests by the inode that is looked for.
+    pub inos: BTreeMap<Ino, BTreeSet<u64>>,
+    /// Inodes that are looked for, with the directories above as its backtrace says.
+    pub traces: BTreeMap<Ino, Vec<(Ino, Bytes)>>,
+    /// Inodes that are nowhere.
+    pub lost: BTreeSet<Ino>,
+    /// Where inodes are whose backtrace may not be stored yet.
+    pub hints: BTreeMap<Ino, (Ino, Bytes)>,
+    /// Caps that clients reported of inodes that are looked for.
+    pub rejoining: BTreeSet<Ino>,
+}
+
+/// A rank.
+#[derive(Debug)]
+pub(crate) struct Rank {
+    pub id: i32,
+    pub world: World,
+    /// Wishes of the event being handled.
+    pub fx: Vec<Effect>,
+    /// Wishes that wait for records to be durable.
+    gate: VecDeque<(u64, Effect)>,
+    jobs: Jobs,
+    pub boot: Boot,
+    pub tree: Tree,
+    pub journal: Journal,
+    pub tables: Tables,
+    pub sessions: Sessions,
+    pub requests: Requests,
+    pub waiting: Waiting,
+    pub purger: Purger,
+    /// The state that is wished for, when it is not the map's.
+    pub wish: Option<MdsState>,
+    /// Why nothing may be changed.
+    pub read_only: Option<String>,
+    /// Commands that wait for all to be written back.
+    pub flushes: Vec<AskId>,
+    pub last_tick_ms: u64,
+    /// The monitors do not answer: nobody is evicted meanwhile.
+    pub laggy: bool,
+}
+
+impl Rank {
+    pub fn new(id: i32, config: Config, map: MdsMap, osd: OsdNews, now: Now) -> Self {
+        Self {
+            id,
+            world: World { config, map, osd, now },
+            fx: Vec::new(),
+            gate: VecDeque::new(),
+            jobs: Jobs::default(),
+            boot: Boot::default(),
+            tree: Tree { first: SnapId(2), ..Tree::default() },
+            journal: Journal::default(),
+            tables: Tables::default(),
+            sessions: Sessions::default(),
+            requests: Requests::default(),
+            waiting: Waiting::default(),
+            purger: Purger::default(),
+            wish: None,
+            read_only: None,
+            flushes: Vec::new(),
+            last_tick_ms: 0,
+            laggy: false,
+        }
+    }
+
+    pub fn state(&self) -> MdsState {
+        let info = self.world.map.mds_info.get(&self.world.config.gid);
+        info.map_or(MdsState::NULL, |i| i.state)
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.state() == MdsState::ACTIVE && self.boot.is_done()
+    }
+
+    /// Asks for I/O now.
+    pub fn io(&mut self, pool: PoolId, object: String, ops: Vec<IoOp>, job: Job) -> IoId {
+        let id = self.job(job);
+        let snapc = (SnapId(0), Vec::new());
+        self.fx.push(Effect::Io(Io { id, pool, object, nspace: Bytes::new(), snapc, ops }));
+        id
+    }
+
+    pub fn job(&mut self, job: Job) -> IoId {
+        self.jobs.last += 1;
+        let id = IoId(self.jobs.last);
+        self.jobs.waiting.insert(id, job);
+        id
+    }
+
+    /// Asks for I/O in the metadata pool.
+    pub fn meta_io(&mut self, object: String, ops: Vec<IoOp>, job: Job) -> IoId {
+        self.io(self.world.meta(), object, ops, job)
+    }
+
+    /// As [`Rank::io`], once all records so far are durable.
+    pub fn io_behind(&mut self, io: Io) {
+        self.behind(Effect::Io(io));
+    }
+
+    /// Does it once all records so far are durable.
+    pub fn behind(&mut self, effect: Effect) {
+        if self.journal.is_settled() && self.gate.is_empty() {
+            self.fx.push(effect);
+        } else {
+            self.gate.push_back((self.journal.submitted, effect));
+        }
+    }
+
+    /// Sends to a client, once all records so far are durable.
+    pub fn send<M: Message>(&mut self, client: i64, message: &M, tid: u64) {
+        let Some(session) = self.sessions.by_client.get(&client) else { return };
+        let Some(conn) = session.conn else { return };
+        self.send_to(conn, message, session.peer.features, tid);
+    }
+
+    pub fn send_to<M: Message>(
+        &mut self,
+        conn: ConnId,
+        message: &M,
+        features: types::Features,
+        tid: u64,
+    ) {
+        let mut envelope = message.envelope(features);
+        envelope.tid = tid;
+        self.behind(Effect::Send(conn, envelope));
+    }
+
+    /// Makes a transaction a record. Nothing is kept of an empty one.
+    pub fn commit(&mut self, txn: Txn) {
+        if txn.is_empty() {
+            return;
+        }
+        let changes = self.tree.changes(&txn);
+        let object = self.journal.submit(&mut Record { seq: 0, changes });
+        let now = self.world.ms();
+        self.tree.mark(&txn, object, now);
+        self.tables.dirty_since.get_or_insert(object);
+    }
+
+    /// Records something beside the tree.
+    pub fn note(&mut self, change: Change) {
+        let mut txn = Txn::at(self.world.time());
+        txn.other.push(change);
+        self.commit(txn);
+    }
+
+    /// Runs what can run, writes what is to be written, lets out what may leave.
+    pub fn pump(&mut self) {
+        self.run_requests();
+        if let Some(append) = self.journal.next() {
+            let object = journal::data_object(self.id, append.object);
+            let op = IoOp::Write { off: append.off, data: append.data };
+            self.meta_io(object, vec![op], Job::Append);
+        }
+        while let Some((seq, _)) = self.gate.front()
+            && *seq <= self.journal.durable
+        {
+            let (_, effect) = self.gate.pop_front().expect("there is a front");
+            self.fx.push(effect);
+        }
+    }
+
+    pub fn on_done(&mut self, id: IoId, result: Result<IoAnswer, Errno>) {
+        let Some(job) = self.jobs.waiting.remove(&id) else {
+            tracing::debug!(io = id.0, "an answer to nothing");
+            return;
+        };
+        if let Err(crate::errno::SHUTDOWN) = result {
+            self.fx.push(Effect::Respawn { why: "this server is blocklisted".to_owned() });
+            return;
+        }
+        match job {
+            Job::Boot(tag) => self.boot_done(tag, result),
+            Job::Append => match result {
+                Ok(_) => self.journal.appended(),
+                Err(e) => self.give_up(format!("the journal cannot be written: {e:?}")),
+            },
+            Job::Trimmed(gone) => {
+                if result.is_ok() {
+                    for n in gone {
+                        let object = journal::data_object(self.id, n);
+                        self.meta_io(object, vec![IoOp::Remove], Job::Nothing);
+                    }
+                }
+            }
+            Job::Fetch(dir, header, pairs) => self.fetched(dir, header, pairs, result),
+            Job::Trace(ino, pools) => self.traced(ino, pools, result),
+            Job::WroteFrag(dir) => self.wrote_frag(dir, result.map(drop)),
+            Job::WroteTrace(ino) => self.wrote_trace(ino, result.map(drop)),
+            Job::WroteSystem(ino) => self.wrote_system(ino, result.map(drop)),
+            Job::WroteTables => self.wrote_tables(result.map(drop)),
+            Job::Purged(ino) => self.purged(ino, result.map(drop)),
+            Job::Blocklisted(client) => self.end_session(client, true),
+            Job::Stopping => self.stop_step(result.map(drop)),
+            Job::Nothing => {}
+        }
+    }
+
+    /// The rank cannot go on here.
+    pub fn give_up(&mut self, why: String) {
+        self.fx.push(Effect::ClusterLog { error: true, text: why.clone() });
+        self.fx.push(Effect::Respawn { why });
+    }
+
+    /// The objects of this rank cannot be served by anybody.
+    pub fn damaged(&mut self, why: String) {
+        tracing::error!(rank = self.id, why, "the rank is damaged");
+        self.fx.push(Effect::ClusterLog { error: true, text: why });
+        self.wish = Some(MdsState::DAMAGED);
+    }
+
+    pub fn on_tick(&mut self) {
+        let now = self.world.ms();
+        if !self.boot.is_done() {
+            self.boot_tick();
+            return;
+        }
+        if now >= self.last_tick_ms + 250 {
+            self.last_tick_ms = now;
+            match self.state() {
+                MdsState::ACTIVE if !self.laggy => self.session_tick(),
+                MdsState::RECONNECT => self.reconnect_check(),
+                _ => {}
+            }
+            let mut txn = Txn::at(self.world.time());
+            self.tree.settle_all(&mut txn);
+            self.commit(txn);
+            if self.is_active() || self.boot.is_stopping() {
+                self.purge_tick();
+            }
+            self.write_back();
+            self.stop_tick();
+        }
+    }
+
+    pub fn epoch(&self) -> Epoch {
+        self.world.map.epoch
+    }
+}

@@ -1,0 +1,252 @@
+//! What the journal says: the results of operations, as they will stand in the tree.
+//!
+//! Each change carries whole values and the version that it leads to, so that applying it
+//! twice, or to a tree that is ahead of it, changes nothing.
+
+use bytes::Bytes;
+use denc::{DecodeError, Denc, Features, Reader, Writer};
+use maps::fs::{DirFrag, Fnode, SessionInfo};
+use types::Ino;
+
+/// What a record changes in one place.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Change {
+    /// A fragment: its header, and entries by key.
+    Frag {
+        dir: DirFrag,
+        /// The fragment begins here: there is no object of it before.
+        fresh: bool,
+        fnode: Box<Fnode>,
+        set: Vec<(Bytes, Bytes)>,
+        removed: Vec<Bytes>,
+    },
+    /// The inode of the root or of `~mds<rank>`: an encoded `SystemInode`.
+    System { ino: Ino, version: u64, inode: Bytes },
+    /// A directory's objects are removed.
+    Gone(DirFrag),
+    /// A session began or changed; or ended, which gives back its numbers.
+    Session { version: u64, table: u64, client: i64, info: Option<Box<SessionInfo>> },
+    /// A request was done; it made this inode, or none (0).
+    Request { version: u64, client: i64, tid: u64, ino: Ino },
+    /// A flush of caps was done.
+    Flush { version: u64, client: i64, tid: u64 },
+    /// Numbers are reserved for a client.
+    Reserve { version: u64, table: u64, client: i64, start: u64, len: u64 },
+}
+
+impl Denc for Change {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Frag { dir, fresh, fnode, set, removed } => {
+                w.u8(1);
+                dir.encode(w);
+                w.bool(*fresh);
+                fnode.encode(w);
+                w.seq(set, |w, (key, value)| {
+                    w.blob(key);
+                    w.blob(value);
+                });
+                removed.encode(w);
+            }
+            Self::System { ino, version, inode } => {
+                w.u8(2);
+                ino.encode(w);
+                w.u64(*version);
+                w.blob(inode);
+            }
+            Self::Gone(dir) => {
+                w.u8(3);
+                dir.encode(w);
+            }
+            Self::Session { version, table, client, info } => {
+                w.u8(4);
+                w.u64(*version);
+                w.u64(*table);
+                w.i64(*client);
+                w.bool(info.is_some());
+                if let Some(info) = info {
+                    info.encode(w);
+                }
+            }
+            Self::Request { version, client, tid, ino } => {
+                w.u8(5);
+                w.u64(*version);
+                w.i64(*client);
+                w.u64(*tid);
+                ino.encode(w);
+            }
+            Self::Flush { version, client, tid } => {
+                w.u8(6);
+                w.u64(*version);
+                w.i64(*client);
+                w.u64(*tid);
+            }
+            Self::Reserve { version, table, client, start, len } => {
+                w.u8(7);
+                w.u64(*version);
+                w.u64(*table);
+                w.i64(*client);
+                w.u64(*start);
+                w.u64(*len);
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
+            1 => Self::Frag {
+                dir: Denc::decode(r)?,
+                fresh: r.bool()?,
+                fnode: Box::new(Denc::decode(r)?),
+                set: r.seq(|r| Ok((r.blob()?, r.blob()?)))?,
+                removed: Denc::decode(r)?,
+            },
+            2 => Self::System { ino: Denc::decode(r)?, version: r.u64()?, inode: r.blob()? },
+            3 => Self::Gone(Denc::decode(r)?),
+            4 => Self::Session {
+                version: r.u64()?,
+                table: r.u64()?,
+                client: r.i64()?,
+                info: if r.bool()? { Some(Box::new(Denc::decode(r)?)) } else { None },
+            },
+            5 => Self::Request {
+                version: r.u64()?,
+                client: r.i64()?,
+                tid: r.u64()?,
+                ino: Denc::decode(r)?,
+            },
+            6 => Self::Flush { version: r.u64()?, client: r.i64()?, tid: r.u64()? },
+            7 => Self::Reserve {
+                version: r.u64()?,
+                table: r.u64()?,
+                client: r.i64()?,
+                start: r.u64()?,
+                len: r.u64()?,
+            },
+            _ => {
+                return Err(DecodeError::Invalid {
+                    what: "journal record",
+                    rule: "a change is of a known kind",
+                });
+            }
+        })
+    }
+}
+
+/// One operation's changes: all of them hold, or none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Record {
+    pub seq: u64,
+    pub changes: Vec<Change>,
+}
+
+impl Record {
+    /// As in the journal: u64 seq, changes, with runs of zeros made short.
+    pub fn to_payload(&self) -> Vec<u8> {
+        let mut w = Writer::with_capacity(Features::ALL, 1024);
+        w.u64(self.seq);
+        self.changes.encode(&mut w);
+        squeeze(w.as_slice())
+    }
+
+    pub fn from_payload(payload: &[u8]) -> Result<Self, DecodeError> {
+        let bytes = Bytes::from(stretch(payload)?);
+        let r = &mut Reader::shared(&bytes);
+        let record = Self { seq: r.u64()?, changes: Denc::decode(r)? };
+        r.finish().map(|()| record)
+    }
+}
+
+/// Bytes of one literal run at most.
+const LITERALS_MAX: usize = 0x80;
+/// Zeros of one run at least and at most.
+const ZEROS_MIN: usize = 2;
+const ZEROS_MAX: usize = ZEROS_MIN + 0x7f;
+
+/// Replaces runs of zeros. A byte below 0x80 leads so many literals and one more; one above
+/// stands for so many zeros more than 0x7e.
+fn squeeze(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len() / 2);
+    let zeros = |at: usize| bytes[at..].iter().take(ZEROS_MAX).take_while(|b| **b == 0).count();
+    let mut at = 0;
+    while at < bytes.len() {
+        let run = zeros(at);
+        if run >= ZEROS_MIN {
+            out.push(0x80 + (run - ZEROS_MIN) as u8);
+            at += run;
+            continue;
+        }
+        let start = at;
+        while at < bytes.len() && at - start < LITERALS_MAX && zeros(at) <= ZEROS_MIN {
+            at += 1;
+        }
+        out.push((at - start - 1) as u8);
+        out.extend_from_slice(&bytes[start..at]);
+    }
+    out
+}
+
+fn stretch(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    let mut r = Reader::new(bytes);
+    let mut out = Vec::with_capacity(bytes.len() * 3);
+    while r.left() > 0 {
+        let lead = usize::from(r.u8()?);
+        if lead < LITERALS_MAX {
+            out.extend_from_slice(r.take("literals", lead + 1)?);
+        } else {
+            out.resize(out.len() + lead - 0x80 + ZEROS_MIN, 0);
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use maps::fs::{DentryLink, DentryValue, InodeStore};
+    use striper::FileLayout;
+    use types::{PoolId, SnapId, UTime};
+
+    #[test]
+    fn runs_of_zeros() {
+        for len in 0..600usize {
+            for step in [1, 2, 3, 5, 200] {
+                let bytes: Vec<u8> = (0..len).map(|i| u8::from(i % step == 0) * 7).collect();
+                assert_eq!(stretch(&squeeze(&bytes)).unwrap(), bytes, "{len} {step}");
+            }
+        }
+        assert!(stretch(&[5, 1]).is_err());
+    }
+
+    /// What a create costs: the entry, the fragment's header and the request.
+    #[test]
+    fn a_create_is_small() {
+        let mut store = InodeStore::default();
+        let i = &mut store.inode;
+        (i.ino, i.mode, i.nlink, i.uid, i.gid) = (Ino(1 << 40), 0o100_644, 1, 1000, 1000);
+        i.layout = FileLayout::plain(PoolId(3));
+        let t = UTime { sec: 1_790_000_000, nsec: 123_456_789 };
+        (i.times.ctime, i.times.mtime, i.times.atime, i.times.btime) = (t, t, t, t);
+        let value = DentryValue {
+            first: SnapId(2),
+            alternate_name: Bytes::new(),
+            link: DentryLink::Primary(Box::new(store)),
+        };
+        let record = Record {
+            seq: 77,
+            changes: vec![
+                Change::Frag {
+                    dir: DirFrag::default(),
+                    fresh: false,
+                    fnode: Box::new(Fnode { version: 9, ..Fnode::default() }),
+                    set: vec![("name_head".into(), value.to_bytes())],
+                    removed: vec![],
+                },
+                Change::Request { version: 8, client: 4120, tid: 3, ino: Ino(1 << 40) },
+            ],
+        };
+        let payload = record.to_payload();
+        assert!(payload.len() < 420, "{}", payload.len());
+        assert_eq!(Record::from_payload(&payload), Ok(record));
+    }
+}

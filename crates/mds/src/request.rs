@@ -1,0 +1,573 @@
+//! Requests of clients: run from the start until all they need is there, and answered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use auth::{MdsAccess, MdsMay};
+use bytes::Bytes;
+use env::ConnId;
+use maps::fs::{DirFrag, Frag, OptMetadata, SnapRealmInfo, inos};
+use messages::fs::{
+    Args, ClientReply, ClientRequest, ClientSession, CreatedInode, DirStat, FileLock, FscryptBlobs,
+    InodeStat, LeaseStat, ReplyCap, StatDir, StatSize, StatTimes, TraceDentry, mds_op,
+    request_flag,
+};
+use types::{Denc, Errno, Ino, SnapId};
+
+use crate::Peer;
+use crate::capset::bits;
+use crate::errno;
+use crate::rank::Rank;
+use crate::record::Change;
+use crate::session::Life;
+use crate::tree::{Link, Missing, Txn};
+
+/// Why a request does not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It fails.
+    Fail(Errno),
+    /// A fragment is not in memory.
+    Frag(DirFrag),
+    /// An inode is not.
+    Ino(Ino),
+    /// Somebody holds caps of this inode that it needs back.
+    Caps(Ino),
+    /// A lock on this file is held.
+    Lock(Ino),
+}
+
+pub(crate) type Op<T> = Result<T, Stop>;
+
+impl From<Missing> for Stop {
+    fn from(m: Missing) -> Self {
+        Self::Frag(m.0)
+    }
+}
+
+impl From<Errno> for Stop {
+    fn from(e: Errno) -> Self {
+        Self::Fail(e)
+    }
+}
+
+/// What an operation answers with.
+#[derive(Debug, Default)]
+pub(crate) struct Answer {
+    /// The entry: its directory and name.
+    pub dentry: Option<(Ino, Bytes)>,
+    pub target: Option<Ino>,
+    pub extra: Extra,
+    /// Caps that the client wants of the target, by opening it.
+    pub wanted: u32,
+    /// The target's extended attributes are shown.
+    pub xattrs: bool,
+}
+
+/// What is behind the trace.
+#[derive(Debug, Default)]
+pub(crate) enum Extra {
+    #[default]
+    None,
+    Bytes(Bytes),
+    /// An inode was made.
+    Created(Ino),
+    /// Entries of a directory's fragment: names with inodes, and flags.
+    Listing(Frag, Vec<(Bytes, Ino, bool)>, u16),
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub client: i64,
+    pub tid: u64,
+    pub m: Arc<ClientRequest>,
+    /// Inodes whose caps are withheld for it.
+    pub holds: BTreeSet<Ino>,
+}
+
+/// What comes too early.
+#[derive(Debug)]
+pub(crate) enum Later {
+    Open(ClientSession),
+    Request(u64, Box<ClientRequest>),
+}
+
+/// All requests in hand.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    last: u64,
+    pub all: BTreeMap<u64, Request>,
+    ready: BTreeSet<u64>,
+    caps: BTreeMap<Ino, BTreeSet<u64>>,
+    locks: BTreeMap<Ino, BTreeSet<u64>>,
+    interrupted: BTreeSet<u64>,
+    pub later: Vec<(ConnId, Peer, Later)>,
+}
+
+impl Requests {
+    pub fn wake(&mut self, requests: impl IntoIterator<Item = u64>) {
+        self.ready.extend(requests);
+    }
+
+    pub fn wake_caps(&mut self, ino: Ino) {
+        let waiting = self.caps.remove(&ino).unwrap_or_default();
+        self.wake(waiting);
+    }
+
+    pub fn wake_locks(&mut self, ino: Ino) {
+        let waiting = self.locks.remove(&ino).unwrap_or_default();
+        self.wake(waiting);
+    }
+
+    /// A client gives up waiting for a lock.
+    pub fn interrupt(&mut self, client: i64, ino: Ino, lock: &FileLock) {
+        let Some(waiting) = self.locks.get(&ino) else { return };
+        for id in waiting.clone() {
+            let Some(request) = self.all.get(&id).filter(|r| r.client == client) else { continue };
+            let asked = Args::read(request.m.op, &request.m.args);
+            if let Ok(Args::FileLock { lock: l, .. }) = asked
+                && (l.owner, l.pid) == (lock.owner, lock.pid)
+            {
+                self.interrupted.insert(id);
+                self.ready.insert(id);
+            }
+        }
+    }
+
+    pub fn take_interrupted(&mut self, id: u64) -> bool {
+        self.interrupted.remove(&id)
+    }
+
+    pub fn drop_client(&mut self, client: i64) {
+        self.all.retain(|_, r| r.client != client);
+    }
+}
+
+/// A request while it runs.
+pub(crate) struct Call {
+    pub id: u64,
+    pub client: i64,
+    pub m: Arc<ClientRequest>,
+    pub txn: Txn,
+}
+
+impl Rank {
+    pub fn on_request(&mut self, conn: ConnId, peer: &Peer, tid: u64, m: ClientRequest) {
+        if !self.boot.is_done() || self.state() != maps::MdsState::ACTIVE {
+            self.requests.later.push((conn, peer.clone(), Later::Request(tid, Box::new(m))));
+            return;
+        }
+        let client = peer.id.num;
+        let now = self.world.ms();
+        let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
+        if session.conn != Some(conn) || session.life == Life::Killing {
+            return;
+        }
+        session.renewed_ms = now;
+        session.info.completed_requests.retain(|t, _| *t >= m.oldest_client_tid);
+        let done = session.info.completed_requests.get(&tid).copied();
+        for release in &m.releases {
+            self.on_release_item(client, release);
+        }
+        if let Some(ino) = done {
+            self.answer_again(client, tid, &m, ino);
+            return;
+        }
+        if self.requests.all.values().any(|r| r.client == client && r.tid == tid) {
+            return;
+        }
+        self.requests.last += 1;
+        let id = self.requests.last;
+        let request = Request { client, tid, m: Arc::new(m), holds: BTreeSet::new() };
+        self.requests.all.insert(id, request);
+        self.requests.ready.insert(id);
+    }
+
+    /// Answers a request that was done before, as far as that can still be told.
+    fn answer_again(&mut self, client: i64, tid: u64, m: &ClientRequest, ino: Ino) {
+        let mut answer = Answer::default();
+        if ino.0 != 0 && self.tree.node(ino).is_some() {
+            answer.target = Some(ino);
+            answer.dentry = self.tree.at(ino).at.clone();
+            if m.op == mds_op::CREATE {
+                answer.extra = Extra::Created(ino);
+            }
+        }
+        self.reply(client, tid, m.op, Ok(answer));
+    }
+
+    pub fn run_requests(&mut self) {
+        while let Some(id) = self.requests.ready.pop_first() {
+            let Some(request) = self.requests.all.get(&id) else { continue };
+            let txn = Txn::at(self.stamp(&request.m));
+            let (client, tid) = (request.client, request.tid);
+            let mut call = Call { id, client, m: Arc::clone(&request.m), txn };
+            let result = self.execute(&mut call);
+            match result {
+                Err(Stop::Frag(dir)) if self.tree.damaged.contains(&dir) => {
+                    self.finish(id, client, tid, call, Err(Errno::IO));
+                }
+                Err(Stop::Frag(dir)) => self.fetch(dir, id),
+                Err(Stop::Ino(ino)) if self.waiting.lost.remove(&ino) => {
+                    self.finish(id, client, tid, call, Err(errno::STALE));
+                }
+                Err(Stop::Ino(ino)) => self.open_ino(ino, id),
+                Err(Stop::Caps(ino)) => {
+                    self.requests.caps.entry(ino).or_default().insert(id);
+                }
+                Err(Stop::Lock(ino)) => {
+                    self.requests.locks.entry(ino).or_default().insert(id);
+                }
+                Err(Stop::Fail(e)) => self.finish(id, client, tid, call, Err(e)),
+                Ok(answer) => self.finish(id, client, tid, call, Ok(answer)),
+            }
+        }
+    }
+
+    /// The client's time where it is near to ours, so that its files are not from the future.
+    fn stamp(&self, m: &ClientRequest) -> types::UTime {
+        if m.stamp.is_zero() { self.world.time() } else { m.stamp }
+    }
+
+    fn finish(
+        &mut self,
+        id: u64,
+        client: i64,
+        tid: u64,
+        mut call: Call,
+        result: Result<Answer, Errno>,
+    ) {
+        let holds = self.requests.all.remove(&id).map(|r| r.holds).unwrap_or_default();
+        for ino in &holds {
+            if let Some(node) = self.tree.nodes.get_mut(ino) {
+                node.caps.holds.remove(&id);
+            }
+        }
+        let m = Arc::clone(&call.m);
+        if let Ok(answer) = &result
+            && !call.txn.is_empty()
+        {
+            let ino = match &answer.extra {
+                Extra::Created(ino) => *ino,
+                _ if m.op & mds_op::WRITE != 0 => answer.target.unwrap_or(Ino(0)),
+                _ => Ino(0),
+            };
+            self.tables.sessions += 1;
+            if let Some(session) = self.sessions.by_client.get_mut(&client) {
+                session.info.completed_requests.insert(tid, ino);
+                session.dirty = true;
+            }
+            let version = self.tables.sessions;
+            call.txn.other.push(Change::Request { version, client, tid, ino });
+            self.commit(std::mem::take(&mut call.txn));
+        }
+        let result = match result {
+            Err(e) if e == Errno::NOENT && m.flags & request_flag::WANT_DENTRY != 0 => {
+                match self.missing_dentry(&m) {
+                    Some(dentry) => {
+                        let answer = Answer { dentry: Some(dentry), ..Answer::default() };
+                        self.reply_with(client, tid, m.op, e.0, answer);
+                        self.after(&holds);
+                        return;
+                    }
+                    None => Err(e),
+                }
+            }
+            other => other,
+        };
+        self.reply(client, tid, m.op, result);
+        self.after(&holds);
+    }
+
+    fn after(&mut self, holds: &BTreeSet<Ino>) {
+        for ino in holds {
+            self.eval(*ino);
+            self.requests.wake_caps(*ino);
+            self.eval_stray(*ino);
+        }
+    }
+
+    /// The name that is not there, where its directory is.
+    fn missing_dentry(&self, m: &ClientRequest) -> Option<(Ino, Bytes)> {
+        let (dir, name) = (m.path.ino, &m.path.path);
+        let simple = !name.is_empty() && !name.contains(&b'/');
+        let node = self.tree.node(dir)?;
+        (simple && node.is_dir() && self.tree.lookup(dir, name).is_ok_and(|e| e.is_none()))
+            .then(|| (dir, name.clone()))
+    }
+
+    fn reply(&mut self, client: i64, tid: u64, op: u32, result: Result<Answer, Errno>) {
+        match result {
+            Ok(answer) => self.reply_with(client, tid, op, 0, answer),
+            Err(e) => {
+                let reply = ClientReply {
+                    op,
+                    result: e.0,
+                    mdsmap_epoch: self.epoch(),
+                    safe: true,
+                    ..ClientReply::default()
+                };
+                self.send(client, &reply, tid);
+            }
+        }
+    }
+
+    fn reply_with(&mut self, client: i64, tid: u64, op: u32, result: i32, answer: Answer) {
+        let mut reply = ClientReply {
+            op,
+            result,
+            mdsmap_epoch: self.epoch(),
+            safe: true,
+            ..ClientReply::default()
+        };
+        let Some(features) = self.sessions.by_client.get(&client).map(|s| s.peer.features) else {
+            return;
+        };
+        if let Some((dir, name)) = answer.dentry {
+            let cap = self.issue(dir, client, 0);
+            let primary = matches!(
+                self.tree.lookup(dir, &name),
+                Ok(Some(e)) if matches!(e.link, Link::Primary(_))
+            );
+            let frag =
+                DirStat { frag: self.tree.at(dir).frag_of(&name), auth: -1, ..DirStat::default() };
+            let dir = self.stat(dir, client, cap, false);
+            let lease = self.no_lease(&name, &dir, primary);
+            reply.dentry = Some(Box::new(TraceDentry { dir, frag, name, lease }));
+        }
+        if let Some(ino) = answer.target {
+            let cap = self.issue(ino, client, answer.wanted);
+            reply.target = Some(Box::new(self.stat(ino, client, cap, answer.xattrs)));
+        }
+        reply.extra = match answer.extra {
+            Extra::None => Bytes::new(),
+            Extra::Bytes(bytes) => bytes,
+            Extra::Created(ino) => {
+                CreatedInode { ino, ..CreatedInode::default() }.to_bytes_for(features)
+            }
+            Extra::Listing(frag, entries, flags) => {
+                let entries = entries
+                    .into_iter()
+                    .map(|(name, ino, primary)| {
+                        let cap = self.issue(ino, client, 0);
+                        let inode = self.stat(ino, client, cap, true);
+                        let lease = self.no_lease(&name, &inode, primary);
+                        messages::fs::DirEntry { name, lease, inode }
+                    })
+                    .collect();
+                let frag = DirStat { frag, auth: -1, ..DirStat::default() };
+                messages::fs::DirListing { frag, flags, entries }.to_bytes_for(features)
+            }
+        };
+        if reply.target.is_some() || reply.dentry.is_some() {
+            reply.snap_trace = self.snap_trace();
+        }
+        self.send(client, &reply, tid);
+    }
+
+    fn no_lease(&self, _name: &Bytes, _dir: &InodeStat, primary: bool) -> LeaseStat {
+        LeaseStat { mask: if primary { LeaseStat::PRIMARY } else { 0 }, ..LeaseStat::default() }
+    }
+
+    /// The root's realm, which has no snapshots.
+    pub fn snap_trace(&self) -> Bytes {
+        SnapRealmInfo {
+            ino: inos::ROOT,
+            parent_since: SnapId(1),
+            seq: SnapId(1),
+            ..SnapRealmInfo::default()
+        }
+        .to_bytes()
+    }
+
+    /// An inode as a client sees it.
+    pub fn stat(&self, ino: Ino, client: i64, cap: ReplyCap, xattrs: bool) -> InodeStat {
+        let node = self.tree.at(ino);
+        let (i, d) = (&node.store.inode, &node.store.inode.dir);
+        let (files, dirs, nest, mtime, changes) = node.unsettled();
+        let with_xattrs = xattrs || cap.caps & bits::XS != 0;
+        InodeStat {
+            ino,
+            snapid: SnapId::HEAD,
+            rdev: i.rdev,
+            version: i.versions.version * 2,
+            xattr_version: if with_xattrs { i.versions.xattr } else { 0 },
+            cap,
+            layout: i.layout.clone(),
+            times: StatTimes {
+                ctime: i.times.ctime.max(mtime),
+                mtime: i.times.mtime.max(mtime),
+                atime: i.times.atime,
+                time_warp_seq: i.times.time_warp_seq,
+                btime: i.times.btime,
+                change_attr: i.versions.change_attr + changes,
+                ..StatTimes::default()
+            },
+            size: StatSize {
+                size: i.file.size,
+                max_size: i.file.client_ranges.get(&client).map_or(0, |r| r.last),
+                truncate_size: i.file.truncate.size,
+                truncate_seq: i.file.truncate.seq,
+            },
+            mode: i.mode,
+            uid: i.uid,
+            gid: i.gid,
+            nlink: i.nlink.max(0) as u32,
+            dir: StatDir {
+                nfiles: d.dirstat.nfiles + files,
+                nsubdirs: d.dirstat.nsubdirs + dirs,
+                rbytes: d.rstat.rbytes + nest.rbytes,
+                rfiles: d.rstat.rfiles + nest.rfiles,
+                rsubdirs: d.rstat.rsubdirs + nest.rsubdirs,
+                rsnaps: d.rstat.rsnaps.max(0) as u64,
+                rctime: d.rstat.rctime.max(nest.rctime),
+                hash: d.hash,
+                quota: d.quota,
+                pin: i.pins.export_pin,
+            },
+            fragtree: node.store.fragtree.clone(),
+            symlink: node.store.symlink.clone(),
+            xattrs: if with_xattrs { self.xattr_blob(ino) } else { Bytes::new() },
+            inline: i.file.inline.clone(),
+            fscrypt: FscryptBlobs { auth: i.fscrypt.auth.clone(), file: i.fscrypt.file.clone() },
+            optmetadata: OptMetadata(i.optmetadata.0.clone()),
+            ..InodeStat::default()
+        }
+    }
+
+    // What operations are made of.
+
+    /// An inode in memory.
+    pub fn inode(&self, ino: Ino) -> Op<Ino> {
+        if inos::is_private(ino) {
+            return Err(errno::STALE.into());
+        }
+        self.tree.node(ino).map(|_| ino).ok_or(Stop::Ino(ino))
+    }
+
+    /// Follows a path; every name has to be there.
+    pub fn walk(&self, base: Ino, path: &[u8]) -> Op<Ino> {
+        let mut at = self.inode(base)?;
+        for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+            at = self.child(at, name)?.ok_or(Errno::NOENT)?;
+        }
+        Ok(at)
+    }
+
+    /// The inode that a name leads to.
+    pub fn child(&self, dir: Ino, name: &[u8]) -> Op<Option<Ino>> {
+        if !self.tree.at(dir).is_dir() {
+            return Err(errno::NOTDIR.into());
+        }
+        if name.len() > 255 {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        let Some(entry) = self.tree.lookup(dir, name)? else { return Ok(None) };
+        self.inode(entry.link.ino()).map(Some)
+    }
+
+    /// The directory and the last name of a path.
+    pub fn parent(&self, base: Ino, path: &Bytes) -> Op<(Ino, Bytes)> {
+        let (up, name) = match path.iter().rposition(|b| *b == b'/') {
+            Some(at) => (&path[..at], path.slice(at + 1..)),
+            None => (&path[..0], path.clone()),
+        };
+        if name.is_empty() || &name[..] == b"." || &name[..] == b".." {
+            return Err(Errno::INVAL.into());
+        }
+        if name.len() > 255 {
+            return Err(Errno::NAMETOOLONG.into());
+        }
+        let dir = self.walk(base, up)?;
+        if !self.tree.at(dir).is_dir() {
+            return Err(errno::NOTDIR.into());
+        }
+        Ok((dir, name))
+    }
+
+    /// Whether the client's key allows it; EACCES.
+    pub fn check(&self, call: &Call, ino: Ino, wants: MdsMay) -> Op<()> {
+        self.check_owner(call, ino, wants, 0, 0)
+    }
+
+    pub fn check_owner(
+        &self,
+        call: &Call,
+        ino: Ino,
+        wants: MdsMay,
+        new_uid: u32,
+        new_gid: u32,
+    ) -> Op<()> {
+        let Some(session) = self.sessions.by_client.get(&call.client) else {
+            return Err(Errno::PERM.into());
+        };
+        let peer = &session.peer;
+        if peer.caps.is_allow_all() {
+            return Ok(());
+        }
+        let path = self.tree.path(ino);
+        let inode = &self.tree.at(ino).store.inode;
+        let access = MdsAccess {
+            fs_name: &self.world.map.fs_name,
+            path: &String::from_utf8_lossy(&path),
+            inode_uid: inode.uid,
+            inode_gid: inode.gid,
+            inode_mode: inode.mode,
+            caller_uid: call.m.caller.uid,
+            caller_gid: call.m.caller.gid,
+            caller_gids: &call.m.caller.gids,
+            wants,
+            new_uid,
+            new_gid,
+            addr: &peer.addr,
+        };
+        if peer.caps.is_capable(&access) { Ok(()) } else { Err(Errno::ACCES.into()) }
+    }
+
+    /// Whether anything may be changed at all; EROFS, ENOSPC.
+    pub fn writable(&self) -> Op<()> {
+        if self.read_only.is_some() {
+            return Err(errno::ROFS.into());
+        }
+        if self.world.osd.full.contains(&self.world.meta()) {
+            return Err(Errno::NOSPC.into());
+        }
+        Ok(())
+    }
+
+    /// Takes back caps of `ino` that the request needs: `own` from its client, `others` from all
+    /// others.
+    pub fn need(&mut self, call: &Call, ino: Ino, own: u32, others: u32) -> Op<()> {
+        if let Some(request) = self.requests.all.get_mut(&call.id) {
+            request.holds.insert(ino);
+        }
+        if self.withhold(call.id, ino, call.client, own, others) {
+            Ok(())
+        } else {
+            Err(Stop::Caps(ino))
+        }
+    }
+
+    /// Others must have told what they changed under these shared caps.
+    pub fn need_read(&mut self, call: &Call, ino: Ino, mask: u32) -> Op<()> {
+        let mut others = 0;
+        if mask & bits::AS != 0 {
+            others |= bits::AX;
+        }
+        if mask & bits::XS != 0 {
+            others |= bits::XX;
+        }
+        if mask & bits::F != 0 && !self.tree.at(ino).is_dir() {
+            others |= bits::WRITES;
+        }
+        if others == 0 { Ok(()) } else { self.need(call, ino, 0, others) }
+    }
+
+    /// A directory's entries are about to change.
+    pub fn need_dir(&mut self, call: &Call, dir: Ino) -> Op<()> {
+        let cap = self.tree.at(dir).caps.by_client.get(&call.client);
+        let own = if cap.is_some_and(|c| c.issued & bits::FX != 0) { 0 } else { bits::FS };
+        self.need(call, dir, own, bits::FS | bits::FX)
+    }
+}

@@ -1,0 +1,445 @@
+//! Sessions of clients: opened, renewed, closed, ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use env::ConnId;
+use maps::fs::{CapAuth, CapMatch, ClientMetadata, InoIntervals, SessionInfo};
+use maps::{FeatureBits, MdsState};
+use messages::fs::{ClientReconnect, ClientSession, SessionDetail, session_op};
+use types::{EntityInst, Ino};
+
+use crate::rank::{Job, Rank};
+use crate::record::Change;
+use crate::tree::Txn;
+use crate::{Effect, Peer};
+
+/// Features that are known here, beside the five spent ones: jewel to `reply_encoding`,
+/// `lazy_caps_wanted`, `multi_reconnect`, `deleg_ino`, `alternate_name`, `op_getvxattr`,
+/// `32bits_retry_fwd`, `has_owner_uidgid`, `client_mds_auth_caps`.
+const FEATURES: u64 =
+    0x3ff | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 17 | 1 << 18 | 1 << 20 | 1 << 21;
+
+/// How far a session is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It may ask.
+    #[default]
+    Open,
+    /// It did not renew in time: it keeps what nobody needs.
+    Stale,
+    /// The monitors are asked to blocklist it.
+    Killing,
+}
+
+/// A client's session.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub peer: Peer,
+    pub conn: Option<ConnId>,
+    pub info: SessionInfo,
+    pub life: Life,
+    /// Messages about caps, leases and snapshots since it was opened.
+    pub pushes: u64,
+    pub renewed_ms: u64,
+    /// Inodes with caps of it.
+    pub caps: BTreeSet<Ino>,
+    /// It has not come back since this server took over.
+    pub awaited: bool,
+    /// Its part in the map of sessions is not written.
+    pub dirty: bool,
+}
+
+/// All sessions.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    pub by_client: BTreeMap<i64, Session>,
+    pub by_conn: BTreeMap<ConnId, i64>,
+    /// Sessions that ended and still stand in the map of sessions on disk.
+    pub ended: BTreeSet<i64>,
+    pub next_cap: u64,
+    /// Until when clients may come back.
+    pub reconnect_until_ms: u64,
+}
+
+impl Rank {
+    pub fn on_session(&mut self, conn: ConnId, peer: &Peer, m: &ClientSession) {
+        let client = peer.id.num;
+        match m.op {
+            session_op::REQUEST_OPEN => self.open_session(conn, peer, m),
+            session_op::REQUEST_RENEWCAPS => {
+                let now = self.world.ms();
+                let Some(session) = self.sessions.by_client.get_mut(&client) else {
+                    self.refuse(conn, peer, session_op::CLOSE, "");
+                    return;
+                };
+                session.renewed_ms = now;
+                let was_stale = session.life == Life::Stale;
+                if was_stale {
+                    session.life = Life::Open;
+                }
+                let answer = ClientSession {
+                    op: session_op::RENEWCAPS,
+                    seq: m.seq,
+                    ..ClientSession::default()
+                };
+                self.send(client, &answer, 0);
+                if was_stale {
+                    let caps: Vec<Ino> =
+                        self.sessions.by_client[&client].caps.iter().copied().collect();
+                    for ino in caps {
+                        self.eval(ino);
+                    }
+                }
+            }
+            session_op::REQUEST_CLOSE => {
+                let Some(session) = self.sessions.by_client.get(&client) else {
+                    self.refuse(conn, peer, session_op::CLOSE, "");
+                    return;
+                };
+                if m.seq < session.pushes {
+                    return; // something is on its way to it: it asks again
+                }
+                self.end_session(client, false);
+                let close = ClientSession { op: session_op::CLOSE, ..ClientSession::default() };
+                self.send_to(conn, &close, peer.features, 0);
+            }
+            session_op::FLUSHMSG_ACK => {}
+            session_op::REQUEST_FLUSH_MDLOG => {} // records are written at once
+            op => tracing::debug!(op, %peer.id, "a session message of an unknown kind"),
+        }
+    }
+
+    /// Ends what a client asks for with an error that it shows.
+    fn refuse(&mut self, conn: ConnId, peer: &Peer, op: u32, why: &str) {
+        let mut message = ClientSession { op, ..ClientSession::default() };
+        if !why.is_empty() {
+            let metadata = [("error_string".into(), Bytes::from(why.to_owned()))].into();
+            message.detail = Some(Box::new(SessionDetail { metadata, ..SessionDetail::default() }));
+        }
+        self.send_to(conn, &message, peer.features, 0);
+    }
+
+    fn open_session(&mut self, conn: ConnId, peer: &Peer, m: &ClientSession) {
+        let client = peer.id.num;
+        let state = self.state();
+        if !self.is_active() {
+            if matches!(state, MdsState::RECONNECT | MdsState::REJOIN | MdsState::REPLAY) {
+                self.requests.later.push((
+                    conn,
+                    peer.clone(),
+                    crate::request::Later::Open(m.clone()),
+                ));
+            } else {
+                self.refuse(conn, peer, session_op::REJECT, "the server is not active");
+            }
+            return;
+        }
+        let fs = self.world.map.fs_name.clone();
+        if self.world.map.flags & maps::mds_flag::REFUSE_CLIENT_SESSION != 0 {
+            let why = "new sessions are not permitted, enable again with `ceph fs set <fs_name> refuse_client_session false`";
+            self.refuse(conn, peer, session_op::REJECT, why);
+            return;
+        }
+        if !peer.caps.is_fs_capable(&fs) {
+            self.refuse(
+                conn,
+                peer,
+                session_op::REJECT,
+                &format!("client doesn't have caps for FS \"{fs}\""),
+            );
+            return;
+        }
+        let detail = m.detail.as_deref().cloned().unwrap_or_default();
+        let root = detail.metadata.get(&b"root"[..]).cloned().unwrap_or_default();
+        let root = String::from_utf8_lossy(&root).trim_start_matches('/').to_owned();
+        if !peer.caps.is_path_capable(&root) {
+            let why = format!("client doesn't have caps to mount \"/{root}\"");
+            self.refuse(conn, peer, session_op::REJECT, &why);
+            return;
+        }
+        let required = &self.world.map.required_client_features;
+        if required.bits().any(|b| !detail.features.has(b)) {
+            self.refuse(conn, peer, session_op::REJECT, "missing required features");
+            return;
+        }
+        let known = self.sessions.by_client.get(&client).map(|s| s.info.clone());
+        let mut info = known.unwrap_or_default();
+        info.inst = EntityInst { name: peer.id, addr: peer.addr };
+        info.auth_name = peer.name.clone();
+        info.metadata = ClientMetadata {
+            kv: detail.metadata.clone(),
+            features: detail.features.clone(),
+            metrics: detail.metrics.clone(),
+        };
+        self.tables.sessions += 1;
+        let change = Change::Session {
+            version: self.tables.sessions,
+            table: self.tables.inos.version,
+            client,
+            info: Some(Box::new(info.clone())),
+        };
+        self.sessions.by_client.insert(
+            client,
+            Session {
+                peer: peer.clone(),
+                conn: Some(conn),
+                info,
+                life: Life::Open,
+                pushes: 0,
+                renewed_ms: self.world.ms(),
+                caps: BTreeSet::new(),
+                awaited: false,
+                dirty: true,
+            },
+        );
+        self.sessions.ended.remove(&client);
+        self.sessions.by_conn.insert(conn, client);
+        self.note(change);
+        self.send_open(client);
+    }
+
+    /// Tells a client that its session is open.
+    pub fn send_open(&mut self, client: i64) {
+        let Some(session) = self.sessions.by_client.get(&client) else { return };
+        let auths = session.peer.caps.auths().into_iter().map(|a| CapAuth {
+            matches: CapMatch {
+                uid: a.matches.uid,
+                gids: a.matches.gids,
+                path: a.matches.path.into(),
+                fs_name: a.matches.fs_name,
+                root_squash: a.matches.root_squash,
+            },
+            readable: a.readable,
+            writeable: a.writeable,
+        });
+        let detail = SessionDetail {
+            features: FeatureBits::from_word(FEATURES),
+            cap_auths: auths.collect(),
+            ..SessionDetail::default()
+        };
+        let open = ClientSession {
+            op: session_op::OPEN,
+            detail: Some(Box::new(detail)),
+            ..ClientSession::default()
+        };
+        self.send(client, &open, 0);
+    }
+
+    /// Ends a session: what it held is free, numbers reserved for it are free again.
+    pub fn end_session(&mut self, client: i64, killed: bool) {
+        let Some(session) = self.sessions.by_client.remove(&client) else { return };
+        if killed && let Some(conn) = session.conn {
+            let close = ClientSession { op: session_op::CLOSE, ..ClientSession::default() };
+            self.send_to(conn, &close, session.peer.features, 0);
+            self.behind(Effect::Close(conn));
+        }
+        if let Some(conn) = session.conn {
+            self.sessions.by_conn.remove(&conn);
+        }
+        self.sessions.ended.insert(client);
+        self.requests.drop_client(client);
+        for (start, len) in session.info.prealloc_inos.iter() {
+            self.tables.inos.table.free.insert(start, len);
+        }
+        self.tables.inos.version += 1;
+        self.tables.sessions += 1;
+        let version = self.tables.sessions;
+        let table = self.tables.inos.version;
+        self.note(Change::Session { version, table, client, info: None });
+        for ino in session.caps {
+            let Some(node) = self.tree.nodes.get_mut(&ino) else { continue };
+            node.caps.by_client.remove(&client);
+            node.caps.holds.retain(|_, h| h.client != client);
+            if node.locks.drop_client(client) {
+                self.requests.wake_locks(ino);
+            }
+            if node.store.inode.file.client_ranges.contains_key(&client) {
+                self.drop_range(ino, client);
+            }
+            self.eval(ino);
+            self.eval_stray(ino);
+        }
+    }
+
+    /// A client that may not go on: blocklisted first, then its session ends.
+    pub fn evict(&mut self, client: i64) {
+        let blocklist = self.world.config.options.blocklist;
+        let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
+        if session.life == Life::Killing {
+            return;
+        }
+        session.life = Life::Killing;
+        let addr = session.info.inst.addr;
+        let text = format!("Evicting (and blocklisting) client session {client} ({addr})");
+        self.fx.push(Effect::ClusterLog { error: false, text });
+        if blocklist {
+            let id = self.job(Job::Blocklisted(client));
+            self.fx.push(Effect::Blocklist { id, addr });
+        } else {
+            self.end_session(client, true);
+        }
+    }
+
+    /// A client says what it held before this server began.
+    pub fn on_reconnect(&mut self, conn: ConnId, peer: &Peer, m: &ClientReconnect) {
+        let client = peer.id.num;
+        let here = self.state() == MdsState::RECONNECT && self.boot.is_done();
+        let Some(session) = self.sessions.by_client.get_mut(&client).filter(|_| here) else {
+            self.refuse(conn, peer, session_op::CLOSE, "");
+            return;
+        };
+        session.conn = Some(conn);
+        session.peer = peer.clone();
+        session.renewed_ms = self.world.now.mono_ms();
+        self.sessions.by_conn.insert(conn, client);
+        for (ino, cap) in &m.caps {
+            if self.tree.node(*ino).is_some() {
+                self.restore_cap(client, *ino, cap);
+            } else {
+                self.boot.reconnects.entry(*ino).or_default().push((client, cap.clone()));
+                self.open_ino(*ino, 0);
+            }
+        }
+        if !m.more {
+            if let Some(session) = self.sessions.by_client.get_mut(&client) {
+                session.awaited = false;
+            }
+            self.send_open(client);
+            self.reconnect_check();
+        }
+    }
+
+    /// What came before the rank was active.
+    pub fn run_later(&mut self) {
+        for (conn, peer, later) in std::mem::take(&mut self.requests.later) {
+            match later {
+                crate::request::Later::Open(m) => self.open_session(conn, &peer, &m),
+                crate::request::Later::Request(tid, m) => self.on_request(conn, &peer, tid, *m),
+            }
+        }
+    }
+
+    pub fn on_closed(&mut self, conn: ConnId) {
+        self.requests.later.retain(|(c, _, _)| *c != conn);
+        if let Some(client) = self.sessions.by_conn.remove(&conn)
+            && let Some(session) = self.sessions.by_client.get_mut(&client)
+            && session.conn == Some(conn)
+        {
+            session.conn = None;
+        }
+    }
+
+    pub fn session_tick(&mut self) {
+        let now = self.world.ms();
+        let timeout = u64::from(self.world.map.session_timeout) * 1000;
+        let autoclose = u64::from(self.world.map.session_autoclose) * 1000;
+        let mut evicted = Vec::new();
+        let mut stale = Vec::new();
+        for (client, session) in &self.sessions.by_client {
+            let silent = now.saturating_sub(session.renewed_ms);
+            if session.life != Life::Killing && silent > autoclose {
+                evicted.push(*client);
+            } else if session.life == Life::Open && silent > timeout {
+                stale.push(*client);
+            }
+        }
+        for client in stale {
+            let waited = self.sessions.by_client[&client].caps.iter().any(|ino| {
+                let node = self.tree.node(*ino);
+                node.is_some_and(|n| n.caps.by_client.get(&client).is_some_and(|c| c.is_revoking()))
+            });
+            if waited {
+                // Somebody needs what it holds, and it says nothing.
+                evicted.push(client);
+                continue;
+            }
+            if let Some(session) = self.sessions.by_client.get_mut(&client) {
+                session.life = Life::Stale;
+            }
+            let message = ClientSession { op: session_op::STALE, ..ClientSession::default() };
+            self.send(client, &message, 0);
+        }
+        for client in evicted {
+            self.evict(client);
+        }
+    }
+
+    /// A number for a new inode, out of those reserved for the client.
+    pub fn new_ino(&mut self, txn: &mut Txn, client: i64) -> Option<Ino> {
+        let session = self.sessions.by_client.get_mut(&client)?;
+        if session.info.prealloc_inos.is_empty() {
+            let (start, len) = self.tables.take(self.world.config.options.prealloc_inos.max(1))?;
+            session.info.prealloc_inos.insert(start, len);
+            self.tables.sessions += 1;
+            txn.other.push(Change::Reserve {
+                version: self.tables.sessions,
+                table: self.tables.inos.version,
+                client,
+                start,
+                len,
+            });
+        }
+        let (ino, _) = session.info.prealloc_inos.iter().next()?;
+        session.info.prealloc_inos.remove(ino, 1);
+        session.dirty = true;
+        Some(Ino(ino))
+    }
+}
+
+/// Applies a change of sessions or tables, when it is newer than what was read.
+pub(crate) fn replay(
+    change: &Change,
+    sessions: &mut BTreeMap<i64, SessionInfo>,
+    tables: &mut crate::tables::Tables,
+) {
+    let free = &mut tables.inos;
+    match change {
+        Change::Session { version, table, client, info } if *version > tables.sessions => {
+            tables.sessions = *version;
+            match info {
+                Some(info) => {
+                    sessions.insert(*client, (**info).clone());
+                }
+                None => {
+                    // Where the table of numbers is ahead, they may be somebody else's by now.
+                    if let Some(info) = sessions.remove(client)
+                        && *table > free.version
+                    {
+                        for (start, len) in info.prealloc_inos.iter() {
+                            free.table.free.insert(start, len);
+                        }
+                        free.version = *table;
+                    }
+                }
+            }
+        }
+        Change::Request { version, client, tid, ino } if *version > tables.sessions => {
+            tables.sessions = *version;
+            if let Some(info) = sessions.get_mut(client) {
+                info.completed_requests.insert(*tid, *ino);
+                info.prealloc_inos.remove(ino.0, 1);
+            }
+        }
+        Change::Flush { version, client, tid } if *version > tables.sessions => {
+            tables.sessions = *version;
+            if let Some(info) = sessions.get_mut(client) {
+                info.completed_flushes.insert(*tid);
+            }
+        }
+        Change::Reserve { version, table, client, start, len } => {
+            if *version > tables.sessions {
+                tables.sessions = *version;
+                if let Some(info) = sessions.get_mut(client) {
+                    let run: InoIntervals = [(*start, *len)].into_iter().collect();
+                    info.prealloc_inos.union(&run);
+                }
+            }
+            if *table > free.version {
+                free.version = *table;
+                free.table.free.remove(*start, *len);
+            }
+        }
+        _ => {}
+    }
+}

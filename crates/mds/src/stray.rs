@@ -1,0 +1,216 @@
+//! What nobody can name any more: inodes in stray directories, whose objects go once nobody uses
+//! them; and the cut-off ends of files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use maps::fs::{DirFrag, inos, object_name};
+use types::{Errno, Ino, PoolId, SnapId};
+
+use crate::rank::{Job, Rank};
+use crate::record::Change;
+use crate::tree::Txn;
+use crate::{Io, IoOp};
+
+/// Objects of one inode that are removed at the same time.
+const OBJECTS_MAX: u64 = 16;
+
+/// One inode whose objects are removed.
+#[derive(Debug)]
+pub(crate) struct Purging {
+    /// The next object, by number, and the end; of a directory none.
+    next: u64,
+    end: u64,
+    left: usize,
+}
+
+/// Inodes that go.
+#[derive(Debug, Default)]
+pub(crate) struct Purger {
+    /// To look at: perhaps nobody uses them any more.
+    pub look: BTreeSet<Ino>,
+    pub active: BTreeMap<Ino, Purging>,
+    /// Files that were cut: their objects are to be.
+    pub cuts: BTreeSet<Ino>,
+    /// Stray directories that were looked through since the start.
+    scanned: BTreeSet<Ino>,
+}
+
+impl Rank {
+    /// Looks at an inode that may be in nobody's use now.
+    pub fn eval_stray(&mut self, ino: Ino) {
+        if self.tree.node(ino).is_some_and(|n| n.is_stray()) {
+            self.purger.look.insert(ino);
+        }
+    }
+
+    pub fn purge_tick(&mut self) {
+        self.scan_strays();
+        for ino in std::mem::take(&mut self.purger.cuts) {
+            self.cut(ino);
+        }
+        let max = self.world.config.options.purge_files_max;
+        let look: Vec<Ino> = self.purger.look.iter().copied().collect();
+        for ino in look {
+            if self.purger.active.len() >= max || self.read_only.is_some() {
+                return;
+            }
+            self.purger.look.remove(&ino);
+            let Some(node) = self.tree.node(ino) else { continue };
+            let used = !node.caps.by_client.is_empty() || !node.caps.holds.is_empty();
+            if !node.is_stray() || node.store.inode.nlink > 0 || used {
+                continue; // looked at again when that changes
+            }
+            if !self.purger.active.contains_key(&ino) {
+                self.purge(ino);
+            }
+        }
+    }
+
+    /// After a start, whatever is in the stray directories is looked at once.
+    fn scan_strays(&mut self) {
+        for i in 0..inos::STRAYS {
+            let dir = inos::stray(self.id as u64, i);
+            if self.purger.scanned.contains(&dir) {
+                continue;
+            }
+            let Some(node) = self.tree.node(dir) else {
+                if !self.waiting.inos.contains_key(&dir) {
+                    self.open_ino(dir, 0);
+                }
+                continue;
+            };
+            let leaves: Vec<_> = node.store.fragtree.leaves().collect();
+            let missing = leaves.iter().find(|f| !node.frags.contains_key(f));
+            if let Some(frag) = missing {
+                let at = DirFrag { ino: dir, frag: *frag };
+                if !self.tree.damaged.contains(&at) {
+                    self.fetch(at, 0);
+                }
+                continue;
+            }
+            let found: Vec<Ino> = node
+                .frags
+                .values()
+                .flat_map(|f| f.entries.values().map(|e| e.link.ino()))
+                .collect();
+            self.purger.look.extend(found);
+            self.purger.scanned.insert(dir);
+        }
+    }
+
+    fn purge(&mut self, ino: Ino) {
+        let node = self.tree.at(ino);
+        let i = &node.store.inode;
+        let mut purging = Purging { next: 0, end: 0, left: 0 };
+        if node.is_dir() {
+            let mut frags: BTreeSet<u64> =
+                node.store.fragtree.leaves().map(|f| u64::from(f.raw())).collect();
+            frags.insert(0);
+            purging.left = frags.len();
+            self.purger.active.insert(ino, purging);
+            for frag in frags {
+                self.remove_object(ino, self.world.meta(), Bytes::new(), object_name(ino, frag));
+            }
+            return;
+        }
+        let (layout, size) = (i.layout.clone(), i.file.size.max(i.file.max_size_ever));
+        let mut pools: Vec<PoolId> = i.file.old_pools.clone();
+        if !layout.pool_ns.is_empty() {
+            pools.push(layout.pool);
+        }
+        if i.is_file()
+            && let Ok(striping) = layout.striping()
+            && size > 0
+        {
+            // Objects of whole sets: the last set may be used in part.
+            let period = striping.object_size() * striping.stripe_count();
+            purging.end = size.div_ceil(period) * striping.stripe_count();
+        }
+        purging.end = purging.end.max(1);
+        purging.left = pools.len();
+        self.purger.active.insert(ino, purging);
+        for pool in pools {
+            self.remove_object(ino, pool, Bytes::new(), object_name(ino, 0));
+        }
+        self.purge_on(ino);
+    }
+
+    fn remove_object(&mut self, ino: Ino, pool: PoolId, nspace: Bytes, object: String) {
+        let id = self.job(Job::Purged(ino));
+        let snapc = (SnapId(0), Vec::new());
+        self.io_behind(Io { id, pool, object, nspace, snapc, ops: vec![IoOp::Remove] });
+    }
+
+    fn purge_on(&mut self, ino: Ino) {
+        let Some(node) = self.tree.node(ino) else { return };
+        let layout = node.store.inode.layout.clone();
+        let Some(purging) = self.purger.active.get_mut(&ino) else { return };
+        let mut numbers = Vec::new();
+        while purging.next < purging.end && (purging.left as u64) < OBJECTS_MAX {
+            numbers.push(purging.next);
+            purging.next += 1;
+            purging.left += 1;
+        }
+        for n in numbers {
+            let (pool, ns) = (layout.pool, layout.pool_ns.clone());
+            self.remove_object(ino, pool, ns, object_name(ino, n));
+        }
+    }
+
+    pub fn purged(&mut self, ino: Ino, result: Result<(), Errno>) {
+        if let Err(e) = result
+            && e != Errno::NOENT
+        {
+            tracing::warn!(%ino, ?e, "an object of a removed file stays");
+        }
+        let Some(purging) = self.purger.active.get_mut(&ino) else { return };
+        purging.left -= 1;
+        if purging.next < purging.end {
+            self.purge_on(ino);
+            return;
+        }
+        if purging.left > 0 {
+            return;
+        }
+        self.purger.active.remove(&ino);
+        let Some((dir, name)) = self.tree.node(ino).and_then(|n| n.at.clone()) else { return };
+        let mut txn = Txn::at(self.world.time());
+        let Some(node) = self.tree.unlink(&mut txn, dir, &name) else { return };
+        for frag in node.frags.keys() {
+            let at = DirFrag { ino, frag: *frag };
+            txn.other.push(Change::Gone(at));
+            self.tree.dirty.remove(&at);
+        }
+        self.tree.unsettled.remove(&ino);
+        self.tree.traces.remove(&ino);
+        self.commit(txn);
+    }
+
+    /// Cuts the objects of a file that is shorter now.
+    fn cut(&mut self, ino: Ino) {
+        let Some(node) = self.tree.node(ino) else { return };
+        let i = &node.store.inode;
+        let (cut, layout) = (i.file.truncate, i.layout.clone());
+        if let Ok(striping) = layout.striping()
+            && cut.from > cut.size
+        {
+            for e in striping.object_extents(cut.size, (cut.from - cut.size).min(1 << 40)) {
+                let id = self.job(Job::Nothing);
+                let op = IoOp::TrimTruncate { size: e.off, seq: cut.seq };
+                self.io_behind(Io {
+                    id,
+                    pool: layout.pool,
+                    object: object_name(ino, e.object),
+                    nspace: layout.pool_ns.clone(),
+                    snapc: (SnapId(0), Vec::new()),
+                    ops: vec![op],
+                });
+            }
+        }
+        let mut txn = Txn::at(self.world.time());
+        self.tree.at_mut(ino).store.inode.file.truncate.pending = 0;
+        self.tree.touch(&mut txn, ino);
+        self.commit(txn);
+    }
+}

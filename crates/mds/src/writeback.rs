@@ -1,0 +1,326 @@
+//! Writing the tree back in the peer's form, and trimming the journal behind it.
+
+use bytes::Bytes;
+use maps::fs::{
+    Backpointer, Backtrace, DentryKey, DirFrag, inos, object_name, session_key, system_inode_object,
+};
+use types::{Denc, EntityId, EntityKind, Errno, Ino, SnapId};
+
+use crate::journal;
+use crate::rank::{Job, Rank};
+use crate::tables::{inotable_object, sessionmap_object};
+use crate::tree::Tree;
+use crate::{Effect, Io, IoOp};
+
+/// Writes of one kind that are on their way at the same time.
+const WRITES_MAX: usize = 32;
+/// Bytes of keys and values of one write: the peer's `mds_dir_max_commit_size` is 10 MB.
+const WRITE_BYTES: usize = 8 << 20;
+
+/// The extended attributes of an inode's first object.
+pub(crate) fn trace_ops(tree: &Tree, ino: Ino, pool: types::PoolId) -> Vec<IoOp> {
+    let mut ancestors = Vec::new();
+    let mut at = ino;
+    while let Some(node) = tree.node(at) {
+        let Some((dir, name)) = &node.at else { break };
+        ancestors.push(Backpointer {
+            dirino: *dir,
+            dname: name.clone(),
+            version: node.store.inode.versions.version,
+        });
+        at = *dir;
+    }
+    let node = tree.at(ino);
+    let old_pools = node.store.inode.file.old_pools.clone();
+    let trace = Backtrace { ino, ancestors, pool, old_pools };
+    let mut ops = vec![
+        IoOp::SetXattr("parent".to_owned(), trace.to_bytes()),
+        IoOp::SetXattr("layout".to_owned(), node.store.inode.layout.to_bytes()),
+    ];
+    if node.store.inode.is_symlink() {
+        let mut w = denc::Writer::new(denc::Features::ALL);
+        w.blob(&node.store.symlink);
+        ops.push(IoOp::SetXattr("symlink".to_owned(), w.finish()));
+    }
+    ops
+}
+
+impl Rank {
+    /// Whether all has to go, and not only what is old.
+    fn must_write(&self) -> bool {
+        let bytes = self.journal.bytes();
+        !self.flushes.is_empty()
+            || self.boot.is_stopping()
+            || bytes > self.world.config.options.journal_bytes_max
+    }
+
+    /// Writes what is due, trims what is not needed, and tells who waits for that.
+    pub fn write_back(&mut self) {
+        let all = self.must_write();
+        let (now, after) = (self.world.ms(), self.world.config.options.writeback_ms);
+        let dirty: Vec<DirFrag> = self.tree.dirty.iter().copied().collect();
+        let mut room = WRITES_MAX;
+        for dir in dirty {
+            let Some(fragment) = self.tree.fragment(dir) else {
+                self.tree.dirty.remove(&dir);
+                continue;
+            };
+            let d = &fragment.dirty;
+            if d.writing_since.is_some() {
+                room = room.saturating_sub(1);
+            } else if d.since.is_none() {
+                self.tree.dirty.remove(&dir);
+            } else if room > 0 && (all || now >= d.at_ms + after) {
+                room -= 1;
+                self.write_frag(dir);
+            }
+        }
+        let mut room = WRITES_MAX.saturating_sub(self.tree.traces_writing.len());
+        let traces: Vec<Ino> = self.tree.traces.iter().copied().collect();
+        for ino in traces {
+            if room == 0 {
+                break;
+            }
+            let Some(node) = self.tree.node(ino) else {
+                self.tree.traces.remove(&ino);
+                continue;
+            };
+            // What is removed again soon needs none.
+            let old = node.store.inode.times.ctime.nanos() + after * 1_000_000;
+            if self.tree.traces_writing.contains_key(&ino)
+                || self.purger.active.contains_key(&ino)
+                || (!all && self.world.now.wall_ns < old)
+            {
+                continue;
+            }
+            room -= 1;
+            self.write_trace(ino);
+        }
+        if self.tree.system_writing.is_empty() {
+            for ino in self.tree.system.keys().copied().collect::<Vec<_>>() {
+                let since = self.tree.system.remove(&ino).unwrap_or(0);
+                self.tree.system_writing.insert(ino, since);
+                let ops = vec![IoOp::WriteFull(self.tree.system_inode(ino))];
+                self.write_behind(system_inode_object(ino), ops, Job::WroteSystem(ino));
+            }
+        }
+        if self.tables.writing == 0
+            && self.tables.dirty_since.is_some()
+            && (all || now >= self.tables.written_ms + after)
+        {
+            self.tables.written_ms = now;
+            self.write_tables();
+        }
+        self.trim();
+        if !self.flushes.is_empty() && self.is_clean() {
+            for ask in std::mem::take(&mut self.flushes) {
+                let output = serde_json::json!({"message": "", "return_code": 0}).to_string();
+                self.fx.push(Effect::Answer {
+                    ask,
+                    r: 0,
+                    rs: String::new(),
+                    output: output.into(),
+                });
+            }
+        }
+    }
+
+    /// Whether everything is in the tree on disk.
+    pub fn is_clean(&self) -> bool {
+        self.journal.is_settled()
+            && self.tree.dirty.is_empty()
+            && self.tree.traces.is_empty()
+            && self.tree.traces_writing.is_empty()
+            && self.tree.system.is_empty()
+            && self.tree.system_writing.is_empty()
+            && self.tree.unsettled.is_empty()
+            && self.tables.writing == 0
+            && self.tables.dirty_since.is_none()
+    }
+
+    fn write_behind(&mut self, object: String, ops: Vec<IoOp>, job: Job) {
+        let id = self.job(job);
+        let pool = self.world.meta();
+        let snapc = (SnapId(0), Vec::new());
+        self.io_behind(Io { id, pool, object, nspace: Bytes::new(), snapc, ops });
+    }
+
+    fn write_frag(&mut self, dir: DirFrag) {
+        let fragment = self.tree.fragment_mut(dir).expect("a dirty fragment is in memory");
+        let names = std::mem::take(&mut fragment.dirty.names);
+        fragment.dirty.writing_since = fragment.dirty.since.take();
+        let begin = if fragment.fresh { IoOp::Create { exclusive: false } } else { IoOp::Stat };
+        let header = fragment.fnode.to_bytes();
+        let (mut sets, mut removes, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let mut writes = Vec::new();
+        let fragment = self.tree.fragment(dir).expect("it is there");
+        for name in names {
+            let key = DentryKey::head(name.clone()).to_bytes();
+            match fragment.entries.get(&name) {
+                Some(entry) => {
+                    let value = self.tree.value(entry);
+                    bytes += key.len() + value.len();
+                    sets.push((key, value));
+                }
+                None => {
+                    bytes += key.len();
+                    removes.push(key);
+                }
+            }
+            if bytes > WRITE_BYTES {
+                writes.push((std::mem::take(&mut sets), std::mem::take(&mut removes)));
+                bytes = 0;
+            }
+        }
+        writes.push((sets, removes));
+        let last = writes.len() - 1;
+        let object = object_name(dir.ino, dir.frag.raw().into());
+        for (n, (sets, removes)) in writes.into_iter().enumerate() {
+            let mut ops = vec![begin.clone()];
+            if !removes.is_empty() {
+                ops.push(IoOp::OmapRemove(removes));
+            }
+            if !sets.is_empty() {
+                ops.push(IoOp::OmapSet(sets));
+            }
+            let job = if n == last {
+                ops.push(IoOp::OmapSetHeader(header.clone()));
+                Job::WroteFrag(dir)
+            } else {
+                Job::Nothing
+            };
+            self.write_behind(object.clone(), ops, job);
+        }
+    }
+
+    pub fn wrote_frag(&mut self, dir: DirFrag, result: Result<(), Errno>) {
+        let Some(fragment) = self.tree.fragment_mut(dir) else { return };
+        fragment.dirty.writing_since = None;
+        match result {
+            Ok(()) => {
+                fragment.fresh = false;
+                if fragment.dirty.since.is_none() {
+                    self.tree.dirty.remove(&dir);
+                }
+            }
+            Err(_) if self.purger.active.contains_key(&dir.ino) => {}
+            Err(e) => self.give_up(format!("directory {dir} cannot be written: {e:?}")),
+        }
+    }
+
+    fn write_trace(&mut self, ino: Ino) {
+        self.tree.traces.remove(&ino);
+        let node = self.tree.at_mut(ino);
+        let since = node.trace_since.take().unwrap_or(0);
+        let pool = if node.is_dir() { self.world.meta() } else { node.store.inode.layout.pool };
+        self.tree.traces_writing.insert(ino, since);
+        let ops = trace_ops(&self.tree, ino, pool);
+        let id = self.job(Job::WroteTrace(ino));
+        let snapc = (SnapId(0), Vec::new());
+        let object = object_name(ino, 0);
+        self.io_behind(Io { id, pool, object, nspace: Bytes::new(), snapc, ops });
+    }
+
+    pub fn wrote_trace(&mut self, ino: Ino, result: Result<(), Errno>) {
+        self.tree.traces_writing.remove(&ino);
+        if let Err(e) = result {
+            self.give_up(format!("the backtrace of {ino} cannot be written: {e:?}"));
+        }
+    }
+
+    pub fn wrote_system(&mut self, ino: Ino, result: Result<(), Errno>) {
+        self.tree.system_writing.remove(&ino);
+        if let Err(e) = result {
+            self.give_up(format!("inode {ino} cannot be written: {e:?}"));
+        }
+    }
+
+    fn write_tables(&mut self) {
+        self.tables.writing_since = self.tables.dirty_since.take();
+        self.tables.writing = 2;
+        let table = self.tables.inos.to_bytes();
+        let rank = self.id;
+        self.write_behind(inotable_object(rank), vec![IoOp::WriteFull(table)], Job::WroteTables);
+        let key = |client| Bytes::from(session_key(EntityId::new(EntityKind::CLIENT, client)));
+        let mut sets = Vec::new();
+        for (client, session) in &mut self.sessions.by_client {
+            if std::mem::take(&mut session.dirty) {
+                sets.push((key(*client), session.info.to_bytes()));
+            }
+        }
+        let removes: Vec<Bytes> =
+            std::mem::take(&mut self.sessions.ended).into_iter().map(key).collect();
+        let mut ops = vec![IoOp::OmapSetHeader(self.tables.sessions_header())];
+        if !removes.is_empty() {
+            ops.push(IoOp::OmapRemove(removes));
+        }
+        if !sets.is_empty() {
+            ops.push(IoOp::OmapSet(sets));
+        }
+        self.write_behind(sessionmap_object(rank), ops, Job::WroteTables);
+    }
+
+    pub fn wrote_tables(&mut self, result: Result<(), Errno>) {
+        self.tables.writing = self.tables.writing.saturating_sub(1);
+        if self.tables.writing == 0 {
+            self.tables.writing_since = None;
+        }
+        if let Err(e) = result {
+            self.give_up(format!("the tables cannot be written: {e:?}"));
+        }
+    }
+
+    /// Forgets records that are in the tree.
+    fn trim(&mut self) {
+        let dirty = self.tree.dirty.iter().filter_map(|d| self.tree.fragment(*d));
+        let frags = dirty.flat_map(|f| [f.dirty.since, f.dirty.writing_since]).flatten();
+        let traces = self.tree.traces.iter().filter_map(|i| self.tree.node(*i)?.trace_since);
+        let writing = self.tree.traces_writing.values().chain(self.tree.system_writing.values());
+        let system = self.tree.system.values().chain(writing).copied();
+        let tables = [self.tables.dirty_since, self.tables.writing_since].into_iter().flatten();
+        let oldest = frags.chain(traces).chain(system).chain(tables).min();
+        let (first, last) = self.journal.span();
+        let keep = match oldest {
+            Some(oldest) => oldest,
+            None if self.journal.is_settled() && self.waiting.rejoining.is_empty() => {
+                self.journal.turn();
+                self.journal.span().1
+            }
+            None => last,
+        };
+        if keep > first
+            && let Some((head, gone)) = self.journal.trim(keep)
+        {
+            let ops = vec![IoOp::WriteFull(head.to_bytes())];
+            self.meta_io(journal::head_object(self.id), ops, Job::Trimmed(gone));
+        }
+    }
+
+    /// Everything of a new tree, as it is written before there is a journal.
+    pub fn first_writes(&self) -> Vec<(String, Vec<IoOp>)> {
+        let mut writes = Vec::new();
+        for (ino, node) in &self.tree.nodes {
+            if node.at.is_none() {
+                let ops = vec![IoOp::WriteFull(self.tree.system_inode(*ino))];
+                writes.push((system_inode_object(*ino), ops));
+            }
+            for (frag, fragment) in &node.frags {
+                let mut ops = vec![IoOp::Create { exclusive: false }];
+                let sets: Vec<(Bytes, Bytes)> = fragment
+                    .entries
+                    .iter()
+                    .map(|(n, e)| (DentryKey::head(n.clone()).to_bytes(), self.tree.value(e)))
+                    .collect();
+                if !sets.is_empty() {
+                    ops.push(IoOp::OmapSet(sets));
+                }
+                ops.push(IoOp::OmapSetHeader(fragment.fnode.to_bytes()));
+                if *ino != inos::mds_dir(self.id as u64) {
+                    ops.extend(trace_ops(&self.tree, *ino, self.world.meta()));
+                }
+                writes.push((object_name(*ino, frag.raw().into()), ops));
+            }
+        }
+        writes
+    }
+}
