@@ -104,6 +104,7 @@ fn read_step(op: &mut ReadOp, step: IoOp) -> Result<Wanted, Errno> {
         | IoOp::WriteFull(_)
         | IoOp::Append(_)
         | IoOp::Truncate(_)
+        | IoOp::TrimTruncate { .. }
         | IoOp::Zero { .. }
         | IoOp::Create { .. }
         | IoOp::Remove
@@ -122,6 +123,7 @@ fn write_step(op: &mut WriteOp, step: IoOp) -> Result<Wanted, Errno> {
         IoOp::WriteFull(data) => op.write_full(data),
         IoOp::Append(data) => op.append(data),
         IoOp::Truncate(size) => op.truncate(size),
+        IoOp::TrimTruncate { size, seq } => op.trim_truncate(size, seq),
         IoOp::Zero { off, len } => op.zero(off, len),
         IoOp::Create { exclusive } => op.create(exclusive),
         IoOp::Remove => op.remove(),

@@ -466,8 +466,10 @@ impl Rank {
                     None => removes.push(key.clone()),
                 }
             }
-            let begin = if raw.fresh { IoOp::Create { exclusive: false } } else { IoOp::Stat };
-            let mut ops = vec![begin];
+            let mut ops = Vec::new();
+            if raw.fresh {
+                ops.push(IoOp::Create { exclusive: false });
+            }
             if !removes.is_empty() {
                 ops.push(IoOp::OmapRemove(removes));
             }

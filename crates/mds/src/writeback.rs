@@ -149,7 +149,7 @@ impl Rank {
         let fragment = self.tree.fragment_mut(dir).expect("a dirty fragment is in memory");
         let names = std::mem::take(&mut fragment.dirty.names);
         fragment.dirty.writing_since = fragment.dirty.since.take();
-        let begin = if fragment.fresh { IoOp::Create { exclusive: false } } else { IoOp::Stat };
+        let fresh = fragment.fresh;
         let header = fragment.fnode.to_bytes();
         let (mut sets, mut removes, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut writes = Vec::new();
@@ -176,7 +176,10 @@ impl Rank {
         let last = writes.len() - 1;
         let object = object_name(dir.ino, dir.frag.raw().into());
         for (n, (sets, removes)) in writes.into_iter().enumerate() {
-            let mut ops = vec![begin.clone()];
+            let mut ops = Vec::new();
+            if fresh {
+                ops.push(IoOp::Create { exclusive: false });
+            }
             if !removes.is_empty() {
                 ops.push(IoOp::OmapRemove(removes));
             }
