@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::rc::{Rc, Weak};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -44,6 +45,13 @@ const OWN_COMMANDS: &[CommandSpec] = &[
     command("respawn", "", "Respawn this MDS", "rw"),
     command("status", "", "high-level status of MDS", "r"),
 ];
+
+/// The same and the role's.
+static ALL_COMMANDS: LazyLock<Vec<CommandSpec>> = LazyLock::new(|| {
+    let own = OWN_COMMANDS.iter().map(|c| command(c.name, c.args, c.help, c.perm));
+    let role = mds::COMMANDS.iter().map(|(name, args, help, perm)| command(name, args, help, perm));
+    own.chain(role).collect()
+});
 
 /// Runs one metadata server until it is told to stop.
 ///
@@ -394,7 +402,7 @@ impl Daemon {
         };
         let common = {
             let mut config = self.config.borrow_mut();
-            commands::common(&mut config, "mds", OWN_COMMANDS, &prefix, &args)
+            commands::common(&mut config, "mds", &ALL_COMMANDS, &prefix, &args)
         };
         let done = match (common, &*prefix) {
             (Some(done), _) => done,

@@ -16,8 +16,6 @@ use crate::tree::Txn;
 
 /// A client may write so many objects ahead of a file's end.
 const AHEAD_OBJECTS: u64 = 1024;
-/// Grants that a file's size never comes near to are not repeated.
-const REALM: Ino = Ino(1);
 
 impl Rank {
     fn allowed(&self, ino: Ino, client: i64) -> u32 {
@@ -99,6 +97,7 @@ impl Rank {
         if fresh {
             self.eval_others(ino, client);
         }
+        let realm = self.realm_of(ino);
         let cap = &self.tree.at(ino).caps.by_client[&client];
         ReplyCap {
             caps: cap.pending,
@@ -106,7 +105,7 @@ impl Rank {
             cap_id: cap.id,
             seq,
             mseq: cap.mseq,
-            realm: REALM,
+            realm,
             flags: 1,
         }
     }
@@ -160,7 +159,8 @@ impl Rank {
         let message = ClientCaps {
             op,
             ino,
-            realm: REALM,
+            snap_trace: self.snap_trace(ino),
+            realm: self.realm_of(ino),
             cap_id: cap.id,
             seq: cap.seq,
             issue_seq: cap.issue_seq,

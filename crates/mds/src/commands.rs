@@ -8,6 +8,17 @@ use crate::rank::Rank;
 use crate::session::Life;
 use crate::{AskId, Effect};
 
+/// What [`crate::Mds::on_command`] answers: prefix, arguments as `name:CephType`, with `*` where there may be several, help, rights.
+pub const COMMANDS: &[(&str, &str, &str, &str)] = &[
+    ("session ls", "filters:CephString*", "List client sessions based on a filter", "r"),
+    ("client ls", "filters:CephString*", "List client sessions based on a filter", "r"),
+    ("session evict", "filters:CephString*", "Evict client session(s) based on a filter", "rw"),
+    ("client evict", "filters:CephString*", "Evict client session(s) based on a filter", "rw"),
+    ("flush journal", "", "Flush the journal to the tree", "rw"),
+    ("dump inode", "number:CephInt", "dump inode by inode number", "r"),
+    ("cache status", "", "show cache status", "r"),
+];
+
 impl Rank {
     pub fn on_command(&mut self, ask: AskId, command: &Value) {
         let prefix = command["prefix"].as_str().unwrap_or_default();

@@ -38,6 +38,7 @@ mod journal;
 mod ops;
 mod outbox;
 mod rank;
+mod realm;
 mod record;
 mod request;
 mod session;
@@ -46,6 +47,7 @@ mod tables;
 mod tree;
 mod writeback;
 
+pub use commands::COMMANDS;
 pub use config::{Config, Options, OsdNews, Peer};
 pub use core::Mds;
 pub use outbox::{AskId, Beacon, Effect, Io, IoAnswer, IoData, IoId, IoOp, Outbox};

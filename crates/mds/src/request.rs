@@ -6,7 +6,7 @@ use std::sync::Arc;
 use auth::{MdsAccess, MdsMay};
 use bytes::Bytes;
 use env::ConnId;
-use maps::fs::{DirFrag, Frag, OptMetadata, SnapRealmInfo, inos};
+use maps::fs::{DirFrag, Frag, OptMetadata, inos};
 use messages::fs::{
     Args, ClientReply, ClientRequest, ClientSession, CreatedInode, DirStat, FileLock, FscryptBlobs,
     InodeStat, LeaseStat, ReplyCap, StatDir, StatSize, StatTimes, TraceDentry, mds_op,
@@ -324,6 +324,10 @@ impl Rank {
         let Some(features) = self.sessions.by_client.get(&client).map(|s| s.peer.features) else {
             return;
         };
+        let of = answer.target.or(answer.dentry.as_ref().map(|(dir, _)| *dir));
+        if let Some(ino) = of {
+            reply.snap_trace = self.snap_trace(ino);
+        }
         if let Some((dir, name)) = answer.dentry {
             let cap = self.issue(dir, client, 0);
             let primary = matches!(
@@ -360,25 +364,11 @@ impl Rank {
                 messages::fs::DirListing { frag, flags, entries }.to_bytes_for(features)
             }
         };
-        if reply.target.is_some() || reply.dentry.is_some() {
-            reply.snap_trace = self.snap_trace();
-        }
         self.send(client, &reply, tid);
     }
 
     fn no_lease(&self, _name: &Bytes, _dir: &InodeStat, primary: bool) -> LeaseStat {
         LeaseStat { mask: if primary { LeaseStat::PRIMARY } else { 0 }, ..LeaseStat::default() }
-    }
-
-    /// The root's realm, which has no snapshots.
-    pub fn snap_trace(&self) -> Bytes {
-        SnapRealmInfo {
-            ino: inos::ROOT,
-            parent_since: SnapId(1),
-            seq: SnapId(1),
-            ..SnapRealmInfo::default()
-        }
-        .to_bytes()
     }
 
     /// An inode as a client sees it.

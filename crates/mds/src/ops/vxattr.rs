@@ -82,6 +82,7 @@ impl Rank {
         i.versions.change_attr += 1;
         self.tree.touch(&mut call.txn, ino);
         if name.starts_with("ceph.quota") {
+            self.begin_realm(call, ino);
             self.send_quota(ino);
         }
         Ok(Answer { target: Some(ino), ..Answer::default() })
@@ -150,9 +151,9 @@ impl Rank {
                 self.show_layout(&layout, field, inherits)?
             }
         };
-        // The value is a string in the peer's encoding.
+        // The peer's answer: 1/1 { string }.
         let mut w = denc::Writer::new(denc::Features::ALL);
-        w.str(&value);
+        w.framed(1, 1, |w| w.str(&value));
         Ok(Answer { extra: Extra::Bytes(w.finish()), ..Answer::default() })
     }
 
