@@ -20,8 +20,7 @@ struct Ours {
 
 impl Ours {
     fn up() -> Result<Self> {
-        let fs = FsCluster::up("fs", &["--osds", "3", "--mds", "1"])?;
-        fs.cluster.argonaut("up", &["--fs"])?;
+        let fs = FsCluster::up("fs", &["--osds", "3", "--fs"])?;
         Ok(Self { fs })
     }
 

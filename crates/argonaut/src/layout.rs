@@ -36,13 +36,19 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// Metadata servers: a file system wants at least one.
+    #[must_use]
+    pub fn servers(&self) -> u32 {
+        self.mds.unwrap_or(u32::from(self.fs))
+    }
+
     /// What a new cluster has.
     #[must_use]
     pub fn of_new(&self) -> Wanted {
         Wanted {
             mons: self.mons.unwrap_or(3),
             osds: self.osds.unwrap_or(3),
-            mds: self.mds.unwrap_or(0),
+            mds: self.servers(),
             size: self.size.unwrap_or(3),
             osd_bytes: self.osd_bytes.unwrap_or(12 << 30),
             port: self.port.unwrap_or(3300),

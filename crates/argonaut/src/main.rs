@@ -136,10 +136,10 @@ enum Verb {
         /// OSDs; more than there are makes the others [default of a new cluster: 3].
         #[arg(long)]
         osds: Option<u32>,
-        /// Metadata servers; more than there are makes the others [default of a new cluster: 0].
+        /// Metadata servers; more than there are makes the others [default: 1 with --fs, else none].
         #[arg(long)]
         mds: Option<u32>,
-        /// Make a file system `cephfs`, where there is none; it wants a metadata server.
+        /// Make a file system `cephfs`, where there is none.
         #[arg(long)]
         fs: bool,
         /// Replicas of new pools of a new cluster [default: 3].

@@ -56,7 +56,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     let progress = Progress::new();
     let fresh = !layout.exists();
     let missing = make(&layout, asked, &progress)?;
-    up_fs::add_servers(&layout, asked.mds.unwrap_or(0))?;
+    up_fs::add_servers(&layout, asked.servers())?;
     for entry in fs::read_dir(layout.run())?.flatten() {
         if entry.path().extension().is_some_and(|e| e == "stopped") {
             fs::remove_file(entry.path())?;

@@ -81,9 +81,9 @@ fn a_server_is_added_gets_a_rank_and_begins_anew() {
     let (before, after) = (with.find("[mds]").unwrap(), with.find("[client]").unwrap());
     std::fs::write(&conf, format!("{}{}", &with[..before], &with[after..])).unwrap();
 
-    let refused = cluster.run(&["up", "--fs"]);
+    let refused = cluster.run(&["up", "--fs", "--mds", "0"]);
     assert!(!refused.status.success() && text(&refused.stderr).contains("--mds 1"));
-    cluster.ok(&["up", "--mds", "1", "--fs"]);
+    cluster.ok(&["up", "--fs"]);
     let first = cluster.rank();
     let status = cluster.ok(&["status"]);
     assert!(status.contains("mds.a    runs") && status.contains("volumes: 1/1"), "{status}");

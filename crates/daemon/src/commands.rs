@@ -13,8 +13,8 @@ use types::Errno;
 pub struct CommandSpec {
     /// Its words.
     pub name: &'static str,
-    /// Arguments as `name:CephType`, with `?` behind what may be left out and `*` behind what may
-    /// come several times.
+    /// Arguments as `name:CephType`, with `*` behind what may come several times and `?` behind
+    /// what may be left out, `*?` for both.
     pub args: &'static str,
     /// A sentence for people.
     pub help: &'static str,
@@ -183,8 +183,10 @@ fn descriptions(module: &str, own: &[CommandSpec]) -> Value {
         let mut sig: Vec<Value> = spec.name.split(' ').map(|w| json!(w)).collect();
         for arg in spec.args.split_whitespace() {
             let (name, kind) = arg.split_once(':').unwrap_or((arg, "CephString"));
-            let (optional, many) = (kind.ends_with('?'), kind.ends_with('*'));
-            let kind = kind.trim_end_matches(['?', '*']);
+            let required = kind.trim_end_matches('?');
+            let one = required.trim_end_matches('*');
+            let (optional, many) = (required != kind, one != required);
+            let kind = one;
             let (kind, strings) = kind.split_once('=').map_or((kind, None), |(k, s)| (k, Some(s)));
             let mut entry = Map::new();
             entry.insert("name".into(), json!(name));
@@ -256,7 +258,7 @@ mod tests {
     }
 
     const fn command_of_role() -> CommandSpec {
-        command("session evict", "filters:CephString*", "evict", "rw")
+        command("session evict", "all:CephBool? filters:CephString*?", "evict", "rw")
     }
 
     fn config() -> Config {
@@ -273,7 +275,10 @@ mod tests {
         let all: Vec<&Value> = v.as_object().expect("an object").values().collect();
         assert_eq!(all.len(), COMMON.len() + 1);
         let evict = all.iter().find(|v| v["sig"][1] == "evict").expect("there");
-        assert_eq!(evict["sig"][2], json!({"name": "filters", "type": "CephString", "n": "N"}));
+        let many = json!({"name": "filters", "type": "CephString", "req": "false", "n": "N"});
+        assert_eq!(evict["sig"][3], many);
+        let all = json!({"name": "all", "type": "CephBool", "req": "false"});
+        assert_eq!(evict["sig"][2], all);
         assert_eq!(evict["module"], "mds");
         assert_eq!(ask(&mut config, r#"{"prefix":"session evict"}"#), None, "the role's");
     }
