@@ -24,13 +24,20 @@ impl Ours {
         Ok(Self { fs })
     }
 
-    fn pid(&self) -> Result<u32> {
+    fn pid(&self, name: &str) -> Result<u32> {
         let pids = self.fs.cluster.pids()?;
-        pids.into_iter().find(|(name, _)| name == "mds.a").map(|(_, pid)| pid).context("mds.a")
+        let found = pids.into_iter().find(|(n, _)| n == name);
+        found.map(|(_, pid)| pid).with_context(|| format!("{name} has no pid"))
+    }
+
+    fn kill9(&self, name: &str) -> Result<u32> {
+        let pid = self.pid(name)?;
+        sh::run(Command::new("kill").args(["-KILL", &pid.to_string()]))?;
+        Ok(pid)
     }
 
     fn served(&self) -> Result<()> {
-        self.fs.wait(BACK_S, "active server", |stat| stat.contains("0=a=up:active"))
+        self.fs.wait(BACK_S, "active server", |stat| stat.contains("=up:active"))
     }
 
     /// The server dies under a client and is started again: the client goes on, and what it wrote is
@@ -38,10 +45,9 @@ impl Ours {
     fn killed(&self) -> Result<()> {
         let writer = self.fs.writer()?;
         std::thread::sleep(Duration::from_secs(1));
-        let dead = self.pid()?;
-        sh::run(Command::new("kill").args(["-KILL", &dead.to_string()]))?;
+        let dead = self.kill9("mds.a")?;
         let end = sh::now() + Duration::from_secs(BACK_S);
-        while self.pid()? == dead {
+        while self.pid("mds.a")? == dead {
             ensure!(sh::now() < end, "mds.a is not started again");
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -51,6 +57,55 @@ impl Ours {
         back?;
         println!("  {}", said?);
         Ok(())
+    }
+
+    /// A second server takes over from one that is stopped, or killed, under a client.
+    fn failover(&self, killed: bool) -> Result<()> {
+        self.fs.cluster.argonaut("up", &["--mds", "2"])?;
+        self.fs.wait(BACK_S, "active server and standby", |stat| {
+            stat.contains("=up:active") && stat.ends_with("1 up:standby")
+        })?;
+        let writer = self.fs.writer()?;
+        std::thread::sleep(Duration::from_secs(1));
+        let first = self.fs.active()?;
+        let name = format!("mds.{first}");
+        if killed {
+            // Nobody starts it before the monitors miss it.
+            let supervisor = self.pid("supervise")?.to_string();
+            sh::run(Command::new("kill").args(["-STOP", &supervisor]))?;
+            let dead = self.kill9(&name);
+            let taken = self.taken(&first);
+            sh::run(Command::new("kill").args(["-CONT", &supervisor]))?;
+            dead.and(taken)?;
+        } else {
+            self.fs.cluster.argonaut("stop", &[&name])?;
+            self.taken(&first)?;
+            self.fs.cluster.argonaut("start", &[&name])?;
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        println!("  {}", writer.end()?);
+        self.fs.tree("check")
+    }
+
+    fn taken(&self, from: &str) -> Result<()> {
+        self.fs.wait(BACK_S, "other active server", |stat| {
+            stat.contains("=up:active") && !stat.contains(&format!("={from}=up"))
+        })
+    }
+
+    /// A client that is evicted is shut out; others go on.
+    fn evicted(&self) -> Result<()> {
+        let writer = self.fs.writer()?;
+        std::thread::sleep(Duration::from_millis(500));
+        self.fs.ceph(
+            "id=$(ceph tell mds.0 session ls | python3 -c 'import json, sys; \
+                 all = json.load(sys.stdin); assert len(all) == 1, all; print(all[0][\"id\"])'); \
+             before=$(ceph osd blocklist ls 2>/dev/null | wc -l); \
+             ceph tell mds.0 session evict id=$id >/dev/null; \
+             test $(ceph osd blocklist ls 2>/dev/null | wc -l) -gt $before",
+        )?;
+        ensure!(writer.end().is_err(), "the client that was evicted went on");
+        self.fs.tree("check")
     }
 
     /// Stops and starts one daemon or all of them, without a client.
@@ -87,6 +142,9 @@ pub fn run() -> Result<Report> {
     });
     report.check("kill -9 of the server under a client", || ours.killed());
     report.check("the tree after it", || ours.fs.tree("check"));
+    report.check("another server takes over from one that is stopped", || ours.failover(false));
+    report.check("another server takes over from one that is killed", || ours.failover(true));
+    report.check("a client that is evicted is shut out", || ours.evicted());
     report.check("the server is started again", || ours.again(false));
     report.check("the cluster is started again", || ours.again(true));
     report.check("health after the clients", || ours.fs.healthy());
