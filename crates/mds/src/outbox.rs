@@ -145,7 +145,7 @@ pub enum IoData {
     },
     /// Keys and values.
     Omap {
-        /// They.
+        /// The keys and values that were found, sorted by key.
         pairs: BTreeMap<Bytes, Bytes>,
         /// There are more.
         more: bool,
@@ -187,7 +187,7 @@ pub enum Effect {
     Blocklist {
         /// Its number.
         id: IoId,
-        /// Whom.
+        /// The address to put on the blocklist.
         addr: EntityAddr,
     },
     /// The maps of OSDs are wanted from this epoch on: one of them, or a later one, is
@@ -195,7 +195,7 @@ pub enum Effect {
     WantOsdMap(Epoch),
     /// The answer to [`crate::Mds::on_command`].
     Answer {
-        /// Which.
+        /// The command that is answered.
         ask: AskId,
         /// 0 or -errno.
         r: i32,
@@ -208,12 +208,12 @@ pub enum Effect {
     ClusterLog {
         /// Whether it is an error; else a warning.
         error: bool,
-        /// What.
+        /// The line, without its end.
         text: String,
     },
     /// The process ends, and begins anew with nothing of this value.
     Respawn {
-        /// Why.
+        /// The reason, for the log.
         why: String,
     },
 }

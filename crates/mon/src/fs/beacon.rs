@@ -2,6 +2,7 @@
 //!
 //! Source: the peer's `MDSMonitor::{preprocess_beacon, prepare_beacon}`.
 
+use maps::fs::MdsHealth;
 use maps::{FsMap, MdsInfo, MdsState};
 use messages::LogPriority;
 use messages::fs::MdsBeacon;
@@ -20,6 +21,29 @@ pub(crate) enum Answer {
     NullMap,
     /// Nothing.
     Silence,
+}
+
+/// Complaints of one server that are kept.
+pub(super) const COMPLAINTS_MAX: usize = 256;
+
+/// Bytes of a complaint's text, and of its words and values together, that are kept.
+pub(super) const COMPLAINT_BYTES_MAX: usize = 4096;
+
+/// What is kept of a server's complaints: the monitors hold it until the next beacon.
+fn bounded(health: &MdsHealth) -> MdsHealth {
+    let mut kept = health.clone();
+    kept.metrics.truncate(COMPLAINTS_MAX);
+    for metric in &mut kept.metrics {
+        metric.message.truncate(metric.message.floor_char_boundary(COMPLAINT_BYTES_MAX));
+        let mut left = COMPLAINT_BYTES_MAX;
+        metric.metadata.retain(|word, value| {
+            let bytes = word.len() + value.len();
+            let fits = bytes <= left;
+            left = left.saturating_sub(bytes);
+            fits
+        });
+    }
+    kept
 }
 
 /// The epoch that a server should know: its file system's, or the one in which it last changed
@@ -51,7 +75,7 @@ pub(crate) fn take(
         }
         boot(edit, msg, addrs, unique);
         watch.note(gid, now_ms);
-        watch.health.insert(gid, msg.health.clone());
+        watch.health.insert(gid, bounded(&msg.health));
         return Answer::Taken;
     };
     if msg.state == MdsState::DNE {
@@ -103,7 +127,7 @@ fn boot(edit: &mut Edit, msg: &MdsBeacon, addrs: &AddrVec, unique: bool) {
 
 /// Remembers what a server complains about; what it no longer does is told.
 fn complaints(edit: &mut Edit, watch: &mut Watch, msg: &MdsBeacon, info: &MdsInfo) {
-    let old = watch.health.insert(msg.gid, msg.health.clone()).unwrap_or_default();
+    let old = watch.health.insert(msg.gid, bounded(&msg.health)).unwrap_or_default();
     for metric in old.metrics {
         if !msg.health.metrics.iter().any(|new| new.kind == metric.kind) {
             let who = match info.rank {

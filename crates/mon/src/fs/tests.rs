@@ -7,7 +7,7 @@ use messages::Paxos;
 use messages::fs::MdsBeacon;
 use types::{AddrVec, EntityAddr, Epoch, PoolId, UTime};
 
-use super::beacon::{self, Answer};
+use super::beacon::{self, Answer, COMPLAINT_BYTES_MAX, COMPLAINTS_MAX};
 use super::plan::{self, Terms};
 use super::{Edit, Watch};
 
@@ -88,17 +88,19 @@ impl Fs {
     }
 
     fn beacon_at(&mut self, gid: u64, state: MdsState, epoch: u32) -> Answer {
-        let seq = self.map.server(gid).map_or(1, |i| i.state_seq + 1);
-        let msg = MdsBeacon {
-            paxos: Paxos { version: u64::from(epoch) },
+        let msg = self.message(gid, state);
+        self.say(&MdsBeacon { paxos: Paxos { version: u64::from(epoch) }, ..msg })
+    }
+
+    fn message(&self, gid: u64, state: MdsState) -> MdsBeacon {
+        MdsBeacon {
             gid,
             state,
-            seq,
+            seq: self.map.server(gid).map_or(1, |i| i.state_seq + 1),
             name: format!("m{gid}"),
             compat: maps::fs::compat_supported(),
             ..MdsBeacon::default()
-        };
-        self.say(&msg)
+        }
     }
 
     fn say(&mut self, msg: &MdsBeacon) -> Answer {
@@ -426,4 +428,31 @@ fn states_of_before() {
     state.apply(&read).unwrap();
     let state = crate::ClusterState::from_bytes(&state.to_bytes()).unwrap();
     assert_eq!(state.mds_metadata[&7]["arch"], "x");
+}
+
+/// A server that complains without end makes the monitors keep so much and no more.
+#[test]
+fn complaints_are_bounded() {
+    let (mut fs, _) = Fs::served(2);
+    let metric = maps::fs::MdsHealthMetric {
+        kind: 1,
+        message: "\u{e9}".repeat(COMPLAINT_BYTES_MAX),
+        metadata: (0..100).map(|n| (format!("word{n}"), "v".repeat(1000))).collect(),
+        ..Default::default()
+    };
+    let said = MdsBeacon {
+        health: maps::fs::MdsHealth { metrics: vec![metric; COMPLAINTS_MAX + 1] },
+        paxos: Paxos { version: u64::from(fs.map.epoch.0) },
+        ..fs.message(2, MdsState::STANDBY)
+    };
+    fs.say(&said);
+    let kept = &fs.watch.health[&2].metrics;
+    assert_eq!(kept.len(), COMPLAINTS_MAX);
+    let bytes = |m: &maps::fs::MdsHealthMetric| {
+        let words: usize = m.metadata.iter().map(|(k, v)| k.len() + v.len()).sum();
+        (m.message.len(), words)
+    };
+    assert!(kept.iter().map(bytes).all(|(text, words)| {
+        text == COMPLAINT_BYTES_MAX && (3000..=COMPLAINT_BYTES_MAX).contains(&words)
+    }));
 }
