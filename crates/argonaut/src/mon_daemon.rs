@@ -271,7 +271,16 @@ impl Daemon {
                         at_mgr,
                     };
                     monitor.on_opened(now, shift(conn), info);
-                    self.of(shift(conn)).0.set_gate(conn, Box::new(is_behind));
+                    let (daemon, at) = (Rc::downgrade(self), shift(conn));
+                    let is_held = move || {
+                        let daemon = daemon.upgrade()?;
+                        let monitor = daemon.monitor.try_borrow().ok()?;
+                        Some(monitor.is_held(at))
+                    };
+                    let gate = move |unread, held| {
+                        is_behind(unread, held) || is_held().unwrap_or_default()
+                    };
+                    self.of(at).0.set_gate(conn, Box::new(gate));
                 }
                 NetEvent::Message { conn, env, .. } => monitor.on_message(now, shift(conn), &env),
                 NetEvent::Closed { conn, why } => {

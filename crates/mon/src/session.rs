@@ -51,6 +51,46 @@ pub(crate) struct Session {
     pub config_sent: Option<BTreeMap<String, String>>,
     /// It is a connection to the manager's role.
     pub at_mgr: bool,
+    pub aside: Aside,
+}
+
+/// What waits for a session: its messages until a leader has answered them, and answers until
+/// what they tell is committed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Aside {
+    messages: usize,
+    bytes: usize,
+}
+
+/// Messages that may wait for a session before nothing more is read from it.
+pub(crate) const ASIDE_MAX: usize = 256;
+
+/// The same in bytes.
+pub(crate) const ASIDE_BYTES_MAX: usize = 32 << 20;
+
+impl Aside {
+    pub fn add(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+
+    pub fn remove(&mut self, bytes: usize) {
+        self.messages = self.messages.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+    }
+
+    pub fn holds(&self) -> bool {
+        self.messages > 0
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.messages >= ASIDE_MAX || self.bytes >= ASIDE_BYTES_MAX
+    }
+
+    /// So much that the session goes: it was not held in time, or is another monitor's.
+    pub fn is_over(&self) -> bool {
+        self.messages >= 16 * ASIDE_MAX || self.bytes >= 16 * ASIDE_BYTES_MAX
+    }
 }
 
 impl Session {
@@ -78,6 +118,7 @@ impl Session {
             },
             identity,
             subs: BTreeMap::new(),
+            aside: Aside::default(),
             config_sent: None,
             at_mgr: peer.at_mgr,
         }

@@ -137,3 +137,41 @@ fn first_map_of_one_that_left() {
     follower.told(PeerSays::ReadAt { id, index: 0 });
     assert!(follower.heard(gone).is_empty());
 }
+
+/// What waits for the leader's answer is counted to whoever asked: he is held, others are not, and he
+/// is read again when the answers came.
+#[test]
+fn who_asks_too_much_is_held() {
+    let mut follower = Alone::following(mkfs().to_state_bytes());
+    let (greedy, modest) = (follower.admin(), follower.admin());
+    let mut rids = Vec::new();
+    let fsid = follower.mon.state().fsid;
+    let command = |input: usize| MonCommand {
+        fsid,
+        cmd: vec![r#"{"prefix": "config-key set", "key": "k"}"#.into()],
+        input: vec![0; input].into(),
+        ..MonCommand::default()
+    };
+    follower.say(modest, &command(0));
+    for _ in 0..8 {
+        assert!(!follower.mon.is_held(greedy));
+        follower.say(greedy, &command(4 << 20));
+    }
+    follower.poll();
+    for (_, says) in std::mem::take(&mut follower.said) {
+        if let PeerSays::Forward { rid, .. } = says {
+            rids.push(rid);
+        }
+    }
+    assert_eq!(rids.len(), 9);
+    assert!(follower.mon.is_held(greedy) && !follower.mon.is_held(modest));
+    for rid in rids.drain(..) {
+        follower.told(PeerSays::Done { rid });
+    }
+    assert!(!follower.mon.is_held(greedy));
+    // Small ones count too.
+    for _ in 0..256 {
+        follower.say(greedy, &command(0));
+    }
+    assert!(follower.mon.is_held(greedy));
+}

@@ -126,6 +126,32 @@ fn answers_wait_for_the_log() {
     assert_eq!(map.unwrap().epoch, Epoch(2));
 }
 
+/// Answers that wait for the log are counted to whoever asked; with him they are gone.
+#[test]
+fn answers_that_wait_are_counted() {
+    let (mut a, _) = Alone::with_osds();
+    let (one, two) = (a.admin(), a.admin());
+    a.ask_pool_op(one, pool_op::CREATE, 0, "p", 0);
+    let fsid = a.mon.state().fsid;
+    let dump = MonCommand {
+        fsid,
+        cmd: vec![r#"{"prefix": "osd dump", "format": "json-pretty"}"#.into()],
+        ..MonCommand::default()
+    };
+    for _ in 0..100 {
+        assert!(!a.mon.is_held(two));
+        a.say(two, &dump);
+    }
+    assert!(!a.mon.is_held(two));
+    for _ in 0..100 {
+        a.say(two, &dump);
+    }
+    assert!(a.mon.is_held(two) && !a.mon.is_held(one));
+    a.settle();
+    assert_eq!(a.heard(two).len(), 200);
+    assert!(!a.mon.is_held(two));
+}
+
 /// What waited for a change to be committed is not said by one who leads no more; whoever was to
 /// hear it hears it once the change stands in the log after all.
 #[test]

@@ -442,7 +442,7 @@ fn complaints_are_bounded() {
     };
     let said = MdsBeacon {
         health: maps::fs::MdsHealth { metrics: vec![metric; COMPLAINTS_MAX + 1] },
-        paxos: Paxos { version: u64::from(fs.map.epoch.0) },
+        paxos: Paxos { version: u64::from(beacon::effective_epoch(&fs.map, 2).unwrap()) },
         ..fs.message(2, MdsState::STANDBY)
     };
     fs.say(&said);

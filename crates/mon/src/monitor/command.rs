@@ -18,6 +18,7 @@ use crate::state::Answered;
 use crate::{CommandCtx, Mutation, Outcome, Reply, SessionGroup, Wait, commands, session};
 
 const EPERM: i32 = 1;
+const EAGAIN: i32 = 11;
 const EINVAL: i32 = 22;
 const EACCES: i32 = 13;
 
@@ -415,10 +416,12 @@ impl Monitor {
                 self.answer(answer, reply);
             }
             Wait::OsdMap(epoch) => {
-                if self.waiting.len() < WAITING_MAX {
-                    let serving = self.serving.take();
-                    self.waiting.push((epoch, answer.clone(), reply, serving));
+                if self.waiting.len() >= WAITING_MAX {
+                    let rs = "too many commands wait for OSD maps: ask again".to_owned();
+                    return self.answer(answer, Reply::err(EAGAIN, rs));
                 }
+                let serving = self.serving.take();
+                self.waiting.push((epoch, answer.clone(), reply, serving));
             }
         }
     }

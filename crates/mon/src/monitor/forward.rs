@@ -28,6 +28,17 @@ const LOCAL: u64 = 1 << 61;
 /// Messages that may wait for a leader.
 const FORWARDS_MAX: usize = 100_000;
 
+/// Bytes of clients' messages that may wait until this monitor knows whether it leads.
+const HELD_BYTES_MAX: usize = 256 << 20;
+
+/// Bytes that another monitor passes on for a client.
+fn carried(says: &PeerSays) -> usize {
+    match says {
+        PeerSays::Forward { env, .. } => env.size(),
+        _ => 0,
+    }
+}
+
 /// Whether the client is connected to another monitor.
 pub(super) fn is_proxy(conn: ConnId) -> bool {
     conn.0 & PROXY != 0 && conn.0 & (1 << 63) == 0
@@ -74,6 +85,8 @@ pub(super) struct Forwards {
     proxies: BTreeMap<ConnId, (u64, ConnId)>,
     proxy_of: BTreeMap<(u64, ConnId), ConnId>,
     next_proxy: u64,
+    /// Bytes of clients in `Monitor::held`.
+    held_bytes: usize,
 }
 
 impl Monitor {
@@ -92,6 +105,7 @@ impl Monitor {
         match (rule.cost, self.others.standing) {
             (Cost::Here, _) => self.dispatch_or_drop(conn, env),
             (Cost::Read, Standing::Following(_)) => {
+                self.put_aside(conn, env);
                 self.forwards.reads.push((conn, Read::Message(env.clone())));
                 self.ask_reads();
             }
@@ -108,11 +122,38 @@ impl Monitor {
         if self.forwards.kept.len() >= FORWARDS_MAX {
             return self.drop_session(conn, "too much is waiting for a leader");
         }
+        self.put_aside(conn, &env);
         self.forwards.next_rid += 1;
         let rid = self.forwards.next_rid;
         self.forwards.kept.insert(rid, Kept { conn, env });
         self.forwards.unsent.insert(rid);
         self.pump();
+    }
+
+    fn let_go(&mut self, rid: u64) {
+        if let Some(Kept { conn, env }) = self.forwards.kept.remove(&rid) {
+            self.take_back(conn, &env);
+        }
+    }
+
+    /// Counts to a session what waits for a leader, its answer, or a commit.
+    pub(super) fn put_aside(&mut self, conn: ConnId, env: &Envelope) {
+        if let Some(session) = self.sessions.get_mut(&conn) {
+            session.aside.add(env.size());
+        }
+    }
+
+    /// Something that was put aside waits no more.
+    pub(super) fn take_back(&mut self, conn: ConnId, env: &Envelope) {
+        if let Some(session) = self.sessions.get_mut(&conn) {
+            session.aside.remove(env.size());
+        }
+    }
+
+    /// Whether so much waits for a session that nothing more is to be read from it.
+    #[must_use]
+    pub fn is_held(&self, conn: ConnId) -> bool {
+        self.sessions.get(&conn).is_some_and(|session| session.aside.is_full())
     }
 
     /// A command at the admin socket that only a leader can answer.
@@ -158,11 +199,15 @@ impl Monitor {
                 }
                 for (conn, read) in std::mem::take(&mut self.forwards.reads) {
                     match read {
-                        Read::Message(env) => self.keep(conn, env),
+                        Read::Message(env) => {
+                            self.take_back(conn, &env);
+                            self.keep(conn, env);
+                        }
                         Read::OsdMaps(sub) => self.subscribe_first(conn, sub),
                     }
                 }
                 while let Some((node, says)) = self.held.pop_front() {
+                    self.forwards.held_bytes -= carried(&says);
                     self.on_forwarding(node, says);
                 }
                 while let Some(rid) = self.forwards.unsent.pop_first() {
@@ -257,7 +302,7 @@ impl Monitor {
         match to {
             Some(node) => Some((node, PeerSays::Done { rid })),
             None => {
-                self.forwards.kept.remove(&rid);
+                self.let_go(rid);
                 None
             }
         }
@@ -272,8 +317,10 @@ impl Monitor {
                     self.on_asked(node, says);
                 } else if !matches!(self.others.standing, Standing::Following(_))
                     && self.held.len() < FORWARDS_MAX
+                    && self.forwards.held_bytes < HELD_BYTES_MAX
                 {
                     // It may be this monitor that leads, in a moment.
+                    self.forwards.held_bytes += carried(&says);
                     self.held.push_back((node, says));
                 }
             }
@@ -287,7 +334,7 @@ impl Monitor {
                 self.later(index, Later::CatchUp { conn, has, subscribe });
             }
             PeerSays::Done { rid } => {
-                self.forwards.kept.remove(&rid);
+                self.let_go(rid);
                 self.forwards.unsent.remove(&rid);
             }
             PeerSays::ReadAt { id, index } => {
@@ -314,7 +361,8 @@ impl Monitor {
                     let says = PeerSays::Route { conn, index: 0, env: None };
                     return self.out.push(Wish::Says { node, says });
                 };
-                if self.gated.len() > super::GATED_MAX {
+                let is_over = self.sessions.get(&proxy).is_some_and(|s| s.aside.is_over());
+                if is_over || self.gated.len() > super::GATED_MAX {
                     return self.drop_session(proxy, "too much is waiting for commits");
                 }
                 self.serve(Some(node), rid, proxy, &env);
@@ -365,7 +413,9 @@ impl Monitor {
         if let Some((node, remote)) = self.forwards.proxies.remove(&conn) {
             self.forwards.proxy_of.remove(&(node, remote));
         }
-        self.sessions.remove(&conn);
+        if self.sessions.remove(&conn).is_some_and(|session| session.aside.holds()) {
+            self.gated.retain(|(_, wish)| !wish.sends_to(conn));
+        }
         self.volatile.services.forget(conn);
         self.forwards.kept.retain(|_, k| k.conn != conn);
         self.forwards.reads.retain(|(c, _)| *c != conn);
@@ -440,7 +490,10 @@ impl Monitor {
                             continue;
                         }
                         match read {
-                            Read::Message(env) => self.dispatch_or_drop(conn, &env),
+                            Read::Message(env) => {
+                                self.take_back(conn, &env);
+                                self.dispatch_or_drop(conn, &env);
+                            }
                             Read::OsdMaps(sub) => self.subscribe_first(conn, sub),
                         }
                     }

@@ -162,6 +162,12 @@ enum Wish {
     },
 }
 
+impl Wish {
+    fn sends_to(&self, to: ConnId) -> bool {
+        matches!(self, Self::Do(Output::Send { conn, .. }) if *conn == to)
+    }
+}
+
 impl From<Output> for Wish {
     fn from(output: Output) -> Self {
         Self::Do(output)
@@ -549,7 +555,8 @@ impl Monitor {
         if !self.sessions.contains_key(&conn) {
             return; // it came behind its own end
         }
-        if self.gated.len() > GATED_MAX {
+        let is_over = self.sessions.get(&conn).is_some_and(|s| s.aside.is_over());
+        if is_over || self.gated.len() > GATED_MAX {
             return self.drop_session(conn, "too much is waiting for commits");
         }
         self.take(conn, env);
@@ -808,6 +815,9 @@ impl Monitor {
     fn emit(&mut self, wish: impl Into<Wish>) {
         let wish = wish.into();
         if let Some(seq) = self.gate() {
+            if let Wish::Do(Output::Send { conn, env }) = &wish {
+                self.put_aside(*conn, env);
+            }
             self.gated.push_back((seq, wish));
         } else {
             self.out.push(wish);
@@ -816,8 +826,11 @@ impl Monitor {
 
     fn release(&mut self) {
         while self.gated.front().is_some_and(|g| g.0 <= self.done) {
-            let (_, output) = self.gated.pop_front().expect("just seen");
-            self.out.push(output);
+            let (_, wish) = self.gated.pop_front().expect("just seen");
+            if let Wish::Do(Output::Send { conn, env }) = &wish {
+                self.take_back(*conn, env);
+            }
+            self.out.push(wish);
         }
         while self.unsaid.front().is_some_and(|u| u.0 <= self.done) {
             self.unsaid.pop_front();

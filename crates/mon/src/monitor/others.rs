@@ -508,7 +508,11 @@ impl Monitor {
             self.in_flight.is_some() || !self.open.mutations.is_empty() || self.open.osd.is_some();
         self.in_flight = None;
         self.open = super::Open::default();
-        self.gated.clear();
+        for (_, wish) in std::mem::take(&mut self.gated) {
+            if let super::Wish::Do(super::Output::Send { conn, env }) = wish {
+                self.take_back(conn, &env);
+            }
+        }
         self.unsay();
         self.waiting.clear();
         self.ids_asked = None;
