@@ -1,6 +1,8 @@
 //! A cluster that runs is given a metadata server and a file system: the monitors give it a rank,
 //! and it begins anew when they take the rank away.
 
+#![allow(clippy::disallowed_methods, reason = "real processes run in real time")]
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};

@@ -407,10 +407,10 @@ impl Rank {
             let tag = format!("{:016x}.{:08x}", dir.ino.0, dir.frag.raw());
             self.boot_io(tag, object_name(dir.ino, dir.frag.raw().into()), ops);
         }
-        if dirs.is_empty() {
-            if let Err(why) = self.fragments_read(&BTreeMap::new()) {
-                self.damaged(why);
-            }
+        if dirs.is_empty()
+            && let Err(why) = self.fragments_read(&BTreeMap::new())
+        {
+            self.damaged(why);
         }
     }
 
