@@ -67,6 +67,7 @@ cargo xtask VERB
   qemu [SUITE]       a virtual machine boots from an image while OSDs are killed, and from a clone
   krbd [MODE..]      the kernel's rbd in a virtual machine (crc secure)
   radosgw            stock radosgw on OSDs of ours, boto3 as its client
+  rgw                our gateway, boto3 as its client, stock radosgw beside it
   hosts              a cluster over four hosts (network namespaces), cut off and joined
   caps [record|peer] what users with all kinds of caps may do, as recorded of stock; record it
                      anew; or try stock by its record, then ours
@@ -125,6 +126,7 @@ fn main() -> Result<()> {
         ["krbd"] => krbd::run(&["crc", "secure"])?.end(),
         ["krbd", modes @ ..] => krbd::run(modes)?.end(),
         ["radosgw"] => radosgw::run()?.end(),
+        ["rgw"] => radosgw::ours()?.end(),
         ["hosts"] => hosts::hosts(false).end(),
         ["recovery", ..] => recovery::run(number(1, 2)?)?.end(),
         ["hostile", "clients", only @ ..] => {

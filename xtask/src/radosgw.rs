@@ -1,10 +1,23 @@
-//! Stock radosgw 20.2.4 on OSDs of ours, with boto3 as its client: `tests/s3`.
+//! Stock radosgw 20.2.4 on OSDs of ours, with boto3 as its client, and our gateway beside it: `tests/s3`.
 
-use anyhow::Result;
+use std::fs::File;
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
-use crate::cluster::Cluster;
+use anyhow::{Context, Result, bail};
+
+use crate::cluster::{self, Cluster};
 use crate::report::Report;
 use crate::{lab, sh};
+
+/// Cases of `tests/s3/s3.py` that our gateway passes.
+const CASES: &str = "buckets objects ranges conditions listing multipart copies versions checksums tagging access cors \
+     signatures";
+
+/// How long our gateway may take to listen.
+const START_MAX: Duration = Duration::from_secs(30);
 
 /// Starts a cluster, a gateway of the forky root on it, and runs the cases of `tests/s3/s3.py`.
 ///
@@ -14,17 +27,85 @@ pub fn run() -> Result<Report> {
     let mut report = Report::default();
     lab::root("forky")?;
     let cluster = Cluster::up("radosgw", &["--osds", "3"])?;
-    let share = cluster.dir.join("s3");
-    std::fs::create_dir_all(&share)?;
-    for name in ["radosgw.sh", "s3.py"] {
-        std::fs::copy(sh::repo().join("tests/s3").join(name), share.join(name))?;
-    }
+    let share = share(&cluster)?;
     let line =
         format!("cd {} && PORT={} timeout 300 bash radosgw.sh", share.display(), http_port());
     report.check("stock radosgw 20.2.4 with boto3", || {
         sh::output(&mut cluster.client("forky", &line)).map(|out| print!("{out}"))
     });
     Ok(report)
+}
+
+/// Starts a cluster, our gateway and stock's on it; the cases against ours, and each against what the other wrote.
+///
+/// # Errors
+/// When the cluster does not start; what failed is in the report.
+pub fn ours() -> Result<Report> {
+    let mut report = Report::default();
+    lab::root("forky")?;
+    let cluster = Cluster::up("rgw", &["--osds", "3"])?;
+    let share = share(&cluster)?;
+    report.check("our gateway with boto3, and stock radosgw beside it", || both(&cluster, &share));
+    Ok(report)
+}
+
+fn both(cluster: &Cluster, share: &Path) -> Result<()> {
+    let at = share.display();
+    sh::output(&mut cluster.client("forky", &format!("cd {at} && bash argonaut.sh start")))?;
+    let (port, stock) = (http_port() + 1, http_port());
+    let _gateway = Gateway::start(cluster, share, port)?;
+    let line = format!(
+        "cd {at} && PORT={stock} ENDPOINT=http://127.0.0.1:{port} CASES='{CASES}' timeout 300 bash argonaut.sh check"
+    );
+    let out = sh::output(&mut cluster.client("forky", &line))?;
+    print!("{out}");
+    Ok(())
+}
+
+/// A gateway of ours that runs until this is dropped.
+struct Gateway(Child);
+
+impl Gateway {
+    fn start(cluster: &Cluster, share: &Path, port: u16) -> Result<Self> {
+        let conf = share.join("rgw.conf");
+        let mut text = std::fs::read_to_string(cluster.conf())?;
+        text += &format!(
+            "\n[client.rgw.a]\nkeyring = {0}/rgw.a.keyring\nlog file = {0}/rgw.a.log\n\
+             rgw frontends = beast endpoint=127.0.0.1:{port}\nrgw multipart min part size = 1\n",
+            share.display()
+        );
+        std::fs::write(&conf, text)?;
+        let mut command = Command::new(cluster::binary()?);
+        command.args(["rgw", "-i", "a", "-c"]).arg(&conf);
+        let said = File::create(share.join("rgw.a.err"))?;
+        let mut started = Self(command.stderr(said).spawn().context("argonaut rgw")?);
+        let begin = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if started.0.try_wait()?.is_some() || begin.elapsed() > START_MAX {
+                let why = std::fs::read_to_string(share.join("rgw.a.err"))?;
+                bail!("argonaut rgw does not serve: {why}");
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(started)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A directory with the scripts, which the root sees too.
+fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
+    let share = cluster.dir.join("s3");
+    std::fs::create_dir_all(&share)?;
+    for name in ["radosgw.sh", "argonaut.sh", "s3.py", "both.py"] {
+        std::fs::copy(sh::repo().join("tests/s3").join(name), share.join(name))?;
+    }
+    Ok(share)
 }
 
 /// The gateway's port: of the run's own range where there is one.

@@ -18,6 +18,7 @@ mod osd_mkfs;
 mod osd_new;
 mod rbd_verbs;
 mod remove;
+mod rgw_daemon;
 mod signature;
 mod store_tool;
 mod supervise;
@@ -211,6 +212,11 @@ enum Verb {
         #[command(flatten)]
         daemon: Daemon,
     },
+    /// Run one object gateway, as client.rgw.ID: S3 on the cluster.
+    Rgw {
+        #[command(flatten)]
+        daemon: Daemon,
+    },
     /// Run one OSD, or make one of a cluster that runs.
     #[command(args_conflicts_with_subcommands = true)]
     Osd {
@@ -342,6 +348,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             osd_new::replace(&connect, id, device.as_deref(), force, lose_data)?;
             say!("osd.{id} is made anew; start it: argonaut osd -i {id}");
         }
+        Verb::Rgw { daemon } => rgw_daemon::main(&daemon.conf, daemon.id()?)?,
         Verb::Osd { daemon, .. } => {
             let Daemon { conf, mkfs, keyring, force, .. } = &daemon;
             if *mkfs {

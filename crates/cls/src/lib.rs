@@ -52,6 +52,27 @@ pub mod client {
         MirrorSnap, ObjectMap, ParentSpec, SnapInfo, SnapKind, TrashSpec, feature, op_feature,
         state,
     };
+
+    /// `rgw`: a bucket's index.
+    pub mod rgw {
+        pub use crate::rgw::client::*;
+    }
+    /// `rgw_gc`: tails to delete later.
+    pub mod rgw_gc {
+        pub use crate::rgw_gc::{Chain, Info, SetEntry, Target};
+    }
+    /// `user`: the buckets of a user.
+    pub mod user {
+        pub use crate::user::{Bucket, BucketEntry, ListOp, Listed, RemoveOp, SetOp};
+    }
+    /// `version`: a version in an attribute, and conditions on it.
+    pub mod version {
+        pub use crate::version::{Condition, IncOp, SetOp, Version};
+    }
+    /// `refcount`: tags that keep an object.
+    pub mod refcount {
+        pub use crate::refcount::TagOp;
+    }
 }
 
 pub use filter::Filter;

@@ -1,6 +1,8 @@
 //! `user`: a user's buckets, by name, and their sums in the omap's header; for accounts,
 //! their users, groups and roles, by name without case.
 
+#![allow(missing_docs, reason = "names and fields are the peer's")]
+
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Reader, Writer};
 use types::{Errno, OpResult, UTime};
@@ -29,15 +31,15 @@ const AT_ONCE_MAX: u64 = 1000;
 
 /// `cls_user_bucket`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Bucket {
-    pub(crate) name: Bytes,
-    pub(crate) marker: Bytes,
-    pub(crate) id: Bytes,
+pub struct Bucket {
+    pub name: Bytes,
+    pub marker: Bytes,
+    pub id: Bytes,
     /// Where this is set, the pools are not written.
-    pub(crate) placement: Bytes,
-    pub(crate) data_pool: Bytes,
-    pub(crate) index_pool: Bytes,
-    pub(crate) extra_pool: Bytes,
+    pub placement: Bytes,
+    pub data_pool: Bytes,
+    pub index_pool: Bytes,
+    pub extra_pool: Bytes,
 }
 
 impl Denc for Bucket {
@@ -89,14 +91,14 @@ impl Denc for Bucket {
 
 /// `cls_user_bucket_entry`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BucketEntry {
-    pub(crate) bucket: Bucket,
-    pub(crate) size: u64,
-    pub(crate) size_rounded: u64,
-    pub(crate) created: UTime,
-    pub(crate) count: u64,
+pub struct BucketEntry {
+    pub bucket: Bucket,
+    pub size: u64,
+    pub size_rounded: u64,
+    pub created: UTime,
+    pub count: u64,
     /// Counted in the sums.
-    pub(crate) synced: bool,
+    pub synced: bool,
 }
 
 impl Denc for BucketEntry {

@@ -132,7 +132,22 @@ impl IoCtx {
         ops: Vec<OsdOp>,
         flags: u32,
     ) -> Result<MOsdOpReply> {
-        self.cluster.0.submit(self.request(object, pg, ops, flags)).await
+        self.submit_at(object, pg, ops, flags, None).await
+    }
+
+    async fn submit_at(
+        &self,
+        object: HObject,
+        pg: Option<u32>,
+        ops: Vec<OsdOp>,
+        flags: u32,
+        mtime: Option<UTime>,
+    ) -> Result<MOsdOpReply> {
+        let mut request = self.request(object, pg, ops, flags);
+        if request.flags & req_flag::WRITE != 0 {
+            request.mtime = mtime.unwrap_or(request.mtime);
+        }
+        self.cluster.0.submit(request).await
     }
 
     fn request(&self, object: HObject, pg: Option<u32>, ops: Vec<OsdOp>, flags: u32) -> Request {
@@ -171,11 +186,12 @@ impl IoCtx {
     pub async fn write_op(&self, name: &[u8], op: WriteOp) -> Result<Reply> {
         let returns = if op.return_results { req_flag::RETURNVEC } else { 0 };
         let flags = req_flag::WRITE | returns;
-        checked(name, self.submit(self.object(name), None, op.ops, flags).await?)
+        let reply = self.submit_at(self.object(name), None, op.ops, flags, op.mtime).await?;
+        checked(name, reply)
     }
 
     pub(crate) async fn raw_write(&self, name: &[u8], ops: Vec<OsdOp>) -> Result<Reply> {
-        self.write_op(name, WriteOp { ops, return_results: false }).await
+        self.write_op(name, WriteOp { ops, ..WriteOp::default() }).await
     }
 
     async fn write_one(

@@ -71,6 +71,12 @@ impl Reply {
         self.reply.rvals.get(slot.step).copied().unwrap_or(0)
     }
 
+    /// A step's output as it came, also where the step failed: methods may answer and fail (EFBIG).
+    #[must_use]
+    pub fn output<T>(&self, slot: Slot<T>) -> Bytes {
+        self.reply.ops.get(slot.step).map(|op| op.data.clone()).unwrap_or_default()
+    }
+
     /// The object's version, as its users see it.
     #[must_use]
     pub fn version(&self) -> u64 {
@@ -442,6 +448,7 @@ impl ReadOp {
 pub struct WriteOp {
     pub(crate) ops: Vec<OsdOp>,
     pub(crate) return_results: bool,
+    pub(crate) mtime: Option<UTime>,
 }
 common!(WriteOp);
 
@@ -449,6 +456,12 @@ impl WriteOp {
     /// Asks for outputs and results of the steps (`RETURNVEC`).
     pub fn return_results(&mut self) -> &mut Self {
         self.return_results = true;
+        self
+    }
+
+    /// The object's time of change will be `mtime`, and not now.
+    pub fn mtime(&mut self, mtime: UTime) -> &mut Self {
+        self.mtime = Some(mtime);
         self
     }
 

@@ -1,7 +1,29 @@
-//! The object gateway's state in RADOS: users, buckets, objects, in upstream's own formats.
+//! The object gateway's state in RADOS: users, buckets, objects, in upstream's own formats, and the sequences of
+//! operations that change it.
 //!
-//! So far the formats alone ([`formats`]) and the names of objects ([`names`]). What is written is byte for byte what
-//! release 20.2 writes; what releases 16 to 20 wrote is read.
+//! ```text
+//!   Gateway ── users, buckets (meta) ──┐
+//!     │                                ├──> Objects (a trait: RADOS, or anything that keeps its promises)
+//!     └── put, get, delete, copy, list, uploads, versions ──> index (class rgw), heads, tails, gc
+//! ```
+//!
+//! Invariants: what is written is byte for byte what release 20.2 writes, and what releases 16 to 20 wrote is read; a
+//! change of an object is announced in its bucket's index before, and completed or cancelled there after; a tail is
+//! never removed while a head names it.
+//!
+//! Source: `docs/protocols/rgw.md`; upstream's `rgw_rados.cc`.
 
 pub mod formats;
+pub mod gateway;
+mod gc;
+pub mod index;
+pub mod list;
+mod manifest;
+pub mod meta;
+pub mod multipart;
 pub mod names;
+pub mod object;
+pub mod objects;
+pub mod put;
+pub mod together;
+pub mod versions;

@@ -19,6 +19,7 @@ use crate::acl::{Acl, Permission};
 use crate::error::{Code, Error, Result};
 use crate::operation::Operation;
 use crate::policy::{Ask, Context, Policy, Principal, Verdict};
+use crate::sig::{Claim, Proof};
 
 /// Who asks: proven by a signature, or nobody.
 #[derive(Clone, Debug)]
@@ -81,13 +82,64 @@ pub struct BucketFacts<'a> {
     pub block: PublicAccessBlock,
 }
 
+/// Who sent a request and what it asks for, as its signature proves. There is no other way to make one, so that nothing
+/// is judged that was not proven.
+#[derive(Clone, Debug)]
+pub struct Sender {
+    identity: Identity,
+    operation: Operation,
+}
+
+impl Sender {
+    /// The user whose signature was right.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`] where the signature does not cover what chose the operation.
+    pub fn proven(
+        _proof: &Proof,
+        claim: &Claim,
+        operation: Operation,
+        identity: Identity,
+    ) -> Result<Self> {
+        operation.check_covered(claim)?;
+        Ok(Self { identity, operation })
+    }
+
+    /// Nobody known.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`] where the request claims to be somebody's.
+    pub fn anonymous(claim: &Claim, operation: Operation) -> Result<Self> {
+        match claim {
+            Claim::Anonymous => Ok(Self { identity: Identity::anonymous(), operation }),
+            _ => Err(Code::AccessDenied.into()),
+        }
+    }
+
+    /// The same sender, for another operation that the request needs: reading what it copies.
+    #[must_use]
+    pub fn also(&self, operation: Operation) -> Self {
+        Self { identity: self.identity.clone(), operation }
+    }
+
+    /// What is asked for.
+    #[must_use]
+    pub fn operation(&self) -> Operation {
+        self.operation
+    }
+
+    /// Who asks.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+}
+
 /// A request to be judged. Everything in it is stored state, or was covered by the signature.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// Who asks.
-    pub who: &'a Identity,
-    /// What is asked for.
-    pub operation: Operation,
+    /// Who asks, and for what.
+    pub who: &'a Sender,
     /// The action that policies are asked for: of [`Operation::action`], or a further one (`s3:PutObjectTagging` of a
     /// put with tags).
     pub action: &'a str,
@@ -117,7 +169,7 @@ pub fn authorize(request: &Request<'_>) -> Result<()> {
 }
 
 fn allows(request: &Request<'_>) -> bool {
-    let who = request.who;
+    let who = &request.who.identity;
     if who.is_admin {
         return true;
     }
@@ -168,7 +220,7 @@ fn allows(request: &Request<'_>) -> bool {
     if !bounded || (who.in_account && owns) {
         return false;
     }
-    owns && owner_may(request.operation) || by_acl(request, bucket)
+    owns && owner_may(request.who.operation) || by_acl(request, bucket)
 }
 
 /// What a bucket's owner without an account may do with it whatever its list says: all but reading others' objects.
@@ -214,7 +266,7 @@ fn acl_need(operation: Operation) -> Option<(Place, Permission)> {
 }
 
 fn by_acl(request: &Request<'_>, bucket: BucketFacts<'_>) -> bool {
-    let Some((place, permission)) = acl_need(request.operation) else { return false };
+    let Some((place, permission)) = acl_need(request.who.operation) else { return false };
     let acl = match place {
         Place::Bucket => bucket.acl,
         Place::Object => match request.object_acl {
@@ -222,14 +274,14 @@ fn by_acl(request: &Request<'_>, bucket: BucketFacts<'_>) -> bool {
             // Of an object that is not there: who may list the bucket may know it.
             None => {
                 return bucket.acl.permits(
-                    request.who.id.as_deref(),
+                    request.who.identity.id.as_deref(),
                     Permission::Read,
                     bucket.block.ignore_acls,
                 );
             }
         },
     };
-    acl.permits(request.who.id.as_deref(), permission, bucket.block.ignore_acls)
+    acl.permits(request.who.identity.id.as_deref(), permission, bucket.block.ignore_acls)
 }
 
 #[cfg(test)]
@@ -288,8 +340,7 @@ mod tests {
             block: case.block,
         };
         let request = Request {
-            who,
-            operation,
+            who: &Sender { identity: who.clone(), operation },
             action: operation.action(false),
             resource: "arn:aws:s3:::b/k",
             bucket: Some(bucket),

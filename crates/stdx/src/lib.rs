@@ -6,9 +6,11 @@ mod interval_set;
 mod map;
 mod say;
 mod sums;
+mod xxh;
 
 pub use crc::{CRC_BLOCK, crc32c, crc32c_append_block, crc32c_combine};
 pub use interval_set::IntervalSet;
 pub use map::{FastMap, FastSet};
 pub use say::SayBudget;
 pub use sums::BlockSums;
+pub use xxh::{xxh32, xxh64};

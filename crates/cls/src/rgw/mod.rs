@@ -29,6 +29,18 @@ mod versions;
 
 use crate::{Class, READS, WRITES, method};
 
+/// What a gateway calls the class with, and what it gets.
+pub(crate) mod client {
+    pub use super::index::{CompleteOp, EmptyOp, GuardOp, PrepareOp};
+    pub use super::list::{ListOp, ListRet};
+    pub use super::object::{CheckAttrsOp, RemoveOp, StorePgVerOp};
+    pub use super::types::{
+        Dir, DirEntry, EntryVer, Header, Key, Meta, Olh, OlhLog, Packed, Pending, Resharding, Stats,
+        flag, modify, olh_op,
+    };
+    pub use super::versions::{ClearOp, LinkOp, ReadLogOp, ReadLogRet, TrimLogOp, UnlinkOp};
+}
+
 const RW: u8 = READS | WRITES;
 
 pub(crate) const CLASS: Class = Class {

@@ -1,5 +1,7 @@
 //! What the class keeps: entries of a bucket's index, its header, its log.
 
+#![allow(missing_docs, reason = "names and fields are the peer's")]
+
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
@@ -7,14 +9,14 @@ use denc::{DecodeError, Denc, Reader, Writer};
 use types::UTime;
 
 use crate::record;
-pub(crate) use crate::rgw_gc::Key;
+pub use crate::rgw_gc::Key;
 
 /// An integer in one byte, or in a byte that says how many follow (1, 2, 4 or 8).
 ///
 /// The peer writes 0x10000 in two bytes, as zero, and values above 2^24 in eight: so do we,
 /// since the same bytes are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Packed(pub(crate) u64);
+pub struct Packed(pub u64);
 
 impl Denc for Packed {
     fn encode(&self, w: &mut Writer) {
@@ -59,10 +61,10 @@ impl Denc for Packed {
 
 /// `rgw_bucket_entry_ver`: the version of an object's head that an entry tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct EntryVer {
+pub struct EntryVer {
     /// -1: of no pool.
-    pub(crate) pool: i64,
-    pub(crate) epoch: u64,
+    pub pool: i64,
+    pub epoch: u64,
 }
 
 impl Default for EntryVer {
@@ -87,14 +89,14 @@ impl Denc for EntryVer {
 
 /// `rgw_bucket_category_stats`. The counters wrap, as the peer's do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Stats {
+pub struct Stats {
     /// Bytes before compression.
-    pub(crate) size: u64,
+    pub size: u64,
     /// The same, each entry up to the next 4096.
-    pub(crate) rounded: u64,
-    pub(crate) entries: u64,
+    pub rounded: u64,
+    pub entries: u64,
     /// Bytes stored.
-    pub(crate) actual: u64,
+    pub actual: u64,
 }
 
 impl Denc for Stats {
@@ -117,7 +119,7 @@ impl Denc for Stats {
 
 impl Stats {
     /// What one entry counts.
-    pub(crate) fn of(meta: &Meta) -> Self {
+    pub fn of(meta: &Meta) -> Self {
         Self {
             size: meta.accounted_size,
             rounded: meta.accounted_size.wrapping_add(4095) & !4095,
@@ -126,14 +128,14 @@ impl Stats {
         }
     }
 
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         self.size = self.size.wrapping_add(other.size);
         self.rounded = self.rounded.wrapping_add(other.rounded);
         self.entries = self.entries.wrapping_add(other.entries);
         self.actual = self.actual.wrapping_add(other.actual);
     }
 
-    pub(crate) fn sub(&mut self, other: &Self) {
+    pub fn sub(&mut self, other: &Self) {
         self.size = self.size.wrapping_sub(other.size);
         self.rounded = self.rounded.wrapping_sub(other.rounded);
         self.entries = self.entries.wrapping_sub(other.entries);
@@ -142,16 +144,16 @@ impl Stats {
 }
 
 /// Statistics by category.
-pub(crate) type StatsMap = BTreeMap<u8, Stats>;
+pub type StatsMap = BTreeMap<u8, Stats>;
 
 /// `cls_rgw_bucket_instance_entry`: whether the bucket is being resharded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Resharding(pub(crate) u8);
+pub struct Resharding(pub u8);
 
 impl Resharding {
-    pub(crate) const IN_PROGRESS: u8 = 1;
+    pub const IN_PROGRESS: u8 = 1;
     /// Writes go on and are logged for the new shards.
-    pub(crate) const IN_LOGRECORD: u8 = 3;
+    pub const IN_LOGRECORD: u8 = 3;
 }
 
 impl Denc for Resharding {
@@ -191,21 +193,21 @@ record! {
 
 /// `rgw_bucket_dir_entry_meta`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Meta {
+pub struct Meta {
     /// 0 none (delete markers), 1 main, 2 shadow, 3 parts of uploads, 4 in a cloud.
-    pub(crate) category: u8,
+    pub category: u8,
     /// Bytes stored.
-    pub(crate) size: u64,
-    pub(crate) mtime: UTime,
-    pub(crate) etag: Bytes,
-    pub(crate) owner: Bytes,
-    pub(crate) owner_name: Bytes,
-    pub(crate) content_type: Bytes,
+    pub size: u64,
+    pub mtime: UTime,
+    pub etag: Bytes,
+    pub owner: Bytes,
+    pub owner_name: Bytes,
+    pub content_type: Bytes,
     /// Bytes before compression.
-    pub(crate) accounted_size: u64,
-    pub(crate) user_data: Bytes,
-    pub(crate) storage_class: Bytes,
-    pub(crate) appendable: bool,
+    pub accounted_size: u64,
+    pub user_data: Bytes,
+    pub storage_class: Bytes,
+    pub appendable: bool,
 }
 
 impl Denc for Meta {
@@ -257,65 +259,65 @@ record! {
 }
 
 /// Flags of entries.
-pub(crate) mod flag {
+pub mod flag {
     /// A version of an object.
-    pub(crate) const VER: u16 = 1;
+    pub const VER: u16 = 1;
     /// The newest one.
-    pub(crate) const CURRENT: u16 = 2;
-    pub(crate) const DELETE_MARKER: u16 = 4;
+    pub const CURRENT: u16 = 2;
+    pub const DELETE_MARKER: u16 = 4;
     /// A plain entry's placeholder: the object has versions.
-    pub(crate) const VER_MARKER: u16 = 8;
+    pub const VER_MARKER: u16 = 8;
     /// Of answers only: not an entry, but what several begin with.
-    pub(crate) const COMMON_PREFIX: u16 = 0x8000;
+    pub const COMMON_PREFIX: u16 = 0x8000;
 }
 
 /// Operations on entries, as in requests and in the index log.
-pub(crate) mod modify {
-    pub(crate) const ADD: u8 = 0;
-    pub(crate) const DEL: u8 = 1;
-    pub(crate) const CANCEL: u8 = 2;
-    pub(crate) const LINK_OLH: u8 = 4;
-    pub(crate) const LINK_OLH_DM: u8 = 5;
-    pub(crate) const UNLINK_INSTANCE: u8 = 6;
-    pub(crate) const SYNCSTOP: u8 = 7;
-    pub(crate) const RESYNC: u8 = 8;
+pub mod modify {
+    pub const ADD: u8 = 0;
+    pub const DEL: u8 = 1;
+    pub const CANCEL: u8 = 2;
+    pub const LINK_OLH: u8 = 4;
+    pub const LINK_OLH_DM: u8 = 5;
+    pub const UNLINK_INSTANCE: u8 = 6;
+    pub const SYNCSTOP: u8 = 7;
+    pub const RESYNC: u8 = 8;
 }
 
 /// `rgw_bucket_dir_entry`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct DirEntry {
-    pub(crate) key: Key,
-    pub(crate) ver: EntryVer,
-    pub(crate) exists: bool,
-    pub(crate) meta: Meta,
+pub struct DirEntry {
+    pub key: Key,
+    pub ver: EntryVer,
+    pub exists: bool,
+    pub meta: Meta,
     /// By tag, in the tags' order; one tag may be there twice.
-    pub(crate) pending: Vec<(Bytes, Pending)>,
-    pub(crate) locator: Bytes,
-    pub(crate) index_ver: Packed,
-    pub(crate) tag: Bytes,
-    pub(crate) flags: u16,
+    pub pending: Vec<(Bytes, Pending)>,
+    pub locator: Bytes,
+    pub index_ver: Packed,
+    pub tag: Bytes,
+    pub flags: u16,
     /// Place among the object's versions: the newest has the greatest. 0: has none.
-    pub(crate) versioned_epoch: u64,
+    pub versioned_epoch: u64,
 }
 
 impl DirEntry {
-    pub(crate) fn is_delete_marker(&self) -> bool {
+    pub fn is_delete_marker(&self) -> bool {
         self.flags & flag::DELETE_MARKER != 0
     }
 
     /// Not a placeholder.
-    pub(crate) fn is_valid(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         self.flags & flag::VER_MARKER == 0
     }
 
     /// Whether who asks for the object, and not for a version, finds this one.
-    pub(crate) fn is_visible(&self) -> bool {
+    pub fn is_visible(&self) -> bool {
         let is_current = self.flags & flag::VER == 0 || self.flags & flag::CURRENT != 0;
         is_current && !self.is_delete_marker()
     }
 
     /// Announces an operation, behind those of the same tag.
-    pub(crate) fn announce(&mut self, tag: Bytes, pending: Pending) {
+    pub fn announce(&mut self, tag: Bytes, pending: Pending) {
         let at = self.pending.partition_point(|(t, _)| *t <= tag);
         self.pending.insert(at, (tag, pending));
     }
@@ -370,13 +372,13 @@ impl Denc for DirEntry {
 }
 
 /// Kinds of index entries in [`BiEntry`].
-pub(crate) mod bi {
-    pub(crate) const INVALID: u8 = 0;
-    pub(crate) const PLAIN: u8 = 1;
-    pub(crate) const INSTANCE: u8 = 2;
-    pub(crate) const OLH: u8 = 3;
+pub mod bi {
+    pub const INVALID: u8 = 0;
+    pub const PLAIN: u8 = 1;
+    pub const INSTANCE: u8 = 2;
+    pub const OLH: u8 = 3;
     /// The key was removed while the bucket was resharded.
-    pub(crate) const DELETED: u8 = 4;
+    pub const DELETED: u8 = 4;
 }
 
 record! {
@@ -389,10 +391,10 @@ record! {
 }
 
 /// Operations in an object's log of versions.
-pub(crate) mod olh_op {
-    pub(crate) const LINK: u8 = 1;
-    pub(crate) const UNLINK: u8 = 2;
-    pub(crate) const REMOVE_INSTANCE: u8 = 3;
+pub mod olh_op {
+    pub const LINK: u8 = 1;
+    pub const UNLINK: u8 = 2;
+    pub const REMOVE_INSTANCE: u8 = 3;
 }
 
 record! {
@@ -400,7 +402,7 @@ record! {
     OlhLog(1, 1) { epoch: u64, op: u8, op_tag: Bytes, key: Key, delete_marker: bool, }
 }
 /// By the epoch of the OLH entry.
-pub(crate) type OlhLogs = BTreeMap<u64, Vec<OlhLog>>;
+pub type OlhLogs = BTreeMap<u64, Vec<OlhLog>>;
 record! {
     /// `rgw_bucket_olh_entry`: which of an object's versions is the current one.
     Olh(1, 1) {

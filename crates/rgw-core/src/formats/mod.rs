@@ -5,7 +5,9 @@ mod attrs;
 mod bucket;
 mod manifest;
 mod realm;
+mod upload;
 mod user;
+mod zone;
 
 pub use acl::{AclGrant, AclList, AclOwner, AclPolicy, GranteeType, Referer};
 pub use attrs::{LegalHold, ObjectRetention, ObjectTags, OlhInfo, OlhPending};
@@ -15,15 +17,32 @@ pub use bucket::{
 };
 pub use manifest::{Manifest, ManifestPart, ManifestRule, ObjectName};
 pub use realm::{LatestEpoch, NamedId, Realm};
+pub use upload::{Upload, UploadPart};
 pub use user::{
     AccessKey, Caps, Quota, SubUser, UserId, UserInfo, UserKeys, UserLimits, UserPlacement,
 };
+pub use zone::{Placement, UserPools, ZoneGroup, ZoneParams};
 
 use types::{Bytes, DecodeError, Denc, Reader, Writer};
 
 /// A versioned struct that is kept as it came: nothing here looks into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opaque(Bytes);
+
+impl Opaque {
+    /// A struct whose fields `body` writes.
+    pub(crate) fn of(version: u8, compat: u8, body: impl FnOnce(&mut Writer)) -> Self {
+        let mut w = Writer::new(types::Features::ALL);
+        w.framed(version, compat, body);
+        Self(w.finish())
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+}
 
 impl Denc for Opaque {
     fn encode(&self, w: &mut Writer) {

@@ -1,0 +1,180 @@
+//! Zones and zone groups: where everything is.
+
+use std::collections::BTreeMap;
+
+use types::{DecodeError, Denc, Reader};
+
+use super::{Opaque, Pool};
+
+impl Pool {
+    /// Reads `POOL[:NAMESPACE]`.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let (name, ns) = text.split_once(':').unwrap_or((text, ""));
+        Self { name: name.into(), ns: ns.into() }
+    }
+}
+
+/// Where buckets of a placement are: `RGWZonePlacementInfo`.
+///
+/// Wire: `ENCODE_START(8, 1)`; v6 added the storage classes. Source: `rgw_zone_types.h`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Placement {
+    /// Of indexes.
+    pub index: Pool,
+    /// Of data in the class `STANDARD`.
+    pub data: Pool,
+    /// Of uploads' parts lists, which need omap.
+    pub extra: Pool,
+    /// Data pools of storage classes that have one.
+    pub classes: BTreeMap<String, Option<Pool>>,
+    /// Whether new buckets get no index.
+    pub is_indexless: bool,
+}
+
+impl Placement {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("RGWZonePlacementInfo", 8, |r, v| {
+            let (index, data) = (Pool::parse(&r.string()?), Pool::parse(&r.string()?));
+            let extra = if v >= 4 { Pool::parse(&r.string()?) } else { Pool::default() };
+            let is_indexless = v >= 5 && r.u32()? == 1;
+            let mut classes = BTreeMap::new();
+            if v >= 6 {
+                r.string()?; // compression of the class STANDARD
+            }
+            if v >= 7 {
+                classes = r.framed("RGWZoneStorageClasses", 1, |r, _| {
+                    let pairs = r.seq(|r| {
+                        let name = r.string()?;
+                        let pool = r.framed("RGWZoneStorageClass", 1, |r, _| {
+                            Option::<Pool>::decode(r)
+                        })?;
+                        Ok((name, pool))
+                    })?;
+                    Ok(pairs.into_iter().collect())
+                })?;
+            }
+            Ok(Self { index, data, extra, classes, is_indexless })
+        })
+    }
+
+    /// The data pool of a storage class; empty stands for `STANDARD`. `None` where the placement has no such class.
+    #[must_use]
+    pub fn data_of(&self, class: &str) -> Option<&Pool> {
+        match self.classes.get(class) {
+            Some(Some(pool)) => Some(pool),
+            Some(None) => Some(&self.data),
+            None if class.is_empty() || class == "STANDARD" => Some(&self.data),
+            None => None,
+        }
+    }
+}
+
+/// A zone's pools: `RGWZoneParams`, of which only this is read.
+///
+/// Wire: `ENCODE_START(18, 1)`. Source: `rgw_zone.h`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneParams {
+    /// Entry points and instances of buckets.
+    pub domain_root: Pool,
+    /// Objects that gateways watch.
+    pub control: Pool,
+    /// Tails to delete.
+    pub gc: Pool,
+    /// Users by access key, by email address, by Swift name, by id.
+    pub users: UserPools,
+    /// The zone's id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// By name.
+    pub placements: BTreeMap<String, Placement>,
+}
+
+/// Pools of users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserPools {
+    /// By access key.
+    pub keys: Pool,
+    /// By email address.
+    pub email: Pool,
+    /// By Swift name.
+    pub swift: Pool,
+    /// By id.
+    pub uid: Pool,
+}
+
+impl ZoneParams {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Where the bytes are none.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("RGWZoneParams", 18, |r, _| {
+            let (domain_root, control, gc) = (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
+            let (_log, _intent, _usage) = (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
+            let (keys, email, swift, uid) =
+                (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
+            let users = UserPools { keys, email, swift, uid };
+            let (id, name) =
+                r.framed("RGWSystemMetaObj", 1, |r, _| Ok((r.string()?, r.string()?)))?;
+            Opaque::decode(r)?; // the key that other zones use
+            let placements = r.seq(|r| Ok((r.string()?, Placement::decode(r)?)))?;
+            let placements = placements.into_iter().collect();
+            Ok(Self { domain_root, control, gc, users, id, name, placements })
+        })
+    }
+}
+
+/// A zone group: `RGWZoneGroup`, of which only this is read.
+///
+/// Wire: `ENCODE_START(6, 1)`. Source: `rgw_zone_types.h`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ZoneGroup {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its name in location constraints.
+    pub api_name: String,
+    /// Ids of its zones.
+    pub zones: Vec<String>,
+    /// Names of placements that buckets may ask for.
+    pub placements: Vec<String>,
+    /// `PLACEMENT[/CLASS]`.
+    pub default_placement: String,
+    /// Names by which buckets are subdomains.
+    pub hostnames: Vec<String>,
+}
+
+impl ZoneGroup {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// Where the bytes are none.
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("RGWZoneGroup", 6, |r, v| {
+            let (name, api_name, _is_master) = (r.string()?, r.string()?, r.bool()?);
+            let _endpoints: Vec<String> = Denc::decode(r)?;
+            r.string()?; // the master zone
+            let zones = r.seq(|r| {
+                let id = r.string()?;
+                Opaque::decode(r)?;
+                Ok(id)
+            })?;
+            let placements = r.seq(|r| {
+                let name = r.string()?;
+                Opaque::decode(r)?;
+                Ok(name)
+            })?;
+            let default_placement = r.string()?;
+            let hostnames = if v >= 2 { Denc::decode(r)? } else { Vec::new() };
+            let mut id = String::new();
+            if v >= 3 {
+                let _websites: Vec<String> = Denc::decode(r)?;
+                id = r.framed("RGWSystemMetaObj", 1, |r, _| r.string())?;
+            }
+            Ok(Self { id, name, api_name, zones, placements, default_placement, hostnames })
+        })
+    }
+}

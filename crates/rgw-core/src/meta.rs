@@ -1,0 +1,539 @@
+//! Users and buckets: objects that are read and written whole, with a version that guards them.
+
+use std::collections::BTreeMap;
+
+use cls::client::{user, version};
+use rgw_proto::{Code, Error, Result};
+use types::{Bytes, Denc, Errno, Features, OpResult, UTime, Writer};
+
+use crate::formats::{
+    Bucket, BucketInfo, EntryPoint, Index, IndexGeneration, Layout, LogGeneration, Owner,
+    Placement, Pool, UserId, UserInfo, bucket_flags,
+};
+use crate::gateway::{ATTR, Gateway, decoded, failed};
+use crate::names::{index_object, linux_hash};
+use crate::objects::{Objects, Place, PoolUse, Step, Vector};
+use crate::together;
+
+/// Bytes that one read of metadata asks for.
+const BYTES_MAX: u64 = 64 << 20;
+/// Shards of a new bucket's index: `rgw_default_bucket_index_max_shards`.
+const SHARDS: u32 = 11;
+/// Objects by which gateways tell one another of changes.
+const NOTIFY_OBJECTS: u32 = 8;
+/// Buckets of a page of a user's list.
+const BUCKETS_PAGE: i32 = 1_000;
+
+/// Attributes by name, without `user.rgw.`.
+pub type Attrs = BTreeMap<String, Bytes>;
+
+/// A metadata object as it was read.
+#[derive(Clone, Debug)]
+struct Raw {
+    data: Bytes,
+    attrs: Attrs,
+    version: version::Version,
+}
+
+/// A bucket as it was read.
+#[derive(Clone, Debug)]
+pub struct BucketAt {
+    /// What its instance says.
+    pub info: BucketInfo,
+    /// Attributes of the instance.
+    pub attrs: Attrs,
+    version: version::Version,
+    /// Where its objects are.
+    pub placement: Placement,
+}
+
+/// How a bucket is made.
+#[derive(Clone, Debug, Default)]
+pub struct NewBucket {
+    /// Tenant and name.
+    pub tenant: String,
+    /// Its name.
+    pub name: String,
+    /// Its owner.
+    pub owner: UserId,
+    /// Placement asked for; empty for the default.
+    pub placement: String,
+    /// Whether objects can be locked.
+    pub is_locked: bool,
+    /// Attributes: at least `acl`.
+    pub attrs: Attrs,
+}
+
+impl UserId {
+    /// `[TENANT$][NS$]ID`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match (self.tenant.is_empty(), self.ns.is_empty()) {
+            (true, true) => self.id.clone(),
+            (false, true) => format!("{}${}", self.tenant, self.id),
+            (_, false) => format!("{}${}${}", self.tenant, self.ns, self.id),
+        }
+    }
+}
+
+impl Owner {
+    /// What stands for the owner in ACLs and lists.
+    #[must_use]
+    pub fn text(&self) -> String {
+        match self {
+            Self::User(user) => user.text(),
+            Self::Account(id) => id.clone(),
+        }
+    }
+}
+
+impl BucketAt {
+    /// Whether new objects get versions.
+    #[must_use]
+    pub fn keeps_versions(&self) -> bool {
+        self.is_versioned() && self.info.flags & bucket_flags::VERSIONS_SUSPENDED == 0
+    }
+
+    /// Whether versions are kept, or were.
+    #[must_use]
+    pub fn is_versioned(&self) -> bool {
+        self.info.flags & bucket_flags::VERSIONED != 0
+    }
+
+    /// Objects of the index, in the order of their shards.
+    #[must_use]
+    pub fn index_places(&self) -> Vec<Place> {
+        let current = &self.info.layout.current;
+        let pool = match &self.info.bucket.explicit_pools {
+            Some(pools) => &pools[2],
+            None => &self.placement.index,
+        };
+        let at = |shard| {
+            Place::new(pool, index_object(&self.info.bucket.id, current.generation, shard))
+        };
+        match current.index.shards {
+            0 => vec![at(None)],
+            n => (0..n).map(|shard| at(Some(shard))).collect(),
+        }
+    }
+
+    /// The text that names the bucket in logs: `[TENANT:]NAME:ID`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        let bucket = &self.info.bucket;
+        match bucket.tenant.as_str() {
+            "" => format!("{}:{}", bucket.name, bucket.id),
+            tenant => format!("{tenant}:{}:{}", bucket.name, bucket.id),
+        }
+    }
+}
+
+fn entry_name(tenant: &str, name: &str) -> String {
+    if tenant.is_empty() { name.to_owned() } else { format!("{tenant}/{name}") }
+}
+
+fn instance_name(bucket: &Bucket) -> String {
+    match bucket.tenant.as_str() {
+        "" => format!(".bucket.meta.{}:{}", bucket.name, bucket.id),
+        tenant => format!(".bucket.meta.{tenant}:{}:{}", bucket.name, bucket.id),
+    }
+}
+
+impl<O: Objects> Gateway<O> {
+    async fn read_meta(&self, at: &Place) -> OpResult<Raw> {
+        let vector = Vector::read()
+            .call("version", "read", Bytes::new())
+            .step(Step::Read(0, BYTES_MAX))
+            .step(Step::Attrs);
+        let answers = self.objects.operate(at, vector).await?;
+        let version = version::SetOp::from_bytes(&answers.data(0)?).map_err(|_| Errno::IO)?.version;
+        let attrs = answers.attrs(2)?.into_iter();
+        let attrs = attrs.filter_map(|(name, value)| Some((name.strip_prefix(ATTR)?.into(), value)));
+        Ok(Raw { data: answers.data(1)?, attrs: attrs.collect(), version })
+    }
+
+    /// Writes a metadata object: a new one, or over the version that was read.
+    async fn write_meta(
+        &self,
+        at: &Place,
+        data: Bytes,
+        attrs: &Attrs,
+        over: Option<&version::Version>,
+    ) -> OpResult<()> {
+        let mut vector = match over {
+            None => {
+                let version = version::Version { ver: 1, tag: self.random_mixed(24).into() };
+                let set = version::SetOp { version }.to_bytes();
+                Vector::write().step(Step::Create(true)).call("version", "set", set)
+            }
+            Some(read) => {
+                let condition = version::Condition { version: read.clone(), kind: 1 };
+                let check = version::IncOp { conditions: vec![condition], ..Default::default() };
+                Vector::write()
+                    .try_step(Step::Remove)
+                    .step(Step::Create(false))
+                    .call("version", "check_conds", check.to_bytes())
+                    .call("version", "inc", version::IncOp::default().to_bytes())
+            }
+        };
+        vector = vector.step(Step::WriteFull(data));
+        for (name, value) in attrs {
+            vector = vector.step(Step::SetAttr(format!("{ATTR}{name}"), value.clone()));
+        }
+        self.objects.operate(at, vector).await?;
+        self.tell(at).await;
+        Ok(())
+    }
+
+    async fn remove_meta(&self, at: &Place, read: &version::Version) -> OpResult<()> {
+        let condition = version::Condition { version: read.clone(), kind: 1 };
+        let check = version::IncOp { conditions: vec![condition], ..Default::default() };
+        let vector = Vector::write()
+            .call("version", "check_conds", check.to_bytes())
+            .call("version", "inc", version::IncOp::default().to_bytes())
+            .step(Step::Remove);
+        self.objects.operate(at, vector).await?;
+        self.tell(at).await;
+        Ok(())
+    }
+
+    /// Has other gateways forget what they know of a metadata object: `RGWCacheNotifyInfo`, to invalidate.
+    async fn tell(&self, at: &Place) {
+        let normal = format!("{}+{}+{}", at.pool.name, at.pool.ns, at.name);
+        let n = linux_hash(normal.as_bytes()) % NOTIFY_OBJECTS;
+        let mut w = Writer::new(Features::ALL);
+        w.framed(2, 2, |w| {
+            w.u32(1); // invalidate
+            w.framed(6, 6, |w| {
+                at.pool.encode(w);
+                w.str(&at.name);
+                w.str("");
+            });
+            w.framed(5, 3, |w| {
+                w.i32(0);
+                w.u32(0);
+                w.u32(0); // data
+                w.u32(0); // attributes
+                w.framed(2, 2, |w| {
+                    w.u64(0);
+                    UTime::ZERO.encode(w);
+                });
+                w.u32(0); // attributes that went
+                w.u64(0);
+                version::Version::default().encode(w);
+            });
+            w.i64(0);
+            w.str("");
+        });
+        let place = Place::new(&self.zone.control, format!("notify.{n}"));
+        // Nobody to tell is no error; who did not answer in time finds the change when its cache ends.
+        let _ = self.objects.notify(&place, w.finish()).await;
+    }
+
+    /// A user by access key.
+    ///
+    /// # Errors
+    /// [`Code::InvalidAccessKeyId`] where no user has it.
+    pub async fn user_by_key(&self, access_key: &str) -> Result<UserInfo> {
+        let at = Place::new(&self.zone.users.keys, access_key);
+        let vector = Vector::read().step(Step::Read(0, BYTES_MAX));
+        let answers = match self.objects.operate(&at, vector).await {
+            Err(Errno::NOENT) => return Err(Code::InvalidAccessKeyId.into()),
+            other => other.map_err(failed("reading the access key"))?,
+        };
+        let data = answers.data(0).map_err(failed("reading the access key"))?;
+        let uid: String = decoded(&data, "The access key")?;
+        let user = self.user(&uid).await?;
+        user.ok_or_else(|| Code::InvalidAccessKeyId.into())
+    }
+
+    /// A user by `[TENANT$]ID`; `None` where there is none.
+    ///
+    /// # Errors
+    /// Of RADOS.
+    pub async fn user(&self, uid: &str) -> Result<Option<UserInfo>> {
+        let at = Place::new(&self.zone.users.uid, uid);
+        match self.read_meta(&at).await {
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(failed("reading the user")(errno)),
+            Ok(raw) => {
+                let mut r = types::Reader::shared(&raw.data);
+                let read = r.string().and_then(|_uid| UserInfo::decode(&mut r));
+                read.map(Some).map_err(|_| crate::gateway::garbled("The user"))
+            }
+        }
+    }
+
+    /// A bucket.
+    ///
+    /// # Errors
+    /// [`Code::NoSuchBucket`].
+    pub async fn bucket(&self, tenant: &str, name: &str) -> Result<BucketAt> {
+        let missing = |errno| match errno {
+            Errno::NOENT => Code::NoSuchBucket.into(),
+            errno => failed("reading the bucket")(errno),
+        };
+        let at = Place::new(&self.zone.domain_root, entry_name(tenant, name));
+        let raw = self.read_meta(&at).await.map_err(missing)?;
+        let entry: EntryPoint = decoded(&raw.data, "The bucket's entry point")?;
+        self.bucket_instance(&entry.bucket).await
+    }
+
+    /// A bucket by its ids, as it is now.
+    ///
+    /// # Errors
+    /// As [`Gateway::bucket`].
+    pub async fn bucket_instance(&self, bucket: &Bucket) -> Result<BucketAt> {
+        let at = Place::new(&self.zone.domain_root, instance_name(bucket));
+        let raw = self.read_meta(&at).await.map_err(|errno| match errno {
+            Errno::NOENT => Code::NoSuchBucket.into(),
+            errno => failed("reading the bucket")(errno),
+        })?;
+        let info: BucketInfo = decoded(&raw.data, "The bucket")?;
+        let name = info.placement.split('/').next().unwrap_or_default();
+        let name = if name.is_empty() { "default-placement" } else { name };
+        let Some(placement) = self.zone.placements.get(name).cloned() else {
+            let text = format!("The zone has no placement {name}: the bucket's objects cannot be found.");
+            return Err(Error::new(Code::ZonegroupDefaultPlacementMisconfiguration, text));
+        };
+        Ok(BucketAt { info, attrs: raw.attrs, version: raw.version, placement })
+    }
+
+    /// Writes a changed instance and its attributes. What others changed since it was read is kept:
+    /// the caller reads anew.
+    ///
+    /// # Errors
+    /// [`Code::ConcurrentModification`].
+    pub async fn save_bucket(&self, bucket: &BucketAt) -> Result<()> {
+        let at = Place::new(&self.zone.domain_root, instance_name(&bucket.info.bucket));
+        let data = bucket.info.to_bytes();
+        let written = self.write_meta(&at, data, &bucket.attrs, Some(&bucket.version)).await;
+        written.map_err(failed("writing the bucket"))
+    }
+
+    /// Reads a bucket, changes it, writes it; again where another writer came between.
+    ///
+    /// # Errors
+    /// Those of `change`; as [`Gateway::save_bucket`].
+    pub async fn change_bucket(
+        &self,
+        bucket: &Bucket,
+        mut change: impl FnMut(&mut BucketAt) -> Result<()>,
+    ) -> Result<()> {
+        let mut left = 10;
+        loop {
+            let mut now = self.bucket_instance(bucket).await?;
+            change(&mut now)?;
+            match self.save_bucket(&now).await {
+                Err(error) if error.code == Code::ConcurrentModification && left > 0 => left -= 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Makes a bucket. Returns whether it is new: `false` where the owner has it already.
+    ///
+    /// # Errors
+    /// [`Code::BucketAlreadyExists`], [`Code::InvalidLocationConstraint`], [`Code::TooManyBuckets`].
+    pub async fn make_bucket(&self, new: NewBucket, buckets_max: i32) -> Result<bool> {
+        let entry_at = Place::new(&self.zone.domain_root, entry_name(&new.tenant, &new.name));
+        match self.read_meta(&entry_at).await {
+            Ok(raw) => return self.own_again(&raw, &new.owner),
+            Err(Errno::NOENT) => {}
+            Err(errno) => return Err(failed("reading the bucket")(errno)),
+        }
+        if buckets_max < 0 {
+            return Err(Code::TooManyBuckets.into());
+        }
+        if buckets_max > 0 && self.buckets_of(&new.owner).await?.len() >= buckets_max as usize {
+            return Err(Code::TooManyBuckets.into());
+        }
+        let rule = if new.placement.is_empty() {
+            match self.group.default_placement.as_str() {
+                "" => "default-placement".to_owned(),
+                rule => rule.to_owned(),
+            }
+        } else {
+            new.placement.clone()
+        };
+        let name = rule.split('/').next().unwrap_or_default();
+        let Some(placement) = self.zone.placements.get(name).cloned() else {
+            let text = format!("The zone has no placement {name:?}.");
+            return Err(Error::new(Code::InvalidLocationConstraint, text));
+        };
+        let bucket = self.new_instance(&new, rule, placement);
+        let index = index_init(self, &bucket).await;
+        index.map_err(failed("making the bucket's index"))?;
+        let at = Place::new(&self.zone.domain_root, instance_name(&bucket.info.bucket));
+        let written = self.write_meta(&at, bucket.info.to_bytes(), &bucket.attrs, None).await;
+        written.map_err(failed("writing the bucket"))?;
+        let entry = EntryPoint {
+            bucket: bucket.info.bucket.clone(),
+            owner: bucket.info.owner.clone(),
+            is_linked: true,
+            created: bucket.info.created,
+        };
+        match self.write_meta(&entry_at, entry.to_bytes(), &Attrs::new(), None).await {
+            Ok(()) => {}
+            Err(Errno::EXIST) => {
+                // Another request was first: what was made here is of no use to anybody.
+                let raw = self.read_meta(&at).await.map_err(failed("reading the bucket"))?;
+                let _ = self.remove_meta(&at, &raw.version).await;
+                self.remove_index(&bucket).await;
+                let raw = self.read_meta(&entry_at).await.map_err(failed("reading the bucket"))?;
+                return self.own_again(&raw, &new.owner);
+            }
+            Err(errno) => return Err(failed("writing the bucket's entry point")(errno)),
+        }
+        self.link(&new.owner, &bucket).await?;
+        Ok(true)
+    }
+
+    fn own_again(&self, raw: &Raw, owner: &UserId) -> Result<bool> {
+        let entry: EntryPoint = decoded(&raw.data, "The bucket's entry point")?;
+        if entry.owner == Owner::User(owner.clone()) {
+            return Ok(false);
+        }
+        Err(Code::BucketAlreadyExists.into())
+    }
+
+    fn new_instance(&self, new: &NewBucket, rule: String, placement: Placement) -> BucketAt {
+        let id = self.new_bucket_id();
+        let index = Index { shards: SHARDS, hash: 0, shards_min: SHARDS };
+        let is_indexless = placement.is_indexless;
+        let current = IndexGeneration { generation: 0, is_indexless, index };
+        let log = LogGeneration { generation: 0, kind: 0, index_generation: 0, index };
+        let lock = new.is_locked.then_some(crate::formats::ObjectLock { is_enabled: true, rule: None });
+        let flags =
+            if new.is_locked { bucket_flags::VERSIONED | bucket_flags::OBJECT_LOCK } else { 0 };
+        let info = BucketInfo {
+            bucket: Bucket {
+                name: new.name.clone(),
+                marker: id.clone(),
+                id,
+                tenant: new.tenant.clone(),
+                explicit_pools: None,
+            },
+            owner: Owner::User(new.owner.clone()),
+            flags,
+            zonegroup: self.group.id.clone(),
+            created: self.objects.now(),
+            placement: rule,
+            has_instance: true,
+            lock,
+            layout: Layout { current, logs: vec![log], ..Layout::default() },
+            ..BucketInfo::default()
+        };
+        BucketAt { info, attrs: new.attrs.clone(), version: version::Version::default(), placement }
+    }
+
+    fn user_buckets(&self, owner: &UserId) -> Place {
+        Place::new(&self.zone.users.uid, format!("{}.buckets", owner.text()))
+    }
+
+    async fn link(&self, owner: &UserId, bucket: &BucketAt) -> Result<()> {
+        let info = &bucket.info;
+        let entry = user::BucketEntry {
+            bucket: user_bucket(&info.bucket),
+            created: info.created,
+            synced: false,
+            ..user::BucketEntry::default()
+        };
+        let op = user::SetOp { entries: vec![entry], add: true, time: self.objects.now() };
+        let vector = Vector::write().call("user", "set_buckets_info", op.to_bytes());
+        let linked = self.objects.operate(&self.user_buckets(owner), vector).await;
+        linked.map(drop).map_err(failed("adding the bucket to the user's"))
+    }
+
+    /// Names and times of all buckets of a user, in order of names.
+    ///
+    /// # Errors
+    /// Of RADOS.
+    pub async fn buckets_of(&self, owner: &UserId) -> Result<Vec<(String, UTime)>> {
+        let mut out = Vec::new();
+        let mut marker = Bytes::new();
+        loop {
+            let op = user::ListOp { marker, max: BUCKETS_PAGE, end_marker: Bytes::new() };
+            let vector = Vector::read().call("user", "list_buckets", op.to_bytes());
+            let answers = match self.objects.operate(&self.user_buckets(owner), vector).await {
+                Err(Errno::NOENT) => return Ok(out),
+                other => other.map_err(failed("listing the user's buckets"))?,
+            };
+            let data = answers.data(0).map_err(failed("listing the user's buckets"))?;
+            let page: user::Listed = decoded(&data, "The list of buckets")?;
+            let name = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
+            out.extend(page.entries.iter().map(|e| (name(&e.bucket.name), e.created)));
+            if !page.truncated {
+                return Ok(out);
+            }
+            marker = page.marker;
+        }
+    }
+
+    /// Removes a bucket that holds nothing; the caller has looked.
+    ///
+    /// # Errors
+    /// [`Code::ConcurrentModification`]; of RADOS.
+    pub async fn remove_bucket(&self, bucket: &BucketAt) -> Result<()> {
+        let info = &bucket.info;
+        let entry = Place::new(
+            &self.zone.domain_root,
+            entry_name(&info.bucket.tenant, &info.bucket.name),
+        );
+        let raw = self.read_meta(&entry).await.map_err(failed("reading the bucket"))?;
+        let removed = self.remove_meta(&entry, &raw.version).await;
+        removed.map_err(failed("removing the bucket's entry point"))?;
+        let at = Place::new(&self.zone.domain_root, instance_name(&info.bucket));
+        let removed = self.remove_meta(&at, &bucket.version).await;
+        removed.map_err(failed("removing the bucket"))?;
+        self.remove_index(bucket).await;
+        if let Owner::User(owner) = &info.owner {
+            let op = user::RemoveOp { bucket: user_bucket(&info.bucket) };
+            let vector = Vector::write().call("user", "remove_bucket", op.to_bytes());
+            let unlinked = self.objects.operate(&self.user_buckets(owner), vector).await;
+            unlinked.map_err(failed("taking the bucket from the user's"))?;
+        }
+        Ok(())
+    }
+
+    async fn remove_index(&self, bucket: &BucketAt) {
+        let all = bucket.index_places();
+        let removals = all.iter().map(|at| {
+            let vector = Vector::write().step(Step::Remove);
+            self.objects.operate(at, vector)
+        });
+        together::all(removals).await;
+    }
+
+    /// Makes a pool of the placement where it is missing: only the first object of its kind does.
+    pub(crate) async fn make_pool(&self, pool: &Pool, why: PoolUse) -> OpResult<()> {
+        if self.objects.pool_id(pool).is_some() {
+            return Ok(());
+        }
+        self.objects.make_pool(pool, why).await
+    }
+}
+
+fn user_bucket(bucket: &Bucket) -> user::Bucket {
+    user::Bucket {
+        name: bucket.name.clone().into(),
+        marker: bucket.marker.clone().into(),
+        id: bucket.id.clone().into(),
+        ..user::Bucket::default()
+    }
+}
+
+async fn index_init<O: Objects>(gateway: &Gateway<O>, bucket: &BucketAt) -> OpResult<()> {
+    if bucket.info.layout.current.is_indexless {
+        return Ok(());
+    }
+    let all = bucket.index_places();
+    gateway.make_pool(&all[0].pool, PoolUse::Meta).await?;
+    let inits = all.iter().map(|at| {
+        let vector = Vector::write()
+            .step(Step::Create(true))
+            .call("rgw", "bucket_init_index", Bytes::new());
+        gateway.objects.operate(at, vector)
+    });
+    together::all(inits).await.into_iter().try_for_each(|done| done.map(drop))
+}

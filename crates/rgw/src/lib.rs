@@ -1,0 +1,24 @@
+//! The object gateway: S3 over HTTP, on RADOS.
+//!
+//! ```text
+//!   connection ── hyper ── Head ── who (signature, user) ── what (operation) ── may they (authorize) ── operation ── answer
+//!                                                                                      │
+//!                                                                              rgw_core::Gateway over RADOS
+//! ```
+//!
+//! Invariants: no operation runs that [`rgw_proto::authorize`] did not allow for that sender, bucket and object; a body
+//! is read as it comes, with a bound, and only once its request is allowed; an error says what to change.
+
+mod acl;
+mod answer;
+mod body;
+mod buckets;
+mod config;
+mod objects;
+mod on_rados;
+mod request;
+mod server;
+mod uploads;
+
+pub use on_rados::OnRados;
+pub use server::{Settings, serve};

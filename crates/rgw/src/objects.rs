@@ -1,0 +1,789 @@
+//! Operations on objects.
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use hyper::body::Incoming;
+use rgw_core::formats::ObjectTags;
+use rgw_core::gateway::attr_text;
+use rgw_core::meta::{Attrs, BucketAt};
+use rgw_core::multipart::part_of;
+use rgw_core::names::RawKey;
+use rgw_core::object::{HEAD_BYTES, ObjectAt};
+use rgw_core::put::NewHead;
+use rgw_proto::acl::Acl;
+use rgw_proto::body::{self as proto, Delete, Source, config};
+use rgw_proto::checksum::{Algorithm, Sum, Sums};
+use rgw_proto::condition::{Conditions, Current, Range};
+use rgw_proto::operation::Operation as Op;
+use rgw_proto::request::Headers;
+use rgw_proto::xml::Writer;
+use rgw_proto::{Code, Error, Result, uri};
+use tokio::sync::mpsc;
+use types::{Bytes, Denc};
+
+use crate::acl;
+use crate::answer::Answer;
+use crate::body::Reader;
+use crate::buckets::time;
+use crate::request::{Asked, Rules};
+use crate::server::Server;
+
+/// Reads of one GET that are under way at once.
+const READS_MAX: usize = 4;
+
+/// Headers that are kept with an object, and the names of their attributes.
+const KEPT: [(&str, &str); 6] = [
+    ("content-type", "content_type"),
+    ("cache-control", "cache_control"),
+    ("content-disposition", "content_disposition"),
+    ("content-encoding", "content_encoding"),
+    ("content-language", "content_language"),
+    ("expires", "expires"),
+];
+
+/// Attributes of one head that another never takes over.
+const OWN: [&str; 7] =
+    ["idtag", "tail_tag", "manifest", "pg_ver", "source_zone", "object-retention", "object-legal-hold"];
+
+/// Text with a NUL behind it, as upstream keeps headers.
+pub fn nul(text: &str) -> Bytes {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.push(0);
+    bytes.into()
+}
+
+/// What of a request's headers is kept with the object.
+pub fn kept(headers: &Headers) -> Result<Attrs> {
+    let mut out = Attrs::new();
+    for (header, attr) in KEPT {
+        let Some(value) = headers.get(header) else { continue };
+        let value = if header == "content-encoding" {
+            // It describes the request, not the object.
+            let words = value.split(',').map(str::trim).filter(|w| *w != "aws-chunked");
+            words.collect::<Vec<_>>().join(",")
+        } else {
+            value.to_owned()
+        };
+        if !value.is_empty() {
+            out.insert(attr.to_owned(), nul(&value));
+        }
+    }
+    for (name, value) in headers.with_prefix("x-amz-meta-") {
+        out.insert(name.to_owned(), nul(value));
+    }
+    if let Some(value) = headers.single("x-amz-website-redirect-location")? {
+        out.insert("x-amz-website-redirect-location".into(), nul(value));
+    }
+    if let Some(class) = headers.single("x-amz-storage-class")?.filter(|c| *c != "STANDARD") {
+        out.insert("storage_class".into(), class.to_owned().into());
+    }
+    if let Some(text) = headers.single("x-amz-tagging")? {
+        let tags = config::header_tags(text)?;
+        if !tags.is_empty() {
+            out.insert("x-amz-tagging".into(), tag_bytes(tags));
+        }
+    }
+    Ok(out)
+}
+
+/// How tags are stored.
+pub fn tag_bytes(tags: config::Tags) -> Bytes {
+    ObjectTags(tags.into_iter().collect()).to_bytes()
+}
+
+/// Tags that are stored.
+pub fn stored_tags(attrs: &Attrs) -> config::Tags {
+    let tags = attrs.get("x-amz-tagging").and_then(|bytes| ObjectTags::from_bytes(bytes).ok());
+    tags.map(|tags| tags.0.into_iter().collect()).unwrap_or_default()
+}
+
+/// Numbers of `rgw::cksum::Type`.
+fn sum_type(algorithm: Algorithm) -> u16 {
+    match algorithm {
+        Algorithm::Crc32 => 1,
+        Algorithm::Crc32c => 2,
+        Algorithm::Sha1 => 4,
+        Algorithm::Sha256 => 5,
+        Algorithm::Crc64Nvme => 8,
+    }
+}
+
+/// How a checksum of all of an object is stored: `rgw::cksum::Cksum`, `ENCODE_START(2, 1)`.
+fn sum_bytes(sum: &Sum) -> Bytes {
+    let mut w = types::Writer::new(types::Features::ALL);
+    w.framed(2, 1, |w| {
+        w.u16(sum_type(sum.algorithm));
+        w.u16(sum.bytes().len() as u16);
+        w.raw(sum.bytes());
+        w.u16(1 | 4); // of the second form, of the full object
+    });
+    w.finish()
+}
+
+/// The checksum that is stored: its header and value in base64.
+fn stored_sum(attrs: &Attrs) -> Option<(Algorithm, String)> {
+    let bytes = attrs.get("cksum")?;
+    let mut r = types::Reader::shared(bytes);
+    let read = r.framed("Cksum", 2, |r, _| {
+        let (kind, len) = (r.u16()?, r.u16()?);
+        Ok((kind, r.share(usize::from(len))?))
+    });
+    let (kind, sum) = read.ok()?;
+    let algorithm = Algorithm::ALL.into_iter().find(|a| sum_type(*a) == kind)?;
+    use base64::Engine as _;
+    Some((algorithm, base64::engine::general_purpose::STANDARD.encode(&sum)))
+}
+
+/// Attributes that the bytes themselves give.
+pub fn of_sums(attrs: &mut Attrs, sums: &Sums) {
+    attrs.insert("etag".into(), uri::to_hex(&sums.md5).into());
+    if let Some(sum) = &sums.sum {
+        attrs.insert("cksum".into(), sum_bytes(sum));
+    }
+}
+
+fn current<'a>(etag: &'a str, object: &ObjectAt) -> Current<'a> {
+    Current { etag, modified: time(object.mtime) }
+}
+
+impl Server {
+    /// The list that an object gets. Public ones are refused where the bucket blocks them.
+    pub(crate) fn new_acl(&self, asked: &Asked, bucket: &BucketAt) -> Result<Acl> {
+        let owner = asked.owner();
+        let bucket_owner = bucket.info.owner.text();
+        let list = Acl::of_headers(&asked.head.headers, &owner, &bucket_owner)?;
+        let list = list.unwrap_or_else(|| Acl::private(owner));
+        if list.is_public() && Rules::of(bucket)?.block.block_acls {
+            let text = "The bucket blocks public access control lists.";
+            return Err(Error::new(Code::AccessDenied, text));
+        }
+        Ok(list)
+    }
+
+    /// An operation on an object: looked up first where its own list decides.
+    pub(crate) async fn on_object(
+        self: &Rc<Self>,
+        asked: &Asked,
+        bucket: &BucketAt,
+        body: Incoming,
+    ) -> Result<Answer> {
+        let key = asked.key()?.as_str();
+        let version = asked.version();
+        let at = Some((key, version));
+        match asked.operation {
+            Op::Preflight => return self.preflight(asked, bucket),
+            Op::PutObject => {
+                asked.check(Some(bucket), at, None)?;
+                return self.put_object(asked, bucket, body).await;
+            }
+            Op::CopyObject => {
+                asked.check(Some(bucket), at, None)?;
+                return self.copy_object(asked, bucket).await;
+            }
+            Op::DeleteObject => {
+                asked.check(Some(bucket), at, None)?;
+                return self.delete_object(asked, bucket, key, version).await;
+            }
+            Op::CreateMultipartUpload
+            | Op::UploadPart
+            | Op::UploadPartCopy
+            | Op::CompleteMultipartUpload
+            | Op::AbortMultipartUpload
+            | Op::ListParts => {
+                asked.check(Some(bucket), at, None)?;
+                return self.on_upload(asked, bucket, body).await;
+            }
+            _ => {}
+        }
+        let prefetch = asked.operation == Op::GetObject;
+        let found = self.gateway.object(bucket, key, version, prefetch).await?;
+        asked.check(Some(bucket), at, found.as_ref().ok())?;
+        let object = found.map_err(|_| Error::from(Code::NoSuchKey))?;
+        match asked.operation {
+            Op::GetObject | Op::HeadObject => self.get_object(asked, bucket, object),
+            Op::GetObjectAcl => Ok(Answer::xml(acl::of(&object.attrs).to_xml())),
+            Op::PutObjectAcl => {
+                let list = self.acl_of_request(asked, bucket, acl::of(&object.attrs), body).await?;
+                let set = [("acl".to_owned(), acl::encode(&list))].into();
+                self.gateway.change_attrs(bucket, &object, set, &[]).await?;
+                Ok(Answer::new(200))
+            }
+            Op::GetObjectTagging => Ok(Answer::xml(config::tags_to_xml(&stored_tags(&object.attrs)))),
+            Op::PutObjectTagging => {
+                let body = self.document(asked, body).await?;
+                let tags = config::tags(&body, config::OBJECT_TAGS_MAX)?;
+                let set = [("x-amz-tagging".to_owned(), tag_bytes(tags))].into();
+                self.gateway.change_attrs(bucket, &object, set, &[]).await?;
+                Ok(Answer::new(200))
+            }
+            Op::DeleteObjectTagging => {
+                let unset = &["x-amz-tagging"];
+                self.gateway.change_attrs(bucket, &object, Attrs::new(), unset).await?;
+                Ok(Answer::new(204))
+            }
+            Op::GetObjectAttributes => Ok(attributes(asked, &object)),
+            _ => self.lock_of_object(asked, bucket, &object, body).await,
+        }
+    }
+
+    /// The new list of a bucket or object: of headers, or of the body.
+    pub(crate) async fn acl_of_request(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        now: Acl,
+        body: Incoming,
+    ) -> Result<Acl> {
+        let body = self.document(asked, body).await?;
+        let bucket_owner = bucket.info.owner.text();
+        let list = match Acl::of_headers(&asked.head.headers, &now.owner, &bucket_owner)? {
+            Some(list) => list,
+            None => Acl::parse(&body)?,
+        };
+        if list.owner.id != now.owner.id {
+            return Err(Error::new(Code::AccessDenied, "An owner does not change by its list."));
+        }
+        for grant in &list.grants {
+            match &grant.grantee {
+                rgw_proto::acl::Grantee::Email(_) => {
+                    return Err(Code::UnresolvableGrantByEmailAddress.into());
+                }
+                rgw_proto::acl::Grantee::User(id) if *id != now.owner.id => {
+                    if self.gateway.user(id).await?.is_none() {
+                        let text = format!("No user has the id {id:?}.");
+                        return Err(Error::new(Code::InvalidArgument, text));
+                    }
+                }
+                _ => {}
+            }
+        }
+        if list.is_public() && Rules::of(bucket)?.block.block_acls {
+            let text = "The bucket blocks public access control lists.";
+            return Err(Error::new(Code::AccessDenied, text));
+        }
+        Ok(list)
+    }
+
+    async fn put_object(&self, asked: &Asked, bucket: &BucketAt, body: Incoming) -> Result<Answer> {
+        let headers = &asked.head.headers;
+        let conditions = Conditions::of(headers, "")?;
+        let mut attrs = kept(headers)?;
+        attrs.insert("acl".into(), acl::encode(&self.new_acl(asked, bucket)?));
+        self.lock_of_headers(bucket, headers, &mut attrs)?;
+        let reader = self.data(asked, body)?;
+        let name = asked.key()?.as_str();
+        let (answer, _) = self.store(bucket, name, attrs, &conditions, reader).await?;
+        Ok(answer)
+    }
+
+    /// Stores an object's bytes under a name.
+    pub(crate) async fn store(
+        &self,
+        bucket: &BucketAt,
+        name: &str,
+        mut attrs: Attrs,
+        conditions: &Conditions,
+        mut reader: impl Source_,
+    ) -> Result<(Answer, String)> {
+        let instance =
+            if bucket.keeps_versions() { self.gateway.new_version() } else { String::new() };
+        let key = RawKey { name: name.to_owned(), instance, ns: String::new() };
+        let class = attrs.get("storage_class").map(|v| attr_text(v)).unwrap_or_default();
+        let mut incoming = self.gateway.begin(bucket, &key, &class).await?;
+        let mut took = Ok(());
+        loop {
+            match reader.next().await {
+                Ok(Some(bytes)) => took = incoming.push(&bytes).await,
+                Ok(None) => break,
+                Err(error) => took = Err(error),
+            }
+            if took.is_err() {
+                break;
+            }
+        }
+        let sums = match took {
+            Ok(()) => match incoming.flush().await {
+                Ok(()) => reader.finish(),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        };
+        let sums = match sums {
+            Ok(sums) => sums,
+            Err(error) => {
+                incoming.abandon().await;
+                return Err(error);
+            }
+        };
+        of_sums(&mut attrs, &sums);
+        let etag = attr_text(&attrs["etag"]);
+        let placement = placement(bucket, &class);
+        let object = self.gateway.object_name(bucket, &key);
+        let written = incoming.written(object, &placement);
+        let new = NewHead {
+            key: key.clone(),
+            data: written.head,
+            manifest: written.manifest,
+            attrs,
+            mtime: types::UTime::from_nanos(rt::now().wall_ns),
+            conditions,
+            same_tail: None,
+            tag: None,
+            gone: Vec::new(),
+        };
+        if let Err(error) = self.gateway.write_head(bucket, new).await {
+            // Only where it is sure that no head names the tail.
+            if matches!(error.code, Code::PreconditionFailed | Code::NoSuchKey) {
+                self.gateway.remove_places(&written.tails).await;
+            }
+            return Err(error);
+        }
+        let version = self.link(bucket, &key).await?;
+        let mut answer = Answer::new(200).header("ETag", format!("\"{etag}\""));
+        if let Some(sum) = &sums.sum {
+            answer = answer
+                .header(sum.algorithm.header(), sum.base64())
+                .header("x-amz-checksum-type", "FULL_OBJECT");
+        }
+        Ok((answer.maybe("x-amz-version-id", version), etag))
+    }
+
+    /// Has the plain name lead to what was written; the version's id, in buckets with versions.
+    pub(crate) async fn link(&self, bucket: &BucketAt, key: &RawKey) -> Result<Option<String>> {
+        if !key.instance.is_empty() {
+            self.gateway.link_version(bucket, &key.name, &key.instance, None).await?;
+            return Ok(Some(key.instance.clone()));
+        }
+        if !bucket.is_versioned() {
+            return Ok(None);
+        }
+        if self.gateway.has_versions(bucket, &key.name).await? {
+            self.gateway.link_version(bucket, &key.name, "", None).await?;
+        }
+        Ok(Some("null".into()))
+    }
+
+    fn get_object(
+        self: &Rc<Self>,
+        asked: &Asked,
+        bucket: &BucketAt,
+        object: ObjectAt,
+    ) -> Result<Answer> {
+        if object.attrs.contains_key("crypt.mode") || object.attrs.contains_key("compression") {
+            let text = "The object is encrypted or compressed, which is not built: stock radosgw reads it.";
+            return Err(Error::new(Code::NotImplemented, text));
+        }
+        let headers = &asked.head.headers;
+        let query = &asked.head.query;
+        let etag = object.text("etag");
+        Conditions::of(headers, "")?.check_read(current(&etag, &object))?;
+        let (mut from, mut len, mut partial) = (0, object.size, false);
+        let mut parts = None;
+        if let Some(text) = query.get("partNumber") {
+            let number = text.parse().ok().and_then(|n| part_of(&object, n));
+            let (start, bytes, all) = number.ok_or_else(|| Error::from(Code::InvalidPart))?;
+            (from, len, partial) = (start, bytes, true);
+            parts = Some(all).filter(|n| *n > 0);
+        } else if let Some(range) = headers.single("range")?.and_then(Range::parse) {
+            (from, len) = range.within(object.size)?;
+            partial = true;
+        }
+        let mut answer = Answer::new(if partial { 206 } else { 200 })
+            .header("ETag", format!("\"{etag}\""))
+            .header("Last-Modified", time(object.mtime).http())
+            .header("Accept-Ranges", "bytes")
+            .header("x-rgw-object-type", "Normal");
+        if partial && object.size > 0 {
+            let last = from + len - 1;
+            answer = answer.header("Content-Range", format!("bytes {from}-{last}/{}", object.size));
+        }
+        for (header, attr) in KEPT {
+            let wanted = query.get(&format!("response-{header}"));
+            if wanted.is_some() && asked.user.is_none() {
+                let text = "response-* wants a signed request.";
+                return Err(Error::new(Code::InvalidRequest, text));
+            }
+            let stored = object.text(attr);
+            let value = wanted.map(str::to_owned).or(Some(stored).filter(|v| !v.is_empty()));
+            let value = value.or((attr == "content_type").then(|| "binary/octet-stream".to_owned()));
+            if value.as_ref().is_some_and(|v| v.chars().any(char::is_control)) {
+                return Err(Error::new(Code::InvalidArgument, "A header has no control characters."));
+            }
+            answer = answer.maybe(header, value);
+        }
+        for (name, value) in &object.attrs {
+            if name.starts_with("x-amz-meta-") || name == "x-amz-website-redirect-location" {
+                answer = answer.header(name, attr_text(value));
+            }
+        }
+        answer = answer.maybe("x-amz-mp-parts-count", parts.map(|n| n.to_string()));
+        let tags = stored_tags(&object.attrs).len();
+        answer = answer.maybe("x-amz-tagging-count", (tags > 0).then(|| tags.to_string()));
+        let class = object.text("storage_class");
+        answer = answer.maybe("x-amz-storage-class", Some(class).filter(|c| !c.is_empty()));
+        if bucket.is_versioned() {
+            answer = answer.header("x-amz-version-id", version_id(&object));
+        }
+        answer = crate::config::lock_headers(answer, &object);
+        if headers.get("x-amz-checksum-mode").is_some_and(|m| m.eq_ignore_ascii_case("ENABLED"))
+            && !partial
+            && let Some((algorithm, sum)) = stored_sum(&object.attrs)
+        {
+            let kind = if etag.contains('-') { "COMPOSITE" } else { "FULL_OBJECT" };
+            answer = answer.header(algorithm.header(), sum).header("x-amz-checksum-type", kind);
+        }
+        answer = self.cors_headers(asked, bucket, answer);
+        if asked.operation == Op::HeadObject {
+            return Ok(answer.header("Content-Length", len.to_string()));
+        }
+        Ok(self.send(bucket, object, answer, from, len))
+    }
+
+    /// Has the bytes of an object follow an answer.
+    fn send(
+        self: &Rc<Self>,
+        bucket: &BucketAt,
+        object: ObjectAt,
+        answer: Answer,
+        from: u64,
+        len: u64,
+    ) -> Answer {
+        let reads = self.gateway.reads(bucket, &object, from, len);
+        let end = from + len;
+        let in_head = object.manifest.as_ref().is_none_or(|m| end <= m.head_size);
+        if in_head && end <= object.prefetched.len() as u64 {
+            return answer.bytes(object.prefetched.slice(from as usize..end as usize));
+        }
+        let (sender, pieces) = mpsc::channel(1);
+        let (server, bucket) = (self.clone(), Rc::new(bucket.clone()));
+        let object = Rc::new(object);
+        tokio::task::spawn_local(async move {
+            let mut reads: VecDeque<_> = pieces_of(reads).into();
+            let mut under_way = VecDeque::new();
+            loop {
+                while under_way.len() < READS_MAX
+                    && let Some(read) = reads.pop_front()
+                {
+                    let (server, bucket) = (server.clone(), bucket.clone());
+                    let object = object.clone();
+                    under_way.push_back(tokio::task::spawn_local(async move {
+                        server.gateway.read(&bucket, &object, &read).await
+                    }));
+                }
+                let Some(next) = under_way.pop_front() else { return };
+                let piece = match next.await {
+                    Ok(Ok(piece)) => Ok(piece),
+                    Ok(Err(error)) => {
+                        tracing::warn!("a GET of {} ends early: {error}", object.key.name);
+                        Err(std::io::Error::other(error))
+                    }
+                    Err(error) => Err(std::io::Error::other(error)),
+                };
+                let failed = piece.is_err();
+                if sender.send(piece).await.is_err() || failed {
+                    under_way.iter().for_each(tokio::task::JoinHandle::abort);
+                    return;
+                }
+            }
+        });
+        answer.pieces(pieces, len)
+    }
+
+    pub(crate) async fn delete_object(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        key: &str,
+        version: Option<&str>,
+    ) -> Result<Answer> {
+        let (version, is_marker) = self.remove(asked, bucket, key, version).await?;
+        let marker = is_marker.then_some("true");
+        Ok(Answer::new(204).maybe("x-amz-version-id", version).maybe("x-amz-delete-marker", marker))
+    }
+
+    /// Deletes an object, or a version. Returns the version, and whether it is a delete marker.
+    async fn remove(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        name: &str,
+        version: Option<&str>,
+    ) -> Result<(Option<String>, bool)> {
+        let conditions = match asked.operation {
+            Op::DeleteObject => Conditions::of(&asked.head.headers, "")?,
+            _ => Conditions::default(),
+        };
+        let check = |object: Option<&ObjectAt>| -> Result<()> {
+            let Some(object) = object else { return Ok(()) };
+            self.check_unlocked(asked, bucket, object)?;
+            let etag = object.text("etag");
+            match &conditions.fits {
+                Some(tags) if !tags.fits(&etag) => Err(Code::PreconditionFailed.into()),
+                _ => Ok(()),
+            }
+        };
+        let plain = RawKey { name: name.into(), ..RawKey::default() };
+        if !bucket.is_versioned() {
+            if version.is_some_and(|v| v != "null") {
+                return Ok((version.map(str::to_owned), false));
+            }
+            self.gateway.remove_exact(bucket, &plain, check).await?;
+            return Ok((None, false));
+        }
+        match version {
+            None => {
+                if conditions.fits.is_some() {
+                    let found = self.gateway.object(bucket, name, None, false).await?;
+                    if let Ok(object) = &found {
+                        let etag = object.text("etag");
+                        if conditions.fits.as_ref().is_some_and(|tags| !tags.fits(&etag)) {
+                            return Err(Code::PreconditionFailed.into());
+                        }
+                    }
+                }
+                let keeps = bucket.keeps_versions();
+                let instance = if keeps { self.gateway.new_version() } else { String::new() };
+                if !keeps {
+                    let null = self.gateway.object(bucket, name, Some("null"), false).await?;
+                    check(null.as_ref().ok())?;
+                }
+                let owner = asked.owner();
+                let owner = (owner.id, owner.display_name);
+                self.gateway.link_version(bucket, name, &instance, Some(owner)).await?;
+                let id = if keeps { instance } else { "null".into() };
+                Ok((Some(id), true))
+            }
+            Some(id) => {
+                let found = self.gateway.object(bucket, name, Some(id), false).await?;
+                check(found.as_ref().ok())?;
+                let is_marker = match &found {
+                    Ok(_) => false,
+                    Err(_) => self.gateway.is_marker(bucket, name, id).await?,
+                };
+                let instance = if id == "null" { "" } else { id };
+                self.gateway.unlink_version(bucket, name, instance).await?;
+                Ok((Some(id.to_owned()), is_marker))
+            }
+        }
+    }
+
+    pub(crate) async fn delete_objects(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        body: Incoming,
+    ) -> Result<Answer> {
+        let headers = &asked.head.headers;
+        let sums = headers.with_prefix("x-amz-checksum-").next().is_some();
+        let is_summed = headers.get("content-md5").is_some()
+            || sums
+            || headers.get("x-amz-trailer").is_some()
+            || asked.proof.as_ref().is_some_and(|p| {
+                matches!(p.payload, rgw_proto::sig::Payload::Sha256(_))
+            });
+        if !is_summed {
+            let text = "The body wants Content-MD5 or a checksum.";
+            return Err(Error::new(Code::InvalidRequest, text));
+        }
+        // Whoever may delete nothing at all does not have the body read.
+        let asks = Delete::parse(&self.document(asked, body).await?)?;
+        let mut w = Writer::document();
+        w.open_root("DeleteResult");
+        for doomed in &asks.objects {
+            let key = doomed.key.as_str();
+            let version = doomed.version.as_deref().filter(|v| !v.is_empty());
+            let done = match asked.check(Some(bucket), Some((key, version)), None) {
+                Ok(()) => self.remove_one(asked, bucket, doomed, key, version).await,
+                Err(error) => Err(error),
+            };
+            match done {
+                Ok(_) if asks.quiet => {}
+                Ok((id, is_marker)) => {
+                    w.open("Deleted").text("Key", key);
+                    w.maybe("VersionId", version);
+                    if is_marker {
+                        w.value("DeleteMarker", true);
+                        w.maybe("DeleteMarkerVersionId", id.as_deref());
+                    }
+                    w.close("Deleted");
+                }
+                Err(error) => {
+                    w.open("Error").text("Key", key).maybe("VersionId", version);
+                    w.text("Code", error.code.name()).text("Message", &error.message);
+                    w.close("Error");
+                }
+            }
+        }
+        w.close("DeleteResult");
+        Ok(Answer::xml(w.finish()))
+    }
+
+    async fn remove_one(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        doomed: &proto::Doomed,
+        key: &str,
+        version: Option<&str>,
+    ) -> Result<(Option<String>, bool)> {
+        if doomed.etag.is_some() || doomed.modified.is_some() || doomed.size.is_some() {
+            let found = self.gateway.object(bucket, key, version, false).await?;
+            if let Ok(object) = &found {
+                let etag = object.text("etag");
+                let fits = doomed.etag.as_ref().is_none_or(|tags| tags.fits(&etag))
+                    && doomed.modified.is_none_or(|at| at == time(object.mtime))
+                    && doomed.size.is_none_or(|size| size == object.size);
+                if !fits {
+                    return Err(Code::PreconditionFailed.into());
+                }
+            }
+        }
+        self.remove(asked, bucket, key, version).await
+    }
+
+    /// The source of a copy, which the sender may read.
+    pub(crate) async fn source(&self, asked: &Asked) -> Result<(BucketAt, ObjectAt)> {
+        let text = asked.head.headers.single("x-amz-copy-source")?.unwrap_or_default();
+        let source = Source::parse(text)?;
+        let name = asked.with_tenant(&source.bucket);
+        let bucket = self.gateway.bucket(&name.tenant, &name.name).await?;
+        let (key, version) = (source.key.as_str(), source.version.as_deref());
+        let found = self.gateway.object(&bucket, key, version, true).await?;
+        let sender = asked.sender.also(Op::GetObject);
+        asked.check_as(sender, Some(&bucket), Some((key, version)), found.as_ref().ok())?;
+        let object = found.map_err(|_| Error::from(Code::NoSuchKey))?;
+        if object.attrs.contains_key("crypt.mode") || object.attrs.contains_key("compression") {
+            let text = "The source is encrypted or compressed, which is not built.";
+            return Err(Error::new(Code::NotImplemented, text));
+        }
+        let etag = object.text("etag");
+        let conditions = Conditions::of(&asked.head.headers, "x-amz-copy-source-")?;
+        conditions.check_source(current(&etag, &object))?;
+        Ok((bucket, object))
+    }
+
+    async fn copy_object(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
+        let (from, object) = self.source(asked).await?;
+        let headers = &asked.head.headers;
+        let directive = |name: &str| -> Result<bool> {
+            match headers.single(name)?.unwrap_or("COPY") {
+                "COPY" => Ok(false),
+                "REPLACE" => Ok(true),
+                _ => Err(Error::new(Code::InvalidArgument, format!("{name} is COPY or REPLACE."))),
+            }
+        };
+        let (replace, retag) =
+            (directive("x-amz-metadata-directive")?, directive("x-amz-tagging-directive")?);
+        let name = asked.key()?.as_str();
+        let same = from.info.bucket == bucket.info.bucket && object.key.name == name;
+        let asks_class = headers.get("x-amz-storage-class").is_some();
+        if same && !replace && !asks_class && asked.head.headers.get("x-amz-copy-source").is_some_and(|s| !s.contains("versionId=")) {
+            let text = "A copy of an object onto itself changes its metadata, storage class or tags.";
+            return Err(Error::new(Code::InvalidRequest, text));
+        }
+        let mut attrs = object.attrs.clone();
+        attrs.retain(|name, _| !OWN.contains(&name.as_str()) && !name.starts_with("olh."));
+        let new = kept(headers)?;
+        if replace {
+            let tags = attrs.remove("x-amz-tagging");
+            attrs.retain(|name, _| name == "etag" || name == "cksum");
+            attrs.extend(tags.map(|tags| ("x-amz-tagging".to_owned(), tags)));
+            attrs.extend(new.clone().into_iter().filter(|(name, _)| name != "x-amz-tagging"));
+        }
+        if retag {
+            attrs.remove("x-amz-tagging");
+            attrs.extend(new.get("x-amz-tagging").map(|t| ("x-amz-tagging".to_owned(), t.clone())));
+        }
+        attrs.remove("storage_class");
+        attrs.extend(new.get("storage_class").map(|c| ("storage_class".to_owned(), c.clone())));
+        attrs.insert("acl".into(), acl::encode(&self.new_acl(asked, bucket)?));
+        self.lock_of_headers(bucket, headers, &mut attrs)?;
+        let class = attrs.get("storage_class").map(|v| attr_text(v)).unwrap_or_default();
+        let instance =
+            if bucket.keeps_versions() { self.gateway.new_version() } else { String::new() };
+        let key = RawKey { name: name.to_owned(), instance, ns: String::new() };
+        let mtime = types::UTime::from_nanos(rt::now().wall_ns);
+        let placement = placement(bucket, &class);
+        self.gateway.copy(&from, &object, bucket, key.clone(), attrs, mtime, &placement).await?;
+        let version = self.link(bucket, &key).await?;
+        let text = proto::copied(false, &object.text("etag"), time(mtime));
+        let source = from.is_versioned().then(|| version_id(&object));
+        Ok(Answer::xml(text)
+            .maybe("x-amz-version-id", version)
+            .maybe("x-amz-copy-source-version-id", source))
+    }
+}
+
+/// What bytes come from.
+pub(crate) trait Source_ {
+    /// The next bytes; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>>;
+    /// What they sum to.
+    fn finish(self) -> Result<Sums>;
+}
+
+impl Source_ for Reader {
+    async fn next(&mut self) -> Result<Option<Bytes>> {
+        Reader::next(self).await
+    }
+
+    fn finish(self) -> Result<Sums> {
+        Reader::finish(self)
+    }
+}
+
+/// `PLACEMENT[/CLASS]` of an object.
+fn placement(bucket: &BucketAt, class: &str) -> String {
+    match (class, bucket.info.placement.split('/').next()) {
+        ("" | "STANDARD", _) => bucket.info.placement.clone(),
+        (class, name) => format!("{}/{class}", name.unwrap_or_default()),
+    }
+}
+
+/// A version's id, as clients see it.
+pub fn version_id(object: &ObjectAt) -> String {
+    match object.key.instance.as_str() {
+        "" => "null".into(),
+        id => id.to_owned(),
+    }
+}
+
+/// Runs cut so that one answer of RADOS is never larger than a head.
+pub fn pieces_of<P: Clone>(reads: Vec<(P, u64, u64)>) -> Vec<(P, u64, u64)> {
+    let mut out = Vec::new();
+    for (at, mut from, mut left) in reads {
+        while left > 0 {
+            let len = left.min(HEAD_BYTES);
+            out.push((at.clone(), from, len));
+            from += len;
+            left -= len;
+        }
+    }
+    out
+}
+
+fn attributes(asked: &Asked, object: &ObjectAt) -> Answer {
+    let wanted = asked.head.headers.joined("x-amz-object-attributes");
+    let wants = |name: &str| wanted.split(',').any(|w| w.trim() == name);
+    let mut w = Writer::document();
+    w.open_root("GetObjectAttributesResponse");
+    if wants("ETag") {
+        w.text("ETag", &object.text("etag"));
+    }
+    if wants("Checksum")
+        && let Some((algorithm, sum)) = stored_sum(&object.attrs)
+    {
+        let name = format!("Checksum{}", algorithm.name().replace('-', ""));
+        w.open("Checksum").text(&name, &sum).close("Checksum");
+    }
+    if wants("StorageClass") {
+        let class = object.text("storage_class");
+        w.text("StorageClass", if class.is_empty() { "STANDARD" } else { &class });
+    }
+    if wants("ObjectSize") {
+        w.value("ObjectSize", object.size);
+    }
+    w.close("GetObjectAttributesResponse");
+    Answer::xml(w.finish()).header("Last-Modified", time(object.mtime).http())
+}

@@ -1,0 +1,309 @@
+//! A request, from its first line to the operation that is allowed.
+
+use rgw_core::formats::{Owner as BucketOwner, UserInfo};
+use rgw_core::gateway::{Gateway, attr_text};
+use rgw_core::meta::{Attrs, BucketAt};
+use rgw_core::object::ObjectAt;
+use rgw_proto::acl::{Acl, Owner};
+use rgw_proto::authorize::{
+    BucketFacts, Identity, PublicAccessBlock, Request, Sender, authorize,
+};
+use rgw_proto::name::{BucketName, Key};
+use rgw_proto::operation::Operation;
+use rgw_proto::policy::{Context, Kind, Policy, Principal};
+use rgw_proto::request::{Head, Target, virtual_bucket};
+use rgw_proto::sig::{Claim, Facts, Proof};
+use rgw_proto::time::Time;
+use rgw_proto::{Code, Error, Result};
+use types::{Denc, Reader};
+
+use crate::OnRados;
+use crate::acl;
+
+/// A request whose sender is known.
+pub struct Asked {
+    /// Its head.
+    pub head: Head,
+    /// What it is about.
+    pub target: Target,
+    /// What it asks for.
+    pub operation: Operation,
+    /// That the signature is right; `None` of anonymous requests.
+    pub proof: Option<Proof>,
+    /// Who asks.
+    pub sender: Sender,
+    /// The user; `None` of anonymous requests.
+    pub user: Option<UserInfo>,
+    /// Address of the sender.
+    pub peer: String,
+}
+
+/// The time in whole seconds.
+pub fn now() -> Time {
+    Time(i64::try_from(rt::now().wall_ns / 1_000_000_000).unwrap_or(i64::MAX))
+}
+
+/// A user's identity, as policies and lists name it.
+pub fn identity(user: &UserInfo) -> Identity {
+    let account =
+        if user.account_id.is_empty() { user.id.tenant.clone() } else { user.account_id.clone() };
+    let in_account = !user.account_id.is_empty();
+    let id = if in_account { user.account_id.clone() } else { user.id.text() };
+    Identity {
+        principal: Principal::User { account, name: user.id.id.clone() },
+        id: Some(id),
+        in_account,
+        is_admin: user.limits.is_admin,
+        policies: Vec::new(),
+        session_policies: Vec::new(),
+    }
+}
+
+impl Asked {
+    /// Finds out what a request asks for and who sent it.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub async fn of(
+        gateway: &Gateway<OnRados>,
+        head: Head,
+        dns_names: &[String],
+        peer: String,
+    ) -> Result<Self> {
+        let target = Target::of(&head, dns_names)?;
+        let operation = Operation::of(&head, &target)?;
+        let claim = Claim::of(&head)?;
+        let Some(access_key) = claim.access_key() else {
+            let sender = Sender::anonymous(&claim, operation)?;
+            return Ok(Self { head, target, operation, proof: None, sender, user: None, peer });
+        };
+        let user = gateway.user_by_key(access_key).await?;
+        let key = user.keys.s3.get(access_key).filter(|key| key.is_active);
+        let key = key.ok_or_else(|| Error::from(Code::InvalidAccessKeyId))?;
+        let bucket_of_host = virtual_bucket(&head.host(), dns_names);
+        let facts = Facts { bucket_of_host: bucket_of_host.as_deref(), body_sha256: None };
+        let proof = claim.verify(&head, &key.key, now(), &facts)?;
+        if user.limits.is_suspended {
+            return Err(Code::UserSuspended.into());
+        }
+        let sender = Sender::proven(&proof, &claim, operation, identity(&user))?;
+        if !key.subuser.is_empty() {
+            let text = "Keys of subusers are not for S3 here: use a key of the user.";
+            return Err(Error::new(Code::AccessDenied, text));
+        }
+        let user = Some(user);
+        Ok(Self { head, target, operation, proof: Some(proof), sender, user, peer })
+    }
+
+    /// The user, who is known.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`] of anonymous requests.
+    pub fn user(&self) -> Result<&UserInfo> {
+        self.user.as_ref().ok_or_else(|| Code::AccessDenied.into())
+    }
+
+    /// Who owns what this request makes.
+    pub fn owner(&self) -> Owner {
+        match &self.user {
+            Some(user) => Owner { id: user.id.text(), display_name: user.display_name.clone() },
+            None => Owner { id: "anonymous".into(), display_name: String::new() },
+        }
+    }
+
+    /// The bucket's name; its tenant is the user's where none is named.
+    ///
+    /// # Errors
+    /// [`Code::InvalidBucketName`] where no bucket is named.
+    pub fn bucket_name(&self) -> Result<BucketName> {
+        let name = self.target.bucket().ok_or_else(|| Error::from(Code::InvalidBucketName))?;
+        Ok(self.with_tenant(name))
+    }
+
+    /// A name with the tenant that is meant.
+    pub fn with_tenant(&self, name: &BucketName) -> BucketName {
+        let mut name = name.clone();
+        if name.tenant.is_empty()
+            && let Some(user) = &self.user
+        {
+            name.tenant = user.id.tenant.clone();
+        }
+        name
+    }
+
+    /// The object's key.
+    ///
+    /// # Errors
+    /// [`Code::InvalidRequest`] where no object is named.
+    pub fn key(&self) -> Result<&Key> {
+        match &self.target {
+            Target::Object(_, key) => Ok(key),
+            _ => Err(Error::new(Code::InvalidRequest, "The request names no object.")),
+        }
+    }
+
+    /// The version that is named.
+    pub fn version(&self) -> Option<&str> {
+        self.head.query.get("versionId").filter(|v| !v.is_empty())
+    }
+
+    fn context(&self) -> Context {
+        let mut context = Context::default();
+        context.add("aws:SourceIp", self.peer.clone());
+        context.add("aws:SecureTransport", "false");
+        context.add("aws:CurrentTime", now().to_string());
+        context.add("aws:EpochTime", now().0.to_string());
+        if let Some(user) = &self.user {
+            context.add("aws:username", user.id.id.clone());
+            context.add("aws:userid", user.id.text());
+        }
+        for (header, key) in [
+            ("user-agent", "aws:UserAgent"),
+            ("referer", "aws:Referer"),
+            ("x-amz-acl", "s3:x-amz-acl"),
+            ("x-amz-copy-source", "s3:x-amz-copy-source"),
+            ("x-amz-metadata-directive", "s3:x-amz-metadata-directive"),
+            ("x-amz-storage-class", "s3:x-amz-storage-class"),
+        ] {
+            if let Some(value) = self.head.headers.get(header) {
+                context.add(key, value);
+            }
+        }
+        for (parameter, key) in [
+            ("prefix", "s3:prefix"),
+            ("delimiter", "s3:delimiter"),
+            ("max-keys", "s3:max-keys"),
+            ("versionId", "s3:VersionId"),
+        ] {
+            if let Some(value) = self.head.query.get(parameter) {
+                context.add(key, value);
+            }
+        }
+        context
+    }
+
+    /// Asks whether this request may do its operation on a bucket, or on an object of it.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`].
+    pub fn check(
+        &self,
+        bucket: Option<&BucketAt>,
+        key: Option<(&str, Option<&str>)>,
+        object: Option<&ObjectAt>,
+    ) -> Result<()> {
+        self.check_as(self.sender.clone(), bucket, key, object)
+    }
+
+    /// As [`Asked::check`], for another operation that this one needs too.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`].
+    pub fn check_as(
+        &self,
+        sender: Sender,
+        bucket: Option<&BucketAt>,
+        key: Option<(&str, Option<&str>)>,
+        object: Option<&ObjectAt>,
+    ) -> Result<()> {
+        let context = self.context();
+        let name = bucket.map(|b| (b.info.bucket.tenant.as_str(), b.info.bucket.name.as_str()));
+        let resource = match (name, key) {
+            (None, _) => match self.target.bucket() {
+                Some(name) => format!("arn:aws:s3::{}:{}", name.tenant, name.name),
+                None => "arn:aws:s3:::*".to_owned(),
+            },
+            (Some((tenant, name)), None) => format!("arn:aws:s3::{tenant}:{name}"),
+            (Some((tenant, name)), Some((key, _))) => format!("arn:aws:s3::{tenant}:{name}/{key}"),
+        };
+        let action = sender.operation().action(key.is_some_and(|k| k.1.is_some()));
+        let object_acl = object.map(|o| acl::of(&o.attrs));
+        let rules = bucket.map(Rules::of).transpose()?;
+        let bucket = rules.as_ref().map(Rules::facts);
+        authorize(&Request {
+            who: &sender,
+            action,
+            resource: &resource,
+            bucket,
+            object_acl: object_acl.as_ref(),
+            context: &context,
+        })
+    }
+}
+
+/// What a bucket says of who may do what.
+pub struct Rules {
+    owner: String,
+    account: String,
+    acl: Acl,
+    /// Its policy.
+    pub policy: Option<Policy>,
+    /// Its block of public access.
+    pub block: PublicAccessBlock,
+}
+
+impl Rules {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`Code::InternalError`] where the policy or block that is stored cannot be read: then nobody may do anything.
+    pub fn of(bucket: &BucketAt) -> Result<Self> {
+        let (owner, account) = match &bucket.info.owner {
+            BucketOwner::User(user) => (user.text(), user.tenant.clone()),
+            BucketOwner::Account(id) => (id.clone(), id.clone()),
+        };
+        let garbled = |what: &str| {
+            Error::new(Code::InternalError, format!("The bucket's {what} cannot be read."))
+        };
+        let policy = bucket.attrs.get("iam-policy").map(|bytes| {
+            Policy::parse(&attr_text(bytes), Kind::Resource).map_err(|_| garbled("policy"))
+        });
+        let block = stored_block(&bucket.attrs).map_err(|_| garbled("block of public access"))?;
+        Ok(Self {
+            owner,
+            account,
+            acl: acl::of(&bucket.attrs),
+            policy: policy.transpose()?,
+            block: block.unwrap_or_default(),
+        })
+    }
+
+    fn facts(&self) -> BucketFacts<'_> {
+        BucketFacts {
+            owner: &self.owner,
+            account: &self.account,
+            acl: &self.acl,
+            policy: self.policy.as_ref(),
+            block: self.block,
+        }
+    }
+}
+
+/// The block of public access that is stored: `PublicAccessBlockConfiguration`, `ENCODE_START(1, 1)`.
+///
+/// # Errors
+/// Where the bytes are none.
+pub fn stored_block(attrs: &Attrs) -> std::result::Result<Option<PublicAccessBlock>, types::DecodeError> {
+    let Some(bytes) = attrs.get("public-access") else { return Ok(None) };
+    let mut r = Reader::shared(bytes);
+    r.framed("PublicAccessBlockConfiguration", 1, |r, _| {
+        Ok(Some(PublicAccessBlock {
+            block_acls: r.bool()?,
+            ignore_acls: r.bool()?,
+            block_policy: r.bool()?,
+            restrict_buckets: r.bool()?,
+        }))
+    })
+}
+
+/// How a block of public access is stored.
+pub fn block_bytes(block: PublicAccessBlock) -> types::Bytes {
+    let mut w = types::Writer::new(types::Features::ALL);
+    w.framed(1, 1, |w| {
+        block.block_acls.encode(w);
+        block.ignore_acls.encode(w);
+        block.block_policy.encode(w);
+        block.restrict_buckets.encode(w);
+    });
+    w.finish()
+}

@@ -1,0 +1,231 @@
+//! The server: connections, requests, and which operation answers.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rgw_core::gateway::Gateway;
+use rgw_core::meta::BucketAt;
+use rgw_proto::operation::Operation as Op;
+use rgw_proto::request::{Head, Headers, Method, Target};
+use rgw_proto::{Code, Error, Result};
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+
+use crate::OnRados;
+use crate::answer::{Answer, Outgoing};
+use crate::body::{PUT_BYTES_MAX, Reader};
+use crate::request::Asked;
+
+/// How long a client may take to send the head of a request.
+const HEAD_MAX: Duration = Duration::from_secs(30);
+/// Bytes of a head: `max_header_size` of stock's front end.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// Connections at once; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 1_024;
+/// Bytes of a document that configures something, or lists keys.
+const DOCUMENT_BYTES_MAX: u64 = 2 << 20;
+/// How long requests that are under way may go on when the gateway stops.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+/// What operators set.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Names by which buckets are subdomains: `rgw_dns_name` and the zone group's.
+    pub dns_names: Vec<String>,
+    /// Least bytes of a part that is not the last: `rgw_multipart_min_part_size`.
+    pub part_bytes_min: u64,
+}
+
+/// A gateway that serves.
+pub struct Server {
+    pub(crate) gateway: Gateway<OnRados>,
+    pub(crate) settings: Settings,
+}
+
+/// Serves until `stop` says so; then ends what is under way.
+///
+/// # Errors
+/// Where the listener fails.
+pub async fn serve(
+    gateway: Gateway<OnRados>,
+    settings: Settings,
+    listener: TcpListener,
+    mut stop: watch::Receiver<bool>,
+) -> std::io::Result<()> {
+    let server = Rc::new(Server { gateway, settings });
+    let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = places.clone().acquire_owned().await.expect("it is never closed");
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of files, or a connection that went: neither ends the gateway.
+                tracing::warn!("a connection was not accepted: {error}");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let _ = stream.set_nodelay(true);
+        let (server, mut stop) = (server.clone(), stop.clone());
+        tokio::task::spawn_local(async move {
+            let service = service_fn(|request| {
+                let server = server.clone();
+                async move { Ok::<_, Infallible>(server.answer(request, peer).await) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD_MAX)
+                .max_buf_size(HEAD_BYTES_MAX.max(64 << 10))
+                .serve_connection(TokioIo::new(stream), service);
+            let mut connection = std::pin::pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                _ = stop.wait_for(|stop| *stop) => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!("{peer}: {error}");
+            }
+            drop(place);
+        });
+    }
+    let all = u32::try_from(CONNECTIONS_MAX).expect("it fits");
+    let _ = tokio::time::timeout(STOP_MAX, places.acquire_many(all)).await;
+    Ok(())
+}
+
+impl Server {
+    async fn answer(
+        self: &Rc<Self>,
+        request: Request<Incoming>, peer: SocketAddr) -> Response<Outgoing> {
+        let n = self.gateway.next_request();
+        let id = format!("tx{n:021x}-{:x}-{}", crate::request::now().0, self.gateway.zone.name);
+        let is_head = request.method() == hyper::Method::HEAD;
+        let line = format!("{} {}", request.method(), request.uri().path());
+        let bucket = request.uri().path().trim_start_matches('/').split('/').next();
+        let bucket = bucket.unwrap_or_default().to_owned();
+        let answer = match self.run(request, peer).await {
+            Ok(answer) => answer,
+            Err(error) => {
+                if error.code.status() >= 500 {
+                    tracing::warn!("{line}: {error}");
+                }
+                let host = format!("{}-{}", self.gateway.zone.name, self.gateway.group.name);
+                let answer = Answer::new(error.code.status());
+                if error.code == Code::NotModified {
+                    answer
+                } else {
+                    let text = error.to_xml(&bucket, &id, &host);
+                    answer.header("Content-Type", "application/xml").bytes(text.into())
+                }
+            }
+        };
+        tracing::debug!("{peer} {line}: {}", answer.status);
+        let answer = answer.header("x-amz-request-id", id).header("Server", "Argonaut");
+        answer.into_response(is_head)
+    }
+
+    async fn run(self: &Rc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Result<Answer> {
+        if request.uri().path() == "/swift/healthcheck" {
+            return Ok(Answer::new(200));
+        }
+        let (parts, body) = request.into_parts();
+        let method = Method::parse(parts.method.as_str())?;
+        let headers = parts.headers.iter().map(|(name, value)| {
+            let text = std::str::from_utf8(value.as_bytes());
+            let bad = |_| Error::new(Code::InvalidRequest, format!("The header {name} is no UTF-8."));
+            text.map(|v| (name.as_str(), v)).map_err(bad)
+        });
+        let headers = Headers::new(headers.collect::<Result<Vec<_>>>()?)?;
+        let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
+        let head = Head::new(method, target, headers)?;
+        let names = &self.settings.dns_names;
+        let asked = Asked::of(&self.gateway, head, names, peer.ip().to_string()).await?;
+        for name in ["x-amz-server-side-encryption", "x-amz-server-side-encryption-customer-algorithm"] {
+            if asked.head.headers.get(name).is_some() {
+                let text = format!("Encryption ({name}) is not built: leave it out, or use stock radosgw.");
+                return Err(Error::new(Code::NotImplemented, text));
+            }
+        }
+        self.dispatch(asked, body).await
+    }
+
+    /// Reads a document after its request is allowed.
+    pub(crate) async fn document(&self, asked: &Asked, body: Incoming) -> Result<Vec<u8>> {
+        let reader = Reader::new(body, &asked.head, asked.proof.as_ref(), DOCUMENT_BYTES_MAX)?;
+        reader.document().await
+    }
+
+    /// A reader of an object's bytes.
+    pub(crate) fn data(&self, asked: &Asked, body: Incoming) -> Result<Reader> {
+        Reader::new(body, &asked.head, asked.proof.as_ref(), PUT_BYTES_MAX)
+    }
+
+    /// The bucket that is named.
+    pub(crate) async fn bucket(&self, asked: &Asked) -> Result<BucketAt> {
+        let name = asked.bucket_name()?;
+        let found = self.gateway.bucket(&name.tenant, &name.name).await;
+        let bucket = match found {
+            // A bucket without tenant, asked for by a user of one.
+            Err(error) if error.code == Code::NoSuchBucket && !name.tenant.is_empty() => {
+                let named = asked.target.bucket().is_some_and(|b| !b.tenant.is_empty());
+                if named {
+                    return Err(error);
+                }
+                self.gateway.bucket("", &name.name).await?
+            }
+            other => other?,
+        };
+        if bucket.info.flags & rgw_core::formats::bucket_flags::SUSPENDED != 0 {
+            return Err(Code::UserSuspended.into());
+        }
+        Ok(bucket)
+    }
+
+    async fn dispatch(self: &Rc<Self>, asked: Asked, body: Incoming) -> Result<Answer> {
+        match asked.operation {
+            Op::ListBuckets => return self.list_buckets(&asked).await,
+            Op::CreateBucket => {
+                let body = self.document(&asked, body).await?;
+                return self.create_bucket(&asked, body).await;
+            }
+            _ => {}
+        }
+        let bucket = self.bucket(&asked).await?;
+        match &asked.target {
+            Target::Object(..) => self.on_object(&asked, &bucket, body).await,
+            _ => self.on_bucket(&asked, bucket, body).await,
+        }
+    }
+
+    async fn on_bucket(&self, asked: &Asked, bucket: BucketAt, body: Incoming) -> Result<Answer> {
+        match asked.operation {
+            Op::Preflight => return self.preflight(asked, &bucket),
+            // Each key is judged by itself; the form brings its own signature.
+            Op::DeleteObjects => return self.delete_objects(asked, &bucket, body).await,
+            Op::PostObject => return self.post_object(asked, &bucket, body).await,
+            _ => asked.check(Some(&bucket), None, None)?,
+        }
+        match asked.operation {
+            Op::HeadBucket => Ok(Answer::new(200)),
+            Op::DeleteBucket => self.delete_bucket(&bucket).await,
+            Op::ListObjects => self.list_objects(asked, &bucket).await,
+            Op::ListObjectVersions => self.list_versions(asked, &bucket).await,
+            Op::ListMultipartUploads => self.list_uploads(asked, &bucket).await,
+            _ => self.configure(asked, bucket, body).await,
+        }
+    }
+}

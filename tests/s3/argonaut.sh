@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Our gateway at ENDPOINT on the cluster that CEPH_CONF names, with users made by stock radosgw-admin; then `s3.py`
+# against it, and stock radosgw on PORT beside it: each reads what the other wrote. Run in the forky root, in a
+# directory of its own; `start` makes users and keyrings, `check` runs the clients.
+set -euo pipefail
+export CEPH_ARGS="--log-to-stderr=false"
+if [ "$1" = start ]; then
+  for name in a stock; do
+    ceph auth get-or-create client.rgw.$name mon 'allow rw' osd 'allow rwx' mgr 'allow rw' -o rgw.$name.keyring
+  done
+  for user in main other; do
+    radosgw-admin user create --uid "$user" --display-name "The $user user" --email "$user@example.com" \
+      --access-key "KEY$user" --secret-key "secret/$user" >/dev/null
+  done
+  exit 0
+fi
+radosgw -n client.rgw.stock --keyring rgw.stock.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
+  --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-gc-obj-min-wait 1 \
+  --rgw-gc-processor-period 3600 --rgw-multipart-min-part-size 1 --admin-socket "" &
+gateway=$!
+trap 'kill $gateway 2>/dev/null; wait $gateway 2>/dev/null || true' EXIT
+for ((i = 0; i < 300; i++)); do
+  (exec 3<>/dev/tcp/127.0.0.1/"$PORT") 2>/dev/null && break
+  kill -0 $gateway || { tail -20 radosgw.log; exit 1; }
+  sleep 0.1
+done
+export PYTHONDONTWRITEBYTECODE=1
+python3 s3.py "$ENDPOINT" KEYmain secret/main KEYother secret/other $CASES
+python3 both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main
+radosgw-admin bucket stats --bucket kept > stats.json
+python3 - <<'P'
+import json
+usage = json.load(open("stats.json"))["usage"]["rgw.main"]
+assert (usage["num_objects"], usage["size"]) == (3, 3 + (9 << 20) + 5), usage
+P
+for bucket in kept both; do
+  radosgw-admin bucket check --bucket $bucket > check.json
+  python3 -c 'import json; c = json.load(open("check.json")); assert c.get("invalid_multipart_entries", []) == [], c; r = c["check_result"]; assert r["existing_header"] == r["calculated_header"], c'
+done
+radosgw-admin gc process --include-all
+[ "$(radosgw-admin gc list --include-all | tr -d ' \n')" = "[]" ]
+for bucket in kept both; do radosgw-admin bucket rm --bucket $bucket --purge-objects --bypass-gc; done
+[ -z "$(rados -p default.rgw.buckets.data ls | grep -v '^$' || true)" ] || { rados -p default.rgw.buckets.data ls; exit 1; }

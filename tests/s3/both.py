@@ -1,0 +1,94 @@
+"""Two gateways on one cluster: what one writes, the other reads, lists, copies and removes.
+
+both.py OURS STOCK ACCESS SECRET: leaves the bucket `both` behind, with an object of each kind by each.
+"""
+
+import os
+import sys
+
+import boto3
+from botocore.client import Config
+
+OURS, STOCK, ACCESS, SECRET = sys.argv[1:5]
+MIB = 1 << 20
+
+
+def client(endpoint):
+    return boto3.client(
+        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id=ACCESS, aws_secret_access_key=SECRET,
+        config=Config(retries={"max_attempts": 1}, s3={"addressing_style": "path"}))
+
+
+def body(at, key, **args):
+    return at.get_object(Bucket="both", Key=key, **args)["Body"].read()
+
+
+def upload(at, key, parts):
+    made = at.create_multipart_upload(Bucket="both", Key=key)["UploadId"]
+    done = [{"PartNumber": n, "ETag": at.upload_part(Bucket="both", Key=key, UploadId=made, PartNumber=n, Body=p)["ETag"]}
+            for n, p in enumerate(parts, 1)]
+    at.complete_multipart_upload(Bucket="both", Key=key, UploadId=made, MultipartUpload={"Parts": done})
+
+
+def main():
+    ours, stock = client(OURS), client(STOCK)
+    ours.create_bucket(Bucket="both")
+    stock.create_bucket(Bucket="both")
+    for name, writer, reader in ("ours", ours, stock), ("stock", stock, ours):
+        small, large = os.urandom(1000), os.urandom(9 * MIB + 7)
+        parts = [os.urandom(5 * MIB), os.urandom(5 * MIB), b"end"]
+        writer.put_object(Bucket="both", Key=f"{name}/small", Body=small, ContentType="text/x", Metadata={"a": "1"}, Tagging="t=u")
+        writer.put_object(Bucket="both", Key=f"{name}/large", Body=large)
+        writer.put_object(Bucket="both", Key=f"_{name}", Body=b"under")
+        upload(writer, f"{name}/parts", parts)
+        assert body(reader, f"{name}/small") == small
+        assert body(reader, f"{name}/large") == large
+        assert body(reader, f"{name}/large", Range="bytes=4194300-4194310") == large[4194300:4194311]
+        assert body(reader, f"{name}/parts") == b"".join(parts)
+        assert body(reader, f"_{name}") == b"under"
+        head = reader.head_object(Bucket="both", Key=f"{name}/small")
+        assert head["ContentType"] == "text/x" and head["Metadata"] == {"a": "1"}, head
+        tags = reader.get_object_tagging(Bucket="both", Key=f"{name}/small")["TagSet"]
+        assert tags == [{"Key": "t", "Value": "u"}], tags
+        listed = reader.list_objects_v2(Bucket="both", Prefix=f"{name}/", FetchOwner=True)["Contents"]
+        again = writer.list_objects_v2(Bucket="both", Prefix=f"{name}/", FetchOwner=True)["Contents"]
+        strip = lambda found: [{k: o[k] for k in ("Key", "ETag", "Size", "Owner", "LastModified")} for o in found]
+        assert strip(listed) == strip(again), (listed, again)
+        # Each overwrites, copies and removes what the other wrote.
+        reader.copy_object(Bucket="both", Key=f"{name}/copy", CopySource={"Bucket": "both", "Key": f"{name}/large"})
+        reader.put_object(Bucket="both", Key=f"{name}/large", Body=b"short")
+        assert body(writer, f"{name}/copy") == large and body(writer, f"{name}/large") == b"short"
+        reader.put_object_acl(Bucket="both", Key=f"{name}/small", ACL="public-read")
+        grants = writer.get_object_acl(Bucket="both", Key=f"{name}/small")["Grants"]
+        assert len(grants) == 2, grants
+        reader.delete_object(Bucket="both", Key=f"{name}/parts")
+        assert f"{name}/parts" not in [o["Key"] for o in writer.list_objects_v2(Bucket="both")["Contents"]]
+    keys = lambda at: [o["Key"] for o in at.list_objects_v2(Bucket="both")["Contents"]]
+    assert keys(ours) == keys(stock), (keys(ours), keys(stock))
+    versions(ours, stock)
+    print("both ways")
+
+
+def versions(ours, stock):
+    """A key whose versions both gateways write and remove."""
+    ours.create_bucket(Bucket="both-versions")
+    ours.put_bucket_versioning(Bucket="both-versions", VersioningConfiguration={"Status": "Enabled"})
+    args = {"Bucket": "both-versions", "Key": "k"}
+    one = ours.put_object(**args, Body=b"1")["VersionId"]
+    two = stock.put_object(**args, Body=b"2")["VersionId"]
+    assert ours.get_object(**args)["Body"].read() == b"2" and stock.get_object(**args, VersionId=one)["Body"].read() == b"1"
+    marker = ours.delete_object(**args)["VersionId"]
+    for at in ours, stock:
+        listed = at.list_object_versions(Bucket="both-versions")
+        assert [v["VersionId"] for v in listed["Versions"]] == [two, one], listed
+        assert [m["VersionId"] for m in listed["DeleteMarkers"]] == [marker], listed
+    stock.delete_object(**args, VersionId=marker)
+    assert ours.get_object(**args)["Body"].read() == b"2"
+    ours.delete_object(**args, VersionId=two)
+    assert stock.get_object(**args)["Body"].read() == b"1"
+    stock.delete_object(**args, VersionId=one)
+    assert "Versions" not in ours.list_object_versions(Bucket="both-versions")
+    ours.delete_bucket(Bucket="both-versions")
+
+
+main()
