@@ -1,18 +1,21 @@
 //! `argonaut rgw`: the object gateway as a daemon.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use conf::Config;
 use rados::Cluster;
-use rgw::{OnRados, Settings};
+use rgw::{Door, OnRados, Records, Settings, Work};
 use rgw_core::gateway::Gateway;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use types::EntityName;
 
-use crate::daemon;
+use crate::rbd_verbs::tls;
 
 /// Where a gateway listens that is not told where.
 const PORT: u16 = 7480;
@@ -34,59 +37,162 @@ async fn run(conf: std::path::PathBuf, config: Config, name: String) -> Result<(
     let entity = entity.map_err(|why| anyhow::anyhow!("the gateway's name: {why}"))?;
     let cluster = Cluster::connect(rados::Config::from_conf(&conf, &entity)?).await?;
     let zone = config.get("rgw_zone");
-    let gateway = Gateway::open(OnRados::new(cluster), &zone).await?;
+    let objects = OnRados::new(cluster);
+    if zone.is_empty() || zone == "default" {
+        rgw_core::realm::make_default(&objects).await.context("making the zone")?;
+    }
+    let gateway = Gateway::open(objects, &zone).await?;
+    gateway.make_queues().await?;
     let mut dns_names = gateway.group.hostnames.clone();
     dns_names.extend(Some(config.get("rgw_dns_name")).filter(|name| !name.is_empty()));
     let part_min = config.get("rgw_multipart_min_part_size");
     let part_bytes_min = if part_min.is_empty() { 5 << 20 } else { part_min.parse()? };
-    let at = listen(&config.get("rgw_frontends"))?;
-    let listener = TcpListener::bind(at).await.with_context(|| format!("listening on {at}"))?;
-    tracing::info!("zone {}: serving S3 on {at}", gateway.zone.name);
+    let fronts = fronts(&config.get("rgw_frontends"))?;
+    let tls = match &fronts.files {
+        Some((chain, key)) => Some(Rc::new(RefCell::new(tls::of_files(chain, key)?))),
+        None => None,
+    };
+    let mut doors = Vec::new();
+    for (at, tls) in fronts
+        .plain
+        .iter()
+        .map(|at| (at, None))
+        .chain(fronts.tls.iter().map(|at| (at, tls.clone())))
+    {
+        let listener = TcpListener::bind(at).await.with_context(|| format!("listening on {at}"))?;
+        let how = if tls.is_some() { "S3 over TLS" } else { "S3" };
+        tracing::info!("zone {}: serving {how} on {at}", gateway.zone.name);
+        doors.push(Door { listener, tls });
+    }
     daemon::write_pid(&config)?;
+    let is_wanted = |name: &str| ["true", "1", "yes", "on"].contains(&config.get(name).as_str());
+    let access = config.get("rgw_ops_log_file_path");
+    let access = is_wanted("rgw_enable_ops_log").then(|| PathBuf::from(access));
+    let access = access.filter(|path| !path.as_os_str().is_empty());
+    let records = Records::open(is_wanted("rgw_enable_usage_log"), access.as_deref());
+    let records = Rc::new(records.context("rgw_ops_log_file_path")?);
+    let reopened = records.clone();
     let (stop, stopped) = watch::channel(false);
     tokio::task::spawn_local(async move {
         while let Ok(signal) = rt::stop_signal().await {
             if matches!(signal, rt::Stop::Terminate) {
                 break;
             }
+            reopened.reopen();
+            let (Some((chain, key)), Some(tls)) = (&fronts.files, &tls) else { continue };
+            match tls::of_files(chain, key) {
+                Ok(new) => {
+                    tls.replace(new);
+                    tracing::info!("the certificate was read anew");
+                }
+                Err(error) => tracing::warn!("the old certificate stays: {error:#}"),
+            }
         }
         let _ = stop.send(true);
     });
-    rgw::serve(gateway, Settings { dns_names, part_bytes_min }, listener, stopped).await?;
+    let is_on = |name: &str| is_on(&config, name);
+    let keys_want_tls = is_on("rgw_crypt_require_ssl");
+    let settings =
+        Settings { dns_names, part_bytes_min, keys_want_tls, work: work(&config)?, records };
+    rgw::serve(gateway, settings, doors, stopped).await?;
     Ok(())
 }
 
-/// Where stock's front-end option says that it listens: `beast endpoint=ADDR:PORT` or `beast port=PORT`.
-fn listen(frontends: &str) -> Result<SocketAddr> {
-    let mut at = SocketAddr::from(([0, 0, 0, 0], PORT));
-    for word in frontends.split_whitespace() {
-        match word.split_once('=') {
-            Some(("endpoint", value)) if value.contains(':') => {
-                at = value.parse().with_context(|| format!("rgw_frontends: endpoint={value}"))?;
+/// Whether an option that is on by default is on.
+fn is_on(config: &Config, name: &str) -> bool {
+    !["false", "0", "no", "off"].contains(&config.get(name).as_str())
+}
+
+/// When the gateway's workers work, by stock's options.
+fn work(config: &Config) -> Result<Work> {
+    let number = |name: &str, default: i64| -> Result<i64> {
+        match config.get(name).as_str() {
+            "" => Ok(default),
+            text => text.parse().with_context(|| format!("{name} = {text}")),
+        }
+    };
+    let gc_s = u64::try_from(number("rgw_gc_processor_period", 3_600)?).unwrap_or(3_600).max(1);
+    let day_s = u64::try_from(number("rgw_lc_debug_interval", -1)?).ok().filter(|s| *s > 0);
+    let hours = match config.get("rgw_lifecycle_work_time").as_str() {
+        "" => (0, 6 * 60),
+        text => Work::parse_hours(text)
+            .with_context(|| format!("rgw_lifecycle_work_time = {text} is not HH:MM-HH:MM"))?,
+    };
+    Ok(Work {
+        gc_every: is_on(config, "rgw_enable_gc_threads").then(|| Duration::from_secs(gc_s)),
+        day_s: is_on(config, "rgw_enable_lc_threads").then(|| day_s.unwrap_or(86_400)),
+        hours,
+    })
+}
+
+/// Where and how a gateway listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fronts {
+    /// Plain HTTP.
+    pub plain: Vec<SocketAddr>,
+    /// Where TLS is spoken.
+    pub tls: Vec<SocketAddr>,
+    /// PEM files of the certificates and of the key; the key may stand in the first one.
+    pub files: Option<(PathBuf, PathBuf)>,
+}
+
+/// Reads stock's front-end option: `beast endpoint=ADDR[:PORT] port=PORT ssl_endpoint=... ssl_port=...
+/// ssl_certificate=FILE ssl_private_key=FILE`, each as often as is wanted. What tunes stock's server means nothing
+/// here.
+///
+/// # Errors
+/// For addresses that are none, and TLS without a certificate.
+pub fn fronts(text: &str) -> Result<Fronts> {
+    let mut out = Fronts::default();
+    let (mut certificate, mut key) = (None, None);
+    for word in text.split_whitespace() {
+        let Some((name, value)) = word.split_once('=') else { continue };
+        let bad = || format!("rgw_frontends: {word}");
+        let at = |default: u16| -> Result<SocketAddr> {
+            match value.parse::<SocketAddr>() {
+                Ok(at) => Ok(at),
+                Err(_) => Ok((value.parse::<IpAddr>().with_context(bad)?, default).into()),
             }
-            Some(("endpoint", value)) => {
-                let ip = value.parse().with_context(|| format!("rgw_frontends: endpoint={value}"))?;
-                at.set_ip(ip);
-            }
-            Some(("port", value)) => {
-                at.set_port(value.parse().with_context(|| format!("rgw_frontends: port={value}"))?);
-            }
-            // What tunes stock's server means nothing here.
+        };
+        let port = || -> Result<SocketAddr> {
+            Ok((Ipv4Addr::UNSPECIFIED, value.parse::<u16>().with_context(bad)?).into())
+        };
+        match name {
+            "endpoint" => out.plain.push(at(80)?),
+            "port" => out.plain.push(port()?),
+            "ssl_endpoint" => out.tls.push(at(443)?),
+            "ssl_port" => out.tls.push(port()?),
+            "ssl_certificate" => certificate = Some(PathBuf::from(value)),
+            "ssl_private_key" => key = Some(PathBuf::from(value)),
             _ => {}
         }
     }
-    Ok(at)
+    if out.plain.is_empty() && out.tls.is_empty() {
+        out.plain.push((Ipv4Addr::UNSPECIFIED, PORT).into());
+    }
+    out.files = certificate.map(|file| (file.clone(), key.unwrap_or(file)));
+    if !out.tls.is_empty() && out.files.is_none() {
+        bail!("rgw_frontends: ssl_endpoint and ssl_port want ssl_certificate=FILE");
+    }
+    Ok(out)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::listen;
+    use super::*;
 
     #[test]
     fn front_ends_say_where() {
-        assert_eq!(listen("beast port=80").unwrap().to_string(), "0.0.0.0:80");
-        let at = listen("beast endpoint=127.0.0.1:81 tcp_nodelay=1").unwrap();
-        assert_eq!(at.to_string(), "127.0.0.1:81");
-        assert!(listen("beast endpoint=nowhere:x").is_err());
+        let of = |text: &str| fronts(text).unwrap();
+        assert_eq!(of("").plain, ["0.0.0.0:7480".parse().unwrap()]);
+        assert_eq!(of("beast port=80").plain, ["0.0.0.0:80".parse().unwrap()]);
+        let both =
+            of("beast endpoint=127.0.0.1:81 tcp_nodelay=1 ssl_endpoint=::1 ssl_certificate=c.pem");
+        assert_eq!(both.plain, ["127.0.0.1:81".parse().unwrap()]);
+        assert_eq!(both.tls, ["[::1]:443".parse().unwrap()]);
+        assert_eq!(both.files, Some(("c.pem".into(), "c.pem".into())));
+        for bad in ["beast endpoint=nowhere:x", "beast port=x", "beast ssl_port=443"] {
+            assert!(fronts(bad).is_err(), "{bad}");
+        }
     }
 }

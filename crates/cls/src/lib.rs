@@ -59,7 +59,7 @@ pub mod client {
     }
     /// `rgw_gc`: tails to delete later.
     pub mod rgw_gc {
-        pub use crate::rgw_gc::{Chain, Info, SetEntry, Target};
+        pub use crate::rgw_gc::{Chain, Info, Init, List, Listed, Remove, SetEntry, Target};
     }
     /// `user`: the buckets of a user.
     pub mod user {

@@ -16,7 +16,7 @@ const META_BYTES_MAX: u64 = 64 << 20;
 
 /// A gateway of one zone.
 pub struct Gateway<O> {
-    /// RADOS.
+    /// The way to RADOS.
     pub objects: O,
     /// The zone.
     pub zone: ZoneParams,
@@ -55,6 +55,7 @@ pub(crate) fn decoded<T: Denc>(bytes: &Bytes, what: &str) -> Result<T> {
 
 /// Letters of random names: those of upstream's `gen_rand_alphanumeric_lower` and `gen_rand_alphanumeric`.
 const LOWER: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+const UPPER: &[u8; 36] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const MIXED: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
 
 impl<O: Objects> Gateway<O> {
@@ -103,7 +104,12 @@ impl<O: Objects> Gateway<O> {
         let bytes = bytes.ok_or_else(|| absent("The zone group is missing"))?;
         let group = ZoneGroup::decode(&mut Reader::shared(&bytes));
         let group = group.map_err(|_| garbled("The zone group"))?;
-        Ok(Self { objects, zone, group, requests: Cell::new(0), buckets: Cell::new(0) })
+        Ok(Self::new(objects, zone, group))
+    }
+
+    /// A gateway of a zone that is known.
+    pub fn new(objects: O, zone: ZoneParams, group: ZoneGroup) -> Self {
+        Self { objects, zone, group, requests: Cell::new(0), buckets: Cell::new(0) }
     }
 
     /// A number that no other request of this gateway has.
@@ -135,10 +141,22 @@ impl<O: Objects> Gateway<O> {
         self.random_of(MIXED, len)
     }
 
+    /// Random digits and capitals.
+    pub(crate) fn random_upper(&self, len: usize) -> String {
+        self.random_of(UPPER, len)
+    }
+
+    /// Each letter as likely as the others: bytes behind the last whole round of letters are drawn again.
     fn random_of(&self, letters: &[u8], len: usize) -> String {
-        let mut bytes = vec![0; len];
-        self.objects.random(&mut bytes);
-        bytes.iter().map(|b| char::from(letters[usize::from(*b) % letters.len()])).collect()
+        let fair = 256 / letters.len() * letters.len();
+        let mut out = String::with_capacity(len);
+        let mut bytes = [0; 64];
+        while out.len() < len {
+            self.objects.random(&mut bytes);
+            let drawn = bytes.iter().map(|b| usize::from(*b)).filter(|b| *b < fair);
+            out.extend(drawn.take(len - out.len()).map(|b| char::from(letters[b % letters.len()])));
+        }
+        out
     }
 }
 

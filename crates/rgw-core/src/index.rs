@@ -1,9 +1,7 @@
 //! Changes in a bucket's index: announced, then completed or cancelled. A shard that is being resharded refuses; then
 //! the bucket is read anew and the change made in the new shard.
 
-use cls::client::rgw::{
-    CompleteOp, EntryVer, GuardOp, Key as IndexKey, Meta, PrepareOp, modify,
-};
+use cls::client::rgw::{CompleteOp, EntryVer, GuardOp, Key as IndexKey, Meta, PrepareOp, modify};
 use rgw_proto::Result;
 use types::{Bytes, Denc, Errno, UTime};
 
@@ -203,7 +201,8 @@ impl<O: Objects> Gateway<O> {
         if bucket.info.layout.current.is_indexless {
             return Ok(());
         }
-        let ver = done.map_or_else(EntryVer::default, |d| EntryVer { pool: d.pool, epoch: d.epoch });
+        let ver =
+            done.map_or_else(EntryVer::default, |d| EntryVer { pool: d.pool, epoch: d.epoch });
         let complete = CompleteOp {
             op,
             epoch: ver.epoch,
@@ -220,4 +219,3 @@ impl<O: Objects> Gateway<O> {
         ended.map(drop).map_err(failed("completing the change in the bucket's index"))
     }
 }
-

@@ -13,10 +13,12 @@
 //!
 //! Source: `docs/protocols/rgw.md`; upstream's `rgw_rados.cc`.
 
+pub mod crypt;
 pub mod formats;
 pub mod gateway;
-mod gc;
+pub mod gc;
 pub mod index;
+pub mod lifecycle;
 pub mod list;
 mod manifest;
 pub mod meta;
@@ -25,5 +27,11 @@ pub mod names;
 pub mod object;
 pub mod objects;
 pub mod put;
+pub mod quota;
+pub mod realm;
+#[cfg(test)]
+mod tests;
 pub mod together;
+pub mod usage;
+pub mod users;
 pub mod versions;

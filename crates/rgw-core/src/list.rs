@@ -134,7 +134,8 @@ impl<O: Objects> Gateway<O> {
         let mut folded: Option<String> = folded_after.then(|| after.clone());
         loop {
             self.fill(&mut cursors, &mut op).await?;
-            let least = cursors.iter().enumerate().filter_map(|(n, c)| Some((&c.ahead.front()?.0, n)));
+            let least =
+                cursors.iter().enumerate().filter_map(|(n, c)| Some((&c.ahead.front()?.0, n)));
             let Some(n) = least.min().map(|(_, n)| n) else { return Ok(page) };
             let (_, found) = cursors[n].ahead.pop_front().expect("it has a first entry");
             let Some((name, ns)) = parse_name(&found.key.name) else { continue };
@@ -145,7 +146,9 @@ impl<O: Objects> Gateway<O> {
             let is_prefix = found.flags & flag::COMMON_PREFIX != 0;
             let cut = match query.delimiter.as_str() {
                 "" => None,
-                delimiter => rest.find(delimiter).map(|at| query.prefix.len() + at + delimiter.len()),
+                delimiter => {
+                    rest.find(delimiter).map(|at| query.prefix.len() + at + delimiter.len())
+                }
             };
             if is_prefix || cut.is_some() {
                 let prefix = cut.map_or(name.as_str(), |cut| &name[..cut]).to_owned();
@@ -225,6 +228,13 @@ impl<O: Objects> Gateway<O> {
             entry.key.instance = "null".into();
         }
         let settled = found.exists && found.pending.is_empty();
+        if query.ns == "multipart" && !settled && key.name.ends_with(".meta") {
+            // An upload that ended, or began, and whose gateway died: its own object tells.
+            let at = self.upload_place(bucket, &key);
+            let state = self.state_at(&at, &key, false).await?;
+            self.suggest(shard, &found, state.as_ref()).await;
+            return Ok(state.map(|_| entry));
+        }
         if settled || is_marker || found.meta.category == 3 || query.ns == "multipart" {
             return Ok((found.exists || is_marker).then_some(entry));
         }
@@ -283,7 +293,8 @@ impl<O: Objects> Gateway<O> {
         let mut after = Bytes::new();
         loop {
             let step = crate::objects::Step::Pairs(after.clone(), 1_000);
-            let (pairs, more) = self.objects.operate(at, Vector::read().step(step)).await?.pairs(0)?;
+            let (pairs, more) =
+                self.objects.operate(at, Vector::read().step(step)).await?.pairs(0)?;
             let Some(last) = pairs.keys().next_back().cloned() else { return Ok(out) };
             out.extend(pairs.into_iter().filter(|(key, _)| key.starts_with(prefix.as_bytes())));
             if !more {
@@ -307,7 +318,10 @@ mod tests {
         let parsed = |name: &str| parse_name(name.as_bytes());
         assert_eq!(parsed("a_b"), Some(("a_b".into(), String::new())));
         assert_eq!(parsed("__a"), Some(("_a".into(), String::new())));
-        assert_eq!(parsed("_multipart_a_b.2~x.meta"), Some(("a_b.2~x.meta".into(), "multipart".into())));
+        assert_eq!(
+            parsed("_multipart_a_b.2~x.meta"),
+            Some(("a_b.2~x.meta".into(), "multipart".into()))
+        );
         assert_eq!(parsed("_"), None);
     }
 }

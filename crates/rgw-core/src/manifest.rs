@@ -8,7 +8,7 @@ use crate::names::RawKey;
 pub(crate) struct Stripe {
     /// First byte in the object.
     pub(crate) offset: u64,
-    /// Bytes.
+    /// How many bytes.
     pub(crate) len: u64,
     /// Marker of the bucket that the name begins with, and the name; `None` for the head.
     pub(crate) tail: Option<(String, RawKey)>,
@@ -88,7 +88,14 @@ impl Manifest {
 
     /// The manifest of an upload's part: nothing in the head, stripes of `stripe` bytes.
     #[must_use]
-    pub fn of_part(head: ObjectName, part: u32, size: u64, stripe: u64, prefix: &str, placement: &str) -> Self {
+    pub fn of_part(
+        head: ObjectName,
+        part: u32,
+        size: u64,
+        stripe: u64,
+        prefix: &str,
+        placement: &str,
+    ) -> Self {
         let mut out = Self::of_put(head, size, 0, stripe, prefix.into(), placement);
         let rule = ManifestRule { start_part: part, stripe_max: stripe, ..ManifestRule::default() };
         out.rules = [(0, rule)].into();
@@ -184,7 +191,8 @@ mod tests {
 
     #[test]
     fn parts_of_an_upload_are_cut_where_they_end() {
-        let parts = [(1, 5 * MIB, "k.u".to_owned()), (2, 5 * MIB, "k.u".into()), (4, 3, "k.x".into())];
+        let parts =
+            [(1, 5 * MIB, "k.u".to_owned()), (2, 5 * MIB, "k.u".into()), (4, 3, "k.x".into())];
         let m = Manifest::of_parts(head(), &parts, 4 * MIB, "k.u", "p");
         let want = [
             (0, 4 * MIB, "_multipart_k.u.1".to_owned()),

@@ -108,9 +108,8 @@ impl BucketAt {
             Some(pools) => &pools[2],
             None => &self.placement.index,
         };
-        let at = |shard| {
-            Place::new(pool, index_object(&self.info.bucket.id, current.generation, shard))
-        };
+        let at =
+            |shard| Place::new(pool, index_object(&self.info.bucket.id, current.generation, shard));
         match current.index.shards {
             0 => vec![at(None)],
             n => (0..n).map(|shard| at(Some(shard))).collect(),
@@ -148,12 +147,13 @@ impl<O: Objects> Gateway<O> {
         let answers = self.objects.operate(at, vector).await?;
         let version = version::SetOp::from_bytes(&answers.data(0)?).map_err(|_| Errno::IO)?.version;
         let attrs = answers.attrs(2)?.into_iter();
-        let attrs = attrs.filter_map(|(name, value)| Some((name.strip_prefix(ATTR)?.into(), value)));
+        let attrs =
+            attrs.filter_map(|(name, value)| Some((name.strip_prefix(ATTR)?.into(), value)));
         Ok(Raw { data: answers.data(1)?, attrs: attrs.collect(), version })
     }
 
     /// Writes a metadata object: a new one, or over the version that was read.
-    async fn write_meta(
+    pub(crate) async fn write_meta(
         &self,
         at: &Place,
         data: Bytes,
@@ -185,7 +185,7 @@ impl<O: Objects> Gateway<O> {
         Ok(())
     }
 
-    async fn remove_meta(&self, at: &Place, read: &version::Version) -> OpResult<()> {
+    pub(crate) async fn remove_meta(&self, at: &Place, read: &version::Version) -> OpResult<()> {
         let condition = version::Condition { version: read.clone(), kind: 1 };
         let check = version::IncOp { conditions: vec![condition], ..Default::default() };
         let vector = Vector::write()
@@ -198,7 +198,7 @@ impl<O: Objects> Gateway<O> {
     }
 
     /// Has other gateways forget what they know of a metadata object: `RGWCacheNotifyInfo`, to invalidate.
-    async fn tell(&self, at: &Place) {
+    pub(crate) async fn tell(&self, at: &Place) {
         let normal = format!("{}+{}+{}", at.pool.name, at.pool.ns, at.name);
         let n = linux_hash(normal.as_bytes()) % NOTIFY_OBJECTS;
         let mut w = Writer::new(Features::ALL);
@@ -230,11 +230,11 @@ impl<O: Objects> Gateway<O> {
         let _ = self.objects.notify(&place, w.finish()).await;
     }
 
-    /// A user by access key.
+    /// A user by access key, with attributes: those hold the user's policies.
     ///
     /// # Errors
     /// [`Code::InvalidAccessKeyId`] where no user has it.
-    pub async fn user_by_key(&self, access_key: &str) -> Result<UserInfo> {
+    pub async fn user_by_key(&self, access_key: &str) -> Result<(UserInfo, Attrs)> {
         let at = Place::new(&self.zone.users.keys, access_key);
         let vector = Vector::read().step(Step::Read(0, BYTES_MAX));
         let answers = match self.objects.operate(&at, vector).await {
@@ -243,8 +243,9 @@ impl<O: Objects> Gateway<O> {
         };
         let data = answers.data(0).map_err(failed("reading the access key"))?;
         let uid: String = decoded(&data, "The access key")?;
-        let user = self.user(&uid).await?;
-        user.ok_or_else(|| Code::InvalidAccessKeyId.into())
+        let user = self.user_raw(&uid).await?;
+        let (user, attrs, _) = user.ok_or_else(|| Error::from(Code::InvalidAccessKeyId))?;
+        Ok((user, attrs))
     }
 
     /// A user by `[TENANT$]ID`; `None` where there is none.
@@ -252,6 +253,13 @@ impl<O: Objects> Gateway<O> {
     /// # Errors
     /// Of RADOS.
     pub async fn user(&self, uid: &str) -> Result<Option<UserInfo>> {
+        Ok(self.user_raw(uid).await?.map(|(user, ..)| user))
+    }
+
+    pub(crate) async fn user_raw(
+        &self,
+        uid: &str,
+    ) -> Result<Option<(UserInfo, Attrs, version::Version)>> {
         let at = Place::new(&self.zone.users.uid, uid);
         match self.read_meta(&at).await {
             Err(Errno::NOENT) => Ok(None),
@@ -259,7 +267,8 @@ impl<O: Objects> Gateway<O> {
             Ok(raw) => {
                 let mut r = types::Reader::shared(&raw.data);
                 let read = r.string().and_then(|_uid| UserInfo::decode(&mut r));
-                read.map(Some).map_err(|_| crate::gateway::garbled("The user"))
+                let user = read.map_err(|_| crate::gateway::garbled("The user"))?;
+                Ok(Some((user, raw.attrs, raw.version)))
             }
         }
     }
@@ -293,7 +302,8 @@ impl<O: Objects> Gateway<O> {
         let name = info.placement.split('/').next().unwrap_or_default();
         let name = if name.is_empty() { "default-placement" } else { name };
         let Some(placement) = self.zone.placements.get(name).cloned() else {
-            let text = format!("The zone has no placement {name}: the bucket's objects cannot be found.");
+            let text =
+                format!("The zone has no placement {name}: the bucket's objects cannot be found.");
             return Err(Error::new(Code::ZonegroupDefaultPlacementMisconfiguration, text));
         };
         Ok(BucketAt { info, attrs: raw.attrs, version: raw.version, placement })
@@ -338,7 +348,7 @@ impl<O: Objects> Gateway<O> {
     pub async fn make_bucket(&self, new: NewBucket, buckets_max: i32) -> Result<bool> {
         let entry_at = Place::new(&self.zone.domain_root, entry_name(&new.tenant, &new.name));
         match self.read_meta(&entry_at).await {
-            Ok(raw) => return self.own_again(&raw, &new.owner),
+            Ok(raw) => return self.own_again(&raw, &new.owner).await,
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed("reading the bucket")(errno)),
         }
@@ -381,20 +391,22 @@ impl<O: Objects> Gateway<O> {
                 let _ = self.remove_meta(&at, &raw.version).await;
                 self.remove_index(&bucket).await;
                 let raw = self.read_meta(&entry_at).await.map_err(failed("reading the bucket"))?;
-                return self.own_again(&raw, &new.owner);
+                return self.own_again(&raw, &new.owner).await;
             }
             Err(errno) => return Err(failed("writing the bucket's entry point")(errno)),
         }
-        self.link(&new.owner, &bucket).await?;
+        self.link(&new.owner, &bucket.info.bucket, bucket.info.created).await?;
         Ok(true)
     }
 
-    fn own_again(&self, raw: &Raw, owner: &UserId) -> Result<bool> {
+    async fn own_again(&self, raw: &Raw, owner: &UserId) -> Result<bool> {
         let entry: EntryPoint = decoded(&raw.data, "The bucket's entry point")?;
-        if entry.owner == Owner::User(owner.clone()) {
-            return Ok(false);
+        if entry.owner != Owner::User(owner.clone()) {
+            return Err(Code::BucketAlreadyExists.into());
         }
-        Err(Code::BucketAlreadyExists.into())
+        // A gateway that died before it did this left the bucket out of the user's.
+        self.link(owner, &entry.bucket, entry.created).await?;
+        Ok(false)
     }
 
     fn new_instance(&self, new: &NewBucket, rule: String, placement: Placement) -> BucketAt {
@@ -403,7 +415,8 @@ impl<O: Objects> Gateway<O> {
         let is_indexless = placement.is_indexless;
         let current = IndexGeneration { generation: 0, is_indexless, index };
         let log = LogGeneration { generation: 0, kind: 0, index_generation: 0, index };
-        let lock = new.is_locked.then_some(crate::formats::ObjectLock { is_enabled: true, rule: None });
+        let lock =
+            new.is_locked.then_some(crate::formats::ObjectLock { is_enabled: true, rule: None });
         let flags =
             if new.is_locked { bucket_flags::VERSIONED | bucket_flags::OBJECT_LOCK } else { 0 };
         let info = BucketInfo {
@@ -431,11 +444,10 @@ impl<O: Objects> Gateway<O> {
         Place::new(&self.zone.users.uid, format!("{}.buckets", owner.text()))
     }
 
-    async fn link(&self, owner: &UserId, bucket: &BucketAt) -> Result<()> {
-        let info = &bucket.info;
+    async fn link(&self, owner: &UserId, bucket: &Bucket, created: UTime) -> Result<()> {
         let entry = user::BucketEntry {
-            bucket: user_bucket(&info.bucket),
-            created: info.created,
+            bucket: user_bucket(bucket),
+            created,
             synced: false,
             ..user::BucketEntry::default()
         };
@@ -476,10 +488,8 @@ impl<O: Objects> Gateway<O> {
     /// [`Code::ConcurrentModification`]; of RADOS.
     pub async fn remove_bucket(&self, bucket: &BucketAt) -> Result<()> {
         let info = &bucket.info;
-        let entry = Place::new(
-            &self.zone.domain_root,
-            entry_name(&info.bucket.tenant, &info.bucket.name),
-        );
+        let entry =
+            Place::new(&self.zone.domain_root, entry_name(&info.bucket.tenant, &info.bucket.name));
         let raw = self.read_meta(&entry).await.map_err(failed("reading the bucket"))?;
         let removed = self.remove_meta(&entry, &raw.version).await;
         removed.map_err(failed("removing the bucket's entry point"))?;
@@ -530,9 +540,8 @@ async fn index_init<O: Objects>(gateway: &Gateway<O>, bucket: &BucketAt) -> OpRe
     let all = bucket.index_places();
     gateway.make_pool(&all[0].pool, PoolUse::Meta).await?;
     let inits = all.iter().map(|at| {
-        let vector = Vector::write()
-            .step(Step::Create(true))
-            .call("rgw", "bucket_init_index", Bytes::new());
+        let vector =
+            Vector::write().step(Step::Create(true)).call("rgw", "bucket_init_index", Bytes::new());
         gateway.objects.operate(at, vector)
     });
     together::all(inits).await.into_iter().try_for_each(|done| done.map(drop))

@@ -11,7 +11,7 @@ use rgw_proto::condition::Conditions;
 use rgw_proto::{Code, Error, Result, uri};
 use types::{Bytes, Denc, Errno, Features, OpResult, UTime, Writer};
 
-use crate::formats::{Manifest, Upload, UploadPart};
+use crate::formats::{Manifest, Opaque, Upload, UploadPart};
 use crate::gateway::{ATTR, Gateway, decoded, failed, with_nul};
 use crate::index::{Done, IndexEntry};
 use crate::list::Query;
@@ -41,6 +41,20 @@ pub struct UploadAt {
     pub info: Upload,
 }
 
+/// How an upload is completed.
+pub struct Completion<'a> {
+    /// The object's key, with the version that it gets.
+    pub key: RawKey,
+    /// The parts that it is made of.
+    pub parts: &'a [Part],
+    /// What must hold for what it replaces.
+    pub conditions: &'a Conditions,
+    /// Least bytes of a part that is not the last.
+    pub part_min: u64,
+    /// Attributes that the parts make: their checksum.
+    pub made: &'a dyn Fn(&[&UploadPart]) -> Result<Attrs>,
+}
+
 impl UploadAt {
     fn meta_key(name: &str, id: &str) -> RawKey {
         RawKey { name: format!("{name}.{id}.meta"), instance: String::new(), ns: MULTIPART.into() }
@@ -57,7 +71,7 @@ impl UploadAt {
 }
 
 impl<O: Objects> Gateway<O> {
-    fn upload_place(&self, bucket: &BucketAt, key: &RawKey) -> Place {
+    pub(crate) fn upload_place(&self, bucket: &BucketAt, key: &RawKey) -> Place {
         let (name, locator) = key.object(&bucket.info.bucket.marker);
         let pool = match &bucket.info.bucket.explicit_pools {
             Some(pools) => &pools[1],
@@ -86,7 +100,8 @@ impl<O: Objects> Gateway<O> {
         let tag = self.new_tag();
         let announced = self.announce(bucket, &key, modify::ADD, &tag).await?;
         let now = self.objects.now();
-        let set = |v: Vector, name: &str, value| v.step(Step::SetAttr(format!("{ATTR}{name}"), value));
+        let set =
+            |v: Vector, name: &str, value| v.step(Step::SetAttr(format!("{ATTR}{name}"), value));
         let mut vector = Vector::write().step(Step::Create(true));
         vector = set(vector, "idtag", with_nul(&tag));
         vector = set(vector, "tail_tag", with_nul(&tag));
@@ -122,13 +137,13 @@ impl<O: Objects> Gateway<O> {
     pub async fn upload(&self, bucket: &BucketAt, name: &str, id: &str) -> Result<UploadAt> {
         let key = UploadAt::meta_key(name, id);
         let at = self.upload_place(bucket, &key);
-        let vector =
-            Vector::read().step(Step::Attrs).step(Step::Stat).step(Step::Read(0, 1 << 20));
+        let vector = Vector::read().step(Step::Attrs).step(Step::Stat).step(Step::Read(0, 1 << 20));
         let answers = match self.objects.operate(&at, vector).await {
             Err(Errno::NOENT) => return Err(Code::NoSuchUpload.into()),
             other => other.map_err(failed("reading the upload"))?,
         };
-        let read = || -> OpResult<_> { Ok((answers.attrs(0)?, answers.stat(1)?, answers.data(2)?)) };
+        let read =
+            || -> OpResult<_> { Ok((answers.attrs(0)?, answers.stat(1)?, answers.data(2)?)) };
         let (attrs, (_, begun), data) = read().map_err(failed("reading the upload"))?;
         let attrs = attrs.into_iter();
         let attrs = attrs.filter_map(|(n, v)| Some((n.strip_prefix(ATTR)?.to_owned(), v)));
@@ -166,6 +181,7 @@ impl<O: Objects> Gateway<O> {
         number: u32,
         mut incoming: Incoming<O>,
         attrs: Attrs,
+        sum: Option<Opaque>,
     ) -> Result<()> {
         let placement = upload.info.placement.clone();
         let prefix = incoming.prefix().to_owned();
@@ -212,12 +228,17 @@ impl<O: Objects> Gateway<O> {
             compression: UploadPart::uncompressed(),
             accounted_size: size,
             past_prefixes: Default::default(),
-            sum: None,
+            sum,
         };
         self.record_part(bucket, upload, part).await
     }
 
-    async fn record_part(&self, bucket: &BucketAt, upload: &UploadAt, part: UploadPart) -> Result<()> {
+    async fn record_part(
+        &self,
+        bucket: &BucketAt,
+        upload: &UploadAt,
+        part: UploadPart,
+    ) -> Result<()> {
         let mut w = Writer::new(Features::ALL);
         w.framed(1, 1, |w| {
             w.str(&format!("part.{:08}", part.number));
@@ -240,7 +261,11 @@ impl<O: Objects> Gateway<O> {
     ///
     /// # Errors
     /// [`Code::NoSuchUpload`].
-    pub async fn parts(&self, bucket: &BucketAt, upload: &UploadAt) -> Result<BTreeMap<u32, UploadPart>> {
+    pub async fn parts(
+        &self,
+        bucket: &BucketAt,
+        upload: &UploadAt,
+    ) -> Result<BTreeMap<u32, UploadPart>> {
         let at = self.upload_place(bucket, &UploadAt::meta_key(&upload.name, &upload.id));
         let pairs = match self.pairs(&at, "part.").await {
             Err(Errno::NOENT) => return Err(Code::NoSuchUpload.into()),
@@ -262,19 +287,17 @@ impl<O: Objects> Gateway<O> {
             duration: UTime { sec: LOCK_S, nsec: 0 },
             ..lock::LockOp::default()
         };
-        let vector =
-            Vector::write().step(Step::AssertExists).call("lock", "lock", op.to_bytes());
+        let vector = Vector::write().step(Step::AssertExists).call("lock", "lock", op.to_bytes());
         self.objects.operate(at, vector).await.map(drop)
     }
 
     async fn unlock_upload(&self, at: &Place, cookie: &str) {
         let op = lock::UnlockOp { name: LOCK.into(), cookie: cookie.to_owned().into() };
-        let vector =
-            Vector::write().step(Step::AssertExists).call("lock", "unlock", op.to_bytes());
+        let vector = Vector::write().step(Step::AssertExists).call("lock", "unlock", op.to_bytes());
         let _ = self.objects.operate(at, vector).await;
     }
 
-    /// Completes an upload: the object's entity tag. `key` names the object, with the version it gets.
+    /// Completes an upload: the object's entity tag, and the attributes that its parts made.
     ///
     /// # Errors
     /// [`Code::InvalidPart`], [`Code::InvalidPartOrder`], [`Code::EntityTooSmall`], [`Code::NoSuchUpload`]; those of
@@ -283,11 +306,8 @@ impl<O: Objects> Gateway<O> {
         &self,
         bucket: &BucketAt,
         upload: &UploadAt,
-        key: RawKey,
-        wanted: &[Part],
-        conditions: &Conditions,
-        part_min: u64,
-    ) -> Result<String> {
+        wanted: Completion<'_>,
+    ) -> Result<(String, Attrs)> {
         let meta = UploadAt::meta_key(&upload.name, &upload.id);
         let at = self.upload_place(bucket, &meta);
         let cookie = self.random_mixed(16);
@@ -300,7 +320,7 @@ impl<O: Objects> Gateway<O> {
             }
             Err(errno) => return Err(failed("locking the upload")(errno)),
         }
-        let done = self.complete_locked(bucket, upload, key, wanted, conditions, part_min).await;
+        let done = self.complete_locked(bucket, upload, wanted).await;
         if done.is_ok() {
             self.remove_upload(bucket, &meta, &at, &[]).await?;
         } else {
@@ -313,39 +333,42 @@ impl<O: Objects> Gateway<O> {
         &self,
         bucket: &BucketAt,
         upload: &UploadAt,
-        key: RawKey,
-        wanted: &[Part],
-        conditions: &Conditions,
-        part_min: u64,
-    ) -> Result<String> {
+        wanted: Completion<'_>,
+    ) -> Result<(String, Attrs)> {
+        let Completion { key, parts: wanted, conditions, part_min, made } = wanted;
         let have = self.parts(bucket, upload).await?;
         let mut sums = Vec::new();
         let mut parts = Vec::new();
+        let mut listed = Vec::new();
         if wanted.windows(2).any(|w| w[0].number >= w[1].number) {
             return Err(Code::InvalidPartOrder.into());
         }
         for (n, want) in wanted.iter().enumerate() {
             let invalid = || {
-                let text = format!("Part {} was not uploaded, or its ETag is another one.", want.number);
+                let text =
+                    format!("Part {} was not uploaded, or its ETag is another one.", want.number);
                 Error::new(Code::InvalidPart, text)
             };
-            let part = have.get(&want.number).filter(|p| p.etag == want.etag).ok_or_else(invalid)?;
+            let part =
+                have.get(&want.number).filter(|p| p.etag == want.etag).ok_or_else(invalid)?;
             if n + 1 < wanted.len() && part.accounted_size < part_min {
                 return Err(Code::EntityTooSmall.into());
             }
             sums.extend(uri::from_hex(&part.etag).ok_or_else(invalid)?);
             parts.push((part.number, part.size, part.manifest.prefix.clone()));
+            listed.push(part);
         }
         let etag = format!("{}-{}", uri::to_hex(&checksum::md5(&sums)), wanted.len());
         let name = self.object_name(bucket, &key);
         let placement = &upload.info.placement;
-        let manifest =
-            Manifest::of_parts(name, &parts, STRIPE_BYTES, &upload.prefix(), placement);
+        let manifest = Manifest::of_parts(name, &parts, STRIPE_BYTES, &upload.prefix(), placement);
         let mut attrs = upload.attrs.clone();
         for own in ["idtag", "tail_tag", "manifest", "pg_ver", "source_zone"] {
             attrs.remove(own);
         }
         attrs.insert("etag".into(), etag.clone().into());
+        let made = made(&listed)?;
+        attrs.extend(made.clone());
         let new = NewHead {
             key,
             data: Bytes::new(),
@@ -367,7 +390,7 @@ impl<O: Objects> Gateway<O> {
             left.extend(self.past_places(bucket, upload, part));
         }
         self.collect_places(left, &self.random_lower(32)).await;
-        Ok(etag)
+        Ok((etag, made))
     }
 
     /// Objects of earlier uploads of a part.

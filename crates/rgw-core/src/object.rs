@@ -65,7 +65,7 @@ pub(crate) enum Led {
     Object(Box<ObjectAt>),
     /// To a delete marker.
     Marker(String),
-    /// Nowhere.
+    /// It leads nowhere.
     Nothing,
 }
 
@@ -153,11 +153,14 @@ impl<O: Objects> Gateway<O> {
                     None => continue,
                 }
             }
-            if let Some(led) = self.follow(bucket, state, prefetch).await? {
+            if let Some(led) = self.follow(bucket, state.clone(), prefetch).await? {
                 return Ok(led);
             }
+            // The version is gone. Whoever removed it is about to say where the name leads now, or died: then the
+            // index's log says it.
+            self.settle(bucket, &state).await?;
         }
-        Err(Code::ConcurrentModification.into())
+        Ok(Led::Nothing)
     }
 
     /// `None` where the version that was named is gone: the name leads elsewhere by now.
@@ -179,7 +182,8 @@ impl<O: Objects> Gateway<O> {
             let nothing = state.is_link_only();
             return Ok(Some(if nothing { Led::Nothing } else { Led::Object(Box::new(state)) }));
         }
-        let key = RawKey { name: state.key.name, instance: info.target.instance, ns: String::new() };
+        let key =
+            RawKey { name: state.key.name, instance: info.target.instance, ns: String::new() };
         let found = self.state(bucket, &key, prefetch).await?;
         Ok(found.map(|state| Led::Object(Box::new(state))))
     }
@@ -232,7 +236,13 @@ impl<O: Objects> Gateway<O> {
 
     /// What to read for a run of an object's bytes, in order: place, offset, length.
     #[must_use]
-    pub fn reads(&self, bucket: &BucketAt, object: &ObjectAt, from: u64, len: u64) -> Vec<(Place, u64, u64)> {
+    pub fn reads(
+        &self,
+        bucket: &BucketAt,
+        object: &ObjectAt,
+        from: u64,
+        len: u64,
+    ) -> Vec<(Place, u64, u64)> {
         let head = self.head_place(bucket, &object.key);
         let Some(manifest) = &object.manifest else { return vec![(head, from, len)] };
         let end = from + len;
@@ -372,7 +382,10 @@ impl ObjectAt {
     /// Who owns it, by its ACL.
     #[must_use]
     pub fn owner(&self) -> Owner {
-        let acl = self.attrs.get("acl").and_then(|bytes| crate::formats::AclPolicy::from_bytes(bytes).ok());
+        let acl = self
+            .attrs
+            .get("acl")
+            .and_then(|bytes| crate::formats::AclPolicy::from_bytes(bytes).ok());
         let owner = acl.map(|acl| acl.owner).unwrap_or_default();
         Owner { id: owner.id, display_name: owner.display_name }
     }

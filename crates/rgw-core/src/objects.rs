@@ -64,7 +64,7 @@ pub enum Step {
 /// What a step answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Nothing.
+    /// The step answers nothing.
     None,
     /// Bytes of the object, or what a method returned.
     Data(Bytes),
@@ -212,7 +212,7 @@ pub trait Objects: Clone + 'static {
     /// The pool's number; `None` where there is none.
     fn pool_id(&self, pool: &Pool) -> Option<i64>;
 
-    /// Waits.
+    /// Waits so many milliseconds.
     fn sleep_ms(&self, ms: u64) -> impl Future<Output = ()>;
 
     /// The time.

@@ -205,9 +205,8 @@ impl<O: Objects> Gateway<O> {
                         None => vector.step(Step::AssertExists),
                     };
                     let keep = RemoveOp { keep_prefixes: vec![format!("{ATTR}olh.").into()] };
-                    vector = vector
-                        .step(Step::Create(false))
-                        .call("rgw", "obj_remove", keep.to_bytes());
+                    vector =
+                        vector.step(Step::Create(false)).call("rgw", "obj_remove", keep.to_bytes());
                 }
             }
             let tail_tag = new.same_tail.as_deref().or(new.tag.as_deref()).unwrap_or(tag);
@@ -338,12 +337,13 @@ impl<O: Objects> Incoming<O> {
     async fn write(&mut self, data: Bytes) -> Result<()> {
         let n = self.written.len() as u64 + u64::from(self.names.head_max > 0);
         let at = self.names.stripe(n);
-        let mut vector = Vector::write().step(Step::AllocHint(self.hint));
+        let mut vector = Vector::write();
         if self.names.part > 0 && n == 0 {
-            // A part that is uploaded again must not write into what the first upload of it wrote.
+            // A part that is uploaded again must not write into what the first upload of it wrote. A hint makes the
+            // object: it comes behind.
             vector = vector.step(Step::Create(true));
         }
-        let vector = vector.step(Step::WriteFull(data));
+        let vector = vector.step(Step::AllocHint(self.hint)).step(Step::WriteFull(data));
         self.written.push(at.clone());
         if self.names.part > 0 && n == 0 {
             let done = self.objects.operate(&at, vector.clone()).await;
@@ -352,8 +352,7 @@ impl<O: Objects> Incoming<O> {
                     self.written.pop();
                     let mut random = [0; 32];
                     self.objects.random(&mut random);
-                    let random: String =
-                        random.iter().map(|b| char::from(b'a' + b % 26)).collect();
+                    let random: String = random.iter().map(|b| char::from(b'a' + b % 26)).collect();
                     self.names.prefix = format!("{}.{random}", self.names.key.name);
                     let at = self.names.stripe(0);
                     self.written.push(at.clone());
@@ -452,8 +451,7 @@ impl<O: Objects> Gateway<O> {
         placement: &str,
     ) -> Result<()> {
         let name = self.object_name(bucket, &key);
-        let tails =
-            object.manifest.as_ref().map(|m| self.tail_places(from, m)).unwrap_or_default();
+        let tails = object.manifest.as_ref().map(|m| self.tail_places(from, m)).unwrap_or_default();
         let class = placement.split_once('/').map_or("", |(_, class)| class);
         let pool = bucket.placement.data_of(class).unwrap_or(&bucket.placement.data);
         let conditions = Conditions::default();
@@ -481,7 +479,8 @@ impl<O: Objects> Gateway<O> {
         };
         let head_len = manifest.head_size.min(object.size);
         if head_len > 0 {
-            new.data = self.read(from, object, &(self.head_place(from, &object.key), 0, head_len)).await?;
+            new.data =
+                self.read(from, object, &(self.head_place(from, &object.key), 0, head_len)).await?;
         }
         new.manifest = manifest.clone();
         new.manifest.head = name.clone();

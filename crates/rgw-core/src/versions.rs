@@ -86,7 +86,12 @@ impl<O: Objects> Gateway<O> {
     ///
     /// # Errors
     /// [`Code::ConcurrentModification`]; of RADOS. A version that is not there is none.
-    pub async fn unlink_version(&self, bucket: &BucketAt, name: &str, instance: &str) -> Result<()> {
+    pub async fn unlink_version(
+        &self,
+        bucket: &BucketAt,
+        name: &str,
+        instance: &str,
+    ) -> Result<()> {
         for _ in 0..TRIES {
             let Some(pending) = self.announce_link(bucket, name).await? else { continue };
             let unlink = UnlinkOp {
@@ -164,7 +169,8 @@ impl<O: Objects> Gateway<O> {
             .step(Step::RmAttr(attr(&format!("olh.pending.{}", pending.op_tag))));
         let _ = self.objects.operate(&at, gone).await;
         let Ok(Some(state)) = self.state(bucket, &plain(name), false).await else { return };
-        let unborn = state.is_link_only() && state.attrs.get("olh.ver").is_none_or(|v| v.is_empty());
+        let unborn =
+            state.is_link_only() && state.attrs.get("olh.ver").is_none_or(|v| v.is_empty());
         if unborn {
             let prefix = format!("{ATTR}olh.pending.").into();
             let check = CheckAttrsOp { prefix, fail_if_exist: true };
@@ -193,11 +199,8 @@ impl<O: Objects> Gateway<O> {
         let Some(olh_tag) = state.attrs.get("olh.idtag").cloned() else { return Ok(()) };
         let name = state.key.name.as_str();
         for _ in 0..TRIES {
-            let read = ReadLogOp {
-                olh: index_key(name, ""),
-                ver_marker: 0,
-                olh_tag: olh_tag.clone(),
-            };
+            let read =
+                ReadLogOp { olh: index_key(name, ""), ver_marker: 0, olh_tag: olh_tag.clone() };
             let at = self.shard(bucket, &plain(name));
             let vector = Vector::read().call("rgw", "bucket_read_olh_log", read.to_bytes());
             let answers = match self.objects.operate(&at, vector).await {
@@ -249,7 +252,8 @@ impl<O: Objects> Gateway<O> {
             }
         }
         if link.changed {
-            let key = RawKey { name: name.into(), instance: link.instance.clone(), ns: String::new() };
+            let key =
+                RawKey { name: name.into(), instance: link.instance.clone(), ns: String::new() };
             let info =
                 OlhInfo { target: self.object_name(bucket, &key), is_removed: link.is_marker };
             vector = vector.step(Step::SetAttr(attr("olh.info"), info.to_bytes()));
@@ -328,12 +332,12 @@ impl Link {
         let instance = String::from_utf8_lossy(&entry.key.instance).into_owned();
         match entry.op {
             // Of two links of one epoch the one that sorts first counts.
-            olh_op::LINK => {
-                if self.epoch < epoch || self.instance.is_empty() || self.instance > instance {
-                    (self.epoch, self.instance) = (epoch, instance);
-                    self.is_marker = entry.delete_marker;
-                    (self.changed, self.is_over) = (true, false);
-                }
+            olh_op::LINK
+                if self.epoch < epoch || self.instance.is_empty() || self.instance > instance =>
+            {
+                (self.epoch, self.instance) = (epoch, instance);
+                self.is_marker = entry.delete_marker;
+                (self.changed, self.is_over) = (true, false);
             }
             olh_op::UNLINK => (self.changed, self.is_over) = (false, true),
             olh_op::REMOVE_INSTANCE => gone.push(instance),

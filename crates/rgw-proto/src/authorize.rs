@@ -105,6 +105,12 @@ impl Sender {
         Ok(Self { identity, operation })
     }
 
+    /// The user whose signature over a form's policy was right.
+    #[must_use]
+    pub fn of_form(_proof: &Proof, identity: Identity) -> Self {
+        Self { identity, operation: Operation::PostObject }
+    }
+
     /// Nobody known.
     ///
     /// # Errors

@@ -79,6 +79,7 @@ codes! {
     NoSuchLifecycleConfiguration 404 "The bucket has no lifecycle rules.";
     NoSuchPublicAccessBlockConfiguration 404 "The bucket has no public access block.";
     NoSuchTagSet 404 "The bucket has no tags.";
+    NoSuchUser 404 "No user has this id.";
     NoSuchUpload 404 "No upload has this id: it was completed, aborted, or never begun.";
     NoSuchWebsiteConfiguration 404 "The bucket has no website configuration.";
     NotFound 404 "Not found.";
@@ -88,11 +89,14 @@ codes! {
     BucketAlreadyExists 409 "Another user has a bucket of this name.";
     BucketNotEmpty 409 "The bucket holds objects, versions or delete markers.";
     ConcurrentModification 409 "Another request changed the same thing at the same time: send this one again.";
+    EmailExists 409 "Another user has this email address.";
     InvalidBucketState 409 "The bucket's versioning or object lock does not allow this.";
+    KeyExists 409 "Another user has this access key.";
     ObjectNotAppendable 409 "The object was not made by appending.";
     OperationAborted 409 "Another operation on the same bucket is under way: send this one again.";
     PositionNotEqualToLength 409 "The position is not the object's length.";
     RestoreAlreadyInProgress 409 "The object is being restored.";
+    UserAlreadyExists 409 "A user of this id is there already.";
     MissingContentLength 411 "The request needs a Content-Length.";
     PreconditionFailed 412 "A condition of the request (If-Match, If-None-Match, a date) is not met.";
     InvalidRange 416 "The range begins behind the object's end.";

@@ -36,6 +36,11 @@ impl Fields {
         self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 
+    /// All fields.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(n, v)| (n.as_str(), v.as_str()))
+    }
+
     fn add(&mut self, name: &str, value: String) -> Result<()> {
         let name = name.to_ascii_lowercase();
         if self.get(&name).is_some() || self.0.len() == FIELDS_MAX {

@@ -233,6 +233,20 @@ impl Operation {
         })
     }
 
+    /// Whether it deletes objects or configurations.
+    #[must_use]
+    pub fn is_delete(self) -> bool {
+        let row = TABLE.iter().find(|row| row.3 == self);
+        self == Op::DeleteObjects || row.is_some_and(|row| row.2 == Delete)
+    }
+
+    /// Whether it changes nothing.
+    #[must_use]
+    pub fn is_read(self) -> bool {
+        let row = TABLE.iter().find(|row| row.3 == self);
+        self == Op::Preflight || row.is_some_and(|row| matches!(row.2, Get | HeadMethod))
+    }
+
     /// Refuses what a claim of version 2 does not cover: the subresource that chose this operation.
     ///
     /// # Errors

@@ -68,7 +68,8 @@ pub fn of(attrs: &Attrs) -> Acl {
             grants.push(Grant { grantee, permission: Permission::FullControl });
             continue;
         }
-        let single = [Permission::Read, Permission::Write, Permission::ReadAcp, Permission::WriteAcp];
+        let single =
+            [Permission::Read, Permission::Write, Permission::ReadAcp, Permission::WriteAcp];
         for permission in single.into_iter().filter(|p| bits & p.bits() != 0) {
             grants.push(Grant { grantee: grantee.clone(), permission });
         }

@@ -65,8 +65,7 @@ impl Body for Outgoing {
 
 /// An answer.
 pub struct Answer {
-    /// HTTP's status.
-    pub status: u16,
+    status: u16,
     headers: Vec<(String, String)>,
     body: Outgoing,
 }
@@ -80,6 +79,12 @@ impl Answer {
     /// 200 with XML.
     pub fn xml(text: String) -> Self {
         Self::new(200).header("Content-Type", "application/xml").bytes(text.into())
+    }
+
+    /// Sets the status.
+    pub fn status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
     }
 
     /// Adds a header. One whose value no header can have is left out.
@@ -106,6 +111,16 @@ impl Answer {
     pub fn pieces(mut self, pieces: mpsc::Receiver<io::Result<Bytes>>, len: u64) -> Self {
         self.body = Outgoing::Pieces(pieces, len);
         self
+    }
+
+    /// Bytes of the body.
+    pub fn len(&self) -> u64 {
+        self.body.left()
+    }
+
+    /// HTTP's status.
+    pub fn code(&self) -> u16 {
+        self.status
     }
 
     /// As hyper sends it. The body of an answer to HEAD is left out, its length is told.

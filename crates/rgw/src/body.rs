@@ -29,7 +29,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Begins to read.
+    /// Begins to read. Checksums in headers are those of the body where `sums_are_its`: of completions they are the
+    /// object's.
     ///
     /// # Errors
     /// [`Code::MissingContentLength`], [`Code::EntityTooLarge`], those of checksums named wrongly.
@@ -38,8 +39,12 @@ impl Reader {
         head: &Head,
         proof: Option<&Proof>,
         bytes_max: u64,
+        sums_are_its: bool,
     ) -> Result<Self> {
-        let mut expected = Expected::of(&head.headers)?;
+        let mut expected = match sums_are_its {
+            true => Expected::of(&head.headers)?,
+            false => Expected::default(),
+        };
         let headers = &head.headers;
         let number = |name: &str| -> Result<Option<u64>> {
             let text = headers.single(name)?;
@@ -50,8 +55,12 @@ impl Reader {
         let mut chunks = None;
         let payload = match proof {
             Some(proof) => proof.payload.clone(),
-            None if headers.get("x-amz-content-sha256").is_some_and(|v| v.starts_with("STREAMING-")) => {
-                if headers.get("x-amz-content-sha256") != Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER") {
+            None if headers
+                .get("x-amz-content-sha256")
+                .is_some_and(|v| v.starts_with("STREAMING-")) =>
+            {
+                if headers.get("x-amz-content-sha256") != Some("STREAMING-UNSIGNED-PAYLOAD-TRAILER")
+                {
                     let text = "Signed chunks want a signed request.";
                     return Err(Error::new(Code::AccessDenied, text));
                 }
@@ -76,7 +85,11 @@ impl Reader {
             len = number("x-amz-decoded-content-length")?;
         }
         let is_open = headers.get("transfer-encoding").is_some() || chunks.is_some();
-        if len.is_none() && !is_open && bytes_max > 0 && matches!(head.method, rgw_proto::request::Method::Put) {
+        if len.is_none()
+            && !is_open
+            && bytes_max > 0
+            && matches!(head.method, rgw_proto::request::Method::Put)
+        {
             return Err(Code::MissingContentLength.into());
         }
         if len.is_some_and(|len| len > bytes_max) {

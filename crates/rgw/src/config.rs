@@ -3,10 +3,13 @@
 use std::collections::BTreeSet;
 
 use hyper::body::Incoming;
-use rgw_core::formats::{LegalHold, ObjectRetention, bucket_flags};
+use rgw_core::formats::{
+    LegalHold, Lifecycle, LockRule, ObjectLock, ObjectRetention, bucket_flags,
+};
 use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::object::ObjectAt;
+use rgw_proto::body::lifecycle::{self, Expiration, When};
 use rgw_proto::body::{config, cors};
 use rgw_proto::operation::Operation as Op;
 use rgw_proto::policy::{Kind, Policy};
@@ -21,6 +24,9 @@ use crate::objects::{stored_tags, tag_bytes};
 use crate::request::{Asked, Rules, block_bytes, now, stored_block};
 use crate::server::Server;
 
+/// Seconds of a day.
+const DAY_S: i64 = 86_400;
+
 /// Bits of methods in stored CORS rules.
 const METHODS: [(&str, u8); 5] = [("GET", 1), ("PUT", 2), ("HEAD", 4), ("POST", 8), ("DELETE", 16)];
 
@@ -31,7 +37,8 @@ fn cors_bytes(rules: &[cors::Rule]) -> Bytes {
         w.seq(rules, |w, rule| {
             w.framed(1, 1, |w| {
                 w.u32(rule.max_age_s.unwrap_or(u32::MAX));
-                let bits = METHODS.iter().filter(|(name, _)| rule.methods.iter().any(|m| m == name));
+                let bits =
+                    METHODS.iter().filter(|(name, _)| rule.methods.iter().any(|m| m == name));
                 w.u8(bits.map(|(_, bit)| bit).sum());
                 w.str(&rule.id);
                 rule.headers.iter().cloned().collect::<BTreeSet<String>>().encode(w);
@@ -65,6 +72,55 @@ fn stored_cors(attrs: &Attrs) -> Option<Vec<cors::Rule>> {
         })
     });
     rules.ok()
+}
+
+/// The lifecycle rules that are stored; `None` where there are none.
+///
+/// # Errors
+/// [`Code::InternalError`] where they cannot be read.
+fn stored_rules(bucket: &BucketAt) -> Result<Option<Vec<lifecycle::Rule>>> {
+    let Some(bytes) = bucket.attrs.get("lc") else { return Ok(None) };
+    let rules = Lifecycle::from_bytes(bytes);
+    let bad = |_| Error::new(Code::InternalError, "The bucket's lifecycle rules cannot be read.");
+    rules.map(|rules| Some(rules.0)).map_err(bad)
+}
+
+/// When an object expires, and by which rule: the value of `x-amz-expiration`. Days end at midnight.
+pub fn expiration(
+    bucket: &BucketAt,
+    name: &str,
+    attrs: &Attrs,
+    size: u64,
+    mtime: Time,
+) -> Option<String> {
+    let rules = stored_rules(bucket).ok().flatten()?;
+    let tags = stored_tags(attrs);
+    let fits = |rule: &&lifecycle::Rule| rule.is_enabled && rule.filter.fits(name, &tags, size);
+    let ends = rules.iter().filter(fits).filter_map(|rule| {
+        let Some(Expiration::At(when)) = rule.expiration else { return None };
+        let at = match when {
+            When::Date(date) => date,
+            When::Days(days) => {
+                let midnight = mtime.0 - mtime.0.rem_euclid(DAY_S) + DAY_S;
+                Time(midnight + i64::from(days) * DAY_S)
+            }
+        };
+        Some((at, &rule.id))
+    });
+    let (at, id) = ends.min()?;
+    Some(format!("expiry-date=\"{}\", rule-id=\"{id}\"", at.http()))
+}
+
+fn lock_config(lock: &ObjectLock) -> Result<config::ObjectLock> {
+    let default = lock.rule.as_ref().map(|rule| -> Result<_> {
+        let number = |n: i32| u32::try_from(n).unwrap_or(0);
+        let period = match rule.days {
+            0 => config::Period::Years(number(rule.years)),
+            days => config::Period::Days(number(days)),
+        };
+        Ok((config::LockMode::parse(&rule.mode)?, period))
+    });
+    Ok(config::ObjectLock { default: default.transpose()? })
 }
 
 /// The headers that tell of an object's lock.
@@ -179,11 +235,81 @@ impl Server {
                 let pays = bucket.info.requester_pays;
                 Ok(Answer::xml(config::requester_pays_to_xml(pays)))
             }
+            Op::GetBucketLifecycle => match stored_rules(&bucket)? {
+                Some(rules) => Ok(Answer::xml(lifecycle::to_xml(&rules))),
+                None => none(Code::NoSuchLifecycleConfiguration),
+            },
+            Op::PutBucketLifecycle => {
+                let body = self.document(asked, body).await?;
+                self.set_lifecycle(&bucket, lifecycle::parse(&body)?).await
+            }
+            Op::DeleteBucketLifecycle => {
+                self.unset(&bucket, "lc").await?;
+                self.gateway.forget_lifecycle(&bucket).await?;
+                Ok(Answer::new(204))
+            }
+            Op::GetObjectLockConfiguration => match &bucket.info.lock {
+                Some(lock) => Ok(Answer::xml(lock_config(lock)?.to_xml())),
+                None => none(Code::ObjectLockConfigurationNotFoundError),
+            },
+            Op::PutObjectLockConfiguration => {
+                let config = config::ObjectLock::parse(&self.document(asked, body).await?)?;
+                self.set_lock(&bucket, config).await
+            }
             _ => Err(Error::new(
                 Code::NotImplemented,
-                format!("{:?} is not built here: stock radosgw does it on the same bucket.", asked.operation),
+                format!(
+                    "{:?} is not built here: stock radosgw does it on the same bucket.",
+                    asked.operation
+                ),
             )),
         }
+    }
+
+    async fn set_lifecycle(
+        &self,
+        bucket: &BucketAt,
+        mut rules: Vec<lifecycle::Rule>,
+    ) -> Result<Answer> {
+        for rule in &mut rules {
+            let classes = rule.transitions.iter().map(|t| &t.1);
+            let later = rule.noncurrent_transitions.iter().map(|t| &t.1);
+            if let Some(class) =
+                classes.chain(later).find(|c| bucket.placement.data_of(c).is_none())
+            {
+                let text = format!("The bucket's placement has no storage class {class:?}.");
+                return Err(Error::new(Code::InvalidArgument, text));
+            }
+            if rule.id.is_empty() {
+                rule.id = self.gateway.new_rule_id();
+            }
+        }
+        let bytes = Lifecycle(rules).to_bytes();
+        self.set_attr(bucket, "lc", Some(bytes)).await?;
+        self.gateway.note_lifecycle(bucket).await?;
+        Ok(Answer::new(200))
+    }
+
+    async fn set_lock(&self, bucket: &BucketAt, config: config::ObjectLock) -> Result<Answer> {
+        let rule = config.default.map(|(mode, period)| {
+            let (days, years) = match period {
+                config::Period::Days(days) => (days, 0),
+                config::Period::Years(years) => (0, years),
+            };
+            let small = |n: u32| i32::try_from(n).unwrap_or(i32::MAX);
+            LockRule { mode: mode.name().into(), days: small(days), years: small(years) }
+        });
+        let change = |now: &mut BucketAt| -> Result<()> {
+            if !now.keeps_versions() {
+                let text = "Object lock wants a bucket that keeps versions.";
+                return Err(Error::new(Code::InvalidBucketState, text));
+            }
+            now.info.flags |= bucket_flags::OBJECT_LOCK;
+            now.info.lock = Some(ObjectLock { is_enabled: true, rule: rule.clone() });
+            Ok(())
+        };
+        self.gateway.change_bucket(&bucket.info.bucket, change).await?;
+        Ok(Answer::new(200))
     }
 
     async fn set_versioning(&self, bucket: &BucketAt, state: config::Versioning) -> Result<Answer> {
@@ -208,7 +334,12 @@ impl Server {
         Ok(Answer::new(200))
     }
 
-    async fn set_attr(&self, bucket: &BucketAt, name: &str, value: Option<Bytes>) -> Result<Answer> {
+    async fn set_attr(
+        &self,
+        bucket: &BucketAt,
+        name: &str,
+        value: Option<Bytes>,
+    ) -> Result<Answer> {
         let change = |now: &mut BucketAt| -> Result<()> {
             match &value {
                 Some(value) => now.attrs.insert(name.to_owned(), value.clone()),
@@ -242,7 +373,8 @@ impl Server {
         let Some(rule) = rule else {
             return Err(Error::new(Code::AccessDenied, "No CORS rule of the bucket allows this."));
         };
-        Ok(self.allowed(Answer::new(200), rule, origin)
+        Ok(self
+            .allowed(Answer::new(200), rule, origin)
             .header("Access-Control-Allow-Methods", method)
             .maybe("Access-Control-Allow-Headers", Some(asks).filter(|a| !a.is_empty()))
             .maybe("Access-Control-Max-Age", rule.max_age_s.map(|s| s.to_string())))
@@ -278,13 +410,18 @@ impl Server {
         let mode = headers.single("x-amz-object-lock-mode")?;
         let until = headers.single("x-amz-object-lock-retain-until-date")?;
         let held = headers.single("x-amz-object-lock-legal-hold")?;
-        if mode.is_none() && until.is_none() && held.is_none() {
+        if mode.is_none() && until.is_none() {
             let rule = bucket.info.lock.as_ref().and_then(|lock| lock.rule.as_ref());
-            if rule.is_some() {
-                let text = "Buckets with a default retention are not built: name the lock in headers.";
-                return Err(Error::new(Code::NotImplemented, text));
+            if let Some(rule) = rule {
+                let days = i64::from(rule.days) + 365 * i64::from(rule.years);
+                let until = Time(now().0 + days * DAY_S);
+                let mode = config::LockMode::parse(&rule.mode)?;
+                let retention = config::Retention { mode, until };
+                attrs.insert("object-retention".into(), stored_retention(&retention));
             }
-            return Ok(());
+            if held.is_none() {
+                return Ok(());
+            }
         }
         self.need_lock(bucket)?;
         match (mode, until) {
@@ -334,13 +471,16 @@ impl Server {
         object: &ObjectAt,
     ) -> Result<()> {
         let locked = |text: &str| Err(Error::new(Code::AccessDenied, text));
-        if object.attrs.contains_key("object-legal-hold") && hold(object).as_deref() != Some("OFF") {
+        if object.attrs.contains_key("object-legal-hold") && hold(object).as_deref() != Some("OFF")
+        {
             return locked("The object is under legal hold.");
         }
         if !object.attrs.contains_key("object-retention") {
             return Ok(());
         }
-        let Some(lock) = retention(object) else { return locked("The object's lock cannot be read.") };
+        let Some(lock) = retention(object) else {
+            return locked("The object's lock cannot be read.");
+        };
         if lock.until_ns <= rt::now().wall_ns {
             return Ok(());
         }
@@ -358,7 +498,8 @@ impl Server {
         body: Incoming,
     ) -> Result<Answer> {
         self.need_lock(bucket)?;
-        let none = || Error::new(Code::ObjectLockConfigurationNotFoundError, "The object has none.");
+        let none =
+            || Error::new(Code::ObjectLockConfigurationNotFoundError, "The object has none.");
         match asked.operation {
             Op::GetObjectRetention => {
                 let lock = retention(object).ok_or_else(none)?;
@@ -373,7 +514,8 @@ impl Server {
                     return Err(Error::new(Code::InvalidArgument, text));
                 }
                 if let Some(old) = retention(object).filter(|l| l.until_ns > rt::now().wall_ns) {
-                    let until = u64::try_from(new.until.0).unwrap_or(0).saturating_mul(1_000_000_000);
+                    let until =
+                        u64::try_from(new.until.0).unwrap_or(0).saturating_mul(1_000_000_000);
                     let weaker = until < old.until_ns || new.mode.name() != old.mode;
                     let free = old.mode == "GOVERNANCE" && self.may_bypass(asked, bucket);
                     if weaker && !free {
@@ -399,15 +541,5 @@ impl Server {
             }
             _ => Err(Code::NotImplemented.into()),
         }
-    }
-
-    pub(crate) async fn post_object(
-        &self,
-        _asked: &Asked,
-        _bucket: &BucketAt,
-        _body: Incoming,
-    ) -> Result<Answer> {
-        let text = "Uploads by forms are not built: use PUT, or a presigned URL.";
-        Err(Error::new(Code::NotImplemented, text))
     }
 }

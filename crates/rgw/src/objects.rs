@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use hyper::body::Incoming;
-use rgw_core::formats::ObjectTags;
+use rgw_core::crypt::{CHUNK, Cipher, Sealing, part_at};
+use rgw_core::formats::{ObjectTags, Owner as BucketOwner};
 use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::multipart::part_of;
@@ -12,8 +13,8 @@ use rgw_core::names::RawKey;
 use rgw_core::object::{HEAD_BYTES, ObjectAt};
 use rgw_core::put::NewHead;
 use rgw_proto::acl::Acl;
-use rgw_proto::body::{self as proto, Delete, Source, config};
-use rgw_proto::checksum::{Algorithm, Sum, Sums};
+use rgw_proto::body::{self as proto, Delete, config};
+use rgw_proto::checksum::Sums;
 use rgw_proto::condition::{Conditions, Current, Range};
 use rgw_proto::operation::Operation as Op;
 use rgw_proto::request::Headers;
@@ -26,6 +27,7 @@ use crate::acl;
 use crate::answer::Answer;
 use crate::body::Reader;
 use crate::buckets::time;
+use crate::crypt::{self, CustomerKey};
 use crate::request::{Asked, Rules};
 use crate::server::Server;
 
@@ -43,8 +45,15 @@ const KEPT: [(&str, &str); 6] = [
 ];
 
 /// Attributes of one head that another never takes over.
-const OWN: [&str; 7] =
-    ["idtag", "tail_tag", "manifest", "pg_ver", "source_zone", "object-retention", "object-legal-hold"];
+const OWN: [&str; 7] = [
+    "idtag",
+    "tail_tag",
+    "manifest",
+    "pg_ver",
+    "source_zone",
+    "object-retention",
+    "object-legal-hold",
+];
 
 /// Text with a NUL behind it, as upstream keeps headers.
 pub fn nul(text: &str) -> Bytes {
@@ -98,48 +107,11 @@ pub fn stored_tags(attrs: &Attrs) -> config::Tags {
     tags.map(|tags| tags.0.into_iter().collect()).unwrap_or_default()
 }
 
-/// Numbers of `rgw::cksum::Type`.
-fn sum_type(algorithm: Algorithm) -> u16 {
-    match algorithm {
-        Algorithm::Crc32 => 1,
-        Algorithm::Crc32c => 2,
-        Algorithm::Sha1 => 4,
-        Algorithm::Sha256 => 5,
-        Algorithm::Crc64Nvme => 8,
-    }
-}
-
-/// How a checksum of all of an object is stored: `rgw::cksum::Cksum`, `ENCODE_START(2, 1)`.
-fn sum_bytes(sum: &Sum) -> Bytes {
-    let mut w = types::Writer::new(types::Features::ALL);
-    w.framed(2, 1, |w| {
-        w.u16(sum_type(sum.algorithm));
-        w.u16(sum.bytes().len() as u16);
-        w.raw(sum.bytes());
-        w.u16(1 | 4); // of the second form, of the full object
-    });
-    w.finish()
-}
-
-/// The checksum that is stored: its header and value in base64.
-fn stored_sum(attrs: &Attrs) -> Option<(Algorithm, String)> {
-    let bytes = attrs.get("cksum")?;
-    let mut r = types::Reader::shared(bytes);
-    let read = r.framed("Cksum", 2, |r, _| {
-        let (kind, len) = (r.u16()?, r.u16()?);
-        Ok((kind, r.share(usize::from(len))?))
-    });
-    let (kind, sum) = read.ok()?;
-    let algorithm = Algorithm::ALL.into_iter().find(|a| sum_type(*a) == kind)?;
-    use base64::Engine as _;
-    Some((algorithm, base64::engine::general_purpose::STANDARD.encode(&sum)))
-}
-
 /// Attributes that the bytes themselves give.
 pub fn of_sums(attrs: &mut Attrs, sums: &Sums) {
     attrs.insert("etag".into(), uri::to_hex(&sums.md5).into());
     if let Some(sum) = &sums.sum {
-        attrs.insert("cksum".into(), sum_bytes(sum));
+        crate::sums::note(attrs, sum);
     }
 }
 
@@ -147,12 +119,34 @@ fn current<'a>(etag: &'a str, object: &ObjectAt) -> Current<'a> {
     Current { etag, modified: time(object.mtime) }
 }
 
+/// An object to be stored, but for its bytes.
+pub struct NewObject<'a> {
+    /// Its key.
+    pub name: &'a str,
+    /// Its attributes.
+    pub attrs: Attrs,
+    /// What must hold for what it replaces.
+    pub conditions: &'a Conditions,
+    /// What its bytes are encrypted with.
+    pub key: Option<CustomerKey>,
+}
+
 impl Server {
     /// The list that an object gets. Public ones are refused where the bucket blocks them.
     pub(crate) fn new_acl(&self, asked: &Asked, bucket: &BucketAt) -> Result<Acl> {
+        self.new_acl_of(asked, bucket, &asked.head.headers)
+    }
+
+    /// As [`Server::new_acl`], from other headers: those that a form stands for.
+    pub(crate) fn new_acl_of(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        headers: &Headers,
+    ) -> Result<Acl> {
         let owner = asked.owner();
         let bucket_owner = bucket.info.owner.text();
-        let list = Acl::of_headers(&asked.head.headers, &owner, &bucket_owner)?;
+        let list = Acl::of_headers(headers, &owner, &bucket_owner)?;
         let list = list.unwrap_or_else(|| Acl::private(owner));
         if list.is_public() && Rules::of(bucket)?.block.block_acls {
             let text = "The bucket blocks public access control lists.";
@@ -209,7 +203,9 @@ impl Server {
                 self.gateway.change_attrs(bucket, &object, set, &[]).await?;
                 Ok(Answer::new(200))
             }
-            Op::GetObjectTagging => Ok(Answer::xml(config::tags_to_xml(&stored_tags(&object.attrs)))),
+            Op::GetObjectTagging => {
+                Ok(Answer::xml(config::tags_to_xml(&stored_tags(&object.attrs))))
+            }
             Op::PutObjectTagging => {
                 let body = self.document(asked, body).await?;
                 let tags = config::tags(&body, config::OBJECT_TAGS_MAX)?;
@@ -250,10 +246,10 @@ impl Server {
                     return Err(Code::UnresolvableGrantByEmailAddress.into());
                 }
                 rgw_proto::acl::Grantee::User(id) if *id != now.owner.id => {
-                    if self.gateway.user(id).await?.is_none() {
-                        let text = format!("No user has the id {id:?}.");
-                        return Err(Error::new(Code::InvalidArgument, text));
-                    }
+                    let user = self.gateway.user(id).await?;
+                    user.ok_or_else(|| {
+                        Error::new(Code::InvalidArgument, format!("No user has the id {id:?}."))
+                    })?;
                 }
                 _ => {}
             }
@@ -271,21 +267,45 @@ impl Server {
         let mut attrs = kept(headers)?;
         attrs.insert("acl".into(), acl::encode(&self.new_acl(asked, bucket)?));
         self.lock_of_headers(bucket, headers, &mut attrs)?;
+        let key = self.customer_key(asked, headers)?;
         let reader = self.data(asked, body)?;
+        self.check_quota(asked, bucket, reader.len.unwrap_or(0)).await?;
         let name = asked.key()?.as_str();
-        let (answer, _) = self.store(bucket, name, attrs, &conditions, reader).await?;
+        let new = NewObject { name, attrs, conditions: &conditions, key };
+        let (answer, _) = self.store(asked, bucket, new, reader).await?;
         Ok(answer)
+    }
+
+    /// Whether the quotas allow one object of `bytes` more.
+    pub(crate) async fn check_quota(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        bytes: u64,
+    ) -> Result<()> {
+        let owner = match (&bucket.info.owner, &asked.user) {
+            (BucketOwner::User(id), Some(user)) if user.id == *id => Some(user.clone()),
+            (BucketOwner::User(id), _) => self.gateway.user(&id.text()).await?,
+            // Quotas of accounts are theirs who make buckets for them: not here.
+            (BucketOwner::Account(_), _) => None,
+        };
+        let owner = owner.unwrap_or_default();
+        self.gateway.check_quota(bucket, &owner, bytes).await
     }
 
     /// Stores an object's bytes under a name.
     pub(crate) async fn store(
         &self,
+        asked: &Asked,
         bucket: &BucketAt,
-        name: &str,
-        mut attrs: Attrs,
-        conditions: &Conditions,
-        mut reader: impl Source_,
+        new: NewObject<'_>,
+        mut reader: impl Source,
     ) -> Result<(Answer, String)> {
+        let NewObject { name, mut attrs, conditions, key: customer } = new;
+        let mut sealing = customer.as_ref().map(|key| Sealing::new(key.cipher()));
+        if let Some(key) = &customer {
+            key.note(&mut attrs);
+        }
         let instance =
             if bucket.keeps_versions() { self.gateway.new_version() } else { String::new() };
         let key = RawKey { name: name.to_owned(), instance, ns: String::new() };
@@ -294,7 +314,10 @@ impl Server {
         let mut took = Ok(());
         loop {
             match reader.next().await {
-                Ok(Some(bytes)) => took = incoming.push(&bytes).await,
+                Ok(Some(bytes)) => {
+                    let bytes = sealing.as_mut().map_or(bytes.clone(), |s| s.push(&bytes));
+                    took = incoming.push(&bytes).await;
+                }
                 Ok(None) => break,
                 Err(error) => took = Err(error),
             }
@@ -302,13 +325,22 @@ impl Server {
                 break;
             }
         }
-        let sums = match took {
+        if let (Ok(()), Some(sealing)) = (&took, &mut sealing) {
+            took = incoming.push(&sealing.finish()).await;
+        }
+        let mut sums = match took {
             Ok(()) => match incoming.flush().await {
                 Ok(()) => reader.finish(),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),
         };
+        // A body whose length was not told is judged by now.
+        if let Ok(known) = &sums
+            && let Err(error) = self.check_quota(asked, bucket, known.len).await
+        {
+            sums = Err(error);
+        }
         let sums = match sums {
             Ok(sums) => sums,
             Err(error) => {
@@ -318,6 +350,8 @@ impl Server {
         };
         of_sums(&mut attrs, &sums);
         let etag = attr_text(&attrs["etag"]);
+        let expires =
+            crate::config::expiration(bucket, name, &attrs, sums.len, crate::request::now());
         let placement = placement(bucket, &class);
         let object = self.gateway.object_name(bucket, &key);
         let written = incoming.written(object, &placement);
@@ -341,10 +375,14 @@ impl Server {
         }
         let version = self.link(bucket, &key).await?;
         let mut answer = Answer::new(200).header("ETag", format!("\"{etag}\""));
+        answer = answer.maybe("x-amz-expiration", expires);
         if let Some(sum) = &sums.sum {
             answer = answer
                 .header(sum.algorithm.header(), sum.base64())
                 .header("x-amz-checksum-type", "FULL_OBJECT");
+        }
+        if let Some(key) = &customer {
+            answer = key.tell(answer);
         }
         Ok((answer.maybe("x-amz-version-id", version), etag))
     }
@@ -370,11 +408,12 @@ impl Server {
         bucket: &BucketAt,
         object: ObjectAt,
     ) -> Result<Answer> {
-        if object.attrs.contains_key("crypt.mode") || object.attrs.contains_key("compression") {
-            let text = "The object is encrypted or compressed, which is not built: stock radosgw reads it.";
+        if object.attrs.contains_key("compression") {
+            let text = "The object is compressed, which is not built: stock radosgw reads it.";
             return Err(Error::new(Code::NotImplemented, text));
         }
         let headers = &asked.head.headers;
+        let customer = crypt::wanted(&object.attrs, self.customer_key(asked, headers)?)?;
         let query = &asked.head.query;
         let etag = object.text("etag");
         Conditions::of(headers, "")?.check_read(current(&etag, &object))?;
@@ -406,9 +445,13 @@ impl Server {
             }
             let stored = object.text(attr);
             let value = wanted.map(str::to_owned).or(Some(stored).filter(|v| !v.is_empty()));
-            let value = value.or((attr == "content_type").then(|| "binary/octet-stream".to_owned()));
+            let value =
+                value.or((attr == "content_type").then(|| "binary/octet-stream".to_owned()));
             if value.as_ref().is_some_and(|v| v.chars().any(char::is_control)) {
-                return Err(Error::new(Code::InvalidArgument, "A header has no control characters."));
+                return Err(Error::new(
+                    Code::InvalidArgument,
+                    "A header has no control characters.",
+                ));
             }
             answer = answer.maybe(header, value);
         }
@@ -426,18 +469,29 @@ impl Server {
             answer = answer.header("x-amz-version-id", version_id(&object));
         }
         answer = crate::config::lock_headers(answer, &object);
+        if query.get("versionId").is_none() {
+            let (name, modified) = (&object.key.name, time(object.mtime));
+            let expires =
+                crate::config::expiration(bucket, name, &object.attrs, object.size, modified);
+            answer = answer.maybe("x-amz-expiration", expires);
+        }
         if headers.get("x-amz-checksum-mode").is_some_and(|m| m.eq_ignore_ascii_case("ENABLED"))
             && !partial
-            && let Some((algorithm, sum)) = stored_sum(&object.attrs)
+            && let Some(sum) = crate::sums::shown(&object.attrs, &etag)
         {
-            let kind = if etag.contains('-') { "COMPOSITE" } else { "FULL_OBJECT" };
-            answer = answer.header(algorithm.header(), sum).header("x-amz-checksum-type", kind);
+            answer = answer
+                .header(sum.algorithm.header(), sum.text)
+                .header("x-amz-checksum-type", sum.kind);
+        }
+        if let Some(key) = &customer {
+            answer = key.tell(answer);
         }
         answer = self.cors_headers(asked, bucket, answer);
         if asked.operation == Op::HeadObject {
             return Ok(answer.header("Content-Length", len.to_string()));
         }
-        Ok(self.send(bucket, object, answer, from, len))
+        let cipher = customer.map(|key| key.cipher());
+        Ok(self.send(bucket, object, answer, (from, len), cipher))
     }
 
     /// Has the bytes of an object follow an answer.
@@ -446,13 +500,18 @@ impl Server {
         bucket: &BucketAt,
         object: ObjectAt,
         answer: Answer,
-        from: u64,
-        len: u64,
+        (from, len): (u64, u64),
+        cipher: Option<Cipher>,
     ) -> Answer {
-        let reads = self.gateway.reads(bucket, &object, from, len);
         let end = from + len;
+        let parts = object.manifest.as_ref().map(|m| m.part_bounds()).unwrap_or_default();
+        let (first, last) = match &cipher {
+            Some(_) => aligned(&parts, object.size, from, end),
+            None => (from, end),
+        };
+        let reads = self.gateway.reads(bucket, &object, first, last - first);
         let in_head = object.manifest.as_ref().is_none_or(|m| end <= m.head_size);
-        if in_head && end <= object.prefetched.len() as u64 {
+        if cipher.is_none() && in_head && end <= object.prefetched.len() as u64 {
             return answer.bytes(object.prefetched.slice(from as usize..end as usize));
         }
         let (sender, pieces) = mpsc::channel(1);
@@ -461,6 +520,7 @@ impl Server {
         tokio::task::spawn_local(async move {
             let mut reads: VecDeque<_> = pieces_of(reads).into();
             let mut under_way = VecDeque::new();
+            let mut at = first;
             loop {
                 while under_way.len() < READS_MAX
                     && let Some(read) = reads.pop_front()
@@ -473,7 +533,22 @@ impl Server {
                 }
                 let Some(next) = under_way.pop_front() else { return };
                 let piece = match next.await {
-                    Ok(Ok(piece)) => Ok(piece),
+                    Ok(Ok(piece)) => {
+                        let begin = at;
+                        at += piece.len() as u64;
+                        Ok(match &cipher {
+                            Some(cipher) => {
+                                let (part, _) = part_at(&parts, object.size, begin);
+                                let mut open = piece.to_vec();
+                                cipher.decrypt(begin - part, &mut open);
+                                let (cut, keep) =
+                                    (from.max(begin), end.min(at).max(from.max(begin)));
+                                Bytes::from(open)
+                                    .slice((cut - begin) as usize..(keep - begin) as usize)
+                            }
+                            None => piece,
+                        })
+                    }
                     Ok(Err(error)) => {
                         tracing::warn!("a GET of {} ends early: {error}", object.key.name);
                         Err(std::io::Error::other(error))
@@ -579,9 +654,10 @@ impl Server {
         let is_summed = headers.get("content-md5").is_some()
             || sums
             || headers.get("x-amz-trailer").is_some()
-            || asked.proof.as_ref().is_some_and(|p| {
-                matches!(p.payload, rgw_proto::sig::Payload::Sha256(_))
-            });
+            || asked
+                .proof
+                .as_ref()
+                .is_some_and(|p| matches!(p.payload, rgw_proto::sig::Payload::Sha256(_)));
         if !is_summed {
             let text = "The body wants Content-MD5 or a checksum.";
             return Err(Error::new(Code::InvalidRequest, text));
@@ -645,7 +721,7 @@ impl Server {
     /// The source of a copy, which the sender may read.
     pub(crate) async fn source(&self, asked: &Asked) -> Result<(BucketAt, ObjectAt)> {
         let text = asked.head.headers.single("x-amz-copy-source")?.unwrap_or_default();
-        let source = Source::parse(text)?;
+        let source = proto::Source::parse(text)?;
         let name = asked.with_tenant(&source.bucket);
         let bucket = self.gateway.bucket(&name.tenant, &name.name).await?;
         let (key, version) = (source.key.as_str(), source.version.as_deref());
@@ -665,6 +741,7 @@ impl Server {
 
     async fn copy_object(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
         let (from, object) = self.source(asked).await?;
+        self.check_quota(asked, bucket, object.size).await?;
         let headers = &asked.head.headers;
         let directive = |name: &str| -> Result<bool> {
             match headers.single(name)?.unwrap_or("COPY") {
@@ -678,8 +755,17 @@ impl Server {
         let name = asked.key()?.as_str();
         let same = from.info.bucket == bucket.info.bucket && object.key.name == name;
         let asks_class = headers.get("x-amz-storage-class").is_some();
-        if same && !replace && !asks_class && asked.head.headers.get("x-amz-copy-source").is_some_and(|s| !s.contains("versionId=")) {
-            let text = "A copy of an object onto itself changes its metadata, storage class or tags.";
+        if same
+            && !replace
+            && !asks_class
+            && asked
+                .head
+                .headers
+                .get("x-amz-copy-source")
+                .is_some_and(|s| !s.contains("versionId="))
+        {
+            let text =
+                "A copy of an object onto itself changes its metadata, storage class or tags.";
             return Err(Error::new(Code::InvalidRequest, text));
         }
         let mut attrs = object.attrs.clone();
@@ -716,14 +802,14 @@ impl Server {
 }
 
 /// What bytes come from.
-pub(crate) trait Source_ {
+pub(crate) trait Source {
     /// The next bytes; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>>;
     /// What they sum to.
     fn finish(self) -> Result<Sums>;
 }
 
-impl Source_ for Reader {
+impl Source for Reader {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         Reader::next(self).await
     }
@@ -749,6 +835,18 @@ pub fn version_id(object: &ObjectAt) -> String {
     }
 }
 
+/// The chunks of cipher that a run of bytes lies in: from the first one's beginning to the last one's end.
+fn aligned(parts: &[(u32, u64, u64)], size: u64, from: u64, end: u64) -> (u64, u64) {
+    if from >= end {
+        return (from, end);
+    }
+    let chunk = CHUNK as u64;
+    let (first, _) = part_at(parts, size, from);
+    let (last, last_len) = part_at(parts, size, end - 1);
+    let until = (end - last).next_multiple_of(chunk).min(last_len);
+    (first + (from - first) / chunk * chunk, last + until)
+}
+
 /// Runs cut so that one answer of RADOS is never larger than a head.
 pub fn pieces_of<P: Clone>(reads: Vec<(P, u64, u64)>) -> Vec<(P, u64, u64)> {
     let mut out = Vec::new();
@@ -772,10 +870,10 @@ fn attributes(asked: &Asked, object: &ObjectAt) -> Answer {
         w.text("ETag", &object.text("etag"));
     }
     if wants("Checksum")
-        && let Some((algorithm, sum)) = stored_sum(&object.attrs)
+        && let Some(sum) = crate::sums::shown(&object.attrs, &object.text("etag"))
     {
-        let name = format!("Checksum{}", algorithm.name().replace('-', ""));
-        w.open("Checksum").text(&name, &sum).close("Checksum");
+        let name = format!("Checksum{}", sum.algorithm.name());
+        w.open("Checksum").text(&name, &sum.text).text("ChecksumType", sum.kind).close("Checksum");
     }
     if wants("StorageClass") {
         let class = object.text("storage_class");

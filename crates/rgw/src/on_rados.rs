@@ -161,11 +161,13 @@ impl Objects for OnRados {
     async fn make_pool(&self, pool: &Pool, why: PoolUse) -> OpResult<()> {
         let name = &pool.name;
         let failed = |e: Error| errno(&e);
-        let make = format!(r#"{{"prefix":"osd pool create","pool":"{name}"}}"#);
-        self.cluster.mon(&make).await.map_err(failed)?;
-        let enable = format!(
-            r#"{{"prefix":"osd pool application enable","pool":"{name}","app":"rgw"}}"#
+        // Names like .rgw.root want to be meant.
+        let make = format!(
+            r#"{{"prefix":"osd pool create","pool":"{name}","yes_i_really_mean_it":true}}"#
         );
+        self.cluster.mon(&make).await.map_err(failed)?;
+        let enable =
+            format!(r#"{{"prefix":"osd pool application enable","pool":"{name}","app":"rgw"}}"#);
         self.cluster.mon(&enable).await.map_err(failed)?;
         // What helps the autoscaler only: a monitor that does not know it is no trouble.
         let tune = match why {
@@ -190,7 +192,7 @@ impl Objects for OnRados {
 
     fn pool_id(&self, pool: &Pool) -> Option<i64> {
         let id = self.cluster.map().pool_by_name(&pool.name)?;
-        Some(i64::try_from(id.0).unwrap_or(-1))
+        Some(id.0)
     }
 
     async fn sleep_ms(&self, ms: u64) {

@@ -1,13 +1,15 @@
 //! A request, from its first line to the operation that is allowed.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
 use rgw_core::formats::{Owner as BucketOwner, UserInfo};
 use rgw_core::gateway::{Gateway, attr_text};
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::object::ObjectAt;
 use rgw_proto::acl::{Acl, Owner};
-use rgw_proto::authorize::{
-    BucketFacts, Identity, PublicAccessBlock, Request, Sender, authorize,
-};
+use rgw_proto::authorize::{BucketFacts, Identity, PublicAccessBlock, Request, Sender, authorize};
 use rgw_proto::name::{BucketName, Key};
 use rgw_proto::operation::Operation;
 use rgw_proto::policy::{Context, Kind, Policy, Principal};
@@ -19,8 +21,10 @@ use types::{Denc, Reader};
 
 use crate::OnRados;
 use crate::acl;
+use crate::record::{self, Noted};
 
 /// A request whose sender is known.
+#[derive(Clone)]
 pub struct Asked {
     /// Its head.
     pub head: Head,
@@ -34,8 +38,19 @@ pub struct Asked {
     pub sender: Sender,
     /// The user; `None` of anonymous requests.
     pub user: Option<UserInfo>,
+    /// How it came.
+    pub came: Came,
+}
+
+/// How a request came.
+#[derive(Clone, Debug)]
+pub struct Came {
     /// Address of the sender.
     pub peer: String,
+    /// Whether over TLS.
+    pub is_secret: bool,
+    /// What the logs learn of it.
+    pub noted: Rc<RefCell<Noted>>,
 }
 
 /// The time in whole seconds.
@@ -43,20 +58,79 @@ pub fn now() -> Time {
     Time(i64::try_from(rt::now().wall_ns / 1_000_000_000).unwrap_or(i64::MAX))
 }
 
-/// A user's identity, as policies and lists name it.
-pub fn identity(user: &UserInfo) -> Identity {
+/// What a root user of an account may do within it.
+const ALL: &str = r#"{"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}"#;
+/// `TYPE_ROOT`: the root user of an account.
+const ROOT: u32 = 6;
+
+/// A user's identity, as policies and lists name it, with the user's own policies.
+///
+/// # Errors
+/// [`Code::AccessDenied`] where the policies cannot be read, [`Code::NotImplemented`] where some are of a kind that is
+/// not built: what a policy that is not understood denies must not be allowed.
+pub fn identity(user: &UserInfo, attrs: &Attrs) -> Result<Identity> {
     let account =
         if user.account_id.is_empty() { user.id.tenant.clone() } else { user.account_id.clone() };
     let in_account = !user.account_id.is_empty();
     let id = if in_account { user.account_id.clone() } else { user.id.text() };
-    Identity {
+    if !user.group_ids.is_empty() {
+        let text =
+            "Users in groups are not built here: their groups' policies would be passed over.";
+        return Err(Error::new(Code::NotImplemented, text));
+    }
+    let mut policies = Vec::new();
+    if in_account && user.kind == ROOT {
+        policies.push(Policy::parse(ALL, Kind::Identity)?);
+    }
+    if let Some(bytes) = attrs.get("user-policy") {
+        let stored = BTreeMap::<String, String>::decode(&mut Reader::shared(bytes));
+        let bad = || Error::new(Code::AccessDenied, "The user's policies cannot be read.");
+        for text in stored.map_err(|_| bad())?.values() {
+            policies.push(Policy::parse(text, Kind::Identity).map_err(|_| bad())?);
+        }
+    }
+    Ok(Identity {
         principal: Principal::User { account, name: user.id.id.clone() },
         id: Some(id),
         in_account,
         is_admin: user.limits.is_admin,
-        policies: Vec::new(),
+        policies,
         session_policies: Vec::new(),
+    })
+}
+
+/// The secret of a user's access key. A key of a subuser would have that subuser's rights only: none is taken here.
+///
+/// # Errors
+/// [`Code::InvalidAccessKeyId`] where the key is not the user's, or not active; [`Code::AccessDenied`] of subusers.
+pub fn secret_of<'a>(user: &'a UserInfo, access_key: &str) -> Result<&'a str> {
+    let key = user.keys.s3.get(access_key).filter(|key| key.is_active);
+    let key = key.ok_or_else(|| Error::from(Code::InvalidAccessKeyId))?;
+    if !key.subuser.is_empty() {
+        let text = "Keys of subusers are not for S3 here: use a key of the user.";
+        return Err(Error::new(Code::AccessDenied, text));
     }
+    Ok(&key.key)
+}
+
+/// Refuses what a user's mask of operations leaves out: 1 reads, 2 writes, 4 deletes.
+///
+/// # Errors
+/// [`Code::AccessDenied`].
+pub fn check_mask(user: &UserInfo, operation: Operation) -> Result<()> {
+    let bit = if operation.is_delete() {
+        4
+    } else if operation.is_read() {
+        1
+    } else {
+        2
+    };
+    if user.limits.op_mask & bit == 0 {
+        let text =
+            "The user's mask of operations (radosgw-admin user modify --op-mask) leaves this out.";
+        return Err(Error::new(Code::AccessDenied, text));
+    }
+    Ok(())
 }
 
 impl Asked {
@@ -68,31 +142,36 @@ impl Asked {
         gateway: &Gateway<OnRados>,
         head: Head,
         dns_names: &[String],
-        peer: String,
+        came: Came,
     ) -> Result<Self> {
         let target = Target::of(&head, dns_names)?;
         let operation = Operation::of(&head, &target)?;
+        {
+            let mut noted = came.noted.borrow_mut();
+            noted.operation = record::name(operation);
+            noted.bucket = target.bucket().map(|b| b.name.clone()).unwrap_or_default();
+        }
         let claim = Claim::of(&head)?;
         let Some(access_key) = claim.access_key() else {
             let sender = Sender::anonymous(&claim, operation)?;
-            return Ok(Self { head, target, operation, proof: None, sender, user: None, peer });
+            return Ok(Self { head, target, operation, proof: None, sender, user: None, came });
         };
-        let user = gateway.user_by_key(access_key).await?;
-        let key = user.keys.s3.get(access_key).filter(|key| key.is_active);
-        let key = key.ok_or_else(|| Error::from(Code::InvalidAccessKeyId))?;
+        let (user, attrs) = gateway.user_by_key(access_key).await?;
+        let secret = secret_of(&user, access_key)?;
         let bucket_of_host = virtual_bucket(&head.host(), dns_names);
         let facts = Facts { bucket_of_host: bucket_of_host.as_deref(), body_sha256: None };
-        let proof = claim.verify(&head, &key.key, now(), &facts)?;
+        let proof = claim.verify(&head, secret, now(), &facts)?;
         if user.limits.is_suspended {
             return Err(Code::UserSuspended.into());
         }
-        let sender = Sender::proven(&proof, &claim, operation, identity(&user))?;
-        if !key.subuser.is_empty() {
-            let text = "Keys of subusers are not for S3 here: use a key of the user.";
-            return Err(Error::new(Code::AccessDenied, text));
+        {
+            let mut noted = came.noted.borrow_mut();
+            (noted.user, noted.access_key) = (user.id.text(), access_key.to_owned());
         }
+        let sender = Sender::proven(&proof, &claim, operation, identity(&user, &attrs)?)?;
+        check_mask(&user, operation)?;
         let user = Some(user);
-        Ok(Self { head, target, operation, proof: Some(proof), sender, user, peer })
+        Ok(Self { head, target, operation, proof: Some(proof), sender, user, came })
     }
 
     /// The user, who is known.
@@ -149,8 +228,8 @@ impl Asked {
 
     fn context(&self) -> Context {
         let mut context = Context::default();
-        context.add("aws:SourceIp", self.peer.clone());
-        context.add("aws:SecureTransport", "false");
+        context.add("aws:SourceIp", self.came.peer.clone());
+        context.add("aws:SecureTransport", self.came.is_secret.to_string());
         context.add("aws:CurrentTime", now().to_string());
         context.add("aws:EpochTime", now().0.to_string());
         if let Some(user) = &self.user {
@@ -283,7 +362,9 @@ impl Rules {
 ///
 /// # Errors
 /// Where the bytes are none.
-pub fn stored_block(attrs: &Attrs) -> std::result::Result<Option<PublicAccessBlock>, types::DecodeError> {
+pub fn stored_block(
+    attrs: &Attrs,
+) -> std::result::Result<Option<PublicAccessBlock>, types::DecodeError> {
     let Some(bytes) = attrs.get("public-access") else { return Ok(None) };
     let mut r = Reader::shared(bytes);
     r.framed("PublicAccessBlockConfiguration", 1, |r, _| {

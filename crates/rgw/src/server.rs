@@ -1,8 +1,10 @@
 //! The server: connections, requests, and which operation answers.
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -15,13 +17,18 @@ use rgw_core::meta::BucketAt;
 use rgw_proto::operation::Operation as Op;
 use rgw_proto::request::{Head, Headers, Method, Target};
 use rgw_proto::{Code, Error, Result};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 
 use crate::OnRados;
 use crate::answer::{Answer, Outgoing};
 use crate::body::{PUT_BYTES_MAX, Reader};
-use crate::request::Asked;
+use crate::crypt::CustomerKey;
+use crate::record::{self, Done, Noted, Records};
+use crate::request::{Asked, Came};
+use crate::worker::{self, Work};
 
 /// How long a client may take to send the head of a request.
 const HEAD_MAX: Duration = Duration::from_secs(30);
@@ -35,12 +42,18 @@ const DOCUMENT_BYTES_MAX: u64 = 2 << 20;
 const STOP_MAX: Duration = Duration::from_secs(10);
 
 /// What operators set.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Settings {
     /// Names by which buckets are subdomains: `rgw_dns_name` and the zone group's.
     pub dns_names: Vec<String>,
     /// Least bytes of a part that is not the last: `rgw_multipart_min_part_size`.
     pub part_bytes_min: u64,
+    /// Whether keys of clients are refused over plain HTTP: `rgw_crypt_require_ssl`.
+    pub keys_want_tls: bool,
+    /// When the workers work.
+    pub work: Work,
+    /// Logs of requests.
+    pub records: Rc<Records>,
 }
 
 /// A gateway that serves.
@@ -49,23 +62,54 @@ pub struct Server {
     pub(crate) settings: Settings,
 }
 
-/// Serves until `stop` says so; then ends what is under way.
+/// Where a gateway listens.
+pub struct Door {
+    /// The socket.
+    pub listener: TcpListener,
+    /// What TLS is spoken with there; the owner may change it for connections to come. `None`: plain HTTP.
+    pub tls: Option<Rc<RefCell<TlsAcceptor>>>,
+}
+
+/// Serves at all doors until `stop` says so; then ends what is under way.
 ///
 /// # Errors
-/// Where the listener fails.
+/// None but those of a door that cannot be listened at: there are none today.
 pub async fn serve(
     gateway: Gateway<OnRados>,
     settings: Settings,
-    listener: TcpListener,
-    mut stop: watch::Receiver<bool>,
+    doors: Vec<Door>,
+    stop: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
+    let work = settings.work;
     let server = Rc::new(Server { gateway, settings });
-    let places = std::sync::Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    worker::start(&server, work, &stop);
+    record::start(&server, &stop);
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut open = Vec::new();
+    for door in doors {
+        let (server, stop, places) = (server.clone(), stop.clone(), places.clone());
+        open.push(tokio::task::spawn_local(accept(server, door, places, stop)));
+    }
+    for door in open {
+        door.await.map_err(std::io::Error::other)?;
+    }
+    let all = u32::try_from(CONNECTIONS_MAX).expect("it fits");
+    let _ = tokio::time::timeout(STOP_MAX, places.acquire_many(all)).await;
+    Ok(())
+}
+
+/// Takes connections at one door.
+async fn accept(
+    server: Rc<Server>,
+    door: Door,
+    places: Arc<Semaphore>,
+    mut stop: watch::Receiver<bool>,
+) {
     loop {
         let place = places.clone().acquire_owned().await.expect("it is never closed");
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => break,
+            accepted = door.listener.accept() => accepted,
+            _ = stop.wait_for(|stop| *stop) => return,
         };
         let (stream, peer) = match accepted {
             Ok(accepted) => accepted,
@@ -77,49 +121,92 @@ pub async fn serve(
             }
         };
         let _ = stream.set_nodelay(true);
-        let (server, mut stop) = (server.clone(), stop.clone());
+        let (server, stop) = (server.clone(), stop.clone());
+        let tls = door.tls.as_ref().map(|tls| tls.borrow().clone());
         tokio::task::spawn_local(async move {
-            let service = service_fn(|request| {
-                let server = server.clone();
-                async move { Ok::<_, Infallible>(server.answer(request, peer).await) }
-            });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEAD_MAX)
-                .max_buf_size(HEAD_BYTES_MAX.max(64 << 10))
-                .serve_connection(TokioIo::new(stream), service);
-            let mut connection = std::pin::pin!(connection);
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                _ = stop.wait_for(|stop| *stop) => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
-                }
+            let Some(tls) = tls else {
+                converse(server, stream, (peer, false), stop).await;
+                return drop(place);
             };
-            if let Err(error) = ended {
-                tracing::debug!("{peer}: {error}");
+            match tokio::time::timeout(HEAD_MAX, tls.accept(stream)).await {
+                Ok(Ok(stream)) => converse(server, stream, (peer, true), stop).await,
+                Ok(Err(error)) => tracing::debug!("{peer}: {error}"),
+                Err(_) => tracing::debug!("{peer}: the handshake took too long"),
             }
             drop(place);
         });
     }
-    let all = u32::try_from(CONNECTIONS_MAX).expect("it fits");
-    let _ = tokio::time::timeout(STOP_MAX, places.acquire_many(all)).await;
-    Ok(())
+}
+
+/// Answers the requests of one connection.
+async fn converse<S: AsyncRead + AsyncWrite + Unpin + 'static>(
+    server: Rc<Server>,
+    stream: S,
+    peer: (SocketAddr, bool),
+    mut stop: watch::Receiver<bool>,
+) {
+    let service = service_fn(|request| {
+        let server = server.clone();
+        async move { Ok::<_, Infallible>(server.answer(request, peer).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_MAX)
+        .max_buf_size(HEAD_BYTES_MAX.max(64 << 10))
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stop.wait_for(|stop| *stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("{}: {error}", peer.0);
+    }
+}
+
+/// Refuses kinds of encryption that are not built: an object is never stored plain that was to be encrypted.
+fn refuse_encryption(asked: &Asked) -> Result<()> {
+    let mut headers = asked.head.headers.with_prefix("x-amz-server-side-encryption");
+    let customer = "x-amz-server-side-encryption-customer-";
+    let has_copy = matches!(asked.operation, Op::CopyObject | Op::UploadPartCopy);
+    let source = "x-amz-copy-source-server-side-encryption";
+    let refused = headers
+        .find(|(name, _)| !name.starts_with(customer) || has_copy)
+        .or_else(|| asked.head.headers.with_prefix(source).next());
+    match refused {
+        Some((name, _)) => {
+            let text = format!("{name} is not built here: leave it out, or use stock radosgw.");
+            Err(Error::new(Code::NotImplemented, text))
+        }
+        None => Ok(()),
+    }
 }
 
 impl Server {
     async fn answer(
         self: &Rc<Self>,
-        request: Request<Incoming>, peer: SocketAddr) -> Response<Outgoing> {
+        request: Request<Incoming>,
+        (peer, is_secret): (SocketAddr, bool),
+    ) -> Response<Outgoing> {
+        let begin = rt::now().wall_ns;
         let n = self.gateway.next_request();
         let id = format!("tx{n:021x}-{:x}-{}", crate::request::now().0, self.gateway.zone.name);
         let is_head = request.method() == hyper::Method::HEAD;
         let line = format!("{} {}", request.method(), request.uri().path());
         let bucket = request.uri().path().trim_start_matches('/').split('/').next();
         let bucket = bucket.unwrap_or_default().to_owned();
-        let answer = match self.run(request, peer).await {
+        let received = request.headers().get(hyper::header::CONTENT_LENGTH);
+        let received = received.and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0);
+        let noted = Rc::new(RefCell::new(Noted::default()));
+        let came = Came { peer: peer.ip().to_string(), is_secret, noted: noted.clone() };
+        let mut failed = "";
+        let answer = match self.run(request, came).await {
             Ok(answer) => answer,
             Err(error) => {
+                failed = error.code.name();
                 if error.code.status() >= 500 {
                     tracing::warn!("{line}: {error}");
                 }
@@ -133,12 +220,24 @@ impl Server {
                 }
             }
         };
-        tracing::debug!("{peer} {line}: {}", answer.status);
+        let status = answer.code();
+        tracing::debug!("{peer} {line}: {status}");
+        let sent = if is_head { 0 } else { answer.len() };
+        self.settings.records.note(&Done {
+            noted: &noted.borrow(),
+            id: &id,
+            line: &line,
+            peer: &peer.ip().to_string(),
+            status,
+            error: failed,
+            bytes: (sent, received),
+            took_ms: rt::now().wall_ns.saturating_sub(begin) / 1_000_000,
+        });
         let answer = answer.header("x-amz-request-id", id).header("Server", "Argonaut");
         answer.into_response(is_head)
     }
 
-    async fn run(self: &Rc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Result<Answer> {
+    async fn run(self: &Rc<Self>, request: Request<Incoming>, came: Came) -> Result<Answer> {
         if request.uri().path() == "/swift/healthcheck" {
             return Ok(Answer::new(200));
         }
@@ -146,32 +245,39 @@ impl Server {
         let method = Method::parse(parts.method.as_str())?;
         let headers = parts.headers.iter().map(|(name, value)| {
             let text = std::str::from_utf8(value.as_bytes());
-            let bad = |_| Error::new(Code::InvalidRequest, format!("The header {name} is no UTF-8."));
+            let bad =
+                |_| Error::new(Code::InvalidRequest, format!("The header {name} is no UTF-8."));
             text.map(|v| (name.as_str(), v)).map_err(bad)
         });
         let headers = Headers::new(headers.collect::<Result<Vec<_>>>()?)?;
         let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
         let head = Head::new(method, target, headers)?;
         let names = &self.settings.dns_names;
-        let asked = Asked::of(&self.gateway, head, names, peer.ip().to_string()).await?;
-        for name in ["x-amz-server-side-encryption", "x-amz-server-side-encryption-customer-algorithm"] {
-            if asked.head.headers.get(name).is_some() {
-                let text = format!("Encryption ({name}) is not built: leave it out, or use stock radosgw.");
-                return Err(Error::new(Code::NotImplemented, text));
-            }
-        }
+        let asked = Asked::of(&self.gateway, head, names, came).await?;
+        refuse_encryption(&asked)?;
         self.dispatch(asked, body).await
+    }
+
+    /// The key that the client brings for its object.
+    pub(crate) fn customer_key(
+        &self,
+        asked: &Asked,
+        headers: &Headers,
+    ) -> Result<Option<CustomerKey>> {
+        CustomerKey::of(headers, asked.came.is_secret || !self.settings.keys_want_tls)
     }
 
     /// Reads a document after its request is allowed.
     pub(crate) async fn document(&self, asked: &Asked, body: Incoming) -> Result<Vec<u8>> {
-        let reader = Reader::new(body, &asked.head, asked.proof.as_ref(), DOCUMENT_BYTES_MAX)?;
+        let is_its = asked.operation != Op::CompleteMultipartUpload;
+        let proof = asked.proof.as_ref();
+        let reader = Reader::new(body, &asked.head, proof, DOCUMENT_BYTES_MAX, is_its)?;
         reader.document().await
     }
 
     /// A reader of an object's bytes.
     pub(crate) fn data(&self, asked: &Asked, body: Incoming) -> Result<Reader> {
-        Reader::new(body, &asked.head, asked.proof.as_ref(), PUT_BYTES_MAX)
+        Reader::new(body, &asked.head, asked.proof.as_ref(), PUT_BYTES_MAX, true)
     }
 
     /// The bucket that is named.
@@ -205,6 +311,7 @@ impl Server {
             _ => {}
         }
         let bucket = self.bucket(&asked).await?;
+        asked.came.noted.borrow_mut().owner = bucket.info.owner.text();
         match &asked.target {
             Target::Object(..) => self.on_object(&asked, &bucket, body).await,
             _ => self.on_bucket(&asked, bucket, body).await,
@@ -220,7 +327,7 @@ impl Server {
             _ => asked.check(Some(&bucket), None, None)?,
         }
         match asked.operation {
-            Op::HeadBucket => Ok(Answer::new(200)),
+            Op::HeadBucket => self.head_bucket(asked, &bucket).await,
             Op::DeleteBucket => self.delete_bucket(&bucket).await,
             Op::ListObjects => self.list_objects(asked, &bucket).await,
             Op::ListObjectVersions => self.list_versions(asked, &bucket).await,

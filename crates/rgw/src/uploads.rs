@@ -1,10 +1,11 @@
 //! Uploads in parts.
 
 use hyper::body::Incoming;
-use rgw_core::formats::Upload;
+use rgw_core::crypt::Sealing;
+use rgw_core::formats::{Upload, UploadPart};
 use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
-use rgw_core::multipart::UploadAt;
+use rgw_core::multipart::{Completion, UploadAt};
 use rgw_core::names::RawKey;
 use rgw_proto::acl::Owner;
 use rgw_proto::body::{self as proto, PARTS_MAX};
@@ -17,9 +18,11 @@ use types::Denc;
 use crate::acl;
 use crate::answer::Answer;
 use crate::buckets::time;
+use crate::crypt;
 use crate::objects::{kept, of_sums, pieces_of};
 use crate::request::Asked;
 use crate::server::Server;
+use crate::sums;
 
 impl Server {
     pub(crate) async fn on_upload(
@@ -63,10 +66,19 @@ impl Server {
             let text = format!("The bucket's placement has no storage class {class:?}.");
             return Err(Error::new(Code::InvalidArgument, text));
         }
-        let info = Upload { placement, ..Upload::default() };
+        let customer = self.customer_key(asked, headers)?;
+        if let Some(key) = &customer {
+            key.note(&mut attrs);
+        }
+        let mut info = Upload { placement, ..Upload::default() };
+        sums::of_upload(headers, &mut info)?;
         let id = self.gateway.begin_upload(bucket, key, &info, attrs).await?;
         let name = &bucket.info.bucket.name;
-        Ok(Answer::xml(proto::upload_made(name, asked.key()?, &id)))
+        let answer = Answer::xml(proto::upload_made(name, asked.key()?, &id));
+        Ok(match &customer {
+            Some(key) => key.tell(answer),
+            None => answer,
+        })
     }
 
     fn part_number(asked: &Asked) -> Result<u32> {
@@ -90,40 +102,62 @@ impl Server {
     ) -> Result<Answer> {
         let number = Self::part_number(asked)?;
         let mut reader = self.data(asked, body)?;
+        self.check_quota(asked, bucket, reader.len.unwrap_or(0)).await?;
+        let customer =
+            crypt::wanted(&upload.attrs, self.customer_key(asked, &asked.head.headers)?)?;
+        let mut sealing = customer.as_ref().map(|key| Sealing::new(key.cipher()));
         let mut incoming = self.gateway.begin_part(bucket, upload, number).await?;
         let took = async {
             while let Some(bytes) = reader.next().await? {
+                let bytes = sealing.as_mut().map_or(bytes.clone(), |s| s.push(&bytes));
                 incoming.push(&bytes).await?;
+            }
+            if let Some(sealing) = &mut sealing {
+                incoming.push(&sealing.finish()).await?;
             }
             incoming.flush().await?;
             reader.finish()
         };
-        let sums = match took.await {
-            Ok(sums) => sums,
+        let summed = match took.await {
+            Ok(summed) => summed,
             Err(error) => {
                 incoming.abandon().await;
                 return Err(error);
             }
         };
         let mut attrs = Self::part_attrs(upload);
-        of_sums(&mut attrs, &sums);
+        of_sums(&mut attrs, &summed);
         let etag = attr_text(&attrs["etag"]);
-        self.gateway.end_part(bucket, upload, number, incoming, attrs).await?;
-        let answer = Answer::new(200).header("ETag", format!("\"{etag}\""));
-        Ok(match &sums.sum {
+        let sum = summed.sum.as_ref().and_then(sums::of_part);
+        self.gateway.end_part(bucket, upload, number, incoming, attrs, sum).await?;
+        let mut answer = Answer::new(200).header("ETag", format!("\"{etag}\""));
+        if let Some(key) = &customer {
+            answer = key.tell(answer);
+        }
+        Ok(match &summed.sum {
             Some(sum) => answer.header(sum.algorithm.header(), sum.base64()),
             None => answer,
         })
     }
 
-    async fn copy_part(&self, asked: &Asked, bucket: &BucketAt, upload: &UploadAt) -> Result<Answer> {
+    async fn copy_part(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        upload: &UploadAt,
+    ) -> Result<Answer> {
         let number = Self::part_number(asked)?;
+        if upload.attrs.contains_key("crypt.mode") {
+            let text = "Copies into an encrypted upload are not built: upload the bytes.";
+            return Err(Error::new(Code::NotImplemented, text));
+        }
         let (from, object) = self.source(asked).await?;
         let range = asked.head.headers.single("x-amz-copy-source-range")?;
         let (first, len) = match range {
             Some(text) => Range::of_source(text, object.size)?,
             None => (0, object.size),
         };
+        self.check_quota(asked, bucket, len).await?;
         let mut incoming = self.gateway.begin_part(bucket, upload, number).await?;
         let mut sums = checksum::Body::new(checksum::Expected::default());
         let took = async {
@@ -141,7 +175,7 @@ impl Server {
         let etag = uri::to_hex(&sums.finish(&[])?.md5);
         let mut attrs = Self::part_attrs(upload);
         attrs.insert("etag".into(), etag.clone().into());
-        self.gateway.end_part(bucket, upload, number, incoming, attrs).await?;
+        self.gateway.end_part(bucket, upload, number, incoming, attrs, None).await?;
         let now = crate::request::now();
         Ok(Answer::xml(proto::copied(true, &etag, now)))
     }
@@ -180,26 +214,40 @@ impl Server {
         let raw = RawKey { name: key.to_owned(), instance, ns: String::new() };
         let conditions = Conditions::of(&asked.head.headers, "")?;
         let least = self.settings.part_bytes_min;
-        let gateway = &self.gateway;
-        let done =
-            gateway.complete_upload(bucket, &upload, raw.clone(), &wanted, &conditions, least).await;
-        let etag = done?;
+        let made = |parts: &[&UploadPart]| sums::of_parts(&asked.head.headers, &upload.info, parts);
+        let completion = Completion {
+            key: raw.clone(),
+            parts: &wanted,
+            conditions: &conditions,
+            part_min: least,
+            made: &made,
+        };
+        let (etag, attrs) = self.gateway.complete_upload(bucket, &upload, completion).await?;
         let version = self.link(bucket, &raw).await?;
-        let text = proto::upload_completed(&location, name, asked.key()?, &etag, None);
+        let shown = sums::shown(&attrs, &etag);
+        let sum = shown.as_ref().map(|s| (s.algorithm, s.text.as_str(), s.kind));
+        let text = proto::upload_completed(&location, name, asked.key()?, &etag, sum);
         Ok(Answer::xml(text).maybe("x-amz-version-id", version))
     }
 
-    async fn list_parts(&self, asked: &Asked, bucket: &BucketAt, upload: &UploadAt) -> Result<Answer> {
+    async fn list_parts(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        upload: &UploadAt,
+    ) -> Result<Answer> {
         let query = &asked.head.query;
         let number = |name: &str, default: u32| -> Result<u32> {
             let text = query.get(name).filter(|t| !t.is_empty());
-            let bad = |_| Error::new(Code::InvalidArgument, format!("{name} is a number from 0 on."));
+            let bad =
+                |_| Error::new(Code::InvalidArgument, format!("{name} is a number from 0 on."));
             text.map_or(Ok(default), |t| t.parse().map_err(bad))
         };
         let max = number("max-parts", 1_000)?.min(1_000);
         let after = number("part-number-marker", 0)?;
         let parts = self.gateway.parts(bucket, upload).await?;
-        let list = upload.attrs.get("acl").and_then(|b| rgw_core::formats::AclPolicy::from_bytes(b).ok());
+        let list =
+            upload.attrs.get("acl").and_then(|b| rgw_core::formats::AclPolicy::from_bytes(b).ok());
         let owner = list.map(|l| Owner { id: l.owner.id, display_name: l.owner.display_name });
         let owner = owner.unwrap_or_default();
         let mut w = Writer::document();

@@ -5,7 +5,7 @@ mod progress;
 mod serve;
 mod show;
 mod spec;
-mod tls;
+pub(crate) mod tls;
 mod transfer;
 
 use std::path::PathBuf;

@@ -40,6 +40,21 @@ pub fn acceptor(dir: &Path, verify_peer: bool) -> Result<TlsAcceptor> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
+/// The server's side of TLS 1.3, with a chain of certificates and a key in PEM files.
+///
+/// # Errors
+/// When a file cannot be read, or is not what it should be.
+pub fn of_files(chain: &Path, key: &Path) -> Result<TlsAcceptor> {
+    let certificates = certificates(chain)?;
+    let key = PrivateKeyDer::from_pem_file(key).with_context(|| key.display().to_string())?;
+    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)
+        .with_context(|| format!("certificate and key in {}", chain.display()))?;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
     let found = read().with_context(|| path.display().to_string())?;

@@ -33,10 +33,11 @@ record! {
 
 /// `cls_rgw_lc_list_entries_op`; the answer has its version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ListOp {
-    pub(crate) version: u8,
-    pub(crate) marker: Bytes,
-    pub(crate) max: u32,
+#[allow(missing_docs, reason = "the fields are the peer's")]
+pub struct ListOp {
+    pub version: u8,
+    pub marker: Bytes,
+    pub max: u32,
 }
 
 impl Denc for ListOp {
@@ -55,14 +56,16 @@ impl Denc for ListOp {
 
 /// `cls_rgw_lc_list_entries_ret`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ListRet {
-    pub(crate) version: u8,
-    pub(crate) entries: Vec<Entry>,
-    pub(crate) truncated: bool,
+#[allow(missing_docs, reason = "the fields are the peer's")]
+pub struct ListRet {
+    pub version: u8,
+    pub entries: Vec<Entry>,
+    pub truncated: bool,
 }
 
 impl ListRet {
-    const NEWEST: u8 = 3;
+    /// The newest version.
+    pub const NEWEST: u8 = 3;
 }
 
 impl Denc for ListRet {

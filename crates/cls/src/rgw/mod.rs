@@ -31,12 +31,20 @@ use crate::{Class, READS, WRITES, method};
 
 /// What a gateway calls the class with, and what it gets.
 pub(crate) mod client {
+    pub use super::gc::RemoveOp as GcRemoveOp;
     pub use super::index::{CompleteOp, EmptyOp, GuardOp, PrepareOp};
+    pub use super::lc::{
+        Entry as LcEntry, EntryOp as LcEntryOp, Head as LcHead, HeadOp as LcHeadOp,
+        ListOp as LcListOp, ListRet as LcListRet,
+    };
     pub use super::list::{ListOp, ListRet};
     pub use super::object::{CheckAttrsOp, RemoveOp, StorePgVerOp};
     pub use super::types::{
-        Dir, DirEntry, EntryVer, Header, Key, Meta, Olh, OlhLog, Packed, Pending, Resharding, Stats,
-        flag, modify, olh_op,
+        Dir, DirEntry, EntryVer, Header, Key, Meta, Olh, OlhLog, Packed, Pending, Resharding,
+        Stats, flag, modify, olh_op,
+    };
+    pub use super::usage::{
+        AddOp as UsageAddOp, Data as UsageData, Entry as UsageEntry, Info as UsageInfo,
     };
     pub use super::versions::{ClearOp, LinkOp, ReadLogOp, ReadLogRet, TrimLogOp, UnlinkOp};
 }

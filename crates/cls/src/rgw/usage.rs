@@ -24,16 +24,17 @@ record! {
 
 /// `rgw_usage_log_entry`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) owner: Bytes,
+#[allow(missing_docs, reason = "the fields are the peer's")]
+pub struct Entry {
+    pub owner: Bytes,
     /// Empty: the owner.
-    pub(crate) payer: Bytes,
-    pub(crate) bucket: Bytes,
+    pub payer: Bytes,
+    pub bucket: Bytes,
     /// Seconds, at a full hour.
-    pub(crate) epoch: u64,
-    pub(crate) total: Data,
-    pub(crate) by_category: BTreeMap<Bytes, Data>,
-    pub(crate) select: Select,
+    pub epoch: u64,
+    pub total: Data,
+    pub by_category: BTreeMap<Bytes, Data>,
+    pub select: Select,
 }
 
 impl Denc for Entry {

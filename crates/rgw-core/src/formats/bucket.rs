@@ -339,13 +339,44 @@ impl Denc for Layout {
     }
 }
 
-/// How new objects are locked: `RGWObjectLock`, with its rule kept as it came.
+/// How long new objects are locked: `ObjectLockRule` and the `DefaultRetention` in it, each `ENCODE_START(1, 1)`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockRule {
+    /// `GOVERNANCE` or `COMPLIANCE`.
+    pub mode: String,
+    /// Days; 0 where there are years.
+    pub days: i32,
+    /// Years; 0 where there are days.
+    pub years: i32,
+}
+
+impl Denc for LockRule {
+    fn encode(&self, w: &mut Writer) {
+        w.framed(1, 1, |w| {
+            w.framed(1, 1, |w| {
+                w.str(&self.mode);
+                w.i32(self.days);
+                w.i32(self.years);
+            });
+        });
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("ObjectLockRule", 1, |r, _| {
+            r.framed("DefaultRetention", 1, |r, _| {
+                Ok(Self { mode: r.string()?, days: r.i32()?, years: r.i32()? })
+            })
+        })
+    }
+}
+
+/// How new objects are locked: `RGWObjectLock`, `ENCODE_START(1, 1)`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectLock {
     /// Always so where it is stored.
     pub is_enabled: bool,
-    /// `ObjectLockRule`.
-    pub rule: Option<Opaque>,
+    /// What an object gets that names no lock itself.
+    pub rule: Option<LockRule>,
 }
 
 impl Denc for ObjectLock {

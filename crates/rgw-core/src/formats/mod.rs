@@ -3,6 +3,7 @@
 mod acl;
 mod attrs;
 mod bucket;
+mod lifecycle;
 mod manifest;
 mod realm;
 mod upload;
@@ -12,9 +13,10 @@ mod zone;
 pub use acl::{AclGrant, AclList, AclOwner, AclPolicy, GranteeType, Referer};
 pub use attrs::{LegalHold, ObjectRetention, ObjectTags, OlhInfo, OlhPending};
 pub use bucket::{
-    Bucket, BucketInfo, EntryPoint, Index, IndexGeneration, Layout, LogGeneration, ObjectLock,
-    Owner, Pool, bucket_flags,
+    Bucket, BucketInfo, EntryPoint, Index, IndexGeneration, Layout, LockRule, LogGeneration,
+    ObjectLock, Owner, Pool, bucket_flags,
 };
+pub use lifecycle::Lifecycle;
 pub use manifest::{Manifest, ManifestPart, ManifestRule, ObjectName};
 pub use realm::{LatestEpoch, NamedId, Realm};
 pub use upload::{Upload, UploadPart};

@@ -70,7 +70,7 @@ pub struct UploadPart {
     pub modified: UTime,
     /// Where it is.
     pub manifest: Manifest,
-    /// `RGWCompressionInfo`.
+    /// How it is compressed: `RGWCompressionInfo`.
     pub compression: Opaque,
     /// Bytes before compression.
     pub accounted_size: u64,

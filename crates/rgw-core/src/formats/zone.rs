@@ -46,9 +46,8 @@ impl Placement {
                 classes = r.framed("RGWZoneStorageClasses", 1, |r, _| {
                     let pairs = r.seq(|r| {
                         let name = r.string()?;
-                        let pool = r.framed("RGWZoneStorageClass", 1, |r, _| {
-                            Option::<Pool>::decode(r)
-                        })?;
+                        let pool =
+                            r.framed("RGWZoneStorageClass", 1, |r, _| Option::<Pool>::decode(r))?;
                         Ok((name, pool))
                     })?;
                     Ok(pairs.into_iter().collect())
@@ -89,6 +88,10 @@ pub struct ZoneParams {
     pub name: String,
     /// By name.
     pub placements: BTreeMap<String, Placement>,
+    /// Records of what users did.
+    pub usage: Pool,
+    /// Buckets with lifecycle rules.
+    pub lifecycle: Pool,
 }
 
 /// Pools of users.
@@ -110,9 +113,10 @@ impl ZoneParams {
     /// # Errors
     /// Where the bytes are none.
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("RGWZoneParams", 18, |r, _| {
+        r.framed("RGWZoneParams", 18, |r, v| {
+            r.require(v >= 9, "zones are read from version 9 on")?;
             let (domain_root, control, gc) = (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
-            let (_log, _intent, _usage) = (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
+            let (_log, _intent, usage) = (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
             let (keys, email, swift, uid) =
                 (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
             let users = UserPools { keys, email, swift, uid };
@@ -121,7 +125,9 @@ impl ZoneParams {
             Opaque::decode(r)?; // the key that other zones use
             let placements = r.seq(|r| Ok((r.string()?, Placement::decode(r)?)))?;
             let placements = placements.into_iter().collect();
-            Ok(Self { domain_root, control, gc, users, id, name, placements })
+            let _metadata_heap = Pool::decode(r)?;
+            let (_realm, lifecycle) = (r.string()?, Pool::decode(r)?);
+            Ok(Self { domain_root, control, gc, users, id, name, placements, usage, lifecycle })
         })
     }
 }

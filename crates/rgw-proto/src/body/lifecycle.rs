@@ -219,6 +219,15 @@ fn write_when(w: &mut Writer, when: When) {
 }
 
 impl Filter {
+    /// Whether a rule with this filter is for an object.
+    #[must_use]
+    pub fn fits(&self, key: &str, tags: &super::config::Tags, size: u64) -> bool {
+        key.starts_with(&self.prefix)
+            && self.tags.iter().all(|(name, value)| tags.get(name) == Some(value))
+            && self.larger_than.is_none_or(|least| size > least)
+            && self.smaller_than.is_none_or(|most| size < most)
+    }
+
     fn write(&self, w: &mut Writer) {
         let parts = usize::from(!self.prefix.is_empty())
             + self.tags.len()

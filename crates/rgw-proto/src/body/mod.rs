@@ -128,15 +128,14 @@ pub fn upload_completed(
     bucket: &str,
     key: &Key,
     etag: &str,
-    sum: Option<(&Sum, &str)>,
+    sum: Option<(Algorithm, &str, &str)>,
 ) -> String {
     let mut w = Writer::document();
     w.open_root("CompleteMultipartUploadResult");
     w.text("Location", location).text("Bucket", bucket).text("Key", key.as_str());
     w.text("ETag", &format!("\"{etag}\""));
-    if let Some((sum, kind)) = sum {
-        w.text(&format!("Checksum{}", sum.algorithm.name()), &sum.base64())
-            .text("ChecksumType", kind);
+    if let Some((algorithm, sum, kind)) = sum {
+        w.text(&format!("Checksum{}", algorithm.name()), sum).text("ChecksumType", kind);
     }
     w.close("CompleteMultipartUploadResult");
     w.finish()

@@ -10,6 +10,7 @@
 //! Source: AWS's "Authenticating Requests" (versions 2 and 4); `rgw_auth_s3.cc`.
 
 pub mod chunked;
+pub mod form;
 pub mod v2;
 pub mod v4;
 

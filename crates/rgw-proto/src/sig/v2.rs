@@ -80,8 +80,9 @@ impl V2 {
                 malformed("The URL is signed and wants AWSAccessKeyId, Expires and Signature.")
             })
         };
-        let expires =
-            get("Expires")?.parse().map_err(|_| malformed("Expires is in seconds since 1970."))?;
+        let expires = get("Expires")?
+            .parse()
+            .map_err(|_| Error::new(Code::AccessDenied, "Expires is in seconds since 1970."))?;
         let token = head.query.get("x-amz-security-token").map(str::to_owned);
         Self::new(get("AWSAccessKeyId")?, get("Signature")?, token, Some(Time(expires)))
     }
@@ -92,8 +93,9 @@ impl V2 {
         token: Option<String>,
         expires: Option<Time>,
     ) -> Result<Self> {
-        let signature =
-            STANDARD.decode(signature).map_err(|_| malformed("The signature is no base64."))?;
+        let signature = STANDARD
+            .decode(signature)
+            .map_err(|_| Error::new(Code::SignatureDoesNotMatch, "The signature is no base64."))?;
         Ok(Self { access_key: access.into(), token, signature, expires })
     }
 

@@ -167,7 +167,9 @@ impl V4 {
             return Err(malformed("SignedHeaders names more than 128 headers."));
         }
         let signature = uri::from_hex(signature).filter(|s| s.len() == 32);
-        let signature = signature.ok_or_else(|| malformed("Signature is 64 hex digits."))?;
+        let signature = signature.ok_or_else(|| {
+            Error::new(Code::SignatureDoesNotMatch, "Signature is 64 hex digits.")
+        })?;
         let payload = match line {
             "UNSIGNED-PAYLOAD" => Payload::Unsigned,
             "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" => Payload::Chunked { trailer: false },

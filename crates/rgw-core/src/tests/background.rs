@@ -1,0 +1,211 @@
+//! What a gateway does by itself: deleting tails, applying lifecycle rules.
+
+use rgw_proto::body::lifecycle::parse;
+
+use super::memory::{Memory, now};
+use super::*;
+use crate::formats::Lifecycle;
+use crate::gc::QUEUES;
+use crate::lifecycle::{Clock, LISTS, Passed};
+
+async fn collect(gateway: &Gateway<Memory>) -> u64 {
+    let mut count = 0;
+    for n in 0..QUEUES {
+        count += gateway.collect_queue(n).await.unwrap();
+    }
+    count
+}
+
+/// A tail outlives its head by the time that readers need, then goes; one with two owners goes with the second.
+#[test]
+fn tails_go_when_their_time_has_come() {
+    for with_queues in [false, true] {
+        now(async {
+            let memory = Memory::new();
+            let gateway = gateway(memory.clone());
+            if with_queues {
+                gateway.make_queues().await.unwrap();
+                gateway.make_queues().await.unwrap();
+            }
+            let bucket = made(&gateway).await.unwrap();
+            put(&gateway, &bucket, "k", &data(9 * MIB, 1)).await.unwrap();
+            let from = gateway.object(&bucket, "k", None, true).await.unwrap().unwrap();
+            let key = RawKey { name: "copy".into(), ..RawKey::default() };
+            let mtime = crate::objects::Objects::now(&gateway.objects);
+            gateway
+                .copy(&bucket, &from, &bucket, key, attrs("e"), mtime, "default-placement")
+                .await
+                .unwrap();
+            remove(&gateway, &bucket, "k").await.unwrap();
+            assert_eq!(collect(&gateway).await, 0, "it is not time yet");
+            // A stored target has its name twice; upstream goes by the second.
+            let queued = memory.stored("log").concat();
+            let name = b"_shadow_.";
+            let times = queued.windows(name.len()).filter(|w| w == name).count();
+            assert!(times >= 2 * 2, "two tails, each named twice: {times}");
+            memory.pass(3 * 3_600);
+            assert_eq!(collect(&gateway).await, 1);
+            let copy = get(&gateway, &bucket, "copy", None).await.unwrap();
+            assert_eq!(copy, Some(data(9 * MIB, 1)), "the copy owns the tail too");
+            remove(&gateway, &bucket, "copy").await.unwrap();
+            memory.pass(3 * 3_600);
+            assert_eq!(collect(&gateway).await, 1);
+            assert_eq!(memory.names("data"), [""; 0]);
+            assert_eq!(collect(&gateway).await, 0);
+        });
+    }
+}
+
+async fn set_rules(gateway: &Gateway<Memory>, bucket: &BucketAt, rule: &str) -> BucketAt {
+    let xml = format!(
+        "<LifecycleConfiguration><Rule><ID>r</ID><Status>Enabled</Status>{rule}</Rule></LifecycleConfiguration>"
+    );
+    let bytes = Lifecycle(parse(xml.as_bytes()).unwrap()).to_bytes();
+    let set = |now: &mut BucketAt| {
+        now.attrs.insert("lc".into(), bytes.clone());
+        Ok(())
+    };
+    gateway.change_bucket(&bucket.info.bucket, set).await.unwrap();
+    gateway.note_lifecycle(bucket).await.unwrap();
+    gateway.bucket("", "bkt").await.unwrap()
+}
+
+async fn pass(gateway: &Gateway<Memory>) -> Passed {
+    let mut out = Passed::default();
+    for n in 0..LISTS {
+        let one = gateway.lifecycle_pass(n, Clock { day_s: 86_400 }).await.unwrap();
+        out.removed += one.removed;
+        out.moved += one.moved;
+        out.aborted += one.aborted;
+        out.failed += one.failed;
+    }
+    out
+}
+
+#[test]
+fn objects_expire_by_prefix_and_age() {
+    now(async {
+        let memory = Memory::new();
+        let gateway = gateway(memory.clone());
+        let bucket = made(&gateway).await.unwrap();
+        for name in ["old/a", "old/b", "other"] {
+            put(&gateway, &bucket, name, b"x").await.unwrap();
+        }
+        let rule = "<Prefix>old/</Prefix><Expiration><Days>2</Days></Expiration>";
+        let bucket = set_rules(&gateway, &bucket, rule).await;
+        assert_eq!(pass(&gateway).await, Passed::default(), "none is old");
+        memory.pass(86_400);
+        assert_eq!(pass(&gateway).await, Passed::default(), "none is two days old");
+        put(&gateway, &bucket, "old/b", b"new").await.unwrap();
+        memory.pass(2 * 86_400);
+        assert_eq!(pass(&gateway).await, Passed { removed: 1, ..Passed::default() });
+        assert_eq!(listed(&gateway, &bucket).await.unwrap(), ["old/b", "other"]);
+        assert_eq!(pass(&gateway).await, Passed::default(), "once a day");
+        gateway.forget_lifecycle(&bucket).await.unwrap();
+        memory.pass(10 * 86_400);
+        assert_eq!(pass(&gateway).await, Passed::default());
+    });
+}
+
+#[test]
+fn noncurrent_versions_and_lone_markers_go() {
+    now(async {
+        let memory = Memory::new();
+        let gateway = gateway(memory.clone());
+        let bucket = versioned(&gateway).await.unwrap();
+        for n in 0..4u8 {
+            put(&gateway, &bucket, "k", &[n]).await.unwrap();
+            memory.pass(10);
+        }
+        let owner = Some(("main".to_owned(), String::new()));
+        put(&gateway, &bucket, "gone", b"x").await.unwrap();
+        gateway.link_version(&bucket, "gone", &gateway.new_version(), owner).await.unwrap();
+        let rule = "<Prefix/><NoncurrentVersionExpiration><NoncurrentDays>1</NoncurrentDays>\
+            <NewerNoncurrentVersions>1</NewerNoncurrentVersions></NoncurrentVersionExpiration>\
+            <Expiration><ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration>";
+        let bucket = set_rules(&gateway, &bucket, rule).await;
+        memory.pass(2 * 86_400);
+        // Of k one noncurrent version stays, beside the current one; gone keeps its one version, too.
+        assert_eq!(pass(&gateway).await.removed, 2);
+        let rule = rule.replace("<NewerNoncurrentVersions>1</NewerNoncurrentVersions>", "");
+        let bucket = set_rules(&gateway, &bucket, &rule).await;
+        memory.pass(86_400);
+        assert_eq!(pass(&gateway).await.removed, 2);
+        memory.pass(86_400);
+        assert_eq!(pass(&gateway).await.removed, 1, "the marker is alone now");
+        assert_eq!(listed(&gateway, &bucket).await.unwrap(), ["k"]);
+        let query = Query { max: 10, versions: true, ..Query::default() };
+        assert_eq!(gateway.list(&bucket, &query).await.unwrap().entries.len(), 1);
+    });
+}
+
+#[test]
+fn uploads_are_aborted_and_objects_moved() {
+    now(async {
+        let memory = Memory::new();
+        let gateway = gateway(memory.clone());
+        let bucket = made(&gateway).await.unwrap();
+        upload(&gateway, &bucket, &[b"part"]).await.unwrap();
+        put(&gateway, &bucket, "k", &data(5 * MIB, 3)).await.unwrap();
+        let rule = "<Prefix/><AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>\
+            </AbortIncompleteMultipartUpload><Transition><Days>1</Days><StorageClass>COLD</StorageClass></Transition>";
+        let bucket = set_rules(&gateway, &bucket, rule).await;
+        memory.pass(3 * 86_400);
+        assert_eq!(pass(&gateway).await, Passed { moved: 1, aborted: 1, ..Passed::default() });
+        assert_eq!(memory.names("cold").len(), 2, "all of its data: {:?}", memory.names("cold"));
+        assert_eq!(get(&gateway, &bucket, "k", None).await.unwrap(), Some(data(5 * MIB, 3)));
+        memory.pass(86_400);
+        assert_eq!(pass(&gateway).await, Passed::default(), "it is there already");
+    });
+}
+
+/// A zone is there after a first start, and after one that another died in the middle of.
+#[test]
+fn zones_are_made_whole() {
+    for n in 1.. {
+        let memory = Memory::new();
+        let died = now(async {
+            let doomed = memory.another();
+            doomed.dies_before(n);
+            let _ = crate::realm::make_default(&doomed).await;
+            let next = memory.another();
+            crate::realm::make_default(&next).await.unwrap();
+            let gateway = Gateway::open(next, "").await.unwrap();
+            assert_eq!(gateway.group.zones.len(), 1);
+            assert_eq!(gateway.group.zones[0], gateway.zone.id);
+            doomed.is_dead()
+        });
+        if !died {
+            break;
+        }
+    }
+}
+
+#[test]
+fn users_and_keys() {
+    use crate::users::NewUser;
+    use rgw_proto::Code;
+    now(async {
+        let gateway = gateway(Memory::new());
+        let new = NewUser { id: user(), email: "A@b".into(), ..NewUser::default() };
+        let made = gateway.make_user(new.clone()).await.unwrap();
+        let first = made.keys.s3.keys().next().unwrap().clone();
+        assert_eq!(gateway.user_by_key(&first).await.unwrap().0, made);
+        assert_eq!(gateway.make_user(new).await.unwrap_err().code, Code::EmailExists);
+        let new = NewUser { id: user(), ..NewUser::default() };
+        assert_eq!(gateway.make_user(new).await.unwrap_err().code, Code::UserAlreadyExists);
+        let key = gateway.add_key("main", Some("KEY".into()), None).await.unwrap();
+        assert_eq!(gateway.user_by_key("KEY").await.unwrap().0.keys.s3["KEY"], key);
+        let again = gateway.add_key("main", Some("KEY".into()), None).await;
+        assert_eq!(again.unwrap_err().code, Code::KeyExists);
+        gateway.remove_key("main", "KEY").await.unwrap();
+        assert_eq!(gateway.user_by_key("KEY").await.unwrap_err().code, Code::InvalidAccessKeyId);
+        super::made(&gateway).await.unwrap();
+        assert_eq!(gateway.remove_user("main").await.unwrap_err().code, Code::BucketNotEmpty);
+        let bucket = gateway.bucket("", "bkt").await.unwrap();
+        gateway.remove_bucket(&bucket).await.unwrap();
+        gateway.remove_user("main").await.unwrap();
+        assert!(gateway.user("main").await.unwrap().is_none());
+        assert_eq!(gateway.user_by_key(&first).await.unwrap_err().code, Code::InvalidAccessKeyId);
+    });
+}
