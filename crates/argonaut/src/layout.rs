@@ -25,6 +25,8 @@ pub struct Asked {
     pub mds: Option<u32>,
     /// Make a file system, where there is none.
     pub fs: bool,
+    /// Start an object gateway, where there is none.
+    pub s3: bool,
     /// As [`Wanted::size`].
     pub size: Option<u32>,
     /// As [`Wanted::osd_bytes`].
@@ -133,7 +135,7 @@ impl Layout {
         self.conf().exists()
     }
 
-    /// The daemons that were made here: monitors, OSDs, metadata servers, each in order.
+    /// The daemons that were made here: monitors, OSDs, metadata servers, gateways, each in order.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -144,7 +146,7 @@ impl Layout {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some((kind, id)) = name.split_once('.') else { continue };
             // The mark is written last: a half-made daemon is made anew.
-            let Some(order) = ["mon", "osd", "mds"].iter().position(|k| *k == kind) else {
+            let Some(order) = ["mon", "osd", "mds", "rgw"].iter().position(|k| *k == kind) else {
                 continue;
             };
             if entry.path().join("ready").exists() {

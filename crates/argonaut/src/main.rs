@@ -19,12 +19,14 @@ mod osd_new;
 mod rbd_verbs;
 mod remove;
 mod rgw_daemon;
+mod s3_verbs;
 mod signature;
 mod store_tool;
 mod supervise;
 mod target;
 mod up;
 mod up_fs;
+mod up_s3;
 mod words;
 
 use std::io::Read;
@@ -143,6 +145,9 @@ enum Verb {
         /// Make a file system `cephfs`, where there is none.
         #[arg(long)]
         fs: bool,
+        /// Start an object gateway (S3) from port 7480 on, and make a user `demo`.
+        #[arg(long)]
+        s3: bool,
         /// Replicas of new pools of a new cluster [default: 3].
         #[arg(long)]
         size: Option<u32>,
@@ -271,6 +276,13 @@ enum Verb {
         #[command(subcommand)]
         verb: Box<rbd_verbs::Verb>,
     },
+    /// Users, keys and buckets of the object gateway.
+    S3 {
+        #[command(flatten)]
+        connect: client::Connect,
+        #[command(subcommand)]
+        verb: s3_verbs::Verb,
+    },
     /// Object classes of your own: WebAssembly modules that run inside the OSDs.
     Cls {
         #[command(flatten)]
@@ -309,6 +321,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Ceph { .. }
             | Verb::Rados { .. }
             | Verb::Rbd { .. }
+            | Verb::S3 { .. }
             | Verb::Cls { .. }
             | Verb::Crushtool { .. }
     );
@@ -316,8 +329,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
         daemon::private::umask();
     }
     match verb {
-        Verb::Up { dir, mons, osds, mds, fs, size, osd_bytes, port, addr, foreground } => {
-            let asked = layout::Asked { mons, osds, mds, fs, size, osd_bytes, port, addr };
+        Verb::Up { dir, mons, osds, mds, fs, s3, size, osd_bytes, port, addr, foreground } => {
+            let asked = layout::Asked { mons, osds, mds, fs, s3, size, osd_bytes, port, addr };
             up::up(&dir.dir, &asked, foreground)?;
         }
         Verb::Down(dir) => up::down(&dir.dir)?,
@@ -348,6 +361,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             osd_new::replace(&connect, id, device.as_deref(), force, lose_data)?;
             say!("osd.{id} is made anew; start it: argonaut osd -i {id}");
         }
+        Verb::S3 { connect, verb } => return s3_verbs::run(&connect, verb),
         Verb::Rgw { daemon } => rgw_daemon::main(&daemon.conf, daemon.id()?)?,
         Verb::Osd { daemon, .. } => {
             let Daemon { conf, mkfs, keyring, force, .. } = &daemon;

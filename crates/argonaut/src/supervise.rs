@@ -182,9 +182,10 @@ pub fn run(layout: &Layout) -> Result<()> {
 /// reach a monitor.
 #[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
 fn stop_all(kept: Vec<Kept>) -> Result<()> {
+    let (rgws, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("rgw"));
     let (mdss, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("mds"));
     let (osds, mons): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("osd"));
-    for group in [mdss, osds, mons] {
+    for group in [rgws, mdss, osds, mons] {
         let (done, all_done) = mpsc::channel();
         let count = group.len();
         for mut one in group {

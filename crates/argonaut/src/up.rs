@@ -17,7 +17,7 @@ use types::Uuid;
 
 use crate::layout::{Asked, Layout, Wanted, mon_id};
 use crate::remove::{Made, Marker};
-use crate::{mon_daemon, osd_mkfs, supervise, up_fs};
+use crate::{mon_daemon, osd_mkfs, supervise, up_fs, up_s3};
 
 /// How long `up` waits for HEALTH_OK.
 const HEALTHY_MAX: Duration = Duration::from_secs(60);
@@ -68,7 +68,8 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
         make_fs(&layout, asked, &progress)?;
         let mut runs = || layout.running("supervise") == Some(pid);
         if wait_healthy(&layout, &progress, start, &mut runs)?.is_some() {
-            return Ok(());
+            make_s3(&layout, asked, &progress)?;
+            return up_s3::tell(&layout);
         }
         // It was ending: killed a moment ago, or told to stop.
         say!("supervisor {pid} has ended");
@@ -89,6 +90,12 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     let healthy = add_osds(&layout, &missing, asked.osd_bytes, &progress)
         .and_then(|()| make_fs(&layout, asked, &progress))
         .and_then(|()| wait_healthy(&layout, &progress, start, &mut runs));
+    let healthy = healthy.and_then(|health| {
+        if health.is_some() {
+            make_s3(&layout, asked, &progress)?;
+        }
+        Ok(health)
+    });
     progress.done();
     let took = start.elapsed().as_secs_f64();
     match healthy.and_then(|h| h.context("the supervisor has ended")) {
@@ -108,6 +115,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     say!("  ceph -s                       (without Ceph's packages: argonaut status)");
     say!("  ceph osd pool create test && rados -p test bench 10 write");
     say!("  argonaut down --dir {}", layout.dir.display());
+    up_s3::tell(&layout)?;
     if let Some(stop) = stop {
         say!("running in the foreground; Ctrl-C stops the cluster");
         while !stop.load(Ordering::Relaxed) {
@@ -273,6 +281,14 @@ fn make_fs(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<()> {
     up_fs::make(layout)
 }
 
+fn make_s3(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<()> {
+    if !asked.s3 {
+        return Ok(());
+    }
+    progress.say("making an object gateway ...");
+    up_s3::make(layout, asked.addr)
+}
+
 /// The OSDs that have ever been up and were not destroyed, as a monitor says; nothing where none
 /// answers.
 fn known_osds(layout: &Layout) -> Option<Vec<u32>> {
@@ -421,7 +437,7 @@ fn wait_healthy(
 fn fetch_keys(layout: &Layout, daemons: &[String], socket: &Path) {
     for name in daemons {
         let path = layout.data(name).join("keyring");
-        if path.exists() {
+        if path.exists() || name == up_s3::NAME {
             continue;
         }
         let caps = match name.starts_with("mds.") {
