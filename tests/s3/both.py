@@ -63,10 +63,48 @@ def main():
         assert len(grants) == 2, grants
         reader.delete_object(Bucket="both", Key=f"{name}/parts")
         assert f"{name}/parts" not in [o["Key"] for o in writer.list_objects_v2(Bucket="both")["Contents"]]
+    secret = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": os.urandom(32)}
+    for name, writer, reader in ("ours", ours, stock), ("stock", stock, ours):
+        data = os.urandom(9 * MIB + 5)
+        writer.put_object(Bucket="both", Key=f"{name}/sealed", Body=data, **secret)
+        assert body(reader, f"{name}/sealed", **secret) == data
+        assert body(reader, f"{name}/sealed", Range="bytes=4194290-4198411", **secret) == data[4194290:4198412]
+    settings(ours, stock)
     keys = lambda at: [o["Key"] for o in at.list_objects_v2(Bucket="both")["Contents"]]
     assert keys(ours) == keys(stock), (keys(ours), keys(stock))
     versions(ours, stock)
     print("both ways")
+
+
+def settings(ours, stock):
+    """What one sets of a bucket, the other reads as it was set."""
+    rules = [
+        {"ID": "r", "Filter": {"And": {"Prefix": "a/", "Tags": [{"Key": "k", "Value": "v"}]}}, "Status": "Enabled",
+         "Expiration": {"Days": 9}, "NoncurrentVersionExpiration": {"NoncurrentDays": 3, "NewerNoncurrentVersions": 2}},
+        {"ID": "u", "Filter": {"Prefix": "a/"}, "Status": "Disabled", "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 4}}]
+    cors = {"AllowedMethods": ["GET"], "AllowedOrigins": ["*"], "AllowedHeaders": ["x"], "ExposeHeaders": ["ETag"], "MaxAgeSeconds": 60}
+    policy = '{"Version":"2012-10-17","Statement":[{"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::both/denied"}]}'
+    for writer, reader in (ours, stock), (stock, ours):
+        writer.put_bucket_lifecycle_configuration(Bucket="both", LifecycleConfiguration={"Rules": rules})
+        assert reader.get_bucket_lifecycle_configuration(Bucket="both")["Rules"] == rules
+        writer.put_bucket_cors(Bucket="both", CORSConfiguration={"CORSRules": [cors]})
+        assert reader.get_bucket_cors(Bucket="both")["CORSRules"] == [cors]
+        writer.put_bucket_tagging(Bucket="both", Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
+        assert reader.get_bucket_tagging(Bucket="both")["TagSet"] == [{"Key": "a", "Value": "b"}]
+        writer.put_bucket_policy(Bucket="both", Policy=policy)
+        assert reader.get_bucket_policy(Bucket="both")["Policy"] == policy
+        for remove in writer.delete_bucket_lifecycle, reader.delete_bucket_cors, writer.delete_bucket_tagging, reader.delete_bucket_policy:
+            remove(Bucket="both")
+    lock = {"ObjectLockEnabled": "Enabled", "Rule": {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}}}
+    for name, writer, reader in ("ours", ours, stock), ("stock", stock, ours):
+        bucket = f"both-locked-{name}"
+        writer.create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+        writer.put_object_lock_configuration(Bucket=bucket, ObjectLockConfiguration=lock)
+        assert reader.get_object_lock_configuration(Bucket=bucket)["ObjectLockConfiguration"] == lock
+        version = writer.put_object(Bucket=bucket, Key="k", Body=b"x")["VersionId"]
+        assert reader.get_object_retention(Bucket=bucket, Key="k")["Retention"]["Mode"] == "GOVERNANCE"
+        reader.delete_object(Bucket=bucket, Key="k", VersionId=version, BypassGovernanceRetention=True)
+        reader.delete_bucket(Bucket=bucket)
 
 
 def versions(ours, stock):

@@ -6,7 +6,7 @@ export CEPH_ARGS="--log-to-stderr=false"
 ceph auth get-or-create client.rgw.a mon 'allow rw' osd 'allow rwx' mgr 'allow rw' -o rgw.keyring
 radosgw -n client.rgw.a --keyring rgw.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
   --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-lc-debug-interval 2 --rgw-gc-obj-min-wait 1 \
-  --rgw-gc-processor-period 3600 --rgw-crypt-require-ssl false --rgw-multipart-min-part-size 1 --admin-socket "" &
+  --rgw-gc-processor-period 3600 --rgw-crypt-require-ssl false --rgw-dns-name s3.test --rgw-multipart-min-part-size 1 --admin-socket "" &
 gateway=$!
 trap 'kill $gateway 2>/dev/null; wait $gateway 2>/dev/null || true' EXIT
 for ((i = 0; i < 300; i++)); do

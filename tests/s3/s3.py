@@ -9,6 +9,7 @@ import hashlib
 import http.client as http_client
 import json
 import os
+import subprocess
 import sys
 import time
 import traceback
@@ -69,6 +70,18 @@ def http(method, url, data=None, headers=None):
     return answer.status, text, answer.headers
 
 
+def admin(*words):
+    """radosgw-admin, as operators call it."""
+    subprocess.run(["radosgw-admin", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def eventually(is_so, seconds=30):
+    end = time.time() + seconds
+    while not is_so():
+        assert time.time() < end, "it does not come true"
+        time.sleep(0.5)
+
+
 def buckets(b):
     assert b in [x["Name"] for x in S3.list_buckets()["Buckets"]]
     S3.create_bucket(Bucket=b)  # one's own again
@@ -78,6 +91,7 @@ def buckets(b):
     fails(404, S3.head_bucket, Bucket=b + "-none")
     fails("NoSuchBucket", S3.list_objects_v2, Bucket=b + "-none")
     fails("InvalidBucketName", S3.create_bucket, Bucket="Up_per")
+    assert http("GET", f"{ENDPOINT}/swift/healthcheck")[0] == 200
     assert S3.get_bucket_location(Bucket=b)["ResponseMetadata"]["HTTPStatusCode"] == 200
     S3.put_object(Bucket=b, Key="k", Body=b"x")
     fails("BucketNotEmpty", S3.delete_bucket, Bucket=b)
@@ -339,6 +353,67 @@ def lifecycle(b):
     fails("NoSuchLifecycleConfiguration", S3.get_bucket_lifecycle_configuration, Bucket=b)
 
 
+def expiry(b):
+    """Days are 2 s long here."""
+    S3.put_bucket_versioning(Bucket=b, VersioningConfiguration={"Status": "Enabled"})
+    for key in "old/x", "keep":
+        S3.put_object(Bucket=b, Key=key, Body=b"1")
+        S3.put_object(Bucket=b, Key=key, Body=b"2")
+    plain = b + "-plain"
+    S3.create_bucket(Bucket=plain)
+    for key, tag in ("old/x", "t=1"), ("old/tagged", "t=2"), ("keep", "t=1"):
+        S3.put_object(Bucket=plain, Key=key, Body=b"x" * 5 * MIB, Tagging=tag)
+    S3.create_multipart_upload(Bucket=plain, Key="old/upload")
+    S3.put_bucket_lifecycle_configuration(Bucket=b, LifecycleConfiguration={"Rules": [
+        {"ID": "r", "Filter": {"Prefix": "old/"}, "Status": "Enabled", "Expiration": {"Days": 1},
+         "NoncurrentVersionExpiration": {"NoncurrentDays": 1}}]})
+    S3.put_bucket_lifecycle_configuration(Bucket=plain, LifecycleConfiguration={"Rules": [
+        {"ID": "t", "Filter": {"And": {"Prefix": "old/", "Tags": [{"Key": "t", "Value": "1"}]}}, "Status": "Enabled", "Expiration": {"Days": 1}},
+        {"ID": "u", "Filter": {"Prefix": "old/"}, "Status": "Enabled", "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}}]})
+    eventually(lambda: [o["Key"] for o in S3.list_objects_v2(Bucket=plain)["Contents"]] == ["keep", "old/tagged"])
+    eventually(lambda: "Uploads" not in S3.list_multipart_uploads(Bucket=plain))
+    eventually(lambda: [o["Key"] for o in S3.list_objects_v2(Bucket=b)["Contents"]] == ["keep"])
+    eventually(lambda: not [v for v in S3.list_object_versions(Bucket=b).get("Versions", []) if v["Key"] == "old/x"])
+    assert len([v for v in S3.list_object_versions(Bucket=b)["Versions"] if v["Key"] == "keep"]) == 2
+    S3.delete_bucket_lifecycle(Bucket=plain)
+    clear(plain)
+
+
+def quotas(b):
+    S3.put_object(Bucket=b, Key="a", Body=b"1")
+    admin("quota", "set", "--quota-scope", "bucket", "--bucket", b, "--max-objects", "2")
+    admin("quota", "enable", "--quota-scope", "bucket", "--bucket", b)
+    S3.put_object(Bucket=b, Key="b", Body=b"1")
+    fails("QuotaExceeded", S3.put_object, Bucket=b, Key="c", Body=b"1")
+    fails("QuotaExceeded", S3.copy_object, Bucket=b, Key="c", CopySource={"Bucket": b, "Key": "a"})
+    admin("quota", "disable", "--quota-scope", "bucket", "--bucket", b)
+    S3.put_object(Bucket=b, Key="c", Body=b"1")
+
+
+def hosts(b):
+    """The bucket's name in the host's."""
+    S3.put_object(Bucket=b, Key="a b/c", Body=b"x", ACL="public-read")
+    host = {"Host": f"{b}.s3.test"}
+    assert http("GET", f"{ENDPOINT}/a%20b/c", headers=host)[:2] == (200, b"x")
+    assert http("GET", f"{ENDPOINT}/none", headers=host)[0] == 403
+    assert http("GET", f"{ENDPOINT}/", headers=host)[0] == 403
+
+
+def removals(b):
+    """Many at once, versions too."""
+    S3.put_bucket_versioning(Bucket=b, VersioningConfiguration={"Status": "Enabled"})
+    ids = [S3.put_object(Bucket=b, Key="k", Body=b"x")["VersionId"] for _ in range(3)]
+    got = S3.delete_objects(Bucket=b, Delete={"Objects": [{"Key": "k"}, {"Key": "k", "VersionId": ids[0]}, {"Key": "none"}]})["Deleted"]
+    assert sorted(d["Key"] for d in got) == ["k", "k", "none"], got
+    assert [d["VersionId"] for d in got if d["Key"] == "k" and not d.get("DeleteMarker")] == ids[:1], got
+    assert [v["VersionId"] for v in S3.list_object_versions(Bucket=b, Prefix="k")["Versions"]] == ids[:0:-1]
+    got = S3.delete_objects(Bucket=b, Delete={"Quiet": True, "Objects": [{"Key": "k", "VersionId": ids[1]}]})
+    assert "Deleted" not in got
+    denied = OTHER.delete_objects(Bucket=b, Delete={"Objects": [{"Key": "k"}]})["Errors"]
+    assert [e["Code"] for e in denied] == ["AccessDenied"]
+    fails(400, S3.delete_objects, Bucket=b, Delete={"Objects": []})
+
+
 def lock(_):
     b = "locked"
     S3.create_bucket(Bucket=b, ObjectLockEnabledForBucket=True)
@@ -353,6 +428,10 @@ def lock(_):
     rule = {"ObjectLockEnabled": "Enabled", "Rule": {"DefaultRetention": {"Mode": "GOVERNANCE", "Days": 1}}}
     S3.put_object_lock_configuration(Bucket=b, ObjectLockConfiguration=rule)
     assert S3.get_object_lock_configuration(Bucket=b)["ObjectLockConfiguration"] == rule
+    put = S3.put_object(Bucket=b, Key="default", Body=b"x")
+    assert S3.head_object(Bucket=b, Key="default")["ObjectLockMode"] == "GOVERNANCE"
+    fails("AccessDenied", S3.delete_object, Bucket=b, Key="default", VersionId=put["VersionId"])
+    S3.delete_object(Bucket=b, Key="default", VersionId=put["VersionId"], BypassGovernanceRetention=True)
     S3.delete_bucket(Bucket=b)
 
 
@@ -363,10 +442,18 @@ def customer_keys(b):
     assert body(b, "k", **key) == data
     assert body(b, "k", Range="bytes=4194300-4194310", **key) == data[4194300:4194311]
     fails(400, S3.get_object, Bucket=b, Key="k")
+    fails(400, S3.head_object, Bucket=b, Key="k")
+    parts = [os.urandom(5 * MIB + 9), os.urandom(100)]
+    upload = S3.create_multipart_upload(Bucket=b, Key="m", **key)["UploadId"]
+    done = [{"PartNumber": n, "ETag": S3.upload_part(Bucket=b, Key="m", UploadId=upload, PartNumber=n, Body=p, **key)["ETag"]}
+            for n, p in enumerate(parts, 1)]
+    S3.complete_multipart_upload(Bucket=b, Key="m", UploadId=upload, MultipartUpload={"Parts": done}, **key)
+    assert body(b, "m", **key) == b"".join(parts)
+    assert body(b, "m", Range="bytes=5242885-5242895", **key) == b"".join(parts)[5242885:5242896]
 
 
 CASES = [buckets, objects, ranges, conditions, listing, multipart, copies, versions, checksums, tagging, access, cors,
-         signatures, post_form, lifecycle, lock, customer_keys]
+         signatures, post_form, lifecycle, expiry, quotas, hosts, removals, lock, customer_keys]
 
 
 def main():
