@@ -89,6 +89,16 @@ plain_message! {
     }
 }
 plain_message! {
+    /// A metadata server has removed snapshots, whose ids it gave itself. `MRemoveSnaps`.
+    RemoveSnaps, 90;
+    {
+        /// Leads the message.
+        paxos: Paxos,
+        /// Ids by pool.
+        snaps: BTreeMap<i32, Vec<SnapId>>,
+    }
+}
+plain_message! {
     /// Asks for the cluster's usage, or one pool's. `MStatfs`.
     Statfs, 13, version 2;
     {

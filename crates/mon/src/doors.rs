@@ -131,6 +131,7 @@ kinds! {
     PgReadyToMerge: Monitor, Osd,     Cap("osd", "x"),  Leader;
     MdsBeacon:      Monitor, Mds,     Cap("mds", "x"),  LeaderOnce;
     MdsLoadTargets: Monitor, Mds,     Cap("mds", "x"),  LeaderOnce;
+    RemoveSnaps:    Monitor, Mds,     Cap("mds", "x"),  LeaderOnce;
     Command:        Both,    Anybody, Contents,         Here;
     // Of this monitor's manager role, which the map names while it leads.
     MgrOpen:        Manager, Anybody, Nothing,          Here;
@@ -298,7 +299,7 @@ mod tests {
             ("osd.0", "allow *", false),
             ("client.admin", "allow *", false),
         ] {
-            for kind in [Kind::MdsBeacon, Kind::MdsLoadTargets] {
+            for kind in [Kind::MdsBeacon, Kind::MdsLoadTargets, Kind::RemoveSnaps] {
                 let admitted = kind.rule().admits(&session(name, caps, false)).is_ok();
                 assert_eq!(admitted, want, "{kind:?} of {name} with {caps}");
             }

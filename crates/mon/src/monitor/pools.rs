@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use env::ConnId;
 use maps::PoolFlags;
-use messages::{LogPriority, Message, PoolOp, pool_op};
+use messages::{LogPriority, Message, PoolOp, RemoveSnaps, pool_op};
 use types::{Epoch, PoolId, SnapId};
 
 use super::Monitor;
@@ -16,6 +16,9 @@ const ENOENT: i32 = -2;
 const EEXIST: i32 = -17;
 const EINVAL: i32 = -22;
 const EOPNOTSUPP: i32 = -95;
+
+/// Ids of snapshots are below this: larger ones mean something else on the wire.
+const SNAP_MAX: u64 = u64::MAX - 15;
 
 /// What a pool operation comes to: a change and data for the reply, or an errno.
 type Planned = Result<(Option<maps::Incremental>, Option<Bytes>), i32>;
@@ -43,6 +46,36 @@ impl Monitor {
             }
             Err(r) => self.reply_pool_op(conn, tid, r, epoch, None),
         }
+    }
+
+    /// A metadata server has removed snapshots: the OSDs may drop what only these have. It says so
+    /// again until a pool's `snap_seq` has reached the newest.
+    pub(super) fn on_remove_snaps(&mut self, msg: &RemoveSnaps) {
+        if let Some(inc) = self.plan_remove_snaps(&msg.snaps) {
+            self.propose(Mutation::Osd(Box::new(inc)));
+        }
+    }
+
+    fn plan_remove_snaps(
+        &mut self,
+        snaps: &BTreeMap<i32, Vec<SnapId>>,
+    ) -> Option<maps::Incremental> {
+        let next = Epoch(self.state.osd_history.last.0 + 1);
+        let mut inc = self.state.osd_change();
+        for (id, snaps) in snaps {
+            let id = PoolId(i64::from(*id));
+            let Some(pool) = self.state.osdmap.pool(id).filter(|p| !p.is_tier()) else { continue };
+            let Some(newest) = snaps.iter().max().filter(|s| **s > pool.snap_seq) else { continue };
+            let mut pool = pool.clone();
+            pool.snap_seq = *newest;
+            (pool.snap_epoch, pool.last_change) = (next, next);
+            let removed = inc.new_removed_snaps.entry(id).or_default();
+            for snap in snaps.iter().filter(|s| (1..SNAP_MAX).contains(&s.0)) {
+                removed.insert(snap.0, 1);
+            }
+            inc.new_pools.insert(id, pool);
+        }
+        (!inc.new_pools.is_empty()).then_some(inc)
     }
 
     fn may_pool_op(&self, conn: ConnId, msg: &PoolOp) -> bool {
