@@ -21,7 +21,7 @@ use maps::{MdsMap, MdsState, OsdMapFlags, PoolFlags};
 use mds::{AskId, Beacon, Effect, IoAnswer, IoId, Mds, OsdNews, Outbox, Peer};
 use messages::fs::MdsBeacon;
 use messages::{
-    Command, CommandReply, ConfigMsg, Envelope, LogPriority, MdsMapMsg, Message, Paxos,
+    Command, CommandReply, ConfigMsg, Envelope, LogPriority, MdsMapMsg, Message, Paxos, RemoveSnaps,
 };
 use rados::{Cluster, News};
 use rt::{Messenger, NetEvent, Policy};
@@ -126,7 +126,11 @@ fn role_options(config: &Config) -> mds::Options {
         prealloc_inos: config.u64("mds_client_prealloc_inos"),
         purge_files_max: config.u64("mds_max_purge_files") as usize,
         fragment_entries_max: config.u64("mds_bal_fragment_size_max") as usize,
+        split_entries: (config.u64("mds_bal_split_size") as usize).max(100),
+        merge_entries: config.u64("mds_bal_merge_size") as usize,
         blocklist: config.bool("mds_session_blocklist_on_evict"),
+        cache_bytes_max: config.u64("mds_cache_memory_limit"),
+        caps_per_client_max: config.u64("mds_max_caps_per_client") as usize,
         ..mds::Options::default()
     }
 }
@@ -138,6 +142,7 @@ fn osd_news(map: &maps::OsdMap) -> OsdNews {
         epoch: map.epoch,
         pools: map.pool_names.iter().map(|(id, name)| (*id, name.clone())).collect(),
         full: full.map(|(id, _)| *id).collect(),
+        snap_seqs: map.pools.iter().map(|(id, p)| (*id, p.snap_seq)).collect(),
     }
 }
 
@@ -193,6 +198,10 @@ impl Daemon {
                 // All from the next one on: later ones alone could not be applied.
                 let have = self.cluster().newest_map().map_or(0, |map| map.epoch.0);
                 self.cluster().subscribe("osdmap", u64::from(have) + 1);
+            }
+            Effect::RemoveSnaps(snaps) => {
+                let message = RemoveSnaps { paxos: Paxos::default(), snaps };
+                self.cluster().send_mon(message.envelope(Features::ALL));
             }
             Effect::Answer { ask, r, rs, output } => {
                 let caller = self.asks.borrow_mut().waiting.remove(&ask);

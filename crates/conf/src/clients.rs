@@ -95,8 +95,8 @@ const INT: &str = "cephfs_mirror_perf_stats_prio client_mount_gid client_mount_u
      client_oc_max_objects client_readahead_max_periods journaler_write_head_interval \
      log_graylog_port log_max_new log_max_recent mds_bal_fragment_interval \
      mds_bal_interval mds_bal_max mds_bal_max_until \
-     mds_bal_merge_size mds_bal_mode mds_bal_overload_epochs mds_bal_split_bits \
-     mds_bal_split_size mds_damage_table_max_entries \
+     mds_bal_mode mds_bal_overload_epochs mds_bal_split_bits \
+     mds_damage_table_max_entries \
      mds_default_dir_hash mds_dir_keys_per_op mds_dir_max_commit_size \
      mds_health_summarize_threshold mds_kill_create_at mds_kill_dirfrag_at mds_kill_export_at \
      mds_kill_import_at mds_kill_journal_at mds_kill_journal_expire_at \
@@ -164,7 +164,7 @@ const UINT: &str = "cephfs_mirror_directory_scan_interval cephfs_mirror_max_conc
      mds_heartbeat_reset_grace mds_journal_format mds_kill_shutdown_at \
      mds_log_event_large_threshold mds_log_events_per_segment mds_log_max_segments \
      mds_log_minor_segments_per_major_segment mds_log_trim_upkeep_interval \
-     mds_max_caps_per_client mds_max_completed_flushes mds_max_completed_requests \
+     mds_max_completed_flushes mds_max_completed_requests \
      mds_max_file_recover mds_max_purge_ops mds_max_snaps_per_dir \
      mds_min_caps_per_client mds_min_caps_working_set mds_op_history_duration \
      mds_op_history_size mds_op_history_slow_op_size mds_op_history_slow_op_threshold \
@@ -219,7 +219,7 @@ const UINT: &str = "cephfs_mirror_directory_scan_interval cephfs_mirror_max_conc
 
 const SIZE: &str = "client_cache_size client_max_inline_size client_oc_max_dirty client_oc_size \
      client_oc_target_dirty client_readahead_max_bytes client_readahead_min fuse_max_write \
-     immutable_object_cache_max_size mds_alternate_name_max mds_cache_memory_limit \
+     immutable_object_cache_max_size mds_alternate_name_max \
      mds_cache_quiesce_threshold mds_cache_trim_threshold mds_dump_cache_threshold_file \
      mds_dump_cache_threshold_formatter mds_fscrypt_last_block_max_size mds_log_segment_size \
      mds_log_trim_threshold mds_max_export_size mds_recall_global_max_decay_threshold \

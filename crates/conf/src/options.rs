@@ -221,6 +221,20 @@ pub const OPTIONS: &[OptionSpec] = &[
         "Entries of one directory fragment; more are refused.",
     ),
     opt(
+        "mds_bal_merge_size",
+        Uint,
+        "50",
+        false,
+        "The fragments of a directory with fewer entries are merged.",
+    ),
+    opt(
+        "mds_bal_split_size",
+        Uint,
+        "10000",
+        false,
+        "Entries of a directory's fragment beyond which it is split.",
+    ),
+    opt(
         "mds_beacon_grace",
         Float,
         "15",
@@ -233,6 +247,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "4",
         false,
         "Seconds between two beacons of a metadata server.",
+    ),
+    opt(
+        "mds_cache_memory_limit",
+        Size,
+        "4294967296",
+        false,
+        "Bytes that a metadata server's inodes may take before it drops what nobody uses.",
     ),
     opt(
         "mds_client_prealloc_inos",
@@ -249,6 +270,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "A metadata server's directory: its keyring.",
     ),
     opt("mds_join_fs", Str, "", true, "The file system that a metadata server prefers to serve."),
+    opt(
+        "mds_max_caps_per_client",
+        Uint,
+        "1048576",
+        false,
+        "Inodes that a client may hold before it is asked to give some back.",
+    ),
     opt(
         "mds_max_purge_files",
         Uint,

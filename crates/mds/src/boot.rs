@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use bytes::Bytes;
 use maps::MdsState;
 use maps::fs::{
-    DentryKey, DentryLink, DentryValue, DirFrag, Fnode, InodeStore, JournalEntry, JournalHeader,
-    JournalPointer, LogEvent, OpenFilesHeader, SessionInfo, SessionMapHeader, SnapRealm,
-    SystemInode, inos, object_name, system_inode_object,
+    DentryKey, DentryLink, DentryValue, DirFrag, Fnode, Frag, InodeStore, JournalEntry,
+    JournalHeader, JournalPointer, LogEvent, OpenFilesHeader, SessionInfo, SessionMapHeader,
+    SnapRealm, SystemInode, inos, object_name, system_inode_object,
 };
 use messages::fs::CapReconnect;
 use striper::FileLayout;
@@ -65,6 +65,8 @@ struct Raw {
     /// Keys that changes touched.
     touched: BTreeSet<Bytes>,
     gone: bool,
+    /// Its entries went elsewhere; what it has are later ones.
+    cleared: bool,
     fresh: bool,
     /// Something of it is to be written.
     changed: bool,
@@ -272,16 +274,14 @@ impl Rank {
                 self.tables.sessions = header.version;
                 for value in pairs.values() {
                     let info = SessionInfo::from_shared(value).map_err(text("session"))?;
+                    // Until it turns out that it lasts, its key is one to remove.
+                    self.sessions.ended.insert(info.inst.name.num);
                     self.boot.sessions.insert(info.inst.name.num, info);
                 }
             }
             other => return Err(format!("the map of sessions cannot be read: {other:?}")),
         }
-        let last = self.tables.snaps.table.last_snap;
-        self.tree.first = SnapId(last.0.max(1) + 1);
-        if !self.tables.snaps.table.snaps.is_empty() {
-            self.read_only = Some("the file system has snapshots, which are only kept".to_owned());
-        }
+        self.know_snaps();
         let header =
             JournalHeader::from_shared(&read("header")?).map_err(text("journal header"))?;
         if &header.magic[..] == MAGIC.as_bytes() {
@@ -396,7 +396,7 @@ impl Rank {
     fn touched_fragments(&mut self) {
         self.boot.stage = Stage::Fragments;
         for change in self.boot.records.iter().flat_map(|r| &r.changes) {
-            if let Change::Frag { dir, .. } | Change::Gone(dir) = change {
+            if let Change::Frag { dir, .. } | Change::Gone(dir) | Change::Cleared(dir) = change {
                 self.boot.raw.entry(*dir).or_default();
             }
         }
@@ -452,7 +452,14 @@ impl Rank {
                 );
                 continue;
             }
-            let Some(fnode) = raw.fnode else { continue };
+            let Some(fnode) = raw.fnode else {
+                if raw.cleared {
+                    let create = IoOp::Create { exclusive: false };
+                    let end = if dir.frag == Frag::ROOT { IoOp::OmapClear } else { IoOp::Remove };
+                    self.boot_io(format!("{dir}"), object, vec![create, end]);
+                }
+                continue;
+            };
             for (key, value) in &raw.entries {
                 self.hint(*dir, key, value);
             }
@@ -469,6 +476,9 @@ impl Rank {
             let mut ops = Vec::new();
             if raw.fresh {
                 ops.push(IoOp::Create { exclusive: false });
+            }
+            if raw.cleared {
+                ops.push(IoOp::OmapClear);
             }
             if !removes.is_empty() {
                 ops.push(IoOp::OmapRemove(removes));
@@ -525,6 +535,10 @@ impl Rank {
                 let raw = self.boot.raw.entry(*dir).or_default();
                 *raw = Raw { gone: true, ..Raw::default() };
             }
+            Change::Cleared(dir) => {
+                let raw = self.boot.raw.entry(*dir).or_default();
+                *raw = Raw { cleared: true, ..Raw::default() };
+            }
             Change::System { ino, version, inode } => {
                 if let Ok(SystemInode(store)) = SystemInode::from_shared(inode)
                     && let Some(node) = self.tree.nodes.get_mut(ino)
@@ -539,6 +553,7 @@ impl Rank {
 
     /// The tree on disk is whole. What is left of the journal is kept until backtraces are, too.
     fn installed(&mut self) {
+        self.know_snaps();
         let records = std::mem::take(&mut self.boot.records);
         let seq = records.last().map_or(0, |r| r.seq);
         let last = self.boot.next_object.saturating_sub(1);
@@ -564,6 +579,7 @@ impl Rank {
         }
         let sessions = std::mem::take(&mut self.boot.sessions);
         for (client, info) in sessions {
+            self.sessions.ended.remove(&client);
             let peer = crate::Peer {
                 name: info.auth_name.clone(),
                 id: info.inst.name,
@@ -728,7 +744,7 @@ impl Rank {
 
     /// Goes on with a clean stop once all is written back.
     pub fn stop_tick(&mut self) {
-        let purging = !self.purger.active.is_empty();
+        let purging = !self.purger.is_idle();
         if self.boot.stage != Stage::Stopping
             || self.boot.stop_step > 0
             || !self.is_clean()

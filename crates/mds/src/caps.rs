@@ -1,10 +1,9 @@
 //! What clients hold, and hear of it: caps given, taken back, flushed.
 
-use bytes::Bytes;
-use maps::fs::{ByteMap, ClientRange};
+use maps::fs::{ByteMap, ClientRange, InodeStore};
 use messages::fs::{
-    CapAttrs, CapFile, CapTail, ClientCapRelease, ClientCaps, ClientLease, ReleaseItem, ReplyCap,
-    cap_op, lease_action,
+    CapAttrs, CapFile, CapTail, ClientCapRelease, ClientCaps, ClientLease, FscryptBlobs,
+    ReleaseItem, ReplyCap, cap_op, lease_action,
 };
 use types::{Denc, Ino, SnapId};
 
@@ -20,7 +19,10 @@ const AHEAD_OBJECTS: u64 = 1024;
 impl Rank {
     fn allowed(&self, ino: Ino, client: i64) -> u32 {
         let node = self.tree.at(ino);
-        let caps = node.caps.allowed(client, node.is_dir(), false);
+        let mut caps = node.caps.allowed(client, node.is_dir());
+        if !node.is_dir() && self.is_unsettled(ino) {
+            caps &= !bits::F; // nobody knows its size
+        }
         if self.read_only.is_some() { caps & !bits::EXCLUSIVE } else { caps }
     }
 
@@ -84,8 +86,10 @@ impl Rank {
         let allowed = self.allowed(ino, client);
         let node = self.tree.at_mut(ino);
         let cap = node.caps.by_client.get_mut(&client).expect("it was put there");
-        let caps = if cap.is_revoking() {
-            cap.pending & allowed
+        // An answer takes nothing back: clients add what it says to what they have.
+        let too_much = cap.pending & !allowed != 0;
+        let caps = if cap.is_revoking() || too_much {
+            cap.pending
         } else {
             (cap.wanted | CapSet::liked(is_dir) | cap.pending) & allowed
         };
@@ -93,6 +97,9 @@ impl Rank {
         cap.issue_seq = seq;
         if caps & bits::FW != 0 {
             self.grant_range(ino, client, 0);
+        }
+        if too_much {
+            self.requests.too_much.insert(ino);
         }
         if fresh {
             self.eval_others(ino, client);
@@ -159,7 +166,7 @@ impl Rank {
         let message = ClientCaps {
             op,
             ino,
-            snap_trace: self.snap_trace(ino),
+            snap_trace: self.snap_trace(ino, client),
             realm: self.realm_of(ino),
             cap_id: cap.id,
             seq: cap.seq,
@@ -195,6 +202,7 @@ impl Rank {
                 ..CapTail::default()
             },
             inline: i.file.inline.clone(),
+            fscrypt: FscryptBlobs { auth: i.fscrypt.auth.clone(), file: i.fscrypt.file.clone() },
             ..ClientCaps::default()
         };
         self.send(client, &message, 0);
@@ -224,6 +232,7 @@ impl Rank {
             session.info.completed_flushes.retain(|t| *t >= m.tail.oldest_flush_tid);
         }
         if m.op == cap_op::FLUSHSNAP {
+            self.flush_snap(client, m, tid);
             let ack = ClientCaps {
                 op: cap_op::FLUSHSNAP_ACK,
                 ino: m.ino,
@@ -269,6 +278,9 @@ impl Rank {
         cap.confirm(m.seq, m.caps);
         cap.wanted = m.wanted;
         let (pending, wanted) = (cap.pending, cap.wanted);
+        if cap.issued & bits::EXCLUSIVE == 0 {
+            node.unflushed.remove(&client);
+        }
         let writes = is_file && pending & bits::FW != 0;
         if writes && m.file.max_size > 0 {
             let before = self.range_of(m.ino, client);
@@ -311,43 +323,8 @@ impl Rank {
     /// Takes over values that a client changed under caps that it holds.
     fn take_values(&mut self, client: i64, m: &ClientCaps, dirty: u32, tid: u64) {
         let mut txn = Txn::at(self.world.time());
-        let node = self.tree.at_mut(m.ino);
-        let is_file = node.store.inode.is_file();
-        let i = &mut node.store.inode;
-        i.times.ctime = i.times.ctime.max(m.file.ctime);
-        i.versions.change_attr = i.versions.change_attr.max(m.attrs.change_attr);
-        if dirty & (bits::FW | bits::FX) != 0 {
-            let all = dirty & bits::FX != 0;
-            if all || m.file.mtime > i.times.mtime {
-                i.times.mtime = m.file.mtime;
-            }
-            if all {
-                i.times.atime = m.file.atime;
-            }
-            i.times.time_warp_seq = i.times.time_warp_seq.max(m.file.time_warp_seq);
-            if is_file && m.file.truncate_seq >= i.file.truncate.seq && m.file.size > i.file.size {
-                i.file.size = m.file.size;
-                i.file.max_size_ever = i.file.max_size_ever.max(m.file.size);
-                i.dir.rstat.rbytes = m.file.size as i64;
-            }
-        }
-        if dirty & bits::AX != 0 {
-            i.uid = m.attrs.uid;
-            i.gid = m.attrs.gid;
-            i.mode = i.mode & 0o170_000 | m.attrs.mode & 0o7777;
-            i.times.btime = m.attrs.btime;
-            if !m.fscrypt.auth.is_empty() {
-                i.fscrypt.auth = m.fscrypt.auth.clone();
-            }
-        }
-        i.dir.rstat.rctime = i.dir.rstat.rctime.max(i.times.ctime);
-        if dirty & bits::XX != 0
-            && m.attrs.xattr_version > i.versions.xattr
-            && let Ok(xattrs) = ByteMap::from_shared(&m.attrs.xattrs)
-        {
-            i.versions.xattr = m.attrs.xattr_version;
-            node.store.xattrs = xattrs;
-        }
+        self.tree.cow(&mut txn, m.ino);
+        put_values(&mut self.tree.at_mut(m.ino).store, m, dirty);
         self.tree.touch(&mut txn, m.ino);
         if tid != 0
             && let Some(session) = self.sessions.by_client.get_mut(&client)
@@ -360,6 +337,43 @@ impl Rank {
         self.commit(txn);
     }
 
+    /// A client tells what it had changed of a file when a snapshot was made.
+    fn flush_snap(&mut self, client: i64, m: &ClientCaps, tid: u64) {
+        let Some(node) = self.tree.node(m.ino) else { return };
+        // Clients name no cap here.
+        let held = node.caps.by_client.contains_key(&client);
+        let done =
+            tid != 0 && self.sessions.by_client[&client].info.completed_flushes.contains(&tid);
+        let snaps = self.tree.snaps_of(m.ino);
+        let next = snaps.range(SnapId(m.snap_follows.0.saturating_add(1))..).next().copied();
+        let Some(snap) = next.filter(|_| held) else { return };
+        let node = self.tree.at_mut(m.ino);
+        if node.unflushed.get(&client).is_some_and(|newest| *newest <= snap) {
+            node.unflushed.remove(&client);
+        }
+        let dirty = m.dirty & bits::EXCLUSIVE;
+        if dirty != 0 && !done && self.read_only.is_none() {
+            let mut txn = Txn::at(self.world.time());
+            self.tree.cow(&mut txn, m.ino);
+            self.tree.change_version(&mut txn, m.ino, snap, |store| {
+                // Nor how often the file was cut: it has not been since.
+                let mut m = m.clone();
+                m.file.truncate_seq = store.inode.file.truncate.seq;
+                put_values(store, &m, dirty);
+            });
+            if tid != 0
+                && let Some(session) = self.sessions.by_client.get_mut(&client)
+            {
+                session.info.completed_flushes.insert(tid);
+                session.dirty = true;
+                self.tables.sessions += 1;
+                txn.other.push(Change::Flush { version: self.tables.sessions, client, tid });
+            }
+            self.commit(txn);
+        }
+        self.requests.wake_caps(m.ino);
+    }
+
     /// A client holds nothing of an inode any more.
     pub fn remove_cap(&mut self, ino: Ino, client: i64) {
         if let Some(session) = self.sessions.by_client.get_mut(&client) {
@@ -367,6 +381,7 @@ impl Rank {
         }
         let Some(node) = self.tree.nodes.get_mut(&ino) else { return };
         node.caps.by_client.remove(&client);
+        node.unflushed.remove(&client);
         if self.range_of(ino, client) > 0 {
             self.drop_range(ino, client);
         }
@@ -415,9 +430,47 @@ impl Rank {
             self.send_caps(ino, client, cap_op::TRUNC);
         }
     }
+}
 
-    /// An encoded map of extended attributes.
-    pub fn xattr_blob(&self, ino: Ino) -> Bytes {
-        self.tree.at(ino).store.xattrs.to_bytes()
+/// Takes over values that a client changed.
+fn put_values(store: &mut InodeStore, m: &ClientCaps, dirty: u32) {
+    let is_file = store.inode.is_file();
+    let i = &mut store.inode;
+    i.times.ctime = i.times.ctime.max(m.file.ctime);
+    i.versions.change_attr = i.versions.change_attr.max(m.attrs.change_attr);
+    if dirty & (bits::FW | bits::FX) != 0 {
+        let all = dirty & bits::FX != 0;
+        if all || m.file.mtime > i.times.mtime {
+            i.times.mtime = m.file.mtime;
+        }
+        if all {
+            i.times.atime = m.file.atime;
+        }
+        i.times.time_warp_seq = i.times.time_warp_seq.max(m.file.time_warp_seq);
+        if !m.fscrypt.file.is_empty() {
+            i.fscrypt.file = m.fscrypt.file.clone();
+        }
+        if is_file && m.file.truncate_seq >= i.file.truncate.seq && m.file.size > i.file.size {
+            i.file.size = m.file.size;
+            i.file.max_size_ever = i.file.max_size_ever.max(m.file.size);
+            i.dir.rstat.rbytes = m.file.size as i64;
+        }
+    }
+    if dirty & bits::AX != 0 {
+        i.uid = m.attrs.uid;
+        i.gid = m.attrs.gid;
+        i.mode = i.mode & 0o170_000 | m.attrs.mode & 0o7777;
+        i.times.btime = m.attrs.btime;
+        if !m.fscrypt.auth.is_empty() {
+            i.fscrypt.auth = m.fscrypt.auth.clone();
+        }
+    }
+    i.dir.rstat.rctime = i.dir.rstat.rctime.max(i.times.ctime);
+    if dirty & bits::XX != 0
+        && m.attrs.xattr_version > i.versions.xattr
+        && let Ok(xattrs) = ByteMap::from_shared(&m.attrs.xattrs)
+    {
+        i.versions.xattr = m.attrs.xattr_version;
+        store.xattrs = xattrs;
     }
 }

@@ -6,8 +6,10 @@
 //! | mode | when | caps |
 //! |---|---|---|
 //! | loner | one client wants file caps, and it writes | `s x c r w b` to it, none to others |
-//! | mixed | several want them, one of them to write | `r w` to all |
-//! | shared | nobody writes | `s c r` to all |
+//! | mixed | several want them, one of them to write | `r w l` to all |
+//! | shared | nobody writes | `s c r l` to all |
+//!
+//! `l` goes to those alone who ask for it: they keep what they have while others write.
 //!
 //! A request that needs more withholds caps until it is done ([`Hold`]).
 
@@ -119,7 +121,7 @@ pub(crate) struct CapSet {
 
 impl CapSet {
     /// What `client` may hold; `stale` clients get nothing new.
-    pub fn allowed(&self, client: i64, is_dir: bool, lazy: bool) -> u32 {
+    pub fn allowed(&self, client: i64, is_dir: bool) -> u32 {
         let alone = self.by_client.keys().all(|c| *c == client);
         let mut caps = PIN | AS | LS | XS;
         if is_dir {
@@ -131,7 +133,7 @@ impl CapSet {
             let mut writers = wants(WANTS_WRITE);
             let first = writers.next();
             caps |= match first {
-                None => FS | FC | FR,
+                None => FS | FC | FR | FL,
                 Some(w) if wants(WANTS_FILE).all(|c| c == w) => {
                     if w == client {
                         FS | FX | FC | FR | FW | FB
@@ -139,13 +141,10 @@ impl CapSet {
                         0
                     }
                 }
-                Some(_) => FR | FW,
+                Some(_) => FR | FW | FL,
             };
             if alone && first == Some(client) {
                 caps |= AX | XX;
-            }
-            if lazy {
-                caps |= FL;
             }
         }
         for hold in self.holds.values() {
@@ -222,7 +221,7 @@ mod tests {
             for b in wants {
                 for c in wants {
                     let s = set(&[(1, a), (2, b), (3, c)]);
-                    let may = [1, 2, 3].map(|c| s.allowed(c, false, false));
+                    let may = [1, 2, 3].map(|c| s.allowed(c, false));
                     for x in [AX, XX, FX, FB] {
                         assert!(may.iter().filter(|m| **m & x != 0).count() <= 1, "{may:x?}");
                     }
@@ -253,6 +252,6 @@ mod tests {
         assert_eq!(cap.issued, PIN | FR, "nobody gives caps to himself");
         let mut s = set(&[(1, 0), (2, 0)]);
         s.holds.insert(9, Hold { client: 1, own: 0, others: FS });
-        assert_eq!((s.allowed(1, true, false) & FS, s.allowed(2, true, false) & FS), (FS, 0));
+        assert_eq!((s.allowed(1, true) & FS, s.allowed(2, true) & FS), (FS, 0));
     }
 }

@@ -10,10 +10,10 @@ use crate::{AskId, Effect};
 
 /// What [`crate::Mds::on_command`] answers: prefix, arguments as `name:CephType`, with `*` where there may be several, help, rights.
 pub const COMMANDS: &[(&str, &str, &str, &str)] = &[
-    ("session ls", "filters:CephString*", "List client sessions based on a filter", "r"),
-    ("client ls", "filters:CephString*", "List client sessions based on a filter", "r"),
-    ("session evict", "filters:CephString*", "Evict client session(s) based on a filter", "rw"),
-    ("client evict", "filters:CephString*", "Evict client session(s) based on a filter", "rw"),
+    ("session ls", "filters:CephString*?", "List client sessions based on a filter", "r"),
+    ("client ls", "filters:CephString*?", "List client sessions based on a filter", "r"),
+    ("session evict", "filters:CephString*?", "Evict client session(s) based on a filter", "rw"),
+    ("client evict", "filters:CephString*?", "Evict client session(s) based on a filter", "rw"),
     ("flush journal", "", "Flush the journal to the tree", "rw"),
     ("dump inode", "number:CephInt", "dump inode by inode number", "r"),
     ("cache status", "", "show cache status", "r"),

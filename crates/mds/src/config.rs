@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use auth::caps::MdsCap;
-use types::{EntityAddr, EntityId, EntityName, Epoch, Features, PoolId};
+use types::{EntityAddr, EntityId, EntityName, Epoch, Features, PoolId, SnapId};
 
 /// What a server is told when it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +34,16 @@ pub struct Options {
     pub purge_files_max: usize,
     /// `mds_bal_fragment_size_max`: a fragment takes no more entries (ENOSPC).
     pub fragment_entries_max: usize,
+    /// `mds_bal_split_size`: a fragment with more is split.
+    pub split_entries: usize,
+    /// `mds_bal_merge_size`: the fragments of a directory with fewer are merged.
+    pub merge_entries: usize,
     /// `mds_session_blocklist_on_evict` and `_on_timeout`.
     pub blocklist: bool,
+    /// `mds_cache_memory_limit`.
+    pub cache_bytes_max: u64,
+    /// `mds_max_caps_per_client`.
+    pub caps_per_client_max: usize,
 }
 
 impl Default for Options {
@@ -48,7 +56,11 @@ impl Default for Options {
             writeback_ms: 5_000,
             purge_files_max: 64,
             fragment_entries_max: 100_000,
+            split_entries: 10_000,
+            merge_entries: 50,
             blocklist: true,
+            cache_bytes_max: 4 << 30,
+            caps_per_client_max: 1 << 20,
         }
     }
 }
@@ -77,4 +89,6 @@ pub struct OsdNews {
     pub pools: BTreeMap<PoolId, String>,
     /// Pools that take no more data.
     pub full: Vec<PoolId>,
+    /// The newest snapshot that each pool knows of.
+    pub snap_seqs: BTreeMap<PoolId, SnapId>,
 }

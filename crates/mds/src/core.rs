@@ -4,7 +4,8 @@ use env::{ConnId, Now};
 use maps::fs::{MdsHealth, MdsHealthMetric};
 use maps::{MdsMap, MdsState};
 use messages::fs::{
-    ClientCapRelease, ClientCaps, ClientLease, ClientReconnect, ClientRequest, ClientSession,
+    ClientCapRelease, ClientCaps, ClientLease, ClientReclaim, ClientReconnect, ClientRequest,
+    ClientSession,
 };
 use messages::{Envelope, Message};
 use types::{Epoch, Errno};
@@ -105,8 +106,8 @@ impl Mds {
         {
             self.heart.want(wish, now, epoch, out);
         }
-        let read_only = rank.read_only.is_some();
-        self.heart.health = health(read_only);
+        let (read_only, oversized) = (rank.read_only.is_some(), rank.is_oversized());
+        self.heart.health = health(read_only, oversized);
     }
 
     /// A newer map of OSDs.
@@ -212,13 +213,21 @@ impl Mds {
     }
 }
 
-fn health(read_only: bool) -> MdsHealth {
+fn health(read_only: bool, oversized: bool) -> MdsHealth {
     let mut health = MdsHealth::default();
     if read_only {
         health.metrics.push(MdsHealthMetric {
             kind: 9,
             severity: 1,
             message: "MDS in read-only mode".to_owned(),
+            ..MdsHealthMetric::default()
+        });
+    }
+    if oversized {
+        health.metrics.push(MdsHealthMetric {
+            kind: 11,
+            severity: 1,
+            message: "MDS cache is too large".to_owned(),
             ..MdsHealthMetric::default()
         });
     }
@@ -251,6 +260,9 @@ impl Rank {
                 self.on_cap_release(client, &ClientCapRelease::decode(envelope)?);
             }
             ClientLease::KIND if known => self.on_lease(client, &ClientLease::decode(envelope)?),
+            ClientReclaim::KIND if known => {
+                self.on_reclaim(client, &ClientReclaim::decode(envelope)?);
+            }
             // Measurements, and what sessions that ended had on their way.
             kind => tracing::debug!(kind, %peer.id, "a message that nobody waits for"),
         }

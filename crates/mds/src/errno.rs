@@ -3,6 +3,7 @@
 use types::Errno;
 
 pub(crate) const INTR: Errno = Errno(-4);
+pub(crate) const XDEV: Errno = Errno(-18);
 pub(crate) const NOTDIR: Errno = Errno(-20);
 pub(crate) const ISDIR: Errno = Errno(-21);
 pub(crate) const ROFS: Errno = Errno(-30);

@@ -54,6 +54,8 @@ impl Rank {
             if self.tree.fragment(dir).is_some() {
                 return Ok(());
             }
+            self.purger.forget |= self.tables.snaps.table.last_destroyed.0 > 1
+                && pairs.keys().any(|k| !k.ends_with(b"_head"));
             self.tree.load(dir, &header, pairs).map_err(|e| e.to_string())
         });
         if let Err(why) = loaded {

@@ -26,10 +26,13 @@ fn overlap(a: &FileLock, b: &FileLock) -> bool {
     a.start < end(b) && b.start < end(a)
 }
 
-fn same_owner(rule: Rule, a: &FileLock, b: &FileLock) -> bool {
-    // A lock of `flock` belongs to the open file; one of `fcntl` to the process, whose number
-    // clients of release 0.8x put beside the owner.
-    a.client == b.client && a.owner == b.owner && (rule == Rule::Flock || a.pid == b.pid)
+/// With this bit in `owner` that number alone tells who it is; older clients put the process beside
+/// it.
+const OWNER_ALONE: u64 = 1 << 63;
+
+fn same_owner(a: &FileLock, b: &FileLock) -> bool {
+    let same = a.client == b.client && a.owner == b.owner;
+    same && (a.owner & OWNER_ALONE != 0 || a.pid == b.pid)
 }
 
 impl FileLocks {
@@ -48,7 +51,7 @@ impl FileLocks {
         };
         let shared = wanted.kind == SHARED;
         let found = table.iter().find(|l| {
-            overlap(l, wanted) && !same_owner(rule, l, wanted) && !(shared && l.kind == SHARED)
+            overlap(l, wanted) && !same_owner(l, wanted) && !(shared && l.kind == SHARED)
         });
         found.copied()
     }
@@ -58,7 +61,7 @@ impl FileLocks {
         let table = self.table(rule);
         let mut kept = Vec::with_capacity(table.len() + 2);
         for lock in table.drain(..) {
-            if !same_owner(rule, &lock, wanted) || !overlap(&lock, wanted) {
+            if !same_owner(&lock, wanted) || !overlap(&lock, wanted) {
                 kept.push(lock);
                 continue;
             }
@@ -72,7 +75,19 @@ impl FileLocks {
             }
         }
         if wanted.kind != UNLOCK {
-            kept.push(*wanted);
+            // What touches it and is the same is one lock with it.
+            let mut whole = *wanted;
+            kept.retain(|lock| {
+                let touches = lock.start <= end(&whole) && whole.start <= end(lock);
+                if lock.kind != whole.kind || !same_owner(lock, &whole) || !touches {
+                    return true;
+                }
+                let until = end(lock).max(end(&whole));
+                whole.start = whole.start.min(lock.start);
+                whole.length = if until == u64::MAX { 0 } else { until - whole.start };
+                false
+            });
+            kept.push(whole);
         }
         *table = kept;
     }
@@ -84,6 +99,10 @@ impl FileLocks {
                 self.set(rule, &FileLock { client, ..*lock });
             }
         }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.held.fcntl.is_empty() && self.held.flock.is_empty()
     }
 
     /// A client is gone. Returns whether it held any.
@@ -116,6 +135,17 @@ mod tests {
         l.set(Rule::Fcntl, &lock(1, 0, 5, 1));
         assert!(l.conflict(Rule::Fcntl, &lock(2, 0, 5, 1)).is_none(), "both share");
         assert!(l.conflict(Rule::Fcntl, &lock(2, 0, 6, 1)).is_some());
+        let three = |start| FileLock { start, length: 10, ..lock(3, 0, 0, 2) };
+        for start in [100, 120, 110] {
+            l.set(Rule::Flock, &three(start));
+        }
+        let found = l.conflict(Rule::Flock, &lock(2, 125, 1, 1)).unwrap();
+        assert_eq!((found.start, found.length), (100, 30), "neighbours are one");
+        let alone = FileLock { owner: 1 << 63, ..lock(4, 200, 1, 2) };
+        l.set(Rule::Fcntl, &alone);
+        l.set(Rule::Fcntl, &FileLock { pid: 77, kind: UNLOCK, ..alone });
+        let left = l.conflict(Rule::Fcntl, &lock(2, 200, 1, 2));
+        assert_eq!(left.map(|l| l.client), Some(1), "it is gone, whatever its process");
         assert!(l.drop_client(1) && !l.drop_client(1));
         assert!(l.conflict(Rule::Fcntl, &lock(2, 0, 0, 2)).is_none());
     }

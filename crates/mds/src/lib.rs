@@ -34,17 +34,24 @@ mod core;
 mod errno;
 mod fetch;
 mod flock;
+mod frags;
 mod journal;
 mod ops;
 mod outbox;
 mod rank;
 mod realm;
+mod reclaim;
 mod record;
+mod recover;
 mod request;
 mod session;
+mod snap;
 mod stray;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod tree;
+mod trim;
 mod writeback;
 
 pub use commands::COMMANDS;

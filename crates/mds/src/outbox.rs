@@ -193,6 +193,9 @@ pub enum Effect {
     /// The maps of OSDs are wanted from this epoch on: one of them, or a later one, is
     /// awaited ([`crate::Mds::on_osd_map`]).
     WantOsdMap(Epoch),
+    /// Tell the monitors of removed snapshots, by pool; told again until each pool's number in
+    /// [`crate::OsdNews::snap_seqs`] has reached the newest.
+    RemoveSnaps(BTreeMap<i32, Vec<SnapId>>),
     /// The answer to [`crate::Mds::on_command`].
     Answer {
         /// The command that is answered.

@@ -40,6 +40,8 @@ pub(crate) enum Job {
     WroteSystem(Ino),
     /// So are tables.
     WroteTables,
+    /// An object of a file whose writer is gone was looked at.
+    Probed(Ino, u64),
     /// One object of a removed inode is gone.
     Purged(Ino),
     /// The monitors blocklisted a client.
@@ -126,6 +128,7 @@ pub(crate) struct Rank {
     /// Commands that wait for all to be written back.
     pub flushes: Vec<AskId>,
     pub last_tick_ms: u64,
+    pub trimmed_ms: u64,
     /// The monitors do not answer: nobody is evicted meanwhile.
     pub laggy: bool,
 }
@@ -150,6 +153,7 @@ impl Rank {
             read_only: None,
             flushes: Vec::new(),
             last_tick_ms: 0,
+            trimmed_ms: 0,
             laggy: false,
         }
     }
@@ -280,6 +284,7 @@ impl Rank {
             Job::WroteTrace(ino) => self.wrote_trace(ino, result.map(drop)),
             Job::WroteSystem(ino) => self.wrote_system(ino, result.map(drop)),
             Job::WroteTables => self.wrote_tables(result.map(drop)),
+            Job::Probed(ino, object) => self.size_probed(ino, object, result),
             Job::Purged(ino) => self.purged(ino, result.map(drop)),
             Job::Blocklisted(client) => self.end_session(client, true),
             Job::Stopping => self.stop_step(result.map(drop)),
@@ -317,8 +322,12 @@ impl Rank {
             self.tree.settle_all(&mut txn);
             self.commit(txn);
             if self.is_active() || self.boot.is_stopping() {
+                self.recover_tick();
                 self.purge_tick();
             }
+            self.remove_snaps();
+            self.trim_tick();
+            self.fragment_tick();
             self.write_back();
             self.stop_tick();
         }

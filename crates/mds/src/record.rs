@@ -32,6 +32,10 @@ pub(crate) enum Change {
     Flush { version: u64, client: i64, tid: u64 },
     /// Numbers are reserved for a client.
     Reserve { version: u64, table: u64, client: i64, start: u64, len: u64 },
+    /// The table of snapshots: an encoded `SnapTableObject`.
+    Snaps { version: u64, table: Bytes },
+    /// A fragment's entries are in others now; a directory's first object stays.
+    Cleared(DirFrag),
 }
 
 impl Denc for Change {
@@ -89,6 +93,15 @@ impl Denc for Change {
                 w.u64(*start);
                 w.u64(*len);
             }
+            Self::Cleared(dir) => {
+                w.u8(9);
+                dir.encode(w);
+            }
+            Self::Snaps { version, table } => {
+                w.u8(8);
+                w.u64(*version);
+                w.blob(table);
+            }
         }
     }
 
@@ -123,6 +136,8 @@ impl Denc for Change {
                 start: r.u64()?,
                 len: r.u64()?,
             },
+            9 => Self::Cleared(Denc::decode(r)?),
+            8 => Self::Snaps { version: r.u64()?, table: r.blob()? },
             _ => {
                 return Err(DecodeError::Invalid {
                     what: "journal record",

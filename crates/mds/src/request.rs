@@ -6,7 +6,7 @@ use std::sync::Arc;
 use auth::{MdsAccess, MdsMay};
 use bytes::Bytes;
 use env::ConnId;
-use maps::fs::{DirFrag, Frag, OptMetadata, inos};
+use maps::fs::{DirFrag, Frag, InodeStore, OptMetadata, inos};
 use messages::fs::{
     Args, ClientReply, ClientRequest, ClientSession, CreatedInode, DirStat, FileLock, FscryptBlobs,
     InodeStat, LeaseStat, ReplyCap, StatDir, StatSize, StatTimes, TraceDentry, mds_op,
@@ -17,6 +17,7 @@ use types::{Denc, Errno, Ino, SnapId};
 use crate::Peer;
 use crate::capset::bits;
 use crate::errno;
+use crate::ops::Seen;
 use crate::rank::Rank;
 use crate::record::Change;
 use crate::session::Life;
@@ -62,6 +63,10 @@ pub(crate) struct Answer {
     pub wanted: u32,
     /// The target's extended attributes are shown.
     pub xattrs: bool,
+    /// The target, where it is one that a snapshot has.
+    pub seen: Option<Seen>,
+    /// The entry's directory in that snapshot, and the name.
+    pub seen_in: Option<(Seen, Bytes)>,
 }
 
 /// What is behind the trace.
@@ -74,6 +79,8 @@ pub(crate) enum Extra {
     Created(Ino),
     /// Entries of a directory's fragment: names with inodes, and flags.
     Listing(Frag, Vec<(Bytes, Ino, bool)>, u16),
+    /// The same as a snapshot has it.
+    Past(Frag, Vec<(Bytes, Seen)>, u16),
 }
 
 /// A request that is not answered yet.
@@ -93,15 +100,27 @@ pub(crate) enum Later {
     Request(u64, Box<ClientRequest>),
 }
 
+/// Requests of one client that wait at the same time: one that has more is evicted.
+const WAITING_MAX: usize = 1 << 16;
+/// Messages that came before the rank was active: what comes beyond costs its connection.
+const LATER_MAX: usize = 1 << 16;
+/// Requests whose end is kept for one client, in case that it asks again. A client that never says
+/// what it has heard of is evicted at this number: the peer's `mds_max_completed_requests`.
+const DONE_MAX: usize = 100_000;
+
 /// All requests in hand.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     last: u64,
     pub all: BTreeMap<u64, Request>,
+    /// Those of each client, by its number for them.
+    by_tid: BTreeMap<i64, BTreeSet<u64>>,
     ready: BTreeSet<u64>,
     caps: BTreeMap<Ino, BTreeSet<u64>>,
     locks: BTreeMap<Ino, BTreeSet<u64>>,
     interrupted: BTreeSet<u64>,
+    /// Inodes of which a client was told in an answer that it has what it has to give back.
+    pub too_much: BTreeSet<Ino>,
     pub later: Vec<(ConnId, Peer, Later)>,
 }
 
@@ -139,8 +158,23 @@ impl Requests {
         self.interrupted.remove(&id)
     }
 
-    pub fn drop_client(&mut self, client: i64) {
-        self.all.retain(|_, r| r.client != client);
+    /// Forgets a client's requests. Returns them with the inodes whose caps are withheld for each.
+    pub fn drop_client(&mut self, client: i64) -> Vec<(u64, BTreeSet<Ino>)> {
+        self.by_tid.remove(&client);
+        let of_client = |(id, r): (&u64, &Request)| (r.client == client).then_some(*id);
+        let ids: Vec<u64> = self.all.iter().filter_map(of_client).collect();
+        let take = |id| self.all.remove(&id).map(|r| (id, r.holds));
+        ids.into_iter().filter_map(take).collect()
+    }
+
+    /// A request is answered. Returns the inodes whose caps were withheld for it.
+    fn take(&mut self, id: u64) -> BTreeSet<Ino> {
+        let Some(request) = self.all.remove(&id) else { return BTreeSet::new() };
+        if let Some(tids) = self.by_tid.get_mut(&request.client) {
+            tids.remove(&request.tid);
+        }
+        self.interrupted.remove(&id);
+        request.holds
     }
 }
 
@@ -155,7 +189,7 @@ pub(crate) struct Call {
 impl Rank {
     pub fn on_request(&mut self, conn: ConnId, peer: &Peer, tid: u64, m: ClientRequest) {
         if !self.boot.is_done() || self.state() != maps::MdsState::ACTIVE {
-            self.requests.later.push((conn, peer.clone(), Later::Request(tid, Box::new(m))));
+            self.later(conn, peer, Later::Request(tid, Box::new(m)));
             return;
         }
         let client = peer.id.num;
@@ -166,22 +200,40 @@ impl Rank {
         }
         session.renewed_ms = now;
         session.info.completed_requests.retain(|t, _| *t >= m.oldest_client_tid);
-        let done = session.info.completed_requests.get(&tid).copied();
+        let before = session.info.completed_requests.get(&tid).copied();
+        let done = session.info.completed_requests.len();
         for release in &m.releases {
             self.on_release_item(client, release);
         }
-        if let Some(ino) = done {
+        if let Some(ino) = before {
             self.answer_again(client, tid, &m, ino);
             return;
         }
-        if self.requests.all.values().any(|r| r.client == client && r.tid == tid) {
+        let tids = self.requests.by_tid.entry(client).or_default();
+        if tids.contains(&tid) {
             return;
         }
+        if tids.len() >= WAITING_MAX || done >= DONE_MAX {
+            tracing::warn!(client, waiting = tids.len(), done, "a client asks without end");
+            self.evict(client);
+            return;
+        }
+        tids.insert(tid);
         self.requests.last += 1;
         let id = self.requests.last;
         let request = Request { client, tid, m: Arc::new(m), holds: BTreeSet::new() };
         self.requests.all.insert(id, request);
         self.requests.ready.insert(id);
+    }
+
+    /// Keeps what came before the rank was active.
+    pub fn later(&mut self, conn: ConnId, peer: &Peer, what: Later) {
+        if self.requests.later.len() < LATER_MAX {
+            self.requests.later.push((conn, peer.clone(), what));
+            return;
+        }
+        self.fx.push(crate::Effect::Close(conn));
+        self.on_closed(conn);
     }
 
     /// Answers a request that was done before, as far as that can still be told.
@@ -238,7 +290,7 @@ impl Rank {
         mut call: Call,
         result: Result<Answer, Errno>,
     ) {
-        let holds = self.requests.all.remove(&id).map(|r| r.holds).unwrap_or_default();
+        let holds = self.requests.take(id);
         for ino in &holds {
             if let Some(node) = self.tree.nodes.get_mut(ino) {
                 node.caps.holds.remove(&id);
@@ -326,7 +378,7 @@ impl Rank {
         };
         let of = answer.target.or(answer.dentry.as_ref().map(|(dir, _)| *dir));
         if let Some(ino) = of {
-            reply.snap_trace = self.snap_trace(ino);
+            reply.snap_trace = self.snap_trace(ino, client);
         }
         if let Some((dir, name)) = answer.dentry {
             let cap = self.issue(dir, client, 0);
@@ -344,7 +396,33 @@ impl Rank {
             let cap = self.issue(ino, client, answer.wanted);
             reply.target = Some(Box::new(self.stat(ino, client, cap, answer.xattrs)));
         }
+        if let Some((dir, name)) = answer.seen_in {
+            let frag = self.tree.node(dir.ino()).map(|n| n.frag_of(&name)).unwrap_or_default();
+            let frag = DirStat { frag, auth: -1, ..DirStat::default() };
+            let dir = self.stat_seen(&dir);
+            let lease = LeaseStat::default();
+            reply.dentry = Some(Box::new(TraceDentry { dir, frag, name, lease }));
+        }
+        if let Some(seen) = &answer.seen {
+            reply.target = Some(Box::new(self.stat_seen(seen)));
+        }
         reply.extra = match answer.extra {
+            Extra::Past(frag, entries, flags) => {
+                let entries = entries
+                    .into_iter()
+                    .map(|(name, seen)| {
+                        let lease = LeaseStat {
+                            mask: LeaseStat::VALID | LeaseStat::PRIMARY,
+                            duration_ms: u32::MAX,
+                            ..LeaseStat::default()
+                        };
+                        let inode = self.stat_seen(&seen);
+                        messages::fs::DirEntry { name, lease, inode }
+                    })
+                    .collect();
+                let frag = DirStat { frag, auth: -1, ..DirStat::default() };
+                messages::fs::DirListing { frag, flags, entries }.to_bytes_for(features)
+            }
             Extra::None => Bytes::new(),
             Extra::Bytes(bytes) => bytes,
             Extra::Created(ino) => {
@@ -365,6 +443,9 @@ impl Rank {
             }
         };
         self.send(client, &reply, tid);
+        for ino in std::mem::take(&mut self.requests.too_much) {
+            self.eval(ino);
+        }
     }
 
     fn no_lease(&self, _name: &Bytes, _dir: &InodeStat, primary: bool) -> LeaseStat {
@@ -374,56 +455,34 @@ impl Rank {
     /// An inode as a client sees it.
     pub fn stat(&self, ino: Ino, client: i64, cap: ReplyCap, xattrs: bool) -> InodeStat {
         let node = self.tree.at(ino);
-        let (i, d) = (&node.store.inode, &node.store.inode.dir);
+        let mut stat = stat_of(&node.store, client, cap, xattrs);
         let (files, dirs, nest, mtime, changes) = node.unsettled();
-        let with_xattrs = xattrs || cap.caps & bits::XS != 0;
-        InodeStat {
-            ino,
-            snapid: SnapId::HEAD,
-            rdev: i.rdev,
-            version: i.versions.version * 2,
-            xattr_version: if with_xattrs { i.versions.xattr } else { 0 },
-            cap,
-            layout: i.layout.clone(),
-            times: StatTimes {
-                ctime: i.times.ctime.max(mtime),
-                mtime: i.times.mtime.max(mtime),
-                atime: i.times.atime,
-                time_warp_seq: i.times.time_warp_seq,
-                btime: i.times.btime,
-                change_attr: i.versions.change_attr + changes,
-                ..StatTimes::default()
-            },
-            size: StatSize {
-                size: i.file.size,
-                max_size: i.file.client_ranges.get(&client).map_or(0, |r| r.last),
-                truncate_size: i.file.truncate.size,
-                truncate_seq: i.file.truncate.seq,
-            },
-            mode: i.mode,
-            uid: i.uid,
-            gid: i.gid,
-            nlink: i.nlink.max(0) as u32,
-            dir: StatDir {
-                nfiles: d.dirstat.nfiles + files,
-                nsubdirs: d.dirstat.nsubdirs + dirs,
-                rbytes: d.rstat.rbytes + nest.rbytes,
-                rfiles: d.rstat.rfiles + nest.rfiles,
-                rsubdirs: d.rstat.rsubdirs + nest.rsubdirs,
-                rsnaps: d.rstat.rsnaps.max(0) as u64,
-                rctime: d.rstat.rctime.max(nest.rctime),
-                hash: d.hash,
-                quota: d.quota,
-                pin: i.pins.export_pin,
-            },
-            fragtree: node.store.fragtree.clone(),
-            symlink: node.store.symlink.clone(),
-            xattrs: if with_xattrs { self.xattr_blob(ino) } else { Bytes::new() },
-            inline: i.file.inline.clone(),
-            fscrypt: FscryptBlobs { auth: i.fscrypt.auth.clone(), file: i.fscrypt.file.clone() },
-            optmetadata: OptMetadata(i.optmetadata.0.clone()),
-            ..InodeStat::default()
+        stat.times.ctime = stat.times.ctime.max(mtime);
+        stat.times.mtime = stat.times.mtime.max(mtime);
+        stat.times.change_attr += changes;
+        stat.dir.nfiles += files;
+        stat.dir.nsubdirs += dirs;
+        stat.dir.rbytes += nest.rbytes;
+        stat.dir.rfiles += nest.rfiles;
+        stat.dir.rsubdirs += nest.rsubdirs;
+        stat.dir.rctime = stat.dir.rctime.max(nest.rctime);
+        stat
+    }
+
+    /// The same as a snapshot has it. Nobody changes that: all that is shared may be cached.
+    pub fn stat_seen(&self, seen: &Seen) -> InodeStat {
+        use bits::*;
+        let file = if seen.store.inode.is_dir() { FS } else { FS | FC | FR };
+        let caps = PIN | AS | LS | XS | file;
+        let realm = if seen.snap == SnapId::HEAD { inos::ROOT } else { Ino(0) };
+        let cap = ReplyCap { caps, flags: 1, realm, ..ReplyCap::default() };
+        let mut stat = stat_of(&seen.store, -1, cap, true);
+        stat.snapid = seen.snap;
+        if let Some(info) = self.tree.snaps.get(&seen.snap) {
+            stat.times.snap_btime = info.stamp;
+            stat.snap_metadata = info.metadata.clone();
         }
+        stat
     }
 
     // What operations are made of.
@@ -439,7 +498,14 @@ impl Rank {
     /// Follows a path; every name has to be there.
     pub fn walk(&self, base: Ino, path: &[u8]) -> Op<Ino> {
         let mut at = self.inode(base)?;
-        for name in path.split(|b| *b == b'/').filter(|n| !n.is_empty()) {
+        if path.is_empty() {
+            return Ok(at);
+        }
+        for name in path.split(|b| *b == b'/') {
+            if name.is_empty() {
+                // What is below is a snapshot's: nothing there can be changed.
+                return Err(errno::ROFS.into());
+            }
             at = self.child(at, name)?.ok_or(Errno::NOENT)?;
         }
         Ok(at)
@@ -454,11 +520,21 @@ impl Rank {
             return Err(Errno::NAMETOOLONG.into());
         }
         let Some(entry) = self.tree.lookup(dir, name)? else { return Ok(None) };
-        self.inode(entry.link.ino()).map(Some)
+        let ino = self.inode(entry.link.ino())?;
+        if matches!(entry.link, Link::Remote { .. }) && self.tree.at(ino).is_stray() {
+            // This name can be its first one.
+            let name = Bytes::copy_from_slice(name);
+            self.purger.named.borrow_mut().insert(ino, (dir, name));
+        }
+        Ok(Some(ino))
     }
 
     /// The directory and the last name of a path.
     pub fn parent(&self, base: Ino, path: &Bytes) -> Op<(Ino, Bytes)> {
+        if path.starts_with(b"/") {
+            // Below a snapshot, or one itself.
+            return Err(errno::ROFS.into());
+        }
         let (up, name) = match path.iter().rposition(|b| *b == b'/') {
             Some(at) => (&path[..at], path.slice(at + 1..)),
             None => (&path[..0], path.clone()),
@@ -551,6 +627,9 @@ impl Rank {
         if mask & bits::F != 0 && !self.tree.at(ino).is_dir() {
             others |= bits::WRITES;
         }
+        if mask & bits::F != 0 && !self.tree.at(ino).is_dir() {
+            self.need_size(ino)?;
+        }
         if others == 0 { Ok(()) } else { self.need(call, ino, 0, others) }
     }
 
@@ -559,5 +638,58 @@ impl Rank {
         let cap = self.tree.at(dir).caps.by_client.get(&call.client);
         let own = if cap.is_some_and(|c| c.issued & bits::FX != 0) { 0 } else { bits::FS };
         self.need(call, dir, own, bits::FS | bits::FX)
+    }
+}
+
+/// An inode as it stands, as a client sees it.
+fn stat_of(store: &InodeStore, client: i64, cap: ReplyCap, xattrs: bool) -> InodeStat {
+    let (i, d) = (&store.inode, &store.inode.dir);
+    let with_xattrs = xattrs || cap.caps & bits::XS != 0;
+    InodeStat {
+        ino: i.ino,
+        snapid: SnapId::HEAD,
+        rdev: i.rdev,
+        version: i.versions.version * 2,
+        xattr_version: if with_xattrs { i.versions.xattr } else { 0 },
+        cap,
+        layout: i.layout.clone(),
+        times: StatTimes {
+            ctime: i.times.ctime,
+            mtime: i.times.mtime,
+            atime: i.times.atime,
+            time_warp_seq: i.times.time_warp_seq,
+            btime: i.times.btime,
+            change_attr: i.versions.change_attr,
+            ..StatTimes::default()
+        },
+        size: StatSize {
+            size: i.file.size,
+            max_size: i.file.client_ranges.get(&client).map_or(0, |r| r.last),
+            truncate_size: i.file.truncate.size,
+            truncate_seq: i.file.truncate.seq,
+        },
+        mode: i.mode,
+        uid: i.uid,
+        gid: i.gid,
+        nlink: i.nlink.max(0) as u32,
+        dir: StatDir {
+            nfiles: d.dirstat.nfiles,
+            nsubdirs: d.dirstat.nsubdirs,
+            rbytes: d.rstat.rbytes,
+            rfiles: d.rstat.rfiles,
+            rsubdirs: d.rstat.rsubdirs,
+            rsnaps: d.rstat.rsnaps.max(0) as u64,
+            rctime: d.rstat.rctime,
+            hash: d.hash,
+            quota: d.quota,
+            pin: i.pins.export_pin,
+        },
+        fragtree: store.fragtree.clone(),
+        symlink: store.symlink.clone(),
+        xattrs: if with_xattrs { store.xattrs.to_bytes() } else { Bytes::new() },
+        inline: i.file.inline.clone(),
+        fscrypt: FscryptBlobs { auth: i.fscrypt.auth.clone(), file: i.fscrypt.file.clone() },
+        optmetadata: OptMetadata(i.optmetadata.0.clone()),
+        ..InodeStat::default()
     }
 }

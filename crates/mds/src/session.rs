@@ -14,11 +14,11 @@ use crate::record::Change;
 use crate::tree::Txn;
 use crate::{Effect, Peer};
 
-/// Features that are known here, beside the five spent ones: jewel to `reply_encoding`,
+/// Features that are known here, beside the five spent ones: jewel to `reclaim_client`,
 /// `lazy_caps_wanted`, `multi_reconnect`, `deleg_ino`, `alternate_name`, `op_getvxattr`,
-/// `32bits_retry_fwd`, `has_owner_uidgid`, `client_mds_auth_caps`.
+/// `32bits_retry_fwd`, `new_snaprealm_info`, `has_owner_uidgid`, `client_mds_auth_caps`.
 const FEATURES: u64 =
-    0x3ff | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 17 | 1 << 18 | 1 << 20 | 1 << 21;
+    0x7ff | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 17 | 1 << 18 | 1 << 19 | 1 << 20 | 1 << 21;
 
 /// How far a session is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +50,19 @@ pub(crate) struct Session {
     pub dirty: bool,
 }
 
+impl Session {
+    /// After so much silence it is ended, where it said so itself; a gateway that takes its session
+    /// over again asks for more than others have.
+    fn timeout_ms(&self) -> Option<u64> {
+        let text = self.info.metadata.kv.get(&b"timeout"[..])?;
+        let seconds: u64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+        Some(if seconds == 0 { u64::MAX } else { seconds.saturating_mul(1000) })
+    }
+}
+
+/// The feature `new_snaprealm_info`.
+pub(crate) const NEW_SNAPREALM_INFO: usize = 19;
+
 /// All sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
@@ -58,6 +71,8 @@ pub(crate) struct Sessions {
     /// Sessions that ended and still stand in the map of sessions on disk.
     pub ended: BTreeSet<i64>,
     pub next_cap: u64,
+    /// Sessions that are taken over, by whom.
+    pub reclaims: BTreeMap<i64, i64>,
     /// Until when clients may come back.
     pub reconnect_until_ms: u64,
 }
@@ -125,11 +140,7 @@ impl Rank {
         let state = self.state();
         if !self.is_active() {
             if matches!(state, MdsState::RECONNECT | MdsState::REJOIN | MdsState::REPLAY) {
-                self.requests.later.push((
-                    conn,
-                    peer.clone(),
-                    crate::request::Later::Open(m.clone()),
-                ));
+                self.later(conn, peer, crate::request::Later::Open(m.clone()));
             } else {
                 self.refuse(conn, peer, session_op::REJECT, "the server is not active");
             }
@@ -161,6 +172,11 @@ impl Rank {
         let required = &self.world.map.required_client_features;
         if required.bits().any(|b| !detail.features.has(b)) {
             self.refuse(conn, peer, session_op::REJECT, "missing required features");
+            return;
+        }
+        let uuid = detail.metadata.get(&b"uuid"[..]).cloned().unwrap_or_default();
+        if self.has_uuid(&uuid, client) {
+            self.refuse(conn, peer, session_op::REJECT, "duplicated session uuid");
             return;
         }
         let known = self.sessions.by_client.get(&client).map(|s| s.info.clone());
@@ -238,7 +254,16 @@ impl Rank {
             self.sessions.by_conn.remove(&conn);
         }
         self.sessions.ended.insert(client);
-        self.requests.drop_client(client);
+        self.reclaimed(client, session.info.inst.addr);
+        let mut freed = BTreeSet::new();
+        for (request, holds) in self.requests.drop_client(client) {
+            for ino in holds {
+                if let Some(node) = self.tree.nodes.get_mut(&ino) {
+                    node.caps.holds.remove(&request);
+                    freed.insert(ino);
+                }
+            }
+        }
         for (start, len) in session.info.prealloc_inos.iter() {
             self.tables.inos.table.free.insert(start, len);
         }
@@ -247,17 +272,23 @@ impl Rank {
         let version = self.tables.sessions;
         let table = self.tables.inos.version;
         self.note(Change::Session { version, table, client, info: None });
-        for ino in session.caps {
+        freed.extend(session.caps);
+        for ino in freed {
             let Some(node) = self.tree.nodes.get_mut(&ino) else { continue };
             node.caps.by_client.remove(&client);
-            node.caps.holds.retain(|_, h| h.client != client);
+            node.unflushed.remove(&client);
             if node.locks.drop_client(client) {
                 self.requests.wake_locks(ino);
             }
             if node.store.inode.file.client_ranges.contains_key(&client) {
-                self.drop_range(ino, client);
+                if killed {
+                    self.purger.unsettled.insert(ino);
+                } else {
+                    self.drop_range(ino, client);
+                }
             }
             self.eval(ino);
+            self.requests.wake_caps(ino);
             self.eval_stray(ino);
         }
     }
@@ -306,6 +337,8 @@ impl Rank {
                 session.awaited = false;
             }
             self.send_open(client);
+            let realms: Vec<Ino> = m.realms.iter().map(|r| r.ino).collect();
+            self.tell_realms_again(client, realms.into_iter());
             self.reconnect_check();
         }
     }
@@ -338,6 +371,7 @@ impl Rank {
         let mut stale = Vec::new();
         for (client, session) in &self.sessions.by_client {
             let silent = now.saturating_sub(session.renewed_ms);
+            let autoclose = session.timeout_ms().unwrap_or(autoclose);
             if session.life != Life::Killing && silent > autoclose {
                 evicted.push(*client);
             } else if session.life == Life::Open && silent > timeout {
@@ -438,6 +472,12 @@ pub(crate) fn replay(
             if *table > free.version {
                 free.version = *table;
                 free.table.free.remove(*start, *len);
+            }
+        }
+        Change::Snaps { version, table } if *version > tables.snaps.version => {
+            match denc::Denc::from_shared(table) {
+                Ok(snaps) => (tables.snaps, tables.snaps_dirty) = (snaps, true),
+                Err(e) => tracing::error!(%e, "a recorded table of snapshots cannot be read"),
             }
         }
         _ => {}

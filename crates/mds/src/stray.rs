@@ -1,6 +1,7 @@
 //! What nobody can name any more: inodes in stray directories, whose objects go once nobody uses
 //! them; and the cut-off ends of files.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -9,7 +10,8 @@ use types::{Errno, Ino, PoolId, SnapId};
 
 use crate::rank::{Job, Rank};
 use crate::record::Change;
-use crate::tree::Txn;
+use crate::recover::Recovery;
+use crate::tree::{Link, Node, Txn};
 use crate::{Io, IoOp};
 
 /// Objects of one inode that are removed at the same time.
@@ -34,6 +36,32 @@ pub(crate) struct Purger {
     pub cuts: BTreeSet<Ino>,
     /// Stray directories that were looked through since the start.
     scanned: BTreeSet<Ino>,
+    /// Names that were found of inodes whose first one is gone.
+    pub named: RefCell<BTreeMap<Ino, (Ino, Bytes)>>,
+    /// A snapshot is gone, and what only it had is in memory yet.
+    pub forget: bool,
+    /// Files whose writers are gone, and those that are looked at.
+    pub unsettled: BTreeSet<Ino>,
+    pub recovering: BTreeMap<Ino, Recovery>,
+}
+
+impl Purger {
+    /// Whether nothing is to do.
+    pub fn is_idle(&self) -> bool {
+        self.active.is_empty()
+            && self.look.is_empty()
+            && self.cuts.is_empty()
+            && self.unsettled.is_empty()
+            && self.recovering.is_empty()
+            && self.named.borrow().is_empty()
+            && !self.forget
+    }
+
+    /// A snapshot is gone: perhaps it was the last that needed some of them.
+    pub fn rescan(&mut self) {
+        self.scanned.clear();
+        self.forget = true;
+    }
 }
 
 impl Rank {
@@ -46,6 +74,14 @@ impl Rank {
 
     pub fn purge_tick(&mut self) {
         self.scan_strays();
+        if std::mem::take(&mut self.purger.forget) && self.read_only.is_none() {
+            self.forget_versions();
+        }
+        for (ino, (dir, name)) in self.purger.named.take() {
+            if self.read_only.is_none() {
+                self.reintegrate(ino, dir, &name);
+            }
+        }
         for ino in std::mem::take(&mut self.purger.cuts) {
             self.cut(ino);
         }
@@ -58,13 +94,56 @@ impl Rank {
             self.purger.look.remove(&ino);
             let Some(node) = self.tree.node(ino) else { continue };
             let used = !node.caps.by_client.is_empty() || !node.caps.holds.is_empty();
-            if !node.is_stray() || node.store.inode.nlink > 0 || used {
+            if !node.is_stray() || node.store.inode.nlink > 0 || used || self.tree.is_kept(ino) {
                 continue; // looked at again when that changes
             }
-            if !self.purger.active.contains_key(&ino) {
+            if self.is_unsettled(ino) {
+                // Looked at again when its size is known.
+                self.purger.unsettled.insert(ino);
+            } else if !self.purger.active.contains_key(&ino) {
                 self.purge(ino);
             }
         }
+    }
+
+    /// Drops what only snapshots had that are gone, of all fragments in memory.
+    fn forget_versions(&mut self) {
+        let of_node = |(ino, node): (&Ino, &Node)| {
+            let ino = *ino;
+            node.frags.keys().map(move |frag| DirFrag { ino, frag: *frag }).collect::<Vec<_>>()
+        };
+        let all: Vec<DirFrag> = self.tree.nodes.iter().flat_map(of_node).collect();
+        for dir in all {
+            let mut txn = Txn::at(self.world.time());
+            self.tree.forget_versions(&mut txn, dir);
+            self.commit(txn);
+        }
+    }
+
+    /// An inode whose first name is gone has another one: it moves there.
+    fn reintegrate(&mut self, ino: Ino, dir: Ino, name: &Bytes) {
+        let Some(node) = self.tree.node(ino) else { return };
+        let Some((stray, old)) = node.at.clone() else { return };
+        let at_work = self.purger.active.contains_key(&ino) || !node.caps.holds.is_empty();
+        if !node.is_stray() || node.store.inode.nlink <= 0 || at_work {
+            return;
+        }
+        if self.tree.node(dir).is_none_or(|d| !d.is_dir() || d.is_stray()) {
+            return;
+        }
+        let Ok(Some(entry)) = self.tree.lookup(dir, name) else { return };
+        let is_name = matches!(entry.link, Link::Remote { ino: i, .. } if i == ino);
+        if !is_name || self.tree.lookup(stray, &old).is_err() {
+            return;
+        }
+        let alternate = entry.alternate_name.clone();
+        let mut txn = Txn::at(self.tree.at(dir).store.inode.times.mtime);
+        self.tree.unlink(&mut txn, dir, name);
+        if let Some(mut node) = self.tree.unlink(&mut txn, stray, &old) {
+            node.store.inode.stray_prior_path = Bytes::new();
+            self.tree.link(&mut txn, dir, name, node, alternate);
+        }
+        self.commit(txn);
     }
 
     /// After a start, whatever is in the stray directories is looked at once.
@@ -138,7 +217,11 @@ impl Rank {
 
     fn remove_object(&mut self, ino: Ino, pool: PoolId, nspace: Bytes, object: String) {
         let id = self.job(Job::Purged(ino));
-        let snapc = (SnapId(0), Vec::new());
+        let snapc = if pool == self.world.meta() {
+            (SnapId(0), Vec::new())
+        } else {
+            self.tree.snap_context(ino)
+        };
         self.io_behind(Io { id, pool, object, nspace, snapc, ops: vec![IoOp::Remove] });
     }
 
@@ -195,6 +278,7 @@ impl Rank {
         if let Ok(striping) = layout.striping()
             && cut.from > cut.size
         {
+            let snapc = self.tree.snap_context(ino);
             for e in striping.object_extents(cut.size, (cut.from - cut.size).min(1 << 40)) {
                 let id = self.job(Job::Nothing);
                 let op = IoOp::TrimTruncate { size: e.off, seq: cut.seq };
@@ -203,7 +287,7 @@ impl Rank {
                     pool: layout.pool,
                     object: object_name(ino, e.object),
                     nspace: layout.pool_ns.clone(),
-                    snapc: (SnapId(0), Vec::new()),
+                    snapc: snapc.clone(),
                     ops: vec![op],
                 });
             }

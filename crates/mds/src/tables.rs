@@ -11,6 +11,10 @@ use types::{Denc, SnapId};
 pub(crate) struct Tables {
     pub inos: TableObject<InoTable>,
     pub snaps: SnapTableObject,
+    /// That of snapshots is not written back.
+    pub snaps_dirty: bool,
+    /// When the monitors were told last of snapshots that are gone.
+    pub removed_told_ms: u64,
     /// Of the session map.
     pub sessions: u64,
     pub dirty_since: Option<u64>,

@@ -6,18 +6,20 @@
 //! it; what a directory's fragments say and the directory's inode does not is the difference
 //! between `fragstat` and `accounted_fragstat`, and the same with `rstat`.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use maps::fs::{
-    DentryKey, DentryLink, DentryValue, DirFrag, Fnode, Frag, InodeStore, NestInfo, SystemInode,
-    dentry_hash, inos,
+    DentryKey, DentryLink, DentryValue, DirFrag, Fnode, Frag, InodeStore, NestInfo, SnapInfo,
+    SystemInode, dentry_hash, inos,
 };
 use types::{Denc, Ino, SnapId, UTime};
 
 use crate::capset::CapSet;
 use crate::flock::FileLocks;
 use crate::record::Change;
+use crate::snap::Past;
 
 /// Where an entry leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub(crate) struct Entry {
 pub(crate) struct Dirty {
     /// Names whose entries changed.
     pub names: BTreeSet<Bytes>,
+    /// Entries that only snapshots have and that changed.
+    pub past: BTreeSet<(Bytes, SnapId)>,
     /// The oldest journal object with a change that is not written; none: all is written.
     pub since: Option<u64>,
     /// When it began to be dirty.
@@ -60,11 +64,13 @@ pub(crate) struct Dirty {
 pub(crate) struct Fragment {
     pub fnode: Fnode,
     pub entries: BTreeMap<Bytes, Entry>,
-    /// Keys of entries that only snapshots have.
-    pub past: BTreeSet<Bytes>,
+    /// Entries that only snapshots have, by name and the last of these.
+    pub past: BTreeMap<(Bytes, SnapId), Past>,
     pub dirty: Dirty,
     /// There is no object of it yet.
     pub fresh: bool,
+    /// When somebody looked into it last.
+    pub used_ms: Cell<u64>,
 }
 
 /// An inode.
@@ -78,6 +84,10 @@ pub(crate) struct Node {
     pub locks: FileLocks,
     /// Its backtrace is to be stored: the oldest journal object that says so.
     pub trace_since: Option<u64>,
+    /// The first snapshot that it has as it is now; see [`Node::first`].
+    pub first: SnapId,
+    /// Clients that may have changed it before this snapshot and did not tell yet.
+    pub unflushed: BTreeMap<i64, SnapId>,
 }
 
 impl Node {
@@ -89,6 +99,8 @@ impl Node {
             caps: CapSet::default(),
             locks: FileLocks::default(),
             trace_since: None,
+            first: SnapId(2),
+            unflushed: BTreeMap::new(),
         }
     }
 
@@ -138,6 +150,7 @@ pub(crate) fn nest_add(a: &mut NestInfo, b: &NestInfo, sign: i64) {
 #[derive(Debug, Default)]
 pub(crate) struct Txn {
     entries: BTreeMap<DirFrag, BTreeSet<Bytes>>,
+    past: BTreeMap<DirFrag, BTreeSet<(Bytes, SnapId)>>,
     fresh: BTreeSet<DirFrag>,
     system: BTreeSet<Ino>,
     /// Inodes whose backtrace is another now.
@@ -157,8 +170,29 @@ impl Txn {
         self.entries.is_empty() && self.system.is_empty() && self.other.is_empty()
     }
 
-    fn entry(&mut self, dir: DirFrag, name: &Bytes) {
+    pub fn entry(&mut self, dir: DirFrag, name: &Bytes) {
         self.entries.entry(dir).or_default().insert(name.clone());
+    }
+
+    /// A fragment begins: there was no object of it.
+    pub fn begin_frag(&mut self, dir: DirFrag) {
+        self.fresh.insert(dir);
+        self.entries.entry(dir).or_default();
+    }
+
+    /// Fragments of a directory end: nothing is recorded of them.
+    pub fn forget_frags(&mut self, ino: Ino, frags: &[Frag]) {
+        for frag in frags {
+            let dir = DirFrag { ino, frag: *frag };
+            self.entries.remove(&dir);
+            self.past.remove(&dir);
+        }
+    }
+
+    /// An entry that only snapshots have was added or removed.
+    pub fn past(&mut self, dir: DirFrag, name: &Bytes, last: SnapId) {
+        self.entries.entry(dir).or_default();
+        self.past.entry(dir).or_default().insert((name.clone(), last));
     }
 }
 
@@ -182,6 +216,10 @@ pub(crate) struct Tree {
     pub damaged: BTreeSet<DirFrag>,
     /// The first snapshot that a new entry is in.
     pub first: SnapId,
+    /// Milliseconds, about: for [`Fragment::used_ms`].
+    pub clock: u64,
+    /// All snapshots.
+    pub snaps: BTreeMap<SnapId, SnapInfo>,
 }
 
 /// A fragment has to be read first.
@@ -220,7 +258,9 @@ impl Tree {
     /// The entry of a name, if there is one.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<&Entry>, Missing> {
         let at = self.dirfrag(dir, name);
-        self.fragment(at).map(|f| f.entries.get(name)).ok_or(Missing(at))
+        let fragment = self.fragment(at).ok_or(Missing(at))?;
+        fragment.used_ms.set(self.clock);
+        Ok(fragment.entries.get(name))
     }
 
     /// Directories above, the nearest first.
@@ -299,6 +339,7 @@ impl Tree {
         inode.versions.backtrace = version;
         inode.dir.accounted_rstat = inode.dir.rstat;
         let (is_dir, nest, first) = (inode.is_dir(), inode.dir.rstat, self.first);
+        node.first = first;
         self.nodes.insert(ino, node);
         let entry = Entry { first, alternate_name: alt, link: Link::Primary(ino) };
         let fragment = self.fragment_mut(at).expect("a changed fragment is in memory");
@@ -322,6 +363,7 @@ impl Tree {
 
     /// Removes an entry. Returns the inode of a primary one, which is nowhere then.
     pub fn unlink(&mut self, txn: &mut Txn, dir: Ino, name: &Bytes) -> Option<Node> {
+        self.cow_name(txn, dir, name);
         let at = self.dirfrag(dir, name);
         self.bump(at);
         let fragment = self.fragment_mut(at).expect("a changed fragment is in memory");
@@ -349,6 +391,7 @@ impl Tree {
     /// An inode is about to change, or did: its entry will be recorded with a new version.
     pub fn touch(&mut self, txn: &mut Txn, ino: Ino) {
         if self.at(ino).is_dir() {
+            self.cow(txn, ino);
             self.settle(txn, ino);
         }
         let Some((dir, name)) = self.at(ino).at.clone() else {
@@ -421,11 +464,13 @@ impl Tree {
 
     /// Tells all sums upward, the deepest directory first.
     pub fn settle_all(&mut self, txn: &mut Txn) {
-        while let Some(ino) = {
-            let depth = |ino: &Ino| (self.ancestors(*ino).count(), *ino);
-            self.unsettled.iter().copied().max_by_key(depth)
-        } {
-            self.unsettled.remove(&ino);
+        let mut by_depth = BTreeSet::new();
+        loop {
+            // What is told is news to the directory above.
+            for ino in std::mem::take(&mut self.unsettled) {
+                by_depth.insert((self.ancestors(ino).count(), ino));
+            }
+            let Some((_, ino)) = by_depth.pop_last() else { return };
             if self.node(ino).is_some() {
                 self.touch(txn, ino);
             }
@@ -470,6 +515,13 @@ impl Tree {
                     None => removed.push(key),
                 }
             }
+            for (name, last) in txn.past.get(dir).into_iter().flatten() {
+                let key = DentryKey { name: name.clone(), last: *last }.to_bytes();
+                match fragment.past.get(&(name.clone(), *last)) {
+                    Some(past) => set.push((key, past.value.clone())),
+                    None => removed.push(key),
+                }
+            }
             changes.push(Change::Frag {
                 dir: *dir,
                 fresh: txn.fresh.contains(dir),
@@ -492,6 +544,7 @@ impl Tree {
             let Some(fragment) = self.fragment_mut(*dir) else { continue };
             let dirty = &mut fragment.dirty;
             dirty.names.extend(names.iter().cloned());
+            dirty.past.extend(txn.past.get(dir).into_iter().flatten().cloned());
             if dirty.since.is_none() {
                 (dirty.since, dirty.at_ms) = (Some(object), now_ms);
             }
@@ -526,14 +579,15 @@ impl Tree {
                 continue;
             };
             if parsed.last != SnapId::HEAD {
-                fragment.past.insert(key);
+                let first = DentryValue::from_shared(&value)?.first;
+                fragment.past.insert((parsed.name, parsed.last), Past { first, value });
                 continue;
             }
             let value = DentryValue::from_shared(&value)?;
             let link = match value.link {
                 DentryLink::Primary(store) => {
                     let ino = store.inode.ino;
-                    nodes.push((ino, parsed.name.clone(), *store));
+                    nodes.push((ino, parsed.name.clone(), *store, value.first));
                     Link::Primary(ino)
                 }
                 DentryLink::Remote { ino, d_type } => Link::Remote { ino, d_type },
@@ -543,12 +597,14 @@ impl Tree {
                 .entries
                 .insert(parsed.name, Entry { first: value.first, alternate_name, link });
         }
+        fragment.used_ms.set(self.clock);
         let f = &fragment.fnode;
         if f.fragstat != f.accounted_fragstat || f.rstat != f.accounted_rstat {
             self.unsettled.insert(dir.ino);
         }
-        for (ino, name, store) in nodes {
-            self.nodes.entry(ino).or_insert_with(|| Node::new(store, Some((dir.ino, name))));
+        for (ino, name, store, first) in nodes {
+            let new = || Node { first, ..Node::new(store, Some((dir.ino, name))) };
+            self.nodes.entry(ino).or_insert_with(new);
         }
         if let Some(node) = self.nodes.get_mut(&dir.ino) {
             node.frags.insert(dir.frag, fragment);

@@ -8,7 +8,7 @@ use types::{Denc, EntityId, EntityKind, Errno, Ino, SnapId};
 
 use crate::journal;
 use crate::rank::{Job, Rank};
-use crate::tables::{inotable_object, sessionmap_object};
+use crate::tables::{SNAPTABLE_OBJECT, inotable_object, sessionmap_object};
 use crate::tree::Tree;
 use crate::{Effect, Io, IoOp};
 
@@ -148,17 +148,23 @@ impl Rank {
     fn write_frag(&mut self, dir: DirFrag) {
         let fragment = self.tree.fragment_mut(dir).expect("a dirty fragment is in memory");
         let names = std::mem::take(&mut fragment.dirty.names);
+        let past = std::mem::take(&mut fragment.dirty.past);
         fragment.dirty.writing_since = fragment.dirty.since.take();
         let fresh = fragment.fresh;
         let header = fragment.fnode.to_bytes();
         let (mut sets, mut removes, mut bytes) = (Vec::new(), Vec::new(), 0);
         let mut writes = Vec::new();
         let fragment = self.tree.fragment(dir).expect("it is there");
-        for name in names {
-            let key = DentryKey::head(name.clone()).to_bytes();
-            match fragment.entries.get(&name) {
-                Some(entry) => {
-                    let value = self.tree.value(entry);
+        let names = names.into_iter().map(|name| (name, SnapId::HEAD)).chain(past);
+        for (name, last) in names {
+            let key = DentryKey { name: name.clone(), last }.to_bytes();
+            let value = if last == SnapId::HEAD {
+                fragment.entries.get(&name).map(|entry| self.tree.value(entry))
+            } else {
+                fragment.past.get(&(name, last)).map(|past| past.value.clone())
+            };
+            match value {
+                Some(value) => {
                     bytes += key.len() + value.len();
                     sets.push((key, value));
                 }
@@ -241,6 +247,11 @@ impl Rank {
     fn write_tables(&mut self) {
         self.tables.writing_since = self.tables.dirty_since.take();
         self.tables.writing = 2;
+        if std::mem::take(&mut self.tables.snaps_dirty) {
+            self.tables.writing += 1;
+            let ops = vec![IoOp::WriteFull(self.tables.snaps.to_bytes())];
+            self.write_behind(SNAPTABLE_OBJECT.to_owned(), ops, Job::WroteTables);
+        }
         let table = self.tables.inos.to_bytes();
         let rank = self.id;
         self.write_behind(inotable_object(rank), vec![IoOp::WriteFull(table)], Job::WroteTables);

@@ -55,12 +55,14 @@ impl Rank {
             others |= bits::WRITES | bits::FS;
         }
         if a.mask & S::SIZE != 0 {
+            self.need_size(ino)?;
             own |= bits::FB;
-            others |= bits::FR | bits::FC | bits::FB;
+            others |= bits::FR | bits::FC | bits::FB | bits::FL;
         }
         if others != 0 {
             self.need(call, ino, own, others)?;
         }
+        self.tree.cow(&mut call.txn, ino);
         let t = call.txn.time;
         let i = &mut self.tree.at_mut(ino).store.inode;
         if a.mask & S::MODE != 0 {
@@ -114,11 +116,12 @@ impl Rank {
 
     /// Cuts a file; the caps for it are withheld.
     pub(super) fn truncate(&mut self, call: &mut Call, ino: Ino, size: u64) {
-        let i = &mut self.tree.at_mut(ino).store.inode;
-        let before = i.file.size;
-        if before == size {
+        if self.tree.at(ino).store.inode.file.size == size {
             return;
         }
+        self.tree.cow(&mut call.txn, ino);
+        let i = &mut self.tree.at_mut(ino).store.inode;
+        let before = i.file.size;
         i.file.size = size;
         i.file.truncate.seq = i.file.truncate.seq.max(1) + 1;
         i.file.truncate.size = size;
@@ -149,7 +152,7 @@ impl Rank {
         }
         let mask = bits::XS | bits::XX;
         self.need(call, ino, bits::XX, mask)?;
-        let node = self.tree.at_mut(ino);
+        let node = self.tree.at(ino);
         let had = node.store.xattrs.get(&name).map(Bytes::len);
         if flags & CREATE != 0 && had.is_some() {
             return Err(Errno::EXIST.into());
@@ -162,6 +165,8 @@ impl Rank {
         if total as u64 > self.world.map.max_xattr_size {
             return Err(Errno::NOSPC.into());
         }
+        self.tree.cow(&mut call.txn, ino);
+        let node = self.tree.at_mut(ino);
         node.store.xattrs.insert(name, call.m.data.clone());
         self.xattrs_changed(call, ino);
         Ok(Answer { target: Some(ino), xattrs: true, ..Answer::default() })
@@ -184,9 +189,14 @@ impl Rank {
         }
         self.check(call, ino, MdsMay::WRITE)?;
         if !self.tree.at(ino).store.xattrs.contains_key(&name) {
+            // Access lists that are not there are as good as removed, as the peer has it.
+            if name.starts_with(b"system.posix_acl_") {
+                return Ok(Answer { target: Some(ino), ..Answer::default() });
+            }
             return Err(Errno::NODATA.into());
         }
         self.need(call, ino, bits::XX, bits::XS | bits::XX)?;
+        self.tree.cow(&mut call.txn, ino);
         self.tree.at_mut(ino).store.xattrs.remove(&name);
         self.xattrs_changed(call, ino);
         Ok(Answer { target: Some(ino), xattrs: true, ..Answer::default() })
@@ -234,6 +244,7 @@ impl Rank {
             let all = bits::WRITES | bits::FB | bits::FR | bits::FC | bits::FS;
             self.need(call, ino, all, all)?;
         }
+        self.tree.cow(&mut call.txn, ino);
         let t = call.txn.time;
         let i = &mut self.tree.at_mut(ino).store.inode;
         if !i.is_dir() && i.layout.pool != layout.pool && !i.file.old_pools.contains(&i.layout.pool)

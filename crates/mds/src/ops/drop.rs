@@ -3,7 +3,7 @@
 use auth::MdsMay;
 use bytes::Bytes;
 use maps::fs::inos;
-use types::{Errno, Ino};
+use types::{Denc, Errno, Ino};
 
 use crate::capset::bits;
 use crate::errno;
@@ -44,7 +44,9 @@ impl Rank {
 
     /// Before a name of `target` goes: what must hold. `dir_wanted` is for rmdir.
     fn may_drop(&mut self, call: &Call, target: Ino, primary: bool) -> Op<()> {
-        if self.tree.at(target).is_dir() && !self.is_empty_dir(target)? {
+        if self.tree.at(target).is_dir()
+            && (!self.is_empty_dir(target)? || !self.tree.at(target).realm().snaps.is_empty())
+        {
             return Err(errno::NOTEMPTY.into());
         }
         if primary {
@@ -61,15 +63,28 @@ impl Rank {
     fn drop_name(&mut self, txn: &mut Txn, dir: Ino, name: &Bytes, target: Ino) {
         let prior = self.tree.path(target);
         let time = txn.time;
+        let stray = inos::stray(self.id as u64, target.0 % inos::STRAYS);
+        let primary = self.tree.at(target).at.as_ref() == Some(&(dir, name.clone()));
+        let realm = if primary { self.tree.realm_to_be(target, stray) } else { None };
+        self.tree.cow_name(txn, dir, name);
+        if !primary {
+            self.tree.cow(txn, target);
+        }
         let i = &mut self.tree.at_mut(target).store.inode;
         i.nlink -= 1;
         i.times.ctime = i.times.ctime.max(time);
         i.versions.change_attr += 1;
         if let Some(mut node) = self.tree.unlink(txn, dir, name) {
-            let stray = inos::stray(self.id as u64, target.0 % inos::STRAYS);
             node.store.inode.stray_prior_path = prior.into();
+            let is_realm = realm.is_some();
+            if let Some(realm) = realm {
+                node.store.snap_realm = realm.to_bytes();
+            }
             let name = Bytes::from(stray_name(target));
             self.tree.link(txn, stray, &name, node, Bytes::new());
+            if is_realm {
+                self.tell_split(target);
+            }
         } else {
             self.tree.touch(txn, target);
         }
@@ -81,6 +96,11 @@ impl Rank {
     }
 
     pub(super) fn op_unlink(&mut self, call: &mut Call, is_rmdir: bool) -> Op<Answer> {
+        let last = call.m.path.path.rsplit(|b| *b == b'/').next();
+        if is_rmdir && matches!(last, Some(b"." | b"..")) {
+            // What has itself or the caller in it is never empty.
+            return Err(errno::NOTEMPTY.into());
+        }
         let (dir, name) = self.parent(call.m.path.ino, &call.m.path.path)?;
         self.check(call, dir, MdsMay::WRITE)?;
         let (target, primary) = self.entry(dir, &name)?;
@@ -108,6 +128,9 @@ impl Rank {
         let is_dir = self.tree.at(moved).is_dir();
         if is_dir && (moved == to || self.tree.ancestors(to).any(|a| a == moved)) {
             return Err(Errno::INVAL.into());
+        }
+        if self.subvolume_of(from) != self.subvolume_of(to) {
+            return Err(errno::XDEV.into());
         }
         let there = match self.tree.lookup(to, &new)? {
             Some(_) => Some(self.entry(to, &new)?),
@@ -147,13 +170,28 @@ impl Rank {
         }
         let alternate = call.m.alternate_name.clone();
         let time = call.txn.time;
+        let before = self.tree.realm_of(moved);
+        let realm = if moved_primary { self.tree.realm_to_be(moved, to) } else { None };
+        self.tree.cow_name(&mut call.txn, from, &old);
+        if !moved_primary {
+            self.tree.cow(&mut call.txn, moved);
+        }
         let i = &mut self.tree.at_mut(moved).store.inode;
         i.times.ctime = i.times.ctime.max(time);
         i.versions.change_attr += 1;
         if moved_primary {
             let node = self.tree.unlink(&mut call.txn, from, &old);
-            let node = node.ok_or(Errno::IO)?;
+            let mut node = node.ok_or(Errno::IO)?;
+            if let Some(realm) = realm {
+                node.store.snap_realm = realm.to_bytes();
+            }
             self.tree.link(&mut call.txn, to, &new, node, alternate);
+            let now = self.tree.realm_of(moved);
+            if now == moved {
+                self.tell_realm_moved(before, moved);
+            } else if now != before {
+                self.tell_split(now);
+            }
         } else {
             let d_type = maps::fs::dtype::of_mode(i.mode);
             self.tree.unlink(&mut call.txn, from, &old);

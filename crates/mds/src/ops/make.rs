@@ -9,6 +9,7 @@ use types::{Denc, Errno, Ino, PoolId};
 
 use super::read::{oflag, wanted_of};
 use crate::capset::bits;
+use crate::errno;
 use crate::rank::Rank;
 use crate::request::{Answer, Call, Extra, Op};
 use crate::tree::Node;
@@ -110,7 +111,8 @@ impl Rank {
         let wanted = wanted_of(args.flags);
         self.tree.link(&mut call.txn, dir, &name, node, call.m.alternate_name.clone());
         let extra = Extra::Created(ino);
-        Ok(Answer { dentry: Some((dir, name)), target: Some(ino), extra, wanted, xattrs: true })
+        let answer = Answer { dentry: Some((dir, name)), target: Some(ino), ..Answer::default() };
+        Ok(Answer { extra, wanted, xattrs: true, ..answer })
     }
 
     /// What the client asks for over what the directory has; EINVAL.
@@ -185,7 +187,16 @@ impl Rank {
         }
         self.check(call, target, MdsMay::WRITE)?;
         let (dir, name) = self.place(call)?;
+        if self.subvolume_of(target) != self.subvolume_of(dir) {
+            return Err(errno::XDEV.into());
+        }
         self.need(call, target, bits::LS | bits::LX, bits::LS | bits::LX)?;
+        let realm = self.tree.global_realm(target);
+        self.tree.cow(&mut call.txn, target);
+        let is_new = realm.is_some();
+        if let Some(realm) = realm {
+            self.tree.at_mut(target).store.snap_realm = realm.to_bytes();
+        }
         let i = &mut self.tree.at_mut(target).store.inode;
         i.nlink += 1;
         i.times.ctime = i.times.ctime.max(call.txn.time);
@@ -193,6 +204,9 @@ impl Rank {
         let d_type = dtype::of_mode(i.mode);
         self.tree.touch(&mut call.txn, target);
         self.tree.link_remote(&mut call.txn, dir, &name, target, d_type);
+        if is_new {
+            self.tell_split(target);
+        }
         Ok(Answer { dentry: Some((dir, name)), target: Some(target), ..Answer::default() })
     }
 }

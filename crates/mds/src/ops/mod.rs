@@ -5,7 +5,10 @@ mod attr;
 mod drop;
 mod make;
 mod read;
+mod snap;
 mod vxattr;
+
+pub(crate) use snap::Seen;
 
 use messages::fs::{Args, mds_op};
 use types::Errno;
@@ -30,7 +33,11 @@ impl Rank {
             ) => self.op_lookup_ino(call),
             (mds_op::GETVXATTR, _) => self.op_getvxattr(call),
             (mds_op::READDIR, Args::Readdir(args)) => self.op_readdir(call, &args),
-            (mds_op::LSSNAP, _) => self.op_lssnap(call),
+            (mds_op::LOOKUPSNAP, _) => self.op_lookupsnap(call),
+            (mds_op::LSSNAP, Args::Readdir(args)) => self.op_lssnap(call, &args),
+            (mds_op::MKSNAP, _) => self.op_mksnap(call),
+            (mds_op::RMSNAP, _) => self.op_rmsnap(call),
+            (mds_op::RENAMESNAP, _) => self.op_renamesnap(call),
             (mds_op::OPEN, Args::Open(args)) => self.op_open(call, &args),
             (mds_op::CREATE, Args::Open(args)) => self.op_create(call, &args),
             (mds_op::MKNOD, Args::Mknod { mode, rdev }) => self.op_mknod(call, mode, rdev),
@@ -51,7 +58,7 @@ impl Rank {
             (mds_op::GETFILELOCK, Args::FileLock { rule, lock, .. }) => {
                 self.op_getfilelock(call, rule, lock)
             }
-            // Snapshots and inline data are not made by this server.
+            // Inline data is not made by this server.
             _ => Err(Errno::OPNOTSUPP.into()),
         }
     }

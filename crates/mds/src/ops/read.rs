@@ -6,6 +6,7 @@ use maps::fs::{Frag, dentry_hash};
 use messages::fs::{OpenArgs, ReaddirArgs, readdir_flag};
 use types::{Errno, Ino};
 
+use super::snap::Place;
 use crate::capset::bits;
 use crate::errno;
 use crate::rank::Rank;
@@ -13,11 +14,11 @@ use crate::request::{Answer, Call, Extra, Op};
 use crate::tree::Link;
 
 /// Entries that one answer has at most, where the client leaves it to the server.
-const ENTRIES_MAX: usize = 4096;
+pub(super) const ENTRIES_MAX: usize = 4096;
 /// Bytes of an answer that are aimed at: the peer's 512 KiB.
-const LISTING_BYTES: usize = 512 << 10;
+pub(super) const LISTING_BYTES: usize = 512 << 10;
 /// Bytes of one listed entry without its name, about.
-const ENTRY_BYTES: usize = 420;
+pub(super) const ENTRY_BYTES: usize = 420;
 
 /// `CEPH_O_*`.
 pub(super) mod oflag {
@@ -40,8 +41,16 @@ pub(super) const fn wanted_of(flags: u32) -> u32 {
     }
 }
 
+/// The fragment that a listing goes on in.
+pub(super) fn frag_asked(tree: &maps::fs::FragTree, asked: Frag, offset: u32) -> Frag {
+    if tree.is_leaf(asked) { asked } else { tree.leaf_of(offset.max(asked.value()) & 0xff_ffff) }
+}
+
 impl Rank {
     pub(super) fn op_lookup(&mut self, call: &Call, mask: u32) -> Op<Answer> {
+        if let Some(answer) = self.lookup_seen(call)? {
+            return Ok(answer);
+        }
         let (dir, name) = self.parent(call.m.path.ino, &call.m.path.path)?;
         self.check(call, dir, MdsMay::READ)?;
         let target = self.child(dir, &name)?.ok_or(Errno::NOENT)?;
@@ -51,7 +60,10 @@ impl Rank {
     }
 
     pub(super) fn op_getattr(&mut self, call: &Call, mask: u32) -> Op<Answer> {
-        let ino = self.walk(call.m.path.ino, &call.m.path.path)?;
+        let ino = match self.place_of(call.m.path.ino, &call.m.path.path)? {
+            Place::Now(ino) | Place::Snaps(ino) => ino,
+            Place::Then(seen) => return self.answer_seen(call, seen),
+        };
         self.check(call, ino, MdsMay::READ)?;
         self.need_read(call, ino, mask)?;
         let xattrs = mask & bits::XS != 0;
@@ -60,7 +72,13 @@ impl Rank {
 
     pub(super) fn op_lookup_ino(&mut self, call: &Call) -> Op<Answer> {
         use messages::fs::mds_op;
-        let ino = self.inode(call.m.path.ino)?;
+        let asked = call.m.path.ino;
+        if call.m.op == mds_op::LOOKUPINO
+            && let Some(answer) = self.lookup_vino(call, asked)?
+        {
+            return Ok(answer);
+        }
+        let ino = self.inode(asked)?;
         match call.m.op {
             mds_op::LOOKUPPARENT => {
                 let at = self.tree.at(ino).at.as_ref().map(|(dir, _)| *dir);
@@ -89,7 +107,11 @@ impl Rank {
     }
 
     pub(super) fn op_readdir(&mut self, call: &Call, args: &ReaddirArgs) -> Op<Answer> {
-        let dir = self.walk(call.m.path.ino, &call.m.path.path)?;
+        let dir = match self.place_of(call.m.path.ino, &call.m.path.path)? {
+            Place::Now(dir) => dir,
+            Place::Snaps(_) => return Err(Errno::INVAL.into()),
+            Place::Then(seen) => return self.list_seen(call, args, seen),
+        };
         if !self.tree.at(dir).is_dir() {
             return Err(errno::NOTDIR.into());
         }
@@ -100,13 +122,10 @@ impl Rank {
         let kind = self.tree.at(dir).store.inode.dir.hash;
         let hash = |name: &[u8]| dentry_hash(kind, name) & 0xff_ffff;
         let offset = if after.is_empty() { args.offset_hash } else { hash(after) };
-        let frag = if tree.is_leaf(asked) {
-            asked
-        } else {
-            tree.leaf_of(offset.max(asked.value()) & 0xff_ffff)
-        };
+        let frag = frag_asked(tree, asked, offset);
         let at = maps::fs::DirFrag { ino: dir, frag };
         let fragment = self.tree.fragment(at).ok_or(crate::request::Stop::Frag(at))?;
+        fragment.used_ms.set(self.tree.clock);
         let mut names: Vec<(u32, &Bytes)> = fragment.entries.keys().map(|n| (hash(n), n)).collect();
         names.sort_unstable();
         let begin = if !after.is_empty() {
@@ -151,20 +170,20 @@ impl Rank {
         Ok(Answer { target: Some(dir), extra, ..Answer::default() })
     }
 
-    /// There are no snapshots.
-    pub(super) fn op_lssnap(&mut self, call: &Call) -> Op<Answer> {
-        let dir = self.walk(call.m.path.ino, &call.m.path.path)?;
-        if !self.tree.at(dir).is_dir() {
-            return Err(errno::NOTDIR.into());
-        }
-        self.check(call, dir, MdsMay::READ)?;
-        let flags = readdir_flag::FRAG_END | readdir_flag::FRAG_COMPLETE;
-        let extra = Extra::Listing(Frag::ROOT, Vec::new(), flags);
-        Ok(Answer { target: Some(dir), extra, ..Answer::default() })
-    }
-
     pub(super) fn op_open(&mut self, call: &mut Call, args: &OpenArgs) -> Op<Answer> {
-        let ino = self.walk(call.m.path.ino, &call.m.path.path)?;
+        let ino = match self.place_of(call.m.path.ino, &call.m.path.path)? {
+            Place::Now(ino) => ino,
+            Place::Snaps(_) => return Err(Errno::INVAL.into()),
+            Place::Then(seen) => {
+                if args.flags & (3 | oflag::TRUNC) != 0 {
+                    return Err(errno::ROFS.into());
+                }
+                if args.flags & oflag::DIRECTORY != 0 && !seen.store.inode.is_dir() {
+                    return Err(errno::NOTDIR.into());
+                }
+                return self.answer_seen(call, seen);
+            }
+        };
         self.open_inode(call, ino, args).map(|wanted| Answer {
             target: Some(ino),
             wanted,
@@ -188,6 +207,9 @@ impl Rank {
         self.check(call, ino, if writes { MdsMay::WRITE } else { MdsMay::READ })?;
         if writes {
             self.writable()?;
+        }
+        if is_file {
+            self.need_size(ino)?;
         }
         let wanted = if is_dir { bits::PIN | bits::FS } else { wanted_of(args.flags) };
         if is_file && args.flags & oflag::TRUNC != 0 {

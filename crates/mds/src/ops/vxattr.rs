@@ -2,9 +2,11 @@
 
 use auth::MdsMay;
 use bytes::Bytes;
+use maps::fs::{Pins, Quota, SnapRealm};
 use striper::FileLayout;
-use types::{Errno, Ino, PoolId};
+use types::{Denc, Errno, Ino, PoolId};
 
+use super::snap::Place;
 use crate::rank::Rank;
 use crate::request::{Answer, Call, Extra, Op};
 
@@ -12,6 +14,17 @@ use crate::request::{Answer, Call, Extra, Op};
 pub(super) const MAX_XATTR_NAME: usize = 255;
 /// One more than the largest rank. The peer's `MAX_MDS`.
 const RANKS: i64 = 0x100;
+/// The peer's `mds_export_ephemeral_random_max`.
+const RANDOM_MAX: f64 = 0.01;
+const EDOM: Errno = Errno(-33);
+
+/// What setting an attribute of a directory changes.
+#[derive(Clone, Copy, Debug)]
+enum DirChange {
+    Quota(Quota),
+    Pins(Pins),
+    Subvolume(bool),
+}
 
 impl Rank {
     /// A field of a layout, by the name behind `ceph.file.layout.`.
@@ -24,11 +37,23 @@ impl Rank {
             "pool" | "pool_id" | "pool_name" => {
                 let by_name = self.world.osd.pools.iter().find(|(_, name)| *name == value);
                 let by_id = || value.parse().ok().map(PoolId);
-                let pool = by_name.map(|(id, _)| *id).or_else(by_id).ok_or(Errno::NOENT)?;
+                let pool = by_name.map(|(id, _)| *id).or_else(by_id).ok_or(Errno::INVAL)?;
                 layout.pool = pool;
             }
             "pool_namespace" => layout.pool_ns = Bytes::copy_from_slice(value.as_bytes()),
-            _ => return Err(Errno::INVAL.into()),
+            "json" => {
+                let all: serde_json::Map<String, serde_json::Value> =
+                    serde_json::from_str(value).map_err(|_| Errno::INVAL)?;
+                for (field, value) in &all {
+                    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+                    match &field[..] {
+                        // What a reading of it says besides.
+                        "inheritance" | "json" => {}
+                        field => self.put_layout(layout, field, &text)?,
+                    }
+                }
+            }
+            _ => return Err(Errno::NODATA.into()),
         }
         Ok(())
     }
@@ -62,30 +87,108 @@ impl Rank {
         if !is_dir {
             return Err(Errno::INVAL.into());
         }
+        let change = self.dir_change(ino, name, &value)?;
+        self.tree.cow(&mut call.txn, ino);
         let i = &mut self.tree.at_mut(ino).store.inode;
-        match name {
-            "ceph.quota.max_bytes" => i.dir.quota.max_bytes = quantity(&value)?,
-            "ceph.quota.max_files" => i.dir.quota.max_files = quantity(&value)?,
-            "ceph.dir.pin" => {
-                let rank: i64 = value.parse().map_err(|_| Errno::INVAL)?;
-                if ino == maps::fs::inos::ROOT {
-                    return Err(Errno::INVAL.into());
-                }
-                if !(-1..RANKS).contains(&rank) {
-                    return Err(Errno(-33).into());
-                }
-                i.pins.export_pin = rank as i32;
-            }
-            _ => return Err(Errno::INVAL.into()),
+        match change {
+            DirChange::Quota(quota) => i.dir.quota = quota,
+            DirChange::Pins(pins) => i.pins = pins,
+            DirChange::Subvolume(_) => {}
         }
         i.times.ctime = i.times.ctime.max(call.txn.time);
         i.versions.change_attr += 1;
         self.tree.touch(&mut call.txn, ino);
-        if name.starts_with("ceph.quota") {
-            self.begin_realm(call, ino);
-            self.send_quota(ino);
+        match change {
+            DirChange::Quota(_) => {
+                self.begin_realm(call, ino);
+                self.send_quota(ino);
+            }
+            DirChange::Subvolume(is) => {
+                self.begin_realm(call, ino);
+                let mut realm = self.tree.at(ino).realm();
+                realm.flags &= !SnapRealm::SUBVOLUME;
+                realm.flags |= if is { SnapRealm::SUBVOLUME } else { 0 };
+                self.tree.at_mut(ino).store.snap_realm = realm.to_bytes();
+                self.tree.touch(&mut call.txn, ino);
+            }
+            DirChange::Pins(_) => {}
         }
         Ok(Answer { target: Some(ino), ..Answer::default() })
+    }
+
+    /// What setting an attribute of a directory changes; EINVAL, EDOM.
+    fn dir_change(&self, ino: Ino, name: &str, value: &str) -> Op<DirChange> {
+        let i = &self.tree.at(ino).store.inode;
+        let (mut quota, mut pins) = (i.dir.quota, i.pins);
+        let flag = || match value {
+            "0" | "false" => Ok(false),
+            "1" | "true" => Ok(true),
+            _ => Err(Errno::INVAL),
+        };
+        let is_root = ino == maps::fs::inos::ROOT;
+        Ok(match name {
+            "ceph.quota" => {
+                for word in value.split_whitespace() {
+                    let (field, value) = word.split_once('=').ok_or(Errno::INVAL)?;
+                    match field {
+                        "max_bytes" => quota.max_bytes = quantity(value)?,
+                        "max_files" => quota.max_files = quantity(value)?,
+                        _ => return Err(Errno::INVAL.into()),
+                    }
+                }
+                DirChange::Quota(quota)
+            }
+            "ceph.quota.max_bytes" => {
+                quota.max_bytes = quantity(value)?;
+                DirChange::Quota(quota)
+            }
+            "ceph.quota.max_files" => {
+                quota.max_files = quantity(value)?;
+                DirChange::Quota(quota)
+            }
+            "ceph.dir.pin" => {
+                let rank: i64 = value.parse().map_err(|_| Errno::INVAL)?;
+                if is_root {
+                    return Err(Errno::INVAL.into());
+                }
+                if !(-1..RANKS).contains(&rank) {
+                    return Err(EDOM.into());
+                }
+                pins.export_pin = rank as i32;
+                DirChange::Pins(pins)
+            }
+            "ceph.dir.pin.random" => {
+                let part: f64 = value.parse().map_err(|_| Errno::INVAL)?;
+                if !(0.0..=RANDOM_MAX).contains(&part) {
+                    return Err(EDOM.into());
+                }
+                pins.random = part;
+                DirChange::Pins(pins)
+            }
+            "ceph.dir.pin.distributed" => {
+                pins.flags &= !Pins::DISTRIBUTED;
+                pins.flags |= if flag()? { Pins::DISTRIBUTED } else { 0 };
+                DirChange::Pins(pins)
+            }
+            "ceph.dir.subvolume" => {
+                let is = flag()?;
+                let above = self.subvolume_of(ino).filter(|s| *s != ino);
+                if is_root || (is && above.is_some()) {
+                    return Err(Errno::INVAL.into());
+                }
+                DirChange::Subvolume(is)
+            }
+            _ => return Err(Errno::INVAL.into()),
+        })
+    }
+
+    /// The subvolume that an inode is in, or is.
+    pub(super) fn subvolume_of(&self, ino: Ino) -> Option<Ino> {
+        let mut up = std::iter::once(ino).chain(self.tree.ancestors(ino));
+        up.find(|i| {
+            let node = self.tree.node(*i);
+            node.is_some_and(|n| n.is_dir() && n.realm().flags & SnapRealm::SUBVOLUME != 0)
+        })
     }
 
     /// Everybody who has something of a directory hears what its limits are.
@@ -111,7 +214,7 @@ impl Rank {
 
     pub(super) fn remove_vxattr(&mut self, call: &mut Call, ino: Ino, name: &[u8]) -> Op<Answer> {
         self.check(call, ino, MdsMay(MdsMay::WRITE.0 | MdsMay::SET_VXATTR.0))?;
-        let node = self.tree.at_mut(ino);
+        let node = self.tree.at(ino);
         if name != b"ceph.dir.layout" || !node.is_dir() {
             return Err(Errno::NODATA.into());
         }
@@ -121,6 +224,8 @@ impl Rank {
         if node.store.inode.layout.is_none() {
             return Err(Errno::NODATA.into());
         }
+        self.tree.cow(&mut call.txn, ino);
+        let node = self.tree.at_mut(ino);
         node.store.inode.layout = FileLayout::default();
         node.store.inode.times.ctime = node.store.inode.times.ctime.max(call.txn.time);
         node.store.inode.versions.change_attr += 1;
@@ -129,7 +234,10 @@ impl Rank {
     }
 
     pub(super) fn op_getvxattr(&mut self, call: &Call) -> Op<Answer> {
-        let ino = self.walk(call.m.path.ino, &call.m.path.path)?;
+        let ino = match self.place_of(call.m.path.ino, &call.m.path.path)? {
+            Place::Now(ino) | Place::Snaps(ino) => ino,
+            Place::Then(seen) => self.inode(seen.ino())?,
+        };
         self.check(call, ino, MdsMay::READ)?;
         let name = String::from_utf8_lossy(&call.m.path2.path).into_owned();
         let node = self.tree.at(ino);
@@ -137,6 +245,9 @@ impl Rank {
         let value = match &name[..] {
             "ceph.dir.pin" if node.is_dir() => i.pins.export_pin.to_string(),
             "ceph.dir.pin.random" if node.is_dir() => i.pins.random.to_string(),
+            "ceph.dir.subvolume" if node.is_dir() => {
+                u8::from(node.realm().flags & SnapRealm::SUBVOLUME != 0).to_string()
+            }
             "ceph.dir.pin.distributed" if node.is_dir() => {
                 u8::from(i.pins.flags & maps::fs::Pins::DISTRIBUTED != 0).to_string()
             }
@@ -148,7 +259,18 @@ impl Rank {
                     return Err(Errno::NODATA.into());
                 }
                 let layout = if inherits { self.layout_for(ino) } else { i.layout.clone() };
-                self.show_layout(&layout, field, inherits)?
+                let from = if inherits {
+                    let own = |i: &Ino| !self.tree.at(*i).store.inode.layout.is_none();
+                    self.tree.ancestors(ino).find(own)
+                } else {
+                    Some(ino)
+                };
+                let from = match from {
+                    Some(maps::fs::inos::ROOT) | None => "@default",
+                    Some(i) if i == ino => "@set",
+                    Some(_) => "@inherited",
+                };
+                self.show_layout(&layout, field, from)?
             }
         };
         // The peer's answer: 1/1 { string }.
@@ -157,21 +279,23 @@ impl Rank {
         Ok(Answer { extra: Extra::Bytes(w.finish()), ..Answer::default() })
     }
 
-    fn show_layout(&self, l: &FileLayout, field: &str, inherits: bool) -> Op<String> {
+    fn show_layout(&self, l: &FileLayout, field: &str, from: &str) -> Op<String> {
         let pool =
             self.world.osd.pools.get(&l.pool).cloned().unwrap_or_else(|| l.pool.0.to_string());
         let ns = String::from_utf8_lossy(&l.pool_ns).into_owned();
         Ok(match field {
-            ".json" => serde_json::json!({
-                "stripe_unit": l.stripe_unit,
-                "stripe_count": l.stripe_count,
-                "object_size": l.object_size,
-                "pool_name": pool,
-                "pool_id": l.pool.0,
-                "pool_namespace": ns,
-                "inheritance": if inherits { "@inherited" } else { "@set" },
-            })
-            .to_string(),
+            ".json" => format!(
+                "{{\"stripe_unit\": {}, \"stripe_count\": {}, \"object_size\": {}, \
+                 \"pool_name\": {}, \"pool_id\": {}, \"pool_namespace\": {}, \
+                 \"inheritance\": {}}}",
+                l.stripe_unit,
+                l.stripe_count,
+                l.object_size,
+                serde_json::Value::String(pool),
+                l.pool.0,
+                serde_json::Value::String(ns),
+                serde_json::Value::String(from.to_owned()),
+            ),
             "" => {
                 let mut text = format!(
                     "stripe_unit={} stripe_count={} object_size={} pool={pool}",

@@ -1,0 +1,77 @@
+//! Clients that say what is not so.
+
+use messages::fs::{CapReconnect, ClientCapRelease, ClientCaps, ReleaseItem, ReleasedCap, cap_op};
+
+use super::*;
+
+/// Numbers that were never given, of inodes that are nowhere: nothing happens, and others go on.
+#[test]
+fn caps_that_were_never_given() {
+    let mut w = World::new();
+    let ino = w.create("f");
+    for (ino, cap_id, seq) in [(ino, 999, 1), (Ino(12_345), 1, 1), (ino, 1, u32::MAX)] {
+        for op in [cap_op::UPDATE, cap_op::FLUSH, cap_op::FLUSHSNAP, cap_op::DROP, 77] {
+            let m = ClientCaps {
+                op,
+                ino,
+                cap_id,
+                seq,
+                caps: u32::MAX,
+                wanted: u32::MAX,
+                dirty: u32::MAX,
+                snap_follows: types::SnapId(u64::MAX),
+                ..ClientCaps::default()
+            };
+            w.message(CLIENT, &m, 9);
+        }
+    }
+    let caps = vec![ReleasedCap { ino, cap_id: 5, seq: 9, ..ReleasedCap::default() }];
+    w.message(CLIENT, &ClientCapRelease { caps, ..ClientCapRelease::default() }, 0);
+    assert!(w.stat("f").is_ok());
+}
+
+/// Requests with whatever a client may put into them are answered, with an errno.
+#[test]
+fn requests_that_make_no_sense() {
+    let mut w = World::new();
+    w.mkdir("d");
+    w.create("f");
+    let ops = (0..0x30).flat_map(|n| [0x100 + n, 0x300 + n, 0x400 + n, 0x1100 + n, 0x1200 + n]);
+    let ops: Vec<u32> = ops.chain([0x1301, 0x1400, 0x1401, 0x1403]).collect();
+    let paths = ["", "/", "//", "d/", "f/x", "..", "d//x/y", "/x", "d/../..", "_", "d//_x_1"];
+    for op in ops {
+        for ino in [0, 1, 2, 3, 0x100, 0x600, 1 << 40, u64::MAX] {
+            for path in paths {
+                for fill in [0, 0xff] {
+                    let mut m = request(op, ino, path, &Args::None);
+                    m.args = messages::fs::RawArgs([fill; 56]);
+                    m.path2 = m.path.clone();
+                    m.releases = vec![ReleaseItem { ino: Ino(ino), ..ReleaseItem::default() }];
+                    w.tid += 1;
+                    let tid = w.tid;
+                    m.oldest_client_tid = tid;
+                    w.message(CLIENT, &m, tid);
+                }
+            }
+        }
+        w.ticks(1);
+        w.heard.clear();
+    }
+    assert!(w.stat("").is_ok(), "the root");
+}
+
+/// What a client claims to hold is believed as far as it goes together with others.
+#[test]
+fn a_reconnect_with_inodes_that_are_nowhere() {
+    let mut w = World::new();
+    let ino = w.create("f");
+    w.mds = new_mds(options());
+    w.begin(MdsState::REPLAY);
+    w.conns += 1;
+    let cap = CapReconnect { cap_id: 7, wanted: u32::MAX, issued: u32::MAX, ..Default::default() };
+    let caps = [(ino, cap.clone()), (Ino(99), cap.clone()), (Ino(u64::MAX), cap)].into();
+    w.message(CLIENT, &ClientReconnect { caps, ..ClientReconnect::default() }, 0);
+    w.ticks(8);
+    assert_eq!(w.state(), MdsState::ACTIVE);
+    assert!(w.stat("f").is_ok());
+}

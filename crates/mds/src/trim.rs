@@ -1,0 +1,149 @@
+//! What is in memory, and how it is kept within its limit: fragments that nobody needs are dropped,
+//! and clients are asked to give back what they do not use.
+//!
+//! Source: the peer's `MDCache::trim` and `Server::recall_client_state`, by whole fragments.
+
+use std::collections::BTreeSet;
+
+use maps::fs::{DirFrag, inos};
+use messages::fs::{ClientSession, session_op};
+use types::Ino;
+
+use crate::rank::Rank;
+use crate::session::Life;
+use crate::tree::Link;
+
+/// Bytes that an inode takes with its entry and one cap, about.
+const INODE_BYTES: u64 = 2 << 10;
+/// Fragments that one look drops at most: as long as it may take.
+const DROPS_MAX: usize = 512;
+/// A client keeps so many caps, whatever memory says: the peer's `mds_min_caps_per_client`.
+const CAPS_MIN: usize = 100;
+/// Caps that one message asks back at most: the peer's `mds_recall_max_caps`.
+const RECALL_MAX: usize = 30_000;
+/// Time between two looks.
+const LOOK_MS: u64 = 1_000;
+/// Numbers that lead nowhere are remembered up to this many.
+const LOST_MAX: usize = 10_000;
+
+impl Rank {
+    /// Inodes that may be in memory.
+    fn inodes_max(&self) -> usize {
+        (self.world.config.options.cache_bytes_max / INODE_BYTES).max(1_000) as usize
+    }
+
+    /// Whether memory is beyond its limit by half and more; operators hear of that.
+    pub fn is_oversized(&self) -> bool {
+        self.tree.nodes.len() > self.inodes_max() / 2 * 3
+    }
+
+    pub fn trim_tick(&mut self) {
+        let now = self.world.ms();
+        self.tree.clock = now;
+        if self.waiting.lost.len() > LOST_MAX {
+            self.waiting.lost.clear();
+        }
+        if now < self.trimmed_ms + LOOK_MS || !self.is_active() {
+            return;
+        }
+        self.trimmed_ms = now;
+        let max = self.inodes_max();
+        if self.tree.nodes.len() > max {
+            self.drop_unused(max - max / 20);
+        }
+        let over = self.tree.nodes.len().saturating_sub(max);
+        self.recall(over);
+    }
+
+    /// Asks clients for caps: for `over` because of memory, and for what one has too many.
+    fn recall(&mut self, over: usize) {
+        let caps_max = self.world.config.options.caps_per_client_max;
+        let held: usize = self.sessions.by_client.values().map(|s| s.caps.len()).sum();
+        let mut asked = Vec::new();
+        for (client, session) in &self.sessions.by_client {
+            let caps = session.caps.len();
+            // Each gives by what it holds.
+            let share = over * caps / held.max(1);
+            let keep = caps.saturating_sub(share.min(RECALL_MAX)).max(CAPS_MIN).min(caps_max);
+            if session.life == Life::Open && caps > keep && session.conn.is_some() {
+                asked.push((*client, keep as u32));
+            }
+        }
+        for (client, max_caps) in asked {
+            let op = session_op::RECALL_STATE;
+            let message = ClientSession { op, max_caps, ..ClientSession::default() };
+            self.send(client, &message, 0);
+        }
+    }
+
+    /// Drops fragments, the longest unused first, until so many inodes are left.
+    fn drop_unused(&mut self, inodes: usize) {
+        let mut all = Vec::new();
+        for (ino, node) in &self.tree.nodes {
+            let system = inos::is_private(*ino) || *ino == inos::ROOT;
+            if !system && !self.tree.unsettled.contains(ino) {
+                let frags = node.frags.iter();
+                all.extend(frags.map(|(frag, f)| (f.used_ms.get(), *ino, *frag)));
+            }
+        }
+        all.sort_unstable();
+        let busy = self.busy();
+        let mut dropped = 0;
+        for (_, ino, frag) in all {
+            if dropped >= DROPS_MAX || self.tree.nodes.len() <= inodes {
+                return;
+            }
+            let dir = DirFrag { ino, frag };
+            if !self.is_unused(dir, &busy) {
+                continue;
+            }
+            dropped += 1;
+            let Some(node) = self.tree.nodes.get_mut(&ino) else { continue };
+            let Some(fragment) = node.frags.remove(&frag) else { continue };
+            for entry in fragment.entries.values() {
+                if let Link::Primary(ino) = entry.link {
+                    self.tree.nodes.remove(&ino);
+                }
+            }
+        }
+    }
+
+    /// Inodes that something beside clients is at work with.
+    fn busy(&self) -> BTreeSet<Ino> {
+        let purger = &self.purger;
+        let mut busy = purger.look.clone();
+        busy.extend(purger.unsettled.iter().chain(purger.recovering.keys()));
+        busy.extend(purger.cuts.iter().chain(purger.active.keys()));
+        busy.extend(purger.named.borrow().iter().flat_map(|(ino, (dir, _))| [*ino, *dir]));
+        busy.extend(self.tree.traces.iter().chain(self.tree.traces_writing.keys()));
+        busy.extend(self.waiting.traces.keys().chain(self.waiting.inos.keys()));
+        busy.extend(self.waiting.traces.values().flatten().map(|(dir, _)| *dir));
+        busy.extend(self.waiting.frags.keys().map(|dir| dir.ino));
+        busy.extend(self.boot.reconnects.keys());
+        busy
+    }
+
+    fn is_unused(&self, dir: DirFrag, busy: &BTreeSet<Ino>) -> bool {
+        let Some(fragment) = self.tree.fragment(dir) else { return false };
+        let d = &fragment.dirty;
+        let clean = d.since.is_none() && d.writing_since.is_none() && !fragment.fresh;
+        clean
+            && !busy.contains(&dir.ino)
+            && !self.tree.dirty.contains(&dir)
+            && fragment.entries.values().all(|entry| match entry.link {
+                Link::Remote { .. } => true,
+                Link::Primary(ino) => !busy.contains(&ino) && self.is_idle(ino),
+            })
+    }
+
+    fn is_idle(&self, ino: Ino) -> bool {
+        self.tree.node(ino).is_some_and(|n| {
+            n.caps.by_client.is_empty()
+                && n.caps.holds.is_empty()
+                && n.locks.is_empty()
+                && n.frags.is_empty()
+                && n.unflushed.is_empty()
+                && n.trace_since.is_none()
+        })
+    }
+}
