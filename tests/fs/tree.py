@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""A tree of files through libcephfs: tree.py CONF FS write|check|through.
+"""A tree of files through libcephfs: tree.py CONF FS write|check|through [NAME].
 
 write    makes the tree; each file is read back.
 check    reads all of it by a new mount and compares it with what was written.
 through  says `mounted`, then writes a file every tenth of a second until a line comes on stdin,
          reads all of them back by the same mount, and says the longest time that one took.
+
+NAME is the tree's, `tree` where none is given.
 """
 import hashlib
 import select
@@ -42,16 +44,16 @@ def write(fs, path, data):
     fs.close(fd)
 
 
-def make(fs):
+def make(fs, top):
     for d in range(DIRS):
-        fs.mkdirs(f"/tree/{d}", 0o755)
+        fs.mkdirs(f"{top}/{d}", 0o755)
         for f in range(FILES):
-            write(fs, f"/tree/{d}/{f}", content(d, f))
-    fs.symlink("0/1", "/tree/link")
-    fs.link("/tree/0/2", "/tree/hard")
-    fs.rename("/tree/1/3", "/tree/1/moved")
-    fs.unlink("/tree/1/4")
-    fs.setxattr("/tree/0", "user.note", b"kept", 0)
+            write(fs, f"{top}/{d}/{f}", content(d, f))
+    fs.symlink("0/1", f"{top}/link")
+    fs.link(f"{top}/0/2", f"{top}/hard")
+    fs.rename(f"{top}/1/3", f"{top}/1/moved")
+    fs.unlink(f"{top}/1/4")
+    fs.setxattr(f"{top}/0", "user.note", b"kept", 0)
 
 
 def names(fs, path):
@@ -62,19 +64,19 @@ def names(fs, path):
     return found - {".", ".."}
 
 
-def check(fs):
-    assert names(fs, "/tree") == {*map(str, range(DIRS)), "link", "hard"}, names(fs, "/tree")
+def check(fs, top):
+    assert names(fs, top) == {*map(str, range(DIRS)), "link", "hard"}, names(fs, top)
     for d in range(DIRS):
         files = {str(f): f for f in range(FILES)}
         if d == 1:
             del files["4"]
             files["moved"] = files.pop("3")
-        assert names(fs, f"/tree/{d}") == set(files), (d, names(fs, f"/tree/{d}"))
+        assert names(fs, f"{top}/{d}") == set(files), (d, names(fs, f"{top}/{d}"))
         for name, f in files.items():
-            assert read(fs, f"/tree/{d}/{name}") == content(d, f), f"{d}/{name} differs"
-    assert fs.readlink("/tree/link", 100) == b"0/1"
-    assert read(fs, "/tree/hard") == content(0, 2)
-    assert fs.getxattr("/tree/0", "user.note") == b"kept"
+            assert read(fs, f"{top}/{d}/{name}") == content(d, f), f"{d}/{name} differs"
+    assert fs.readlink(f"{top}/link", 100) == b"0/1"
+    assert read(fs, f"{top}/hard") == content(0, 2)
+    assert fs.getxattr(f"{top}/0", "user.note") == b"kept"
 
 
 def through(fs):
@@ -92,14 +94,15 @@ def through(fs):
 
 
 def main():
-    conf, name, verb = sys.argv[1:]
+    conf, name, verb = sys.argv[1:4]
+    top = "/" + (sys.argv[4] if len(sys.argv) > 4 else "tree")
     fs = cephfs.LibCephFS(conffile=conf, auth_id="admin")
     fs.mount(filesystem_name=name.encode())
     if verb == "write":
-        make(fs)
-        check(fs)
+        make(fs, top)
+        check(fs, top)
     else:
-        {"check": check, "through": through}[verb](fs)
+        {"check": lambda: check(fs, top), "through": lambda: through(fs)}[verb]()
     fs.shutdown()
 
 

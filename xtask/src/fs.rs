@@ -121,6 +121,55 @@ impl Ours {
     }
 }
 
+/// Where the stock server is that serves our tree.
+const STOCK: &str = "stock";
+
+impl Ours {
+    /// Stops our servers in good order and has a stock one serve the tree: it is what a client
+    /// left, and the server's own scrub finds nothing wrong. Then the way back, with what was
+    /// written there.
+    fn both_ways(&self) -> Result<()> {
+        self.fs.clean_stop()?;
+        for name in ["mds.a", "mds.b"] {
+            self.fs.cluster.argonaut("stop", &[name])?;
+        }
+        self.fs.start_stock(STOCK)?;
+        let there = self.on_stock();
+        let stopped = self.fs.clean_stop();
+        self.fs.kill_stock(STOCK)?;
+        there?;
+        stopped?;
+        for name in ["mds.a", "mds.b"] {
+            self.fs.cluster.argonaut("start", &[name])?;
+        }
+        self.fs.ceph("ceph fs set cephfs down false")?;
+        self.served()?;
+        self.fs.tree("check")?;
+        self.fs.tree_at("check", "other")?;
+        self.fs.snaps("check")?;
+        self.fs.snaps("drop")
+    }
+
+    fn on_stock(&self) -> Result<()> {
+        self.fs.ceph("ceph fs set cephfs down false")?;
+        self.fs.wait(BACK_S, "stock server", |stat| stat.contains("stock=up:active"))?;
+        self.fs.tree("check")?;
+        self.fs.snaps("check")?;
+        let scrubbed = self.fs.ceph(
+            "ceph tell mds.0 scrub start / recursive,force >/dev/null; \
+             for i in $(seq 60); do \
+                 ceph tell mds.0 scrub status | grep -q 'no active scrubs' && break; sleep 0.5; \
+             done; ceph tell mds.0 scrub status; ceph tell mds.0 damage ls; \
+             ceph log last 1000 | grep -i 'mds.*\\(scrub error\\|wrongly\\|\\[ERR\\]\\)' || true",
+        )?;
+        let clean = scrubbed.contains("no active scrubs")
+            && scrubbed.contains("[]")
+            && !scrubbed.contains("ERR");
+        ensure!(clean, "the stock server finds: {scrubbed}");
+        self.fs.tree_at("write", "other")
+    }
+}
+
 /// A server of ours, a stock client, through kills and restarts.
 ///
 /// # Errors
@@ -132,6 +181,13 @@ pub fn run() -> Result<Report> {
     report.check("a file system of ours is served", || ours.served());
     report.check("stock libcephfs writes a tree", || ours.fs.tree("write"));
     report.check("another mount reads it", || ours.fs.tree("check"));
+    report.check("snapshots", || ours.fs.snaps("make"));
+    report.check("another mount reads them", || ours.fs.snaps("check"));
+    report.check("two mounts of ceph-fuse", || {
+        let said = ours.fs.fuse()?;
+        println!("  {}", said.trim().replace('\n', ", "));
+        Ok(())
+    });
     report.check("commands to the server", || {
         let line = "ceph tell mds.a version | grep -q argonaut; \
              ceph tell mds.0 status | grep -q '\"whoami\": 0'; \
@@ -142,11 +198,13 @@ pub fn run() -> Result<Report> {
     });
     report.check("kill -9 of the server under a client", || ours.killed());
     report.check("the tree after it", || ours.fs.tree("check"));
+    report.check("the snapshots after it", || ours.fs.snaps("check"));
     report.check("another server takes over from one that is stopped", || ours.failover(false));
     report.check("another server takes over from one that is killed", || ours.failover(true));
     report.check("a client that is evicted is shut out", || ours.evicted());
     report.check("the server is started again", || ours.again(false));
     report.check("the cluster is started again", || ours.again(true));
+    report.check("a stock server serves our tree, and ours what it left", || ours.both_ways());
     report.check("health after the clients", || ours.fs.healthy());
     Ok(report)
 }

@@ -1,7 +1,7 @@
 //! A cluster with a file system, and a stock client of it: `tests/fs/tree.py` by libcephfs.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -50,7 +50,9 @@ impl FsCluster {
     pub fn up(name: &str, args: &[&str]) -> Result<Self> {
         let cluster = Cluster::up(name, args)?;
         println!("argonaut up: {:.2} s", cluster.up_s);
-        std::fs::copy(sh::repo().join("tests/fs/tree.py"), cluster.dir.join("tree.py"))?;
+        for program in ["tree.py", "snaps.py", "fuse.py"] {
+            std::fs::copy(sh::repo().join("tests/fs").join(program), cluster.dir.join(program))?;
+        }
         let this = Self { cluster };
         this.ceph(&format!(
             "ceph config set global mds_beacon_interval 1; \
@@ -58,6 +60,45 @@ impl FsCluster {
              ceph config set global mds_beacon_mon_down_grace {GRACE_S}"
         ))?;
         Ok(this)
+    }
+
+    /// Starts a stock metadata server.
+    ///
+    /// # Errors
+    /// As [`Self::ceph`].
+    pub fn start_stock(&self, name: &str) -> Result<()> {
+        let at = self.cluster.dir.join("mds").join(name);
+        let (at, conf) = (at.display(), self.cluster.conf());
+        let conf = conf.display();
+        self.ceph(&format!(
+            "mkdir -p {at}; ceph auth get-or-create mds.{name} mon 'profile mds' osd 'allow *' \
+             mds 'allow *' mgr 'profile mds' -o {at}/keyring; \
+             ceph-mds -i {name} -c {conf} --keyring={at}/keyring --mds-data={at} \
+             --log-file={at}/log --pid-file={at}/pid --admin-socket={at}/asok \
+             </dev/null >/dev/null 2>{at}/err"
+        ))
+        .map(drop)
+    }
+
+    /// Kills it, if it runs.
+    ///
+    /// # Errors
+    /// When it was never started.
+    pub fn kill_stock(&self, name: &str) -> Result<()> {
+        let path = self.cluster.dir.join("mds").join(name).join("pid");
+        let pid = std::fs::read_to_string(&path)?;
+        sh::output(Command::new("kill").args(["-KILL", pid.trim()]))?;
+        std::fs::remove_file(path)?;
+        Ok(())
+    }
+
+    /// Has every server give up its rank, with the tree whole on disk.
+    ///
+    /// # Errors
+    /// When a rank is up after a minute.
+    pub fn clean_stop(&self) -> Result<()> {
+        self.ceph("ceph fs set cephfs down true")?;
+        self.wait(60, "end of the rank", |stat| !stat.contains("=up:") && !stat.contains("failed"))
     }
 
     /// Runs a line of bash with upstream's commands; its output.
@@ -104,6 +145,14 @@ impl FsCluster {
         }
     }
 
+    /// The same with a tree of another name.
+    ///
+    /// # Errors
+    /// As [`Self::tree`].
+    pub fn tree_at(&self, verb: &str, name: &str) -> Result<()> {
+        self.ceph(&format!("{} {name}", self.tree_line(verb))).map(drop)
+    }
+
     fn tree_line(&self, verb: &str) -> String {
         let (dir, conf) = (self.cluster.dir.display(), self.cluster.conf());
         format!("exec timeout 60 python3 {dir}/tree.py {} cephfs {verb}", conf.display())
@@ -115,6 +164,33 @@ impl FsCluster {
     /// When what it reads is not what was written.
     pub fn tree(&self, verb: &str) -> Result<()> {
         self.ceph(&self.tree_line(verb)).map(drop)
+    }
+
+    /// Runs one mount of `tests/fs/snaps.py`: `make`, `check` or `drop`.
+    ///
+    /// # Errors
+    /// When what it reads is not what the snapshots are of.
+    pub fn snaps(&self, verb: &str) -> Result<()> {
+        let (dir, conf) = (self.cluster.dir.display(), self.cluster.conf());
+        let conf = conf.display();
+        self.ceph(&format!("exec timeout 60 python3 {dir}/snaps.py {conf} cephfs {verb}")).map(drop)
+    }
+
+    /// Runs `tests/fs/fuse.py` on two mounts of `ceph-fuse`.
+    ///
+    /// # Errors
+    /// When a mount or a case of it fails.
+    pub fn fuse(&self) -> Result<String> {
+        let (dir, conf) = (self.cluster.dir.display(), self.cluster.conf());
+        self.ceph(&format!(
+            "cd {dir}; mkdir -p one two local; \
+             trap 'umount -l {dir}/one {dir}/two 2>/dev/null; true' EXIT; \
+             for m in one two; do \
+                 timeout 30 ceph-fuse -c {} --id admin {dir}/$m >fuse-$m.log 2>&1; \
+             done; \
+             timeout 150 python3 fuse.py {dir}/one {dir}/two {dir}/local",
+            conf.display()
+        ))
     }
 
     /// A client that writes files until it is told to stop.

@@ -25,37 +25,13 @@ impl Served {
         Ok(Self { fs })
     }
 
-    fn start(&self, name: &str) -> Result<()> {
-        let at = self.fs.cluster.dir.join("mds").join(name);
-        let (at, conf) = (at.display(), self.fs.cluster.conf());
-        let conf = conf.display();
-        self.fs
-            .ceph(&format!(
-                "mkdir -p {at}; ceph auth get-or-create mds.{name} mon 'profile mds' osd 'allow *' \
-             mds 'allow *' mgr 'profile mds' -o {at}/keyring; \
-             ceph-mds -i {name} -c {conf} --keyring={at}/keyring --mds-data={at} \
-             --log-file={at}/log --pid-file={at}/pid --admin-socket={at}/asok \
-             </dev/null >/dev/null 2>{at}/err"
-            ))
-            .map(drop)
-    }
-
-    fn pid(&self, name: &str) -> Result<String> {
-        let path = self.fs.cluster.dir.join("mds").join(name).join("pid");
-        Ok(std::fs::read_to_string(path)?.trim().to_owned())
-    }
-
-    fn kill9(&self, name: &str) -> Result<()> {
-        sh::run(Command::new("kill").args(["-KILL", &self.pid(name)?]))
-    }
-
     /// The active server dies under a client: another takes over, the client goes on, and the dead
     /// one is shut out in the map that its successor waited for.
     fn failover(&self) -> Result<()> {
         let writer = self.fs.writer()?;
         std::thread::sleep(Duration::from_secs(1));
         let dead = self.fs.active()?;
-        self.kill9(&dead)?;
+        self.fs.kill_stock(&dead)?;
         let taken = self.fs.wait(30, "other active server", |stat| {
             stat.contains("=up:active") && !stat.contains(&format!("={dead}="))
         });
@@ -68,7 +44,7 @@ impl Served {
              m = json.load(sys.stdin)[\"mdsmap\"]; assert m[\"last_failure_osd_epoch\"] > 0, m'; \
              test $(ceph osd blocklist ls 2>/dev/null | wc -l) -ge 1",
         )?;
-        self.start(&dead)?;
+        self.fs.start_stock(&dead)?;
         self.fs.wait(20, "standby", |stat| stat.ends_with("1 up:standby"))
     }
 
@@ -93,9 +69,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         for name in ["a", "b"] {
-            if let Ok(pid) = self.pid(name) {
-                sh::output(Command::new("kill").args(["-KILL", &pid])).ok();
-            }
+            self.fs.kill_stock(name).ok();
         }
     }
 }
@@ -109,8 +83,8 @@ pub fn run() -> Result<Report> {
     lab::root(SUITE)?;
     let served = Served::up()?;
     report.check("stock ceph-mds: one active, one standby", || {
-        served.start("a")?;
-        served.start("b")?;
+        served.fs.start_stock("a")?;
+        served.fs.start_stock("b")?;
         served.fs.wait(30, "active server and standby", |stat| {
             stat.contains("=up:active") && stat.ends_with("1 up:standby")
         })

@@ -104,6 +104,18 @@ pub const RBD: &[&str] = &[
     "rbd_mirror",
 ];
 
+/// What tests the file system, by libcephfs, on two metadata servers of ours.
+pub const FS: &[&str] = &[
+    "libcephfs",
+    "libcephfs_access",
+    "libcephfs_lazyio",
+    "libcephfs_newops",
+    "libcephfs_reclaim",
+    "libcephfs_snapdiff",
+    "libcephfs_suidsgid",
+    "libcephfs_vxattr",
+];
+
 /// The whole name of a program, with its arguments.
 fn program(name: &str) -> String {
     if let Some(options) = name.strip_prefix("librbd_fsx") {
@@ -117,9 +129,10 @@ fn program(name: &str) -> String {
     if let Some(kind) = name.strip_prefix("multi_stress_watch ") {
         return format!("ceph_multi_stress_watch {kind} watched-{kind} object");
     }
-    let whole = ["cls_", "librbd", "neocls_", "neorados_", "rados_", "rbd_", "stress_"]
-        .iter()
-        .any(|prefix| name.starts_with(prefix));
+    let whole =
+        ["cls_", "libcephfs", "librbd", "neocls_", "neorados_", "rados_", "rbd_", "stress_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
     if whole { format!("ceph_test_{name}") } else { format!("ceph_test_rados_api_{name}") }
 }
 
@@ -199,7 +212,7 @@ fn lost_a_race(name: &str, text: &str) -> bool {
 }
 
 /// Runs the programs named, or [`PROGRAMS`]; with `rados` for a name, all of librados:
-/// [`SLOW`] as well, and with `rbd` [`RBD`]. Ends with a table.
+/// [`SLOW`] as well, with `rbd` [`RBD`], and with `fs` [`FS`]. Ends with a table.
 ///
 /// # Errors
 /// When the cluster does not start; failed programs are in the report.
@@ -209,11 +222,14 @@ pub fn run(names: &[&str]) -> Result<Report> {
         [] => PROGRAMS.to_vec(),
         ["rados"] => [PROGRAMS, SLOW].concat(),
         ["rbd"] => RBD.to_vec(),
+        ["fs"] => FS.to_vec(),
         names => names.to_vec(),
     };
     let why_not = why_not()?;
     lab::root("forky")?;
-    let cluster = Cluster::up("suites", &["--osds", "4"])?;
+    let with_fs = names.iter().any(|name| name.starts_with("libcephfs"));
+    let args: &[&str] = if with_fs { &["--fs", "--mds", "2"] } else { &[] };
+    let cluster = Cluster::up("suites", &[&["--osds", "4"], args].concat())?;
     if names.iter().any(|name| name.contains("librbd")) {
         // They write and remove some hundred GiB: blocks that are free again go back.
         let conf = std::fs::read_to_string(cluster.conf())?;
