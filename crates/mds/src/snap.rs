@@ -58,7 +58,8 @@ impl Node {
     /// The first snapshot that it may be in.
     pub fn oldest(&self) -> SnapId {
         let old = self.store.old_inodes.values().next().map(|o| o.first);
-        old.unwrap_or_else(|| self.first()).min(self.first())
+        // A version beside the entry leaves its mark here: the objects are still shared with it.
+        old.unwrap_or_else(|| self.first()).min(self.first()).min(self.store.oldest_snap)
     }
 
     /// The inode as it was in a snapshot; none where it was not there.
@@ -237,6 +238,9 @@ impl Tree {
         if let Link::Primary(ino) = link {
             let node = self.at_mut(ino);
             node.first = node.first.max(next);
+            if needed {
+                node.store.oldest_snap = node.store.oldest_snap.min(first);
+            }
         }
         txn.entry(at, name);
     }
