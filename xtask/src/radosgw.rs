@@ -4,7 +4,7 @@ use std::fs::File;
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -76,9 +76,9 @@ impl Gateway {
         command.args(["rgw", "-i", "a", "-c"]).arg(&conf);
         let said = File::create(share.join("rgw.a.err"))?;
         let mut started = Self(command.stderr(said).spawn().context("argonaut rgw")?);
-        let begin = Instant::now();
+        let end = sh::now() + START_MAX;
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if started.0.try_wait()?.is_some() || begin.elapsed() > START_MAX {
+            if started.0.try_wait()?.is_some() || sh::now() > end {
                 let why = std::fs::read_to_string(share.join("rgw.a.err"))?;
                 bail!("argonaut rgw does not serve: {why}");
             }
