@@ -43,20 +43,19 @@ impl<O: Objects> Gateway<O> {
     }
 
     /// Has the tail of an object that is gone deleted, later. Where the queue does not take it, it is deleted at once.
-    pub(crate) async fn collect(&self, bucket: &BucketAt, manifest: &Manifest, tag: &str) {
+    pub(crate) async fn collect(&self, bucket: &BucketAt, manifest: &Manifest, tag: &Bytes) {
         let tails = self.tail_places(bucket, manifest);
         self.collect_places(tails, tag).await;
     }
 
     /// As [`Gateway::collect`], of objects by name.
-    pub(crate) async fn collect_places(&self, tails: Vec<Place>, tag: &str) {
+    pub(crate) async fn collect_places(&self, tails: Vec<Place>, tag: &Bytes) {
         if tails.is_empty() {
             return;
         }
         if self.enqueue(&tails, tag).await.is_ok() {
             return;
         }
-        let tag = Bytes::from(tag.to_owned());
         let puts = tails.iter().map(|at| {
             let op = refcount::TagOp { tag: tag.clone(), implicit: true };
             let vector = Vector::write().call("refcount", "put", op.to_bytes());
@@ -65,7 +64,7 @@ impl<O: Objects> Gateway<O> {
         together::all(puts).await;
     }
 
-    async fn enqueue(&self, tails: &[Place], tag: &str) -> OpResult<()> {
+    async fn enqueue(&self, tails: &[Place], tag: &Bytes) -> OpResult<()> {
         let objs = tails.iter().map(|at| rgw_gc::Target {
             pool: at.pool.name.clone().into(),
             name: at.name.clone().into(),
@@ -74,9 +73,9 @@ impl<O: Objects> Gateway<O> {
             key: IndexKey { name: at.name.clone().into(), instance: Bytes::new() },
         });
         let chain = rgw_gc::Chain { objs: objs.collect() };
-        let info = rgw_gc::Info { tag: tag.to_owned().into(), chain, ..rgw_gc::Info::default() };
+        let info = rgw_gc::Info { tag: tag.clone(), chain, ..rgw_gc::Info::default() };
         let op = rgw_gc::SetEntry { expiration_s: WAIT_S, info }.to_bytes();
-        let n = stdx::xxh64(SEED, tag.as_bytes()) % PRIME % QUEUES;
+        let n = stdx::xxh64(SEED, tag) % PRIME % QUEUES;
         let at = Place::new(&self.zone.gc, format!("gc.{n}"));
         let one = version::Version { ver: 1, tag: Bytes::new() };
         // Queues of today have version 1; a gateway makes them at its start.

@@ -389,7 +389,7 @@ impl<O: Objects> Gateway<O> {
             }
             left.extend(self.past_places(bucket, upload, part));
         }
-        self.collect_places(left, &self.random_lower(32)).await;
+        self.collect_places(left, &with_nul(&self.random_lower(32))).await;
         Ok((etag, made))
     }
 
@@ -446,7 +446,7 @@ impl<O: Objects> Gateway<O> {
             tails.extend(self.tail_places(bucket, &part.manifest));
             tails.extend(self.past_places(bucket, upload, part));
         }
-        self.collect_places(tails, &self.random_lower(32)).await;
+        self.collect_places(tails, &with_nul(&self.random_lower(32))).await;
         let meta = UploadAt::meta_key(&upload.name, &upload.id);
         let at = self.upload_place(bucket, &meta);
         let gone: Vec<RawKey> =

@@ -47,10 +47,11 @@ impl ObjectAt {
         self.attrs.get("idtag")
     }
 
-    /// The tag that the tail is kept by.
-    pub(crate) fn tail_tag(&self) -> String {
+    /// The tag that the tail is kept by, as it stands in the attribute: references are held and given
+    /// up with its NUL, by upstream's gateways too (`RGWRados::copy_obj`, `RGWGC::send_chain`).
+    pub(crate) fn tail_tag(&self) -> Bytes {
         let tag = self.attrs.get("tail_tag").or_else(|| self.attrs.get("idtag"));
-        tag.map(|t| attr_text(t)).unwrap_or_default()
+        tag.cloned().unwrap_or_default()
     }
 
     /// Whether the plain name only leads to a version, and holds no object itself.

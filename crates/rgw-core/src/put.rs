@@ -84,7 +84,7 @@ pub struct NewHead<'a> {
     /// Conditions on what it replaces.
     pub conditions: &'a Conditions,
     /// The tag of a tail that stays as it is, and is not to be collected: a new head over the same tail.
-    pub same_tail: Option<String>,
+    pub same_tail: Option<Bytes>,
     /// The tag of the tail, where that was chosen before.
     pub tag: Option<String>,
     /// Index entries that go with it: those of an upload's parts.
@@ -209,12 +209,15 @@ impl<O: Objects> Gateway<O> {
                         vector.step(Step::Create(false)).call("rgw", "obj_remove", keep.to_bytes());
                 }
             }
-            let tail_tag = new.same_tail.as_deref().or(new.tag.as_deref()).unwrap_or(tag);
+            let tail_tag = match &new.same_tail {
+                Some(same) => same.clone(),
+                None => with_nul(new.tag.as_deref().unwrap_or(tag)),
+            };
             let set = |v: Vector, name: &str, value| {
                 v.step(Step::SetAttr(format!("{ATTR}{name}"), value))
             };
             vector = set(vector, "idtag", with_nul(tag));
-            vector = set(vector, "tail_tag", with_nul(tail_tag));
+            vector = set(vector, "tail_tag", tail_tag);
             vector = vector.step(Step::WriteFull(new.data.clone()));
             vector = set(vector, "manifest", new.manifest.to_bytes());
             for (name, value) in &new.attrs {
@@ -495,7 +498,7 @@ impl<O: Objects> Gateway<O> {
             return self.write_head(bucket, new).await;
         }
         let tag = self.random_lower(32);
-        let op = cls::client::refcount::TagOp { tag: tag.clone().into(), implicit: true };
+        let op = cls::client::refcount::TagOp { tag: with_nul(&tag), implicit: true };
         let gets = tails.iter().map(|at| {
             let vector = Vector::write().call("refcount", "get", op.to_bytes());
             self.objects.operate(at, vector)
@@ -510,7 +513,7 @@ impl<O: Objects> Gateway<O> {
     }
 
     async fn put_back(&self, tails: &[Place], tag: &str) {
-        let op = cls::client::refcount::TagOp { tag: tag.to_owned().into(), implicit: true };
+        let op = cls::client::refcount::TagOp { tag: with_nul(tag), implicit: true };
         let puts = tails.iter().map(|at| {
             let vector = Vector::write().call("refcount", "put", op.to_bytes());
             self.objects.operate(at, vector)

@@ -36,6 +36,16 @@ fn tails_go_when_their_time_has_come() {
                 .copy(&bucket, &from, &bucket, key, attrs("e"), mtime, "default-placement")
                 .await
                 .unwrap();
+            // Upstream gives a reference up by the attribute's bytes, with the NUL at their end.
+            let copied = gateway.object(&bucket, "copy", None, true).await.unwrap().unwrap();
+            let tag = copied.attrs["tail_tag"].clone();
+            assert_eq!(tag.last(), Some(&0));
+            for at in gateway.tail_places(&bucket, copied.manifest.as_ref().unwrap()) {
+                memory.change("data", &at.name, |tail| {
+                    let refs = &tail.attrs[&b"refcount"[..]];
+                    assert!(refs.windows(tag.len()).any(|some| some == tag), "{refs:?}");
+                });
+            }
             remove(&gateway, &bucket, "k").await.unwrap();
             assert_eq!(collect(&gateway).await, 0, "it is not time yet");
             // A stored target has its name twice; upstream goes by the second.
