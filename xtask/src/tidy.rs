@@ -31,8 +31,9 @@ const FILE_LINES_MAX: usize = 1_000;
 /// Doc comments that are one word in all, which say no more than the name. The number may only fall.
 const ONE_WORD_DOCS_MAX: usize = 210;
 
-/// Texts that name one machine, and no reader's.
-const MACHINE_PATHS: &[&str] = &["/work/", "/farm/", "/root/."];
+/// Texts that name one machine, and no reader's. In parts, so that this file holds none either.
+const MACHINE_PATHS: &[&str] =
+    &[concat!("/", "work/"), concat!("/", "farm/"), concat!("/", "root/.")];
 
 /// Checks every rule.
 ///
@@ -125,8 +126,7 @@ fn texts(breaches: &mut Vec<String>) -> Result<()> {
             ));
         }
         for (n, line) in text.lines().enumerate() {
-            let path = MACHINE_PATHS.iter().find(|p| line.contains(**p));
-            if let Some(path) = path.filter(|_| name != "xtask/src/tidy.rs") {
+            if let Some(path) = MACHINE_PATHS.iter().find(|p| line.contains(**p)) {
                 breaches.push(format!("{name}:{}: names a path of one machine, {path}", n + 1));
             }
         }
