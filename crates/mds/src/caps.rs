@@ -326,6 +326,13 @@ impl Rank {
         self.tree.cow(&mut txn, m.ino);
         put_values(&mut self.tree.at_mut(m.ino).store, m, dirty);
         self.tree.touch(&mut txn, m.ino);
+        self.note_flush(&mut txn, client, tid);
+        self.commit(txn);
+    }
+
+    /// Remembers with `txn` that a client's flush is done, so that one that is sent again changes
+    /// nothing; flush 0 is none.
+    fn note_flush(&mut self, txn: &mut Txn, client: i64, tid: u64) {
         if tid != 0
             && let Some(session) = self.sessions.by_client.get_mut(&client)
         {
@@ -334,7 +341,6 @@ impl Rank {
             self.tables.sessions += 1;
             txn.other.push(Change::Flush { version: self.tables.sessions, client, tid });
         }
-        self.commit(txn);
     }
 
     /// A client tells what it had changed of a file when a snapshot was made.
@@ -361,14 +367,7 @@ impl Rank {
                 m.file.truncate_seq = store.inode.file.truncate.seq;
                 put_values(store, &m, dirty);
             });
-            if tid != 0
-                && let Some(session) = self.sessions.by_client.get_mut(&client)
-            {
-                session.info.completed_flushes.insert(tid);
-                session.dirty = true;
-                self.tables.sessions += 1;
-                txn.other.push(Change::Flush { version: self.tables.sessions, client, tid });
-            }
+            self.note_flush(&mut txn, client, tid);
             self.commit(txn);
         }
         self.requests.wake_caps(m.ino);

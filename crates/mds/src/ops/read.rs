@@ -41,6 +41,22 @@ pub(super) const fn wanted_of(flags: u32) -> u32 {
     }
 }
 
+/// The flags of a listing's answer: `whole` to the fragment's end, `first` from its beginning. A
+/// client that `asked` without bit 0 knows no others than these two.
+pub(super) const fn listing_flags(whole: bool, first: bool, asked: u16) -> u16 {
+    let mut flags = readdir_flag::HASH_ORDER | readdir_flag::OFFSET_HASH;
+    if whole {
+        flags |= readdir_flag::FRAG_END;
+        if first {
+            flags |= readdir_flag::FRAG_COMPLETE;
+        }
+    }
+    if asked & 1 == 0 {
+        flags &= readdir_flag::FRAG_END | readdir_flag::FRAG_COMPLETE;
+    }
+    flags
+}
+
 /// The fragment that a listing goes on in.
 pub(super) fn frag_asked(tree: &maps::fs::FragTree, asked: Frag, offset: u32) -> Frag {
     if tree.is_leaf(asked) { asked } else { tree.leaf_of(offset.max(asked.value()) & 0xff_ffff) }
@@ -156,16 +172,7 @@ impl Rank {
             }
             entries.push(((*name).clone(), ino, matches!(entry.link, Link::Primary(_))));
         }
-        let mut flags = readdir_flag::HASH_ORDER | readdir_flag::OFFSET_HASH;
-        if whole {
-            flags |= readdir_flag::FRAG_END;
-            if begin == 0 {
-                flags |= readdir_flag::FRAG_COMPLETE;
-            }
-        }
-        if args.flags & 1 == 0 {
-            flags &= readdir_flag::FRAG_END | readdir_flag::FRAG_COMPLETE;
-        }
+        let flags = listing_flags(whole, begin == 0, args.flags);
         let extra = Extra::Listing(frag, entries, flags);
         Ok(Answer { target: Some(dir), extra, ..Answer::default() })
     }

@@ -8,7 +8,7 @@ use maps::fs::{Frag, InodeStore, SnapInfo, SnapPayload, dentry_hash, inos};
 use messages::fs::{ReaddirArgs, readdir_flag, snap_op};
 use types::{Denc, Errno, Ino, SnapId};
 
-use super::read::{ENTRIES_MAX, ENTRY_BYTES, LISTING_BYTES, frag_asked};
+use super::read::{ENTRIES_MAX, ENTRY_BYTES, LISTING_BYTES, frag_asked, listing_flags};
 use crate::capset::bits;
 use crate::errno;
 use crate::rank::Rank;
@@ -283,16 +283,7 @@ impl Rank {
                 entries.push((name.clone(), seen));
             }
         }
-        let mut flags = readdir_flag::HASH_ORDER | readdir_flag::OFFSET_HASH;
-        if whole {
-            flags |= readdir_flag::FRAG_END;
-            if begin == 0 {
-                flags |= readdir_flag::FRAG_COMPLETE;
-            }
-        }
-        if args.flags & 1 == 0 {
-            flags &= readdir_flag::FRAG_END | readdir_flag::FRAG_COMPLETE;
-        }
+        let flags = listing_flags(whole, begin == 0, args.flags);
         let extra = Extra::Past(frag, entries, flags);
         Ok(Answer { seen: Some(dir), extra, ..Answer::default() })
     }
