@@ -1,4 +1,14 @@
 # Three monitors, asked one by one and together. Env: SUITE, MODE.
+
+# says PATTERN COMMAND...: the command succeeds and prints that; if not, what it printed is told.
+says() {
+    local pattern=$1 out
+    shift
+    out=$("$@") && grep -qe "$pattern" <<<"$out" && return
+    echo "no '$pattern' in what '$*' printed: $out" >&2
+    return 1
+}
+
 hosts=$(python3 - <<'PY'
 import os, re
 text = open(os.environ["CEPH_CONF"]).read()
@@ -7,7 +17,7 @@ PY
 )
 test $(echo $hosts | wc -w) = 3
 for host in $hosts; do
-    ceph -m $host -s | grep -q 'quorum a,b,c'
+    says 'quorum a,b,c' ceph -m $host -s
     ceph -m $host quorum_status | python3 -c '
 import json, sys
 q = json.load(sys.stdin)
@@ -17,19 +27,19 @@ assert len(q["monmap"]["mons"]) == 3, q'
     # What one was told, each of them knows.
     ceph -m $host config-key set quorum/$SUITE/$MODE $host
     for other in $hosts; do
-        test "$(ceph -m $other config-key get quorum/$SUITE/$MODE)" = $host
+        says "^$host\$" ceph -m $other config-key get quorum/$SUITE/$MODE
     done
 done
-ceph mon stat | grep -q '3 mons at'
-ceph mon dump | grep -q '2: .*mon.c'
+says '3 mons at' ceph mon stat
+says '2: .*mon.c' ceph mon dump
 ceph mon ok-to-stop a
 ! ceph mon ok-to-stop a b 2>/dev/null
 ceph mon ok-to-rm b
 ceph mon ok-to-add-offline
-ceph mon feature ls | grep -q reef
+says reef ceph mon feature ls
 for mon in a b c; do
-    ceph tell mon.$mon mon_status | grep -q "\"name\": \"$mon\""
-    ceph tell mon.$mon version | grep -q version
-    ceph ping mon.$mon | grep -q HEALTH
+    says "\"name\": \"$mon\"" ceph tell mon.$mon mon_status
+    says version ceph tell mon.$mon version
+    says HEALTH ceph ping mon.$mon
+    says "\"name\": \"$mon\"" ceph mon metadata
 done
-test $(ceph mon metadata | grep -c '"name"') = 3

@@ -48,7 +48,7 @@ pub fn run(suites: &[&str], share_only: bool) -> Result<Report> {
                 }
                 let line = format!(
                     "cd {dir} && SUITE={suite} MODE={mode} CEPH_ARGS='--ms_client_mode={mode} --ms_mon_client_mode={mode}' \
-                     timeout 300 bash -eu {name}.sh",
+                     timeout 300 bash -euE -c 'trap \"echo {name}.sh:\\$LINENO: \\$BASH_COMMAND >&2\" ERR; . ./{name}.sh'",
                     dir = share.display()
                 );
                 report.check(&format!("{name} {suite} {mode}"), || {

@@ -37,11 +37,14 @@ pub struct Who {
 /// Which monitors agree, as the leader sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuorumNews {
-    pub(crate) election_epoch: u32,
-    pub(crate) leader: String,
+    /// The election's number, as upstream's tools show it: even.
+    pub election_epoch: u32,
+    /// The leader's name.
+    pub leader: String,
     /// Names of those that agree.
-    pub(crate) names: Vec<String>,
-    pub(crate) age_ms: u64,
+    pub names: Vec<String>,
+    /// For how long these have agreed, in milliseconds.
+    pub age_ms: u64,
 }
 
 /// One thing said by one monitor to another.

@@ -111,6 +111,7 @@ fn a_leader_that_wins_again_is_asked_again() {
         (quorum::Event::Began { index: 0, ballot }, true),
     ] {
         follower.mon.on_quorum(follower.now, event).unwrap();
+        follower.news(ballot);
         let next = follower.asked();
         assert_eq!(next.is_some(), again);
         asked = next.unwrap_or(asked);
@@ -174,4 +175,51 @@ fn who_asks_too_much_is_held() {
         follower.say(greedy, &command(0));
     }
     assert!(follower.mon.is_held(greedy));
+}
+
+/// Answers tell who leads and who agrees: what is asked right after an election waits until the new
+/// leader has told, though it may have told before its election was heard of.
+#[test]
+fn reads_wait_for_the_leaders_news() {
+    let leader_of = |follower: &Alone| follower.mon.volatile().quorum.leader.clone();
+    for early in [false, true] {
+        let mut follower = Alone::following(mkfs().to_state_bytes());
+        let client = follower.admin();
+        let stood = |leader, term| quorum::Event::Standing {
+            ballot: quorum::Ballot { term, node: 0 },
+            leader,
+        };
+        follower.mon.on_quorum(follower.now, stood(None, 2)).unwrap();
+        assert_eq!(leader_of(&follower), "");
+        follower.subscribe(client, &[("osdmap", 0, 0)]);
+        let won = quorum::Ballot { term: 3, node: 0 };
+        if early {
+            follower.news(won);
+        }
+        follower.mon.on_quorum(follower.now, stood(Some(0), 3)).unwrap();
+        if !early {
+            assert_eq!(follower.asked(), None, "nobody told it who agrees");
+            follower.news(won);
+        }
+        assert!(follower.asked().is_some());
+        assert_eq!(leader_of(&follower), "a");
+    }
+}
+
+/// A machine that stood still for seconds had monitors that heard nothing: they were silent all, and
+/// nobody is to blame. Clients stay; the leader knows itself and its followers.
+#[test]
+fn a_pause_of_the_machine_sends_nobody_away() {
+    let mut follower = Alone::following(mkfs().to_state_bytes());
+    let client = follower.admin();
+    follower.tick(100);
+    follower.now.mono_ns += 10_000_000_000;
+    follower.mon.on_tick(follower.now);
+    follower.poll();
+    assert!(!follower.closed.contains(&client));
+    for _ in 0..30 {
+        follower.tick(100);
+    }
+    follower.poll();
+    assert!(follower.closed.contains(&client), "now it is its leader that is silent");
 }

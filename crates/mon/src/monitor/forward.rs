@@ -268,8 +268,13 @@ impl Monitor {
         self.pump();
     }
 
-    fn ask_reads(&mut self) {
+    /// Asks the leader for the place in the log at which what waits may be read. Not before the
+    /// leader has told who agrees, for answers tell that too.
+    pub(super) fn ask_reads(&mut self) {
         let Standing::Following(leader) = self.others.standing else { return };
+        if self.volatile.quorum.leader.is_empty() {
+            return;
+        }
         let connected = self.others.connected().any(|n| n == leader);
         if !connected || self.forwards.reading.is_some() || self.forwards.reads.is_empty() {
             return;

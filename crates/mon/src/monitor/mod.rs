@@ -363,7 +363,7 @@ impl Monitor {
         self.now = now;
         self.enter_leading(ballot);
         let q = &mut self.volatile.quorum;
-        q.election_epoch = (ballot.term * 2) as u32 + 2;
+        q.election_epoch = others::election_epoch(ballot);
         q.leader = self.config.name.clone();
         q.since_mono_ms = now.mono_ms();
         self.volatile.quorum.quorum = self.quorum_ranks();

@@ -52,6 +52,9 @@ const STAGGER_MS: u64 = 150;
 const VAIN_MS: u64 = 3_000;
 /// Such a round: each who stands in it asks for votes once at least.
 const ROUND_MS: u64 = 1_400;
+/// A tick that comes so long after the one before it finds a monitor that stood still itself (its
+/// machine was suspended, or had no time): what it did not hear meanwhile says nothing of the others.
+const LATE_MS: u64 = 1_000;
 /// Pause between two questions for statistics.
 const STATS_MS: u64 = 2_000;
 /// Pause between two questions for global ids.
@@ -63,6 +66,11 @@ fn sits_out(node: u64, now_ms: u64) -> bool {
     let mut coin = DefaultHasher::new();
     (node, now_ms / ROUND_MS).hash(&mut coin);
     !coin.finish().is_multiple_of(3)
+}
+
+/// The number that upstream's tools know an election by.
+pub(super) fn election_epoch(ballot: Ballot) -> u32 {
+    (ballot.term * 2) as u32 + 2
 }
 
 /// What a monitor does in its quorum.
@@ -108,7 +116,10 @@ pub(super) struct Others {
     ballot: Ballot,
     /// The last one that this monitor won.
     led: Ballot,
+    /// Since when it leads, or runs again after it stood still: who was silent until then counts as
+    /// following for [`YOUNG_MS`].
     leading_since_ms: u64,
+    ticked_ms: Option<u64>,
     /// Who counts: number to name.
     members: BTreeMap<u64, String>,
     /// It has counted itself: not being there any more means that it was removed.
@@ -123,6 +134,8 @@ pub(super) struct Others {
     /// When the leader was last heard of.
     heard_ms: u64,
     in_touch_ms: u64,
+    /// The newest news of a monitor that this one did not follow.
+    early_news: Option<(u64, QuorumNews)>,
     reach_since_ms: Option<u64>,
     began_ms: Option<u64>,
     /// Since when it may stand for election, and nobody wins.
@@ -142,6 +155,7 @@ impl Others {
             ballot: Ballot::default(),
             led: Ballot::default(),
             leading_since_ms: 0,
+            ticked_ms: None,
             members: BTreeMap::new(),
             was_member: false,
             was_named: false,
@@ -151,6 +165,7 @@ impl Others {
             names: BTreeMap::new(),
             heard_ms: 0,
             in_touch_ms: now.mono_ms(),
+            early_news: None,
             reach_since_ms: None,
             began_ms: None,
             hunts_since_ms: None,
@@ -247,6 +262,7 @@ impl Monitor {
         let peer = self.others.peers.entry(node).or_default();
         *peer = Peer { connected: true, admitted_ms: peer.admitted_ms, leader: None };
         self.others.status_at_ms = 0;
+        self.others.news_at_ms = 0;
         if self.others.standing == Standing::Following(node) {
             self.leader_changed(); // it may have lost what was on its way
         }
@@ -451,6 +467,7 @@ impl Monitor {
         }
         // The same leader in a later reign has forgotten what it was asked in the one before.
         if other || newer {
+            self.forget_news();
             if let Standing::Following(_) = standing {
                 self.held.clear();
             }
@@ -594,8 +611,22 @@ impl Monitor {
         }
     }
 
+    /// A leader's news of the election before are none: reads wait until it has told who agrees
+    /// now. It may have told before this monitor heard of its election.
+    fn forget_news(&mut self) {
+        self.volatile.quorum.leader.clear();
+        let (ballot, standing) = (self.others.ballot, self.others.standing);
+        if let Some((from, news)) = self.others.early_news.take()
+            && standing == Standing::Following(from)
+            && news.election_epoch >= election_epoch(ballot)
+        {
+            self.on_news(from, news);
+        }
+    }
+
     fn on_news(&mut self, from: u64, news: QuorumNews) {
         if self.others.standing != Standing::Following(from) {
+            self.others.early_news = Some((from, news));
             return;
         }
         let ranks = news.names.iter().filter_map(|n| self.state.monmap.rank_of(n));
@@ -607,6 +638,7 @@ impl Monitor {
         q.quorum = ranks;
         q.since_mono_ms = self.now.mono_ms().saturating_sub(news.age_ms);
         self.health_stale = true;
+        self.ask_reads();
     }
 
     // ----- periodic -----
@@ -641,6 +673,7 @@ impl Monitor {
                 }
             }
         }
+        self.late_tick(now_ms);
         self.touch_tick(now_ms);
         match self.others.standing {
             Standing::Leading => self.quorum_tick(now_ms),
@@ -650,6 +683,19 @@ impl Monitor {
             _ => {}
         }
         self.pump();
+    }
+
+    /// Forgives the others a silence that was this monitor's own. What a leader may answer
+    /// depends on [`Others::is_fresh`], which forgives nothing.
+    fn late_tick(&mut self, now_ms: u64) {
+        let o = &mut self.others;
+        let paused_ms = o.ticked_ms.replace(now_ms).map_or(0, |at| now_ms.saturating_sub(at));
+        if paused_ms < LATE_MS {
+            return;
+        }
+        tracing::info!("this monitor stood still for {paused_ms} ms");
+        o.in_touch_ms = (o.in_touch_ms + paused_ms).min(now_ms);
+        o.leading_since_ms = o.leading_since_ms.max(now_ms);
     }
 
     fn touch_tick(&mut self, now_ms: u64) {
@@ -706,8 +752,11 @@ impl Monitor {
     /// The leader keeps account of who follows, and tells.
     fn quorum_tick(&mut self, now_ms: u64) {
         let ranks = self.quorum_ranks();
-        if ranks != self.volatile.quorum.quorum {
+        let name = &self.config.name;
+        if ranks != self.volatile.quorum.quorum || *name != self.volatile.quorum.leader {
             self.volatile.quorum.quorum = ranks;
+            // Not there after it was out of touch with the others.
+            self.volatile.quorum.leader.clone_from(name);
             self.volatile.quorum.since_mono_ms = now_ms;
             self.health_stale = true;
             self.others.news_at_ms = 0;

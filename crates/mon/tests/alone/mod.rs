@@ -108,7 +108,20 @@ impl Alone {
         let ballot = quorum::Ballot { term: 1, node: 0 };
         mon.on_quorum(now, quorum::Event::Standing { ballot, leader: Some(0) }).unwrap();
         mon.on_peer_up(now, 0, "a");
-        Self::with(mon, now, state, Vec::new())
+        let mut this = Self::with(mon, now, state, Vec::new());
+        this.news(ballot);
+        this
+    }
+
+    /// The leader of that election, number 0, tells who agrees.
+    pub fn news(&mut self, ballot: quorum::Ballot) {
+        let news = mon::peer::QuorumNews {
+            election_epoch: ballot.term as u32 * 2 + 2,
+            leader: "a".into(),
+            names: vec!["a".into()],
+            age_ms: 0,
+        };
+        self.mon.on_peer_says(self.now, 0, PeerSays::Quorum(news));
     }
 
     pub fn new() -> Self {
