@@ -27,8 +27,8 @@ impl<'a> Told<'a> {
             msg: &op.msg,
             reqid: op.reqid,
             oid: &op.oid,
-            who: op.who,
-            addr: op.addr,
+            who: op.by.who,
+            addr: op.by.addr,
             tid: op.tid,
             came_wall_ns: op.came_wall_ns,
         }

@@ -253,7 +253,7 @@ impl Osd {
             let session = self.c.sessions.by_conn.get(&conn);
             if session.is_some_and(|s| s.caps.is_empty()) {
                 // Whatever a map says of pools.
-                let by = session.map(|s| (s.who, s.addr, s.features)).expect("just seen");
+                let by = session.map(Session::asker).expect("just seen");
                 let op = self.c.client_op(now, conn, by, e.tid, m, e.size());
                 self.c.perf.caps_denied += 1;
                 Answer::error(&op, Errno::PERM).send(&op, &mut self.c.cx(now, out));
@@ -270,7 +270,7 @@ impl Osd {
         if self.c.map.pool(m.pg.pg.pool).is_none() {
             return;
         }
-        let by = (session.who, session.addr, session.features);
+        let by = session.asker();
         for op in &mut m.ops {
             op.data = crate::bulk::owned(&op.data, e.data.len());
         }
@@ -289,9 +289,6 @@ impl Osd {
                 );
             }
             Some(op.refused_call(&self.c.conf.classes).unwrap_or(Errno::PERM))
-        } else if self.c.map.blocklisted_until(&session.from).is_some() {
-            // By the address that it says it has `refusal` looks.
-            Some(Errno::BLOCKLISTED)
         } else {
             None
         };

@@ -8,6 +8,7 @@ use types::{EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObje
 
 use crate::caps::Caps;
 use crate::doors::Door;
+use crate::exec::Asker;
 use crate::load::Load;
 
 /// A connection of a client or daemon.
@@ -44,6 +45,12 @@ impl Session {
         self.told.take(now.mono_ns, LINES_PER_SECOND)
     }
 
+    /// Who asks, in a request of this session.
+    #[must_use]
+    pub fn asker(&self) -> Asker {
+        Asker { who: self.who, addr: self.addr, from: self.from, features: self.features }
+    }
+
     /// Which OSD it is, as its ticket proves.
     #[must_use]
     pub fn osd(&self) -> Option<OsdId> {
@@ -78,11 +85,7 @@ pub struct ClientOp {
     /// Where the answer goes.
     pub conn: ConnId,
     /// Who asks.
-    pub who: EntityId,
-    /// From where.
-    pub addr: EntityAddr,
-    /// What the client understands.
-    pub features: Features,
+    pub by: Asker,
     /// The client's number for it.
     pub tid: u64,
     /// The request.
@@ -142,14 +145,14 @@ impl crate::core::Core {
         &mut self,
         now: env::Now,
         conn: ConnId,
-        (who, addr, features): (EntityId, EntityAddr, Features),
+        by: Asker,
         tid: u64,
         msg: MOsdOp,
         bytes: usize,
     ) -> Box<ClientOp> {
         let mut reqid = msg.reqid;
         if reqid.tid == 0 {
-            reqid = ReqId { client: who, tid, inc: msg.reqid.inc };
+            reqid = ReqId { client: by.who, tid, inc: msg.reqid.inc };
         }
         self.seq += 1;
         let bytes = bytes + crate::load::expected(&msg.ops);
@@ -158,9 +161,7 @@ impl crate::core::Core {
         Box::new(ClientOp {
             seq: self.seq,
             conn,
-            who,
-            addr,
-            features,
+            by,
             tid,
             oid: object_of(&msg),
             msg,
@@ -181,13 +182,13 @@ impl crate::core::Core {
 }
 
 impl ClientOp {
-    /// Whether its client is shut out: the map alone says so, and until when. A clock that is ahead
-    /// here lets nobody in.
+    /// Whether its client is shut out, by the address that it says it has or by the one that it
+    /// really has: the map alone says so, and until when. A clock that is ahead here lets nobody in.
     ///
     /// Source: the peer's `OSDMap::is_blocklisted`, asked whenever a request is begun.
     #[must_use]
     pub fn is_fenced(&self, map: &maps::OsdMap) -> bool {
-        map.blocklisted_until(&self.addr).is_some()
+        self.by.is_fenced(map)
     }
 
     /// Whether one of its operations may change the object.
@@ -236,7 +237,7 @@ impl ClientOp {
     }
 
     fn is_tiers_own(&self) -> bool {
-        self.origin.is_some() && self.who == EntityId::default()
+        self.origin.is_some() && self.by.who == EntityId::default()
     }
 
     /// Requests that a cache tier did and of which it tells the base: with the content that it

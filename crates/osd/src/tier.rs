@@ -21,6 +21,7 @@ use types::{
 };
 
 use crate::core::Osd;
+use crate::exec::Asker;
 use crate::outbox::Outbox;
 use crate::session::{ClientOp, Origin};
 use types::Errno;
@@ -194,7 +195,7 @@ impl Osd {
         if m.interval != Epoch(0) && !self.c.asks.led.hears(cache, pgs, m.interval) {
             return; // it is asked again, if it is still wanted
         }
-        let by = (who, addr, Features::ALL);
+        let by = Asker { who, addr, features: Features::ALL, ..Asker::default() };
         let mut op = self.c.client_op(now, NO_CONN, by, 0, *op, 0);
         op.origin = Some(Origin { osd: from, id });
         self.admit_op(now, op, None, out);

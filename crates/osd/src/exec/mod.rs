@@ -126,10 +126,20 @@ pub struct CopyContent {
 pub struct Asker {
     /// The client.
     pub who: EntityId,
-    /// Its address.
+    /// Its address, as it says.
     pub addr: EntityAddr,
+    /// Where it is, as its connection's socket says; nowhere where another OSD asks for it.
+    pub from: EntityAddr,
     /// What it understands.
     pub features: Features,
+}
+
+impl Asker {
+    /// Whether the map shuts it out: by either address.
+    #[must_use]
+    pub fn is_fenced(&self, map: &maps::OsdMap) -> bool {
+        [self.addr, self.from].iter().any(|a| map.blocklisted_until(a).is_some())
+    }
 }
 
 /// Bytes of an object from an offset on, so many.

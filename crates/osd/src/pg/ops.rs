@@ -15,7 +15,7 @@ use super::room::takes_space;
 use super::snaps::Kept;
 use super::{Cx, Obc, Pg, State};
 use crate::copy::{CopyWanted, Source};
-use crate::exec::{Asker, CopyContent, Exec, WatchEvent};
+use crate::exec::{CopyContent, Exec, WatchEvent};
 use crate::object::ObjectState;
 use crate::session::{ClientOp, enqueue};
 use crate::snapset::{self, Found};
@@ -97,7 +97,7 @@ impl Answer {
         for o in &mut reply.ops {
             o.data = op.share.carry(std::mem::take(&mut o.data));
         }
-        cx.out.conn(op.conn, reply.envelope(op.features).with_tid(op.tid));
+        cx.out.conn(op.conn, reply.envelope(op.by.features).with_tid(op.tid));
     }
 }
 
@@ -433,7 +433,7 @@ impl Pg {
         exec.pg_version = self.last_user_version();
         exec.copy = op.copy.as_deref();
         exec.fetched = fetched;
-        exec.asker = Asker { who: op.who, addr: op.addr, features: op.features };
+        exec.asker = op.by;
         exec.now = UTime::from_nanos(cx.now.wall_ns);
         exec.seed = cx.now.wall_ns ^ op.reqid.tid.rotate_left(32) ^ u64::from(op.oid.hash);
         exec.next_notify_id = u64::from(cx.map.epoch.0) << 32 | u64::from(self.watches.counter);
@@ -699,7 +699,7 @@ impl Pg {
             answered: op.told_requests(),
         };
         let events = std::mem::take(&mut outcome.events);
-        let who = (op.conn, op.who, op.addr);
+        let who = (op.conn, op.by);
         let old = op.old.take();
         let answer = outcome.answer;
         let reply = vec![(op, answer)];

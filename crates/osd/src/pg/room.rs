@@ -138,7 +138,7 @@ fn brought(op: &ClientOp) -> u64 {
 
 /// Whether one client asked both of one object, `a` first.
 fn came_before(a: &ClientOp, b: &ClientOp) -> bool {
-    a.who == b.who && a.oid == b.oid && a.seq < b.seq
+    a.by.who == b.by.who && a.oid == b.oid && a.seq < b.seq
 }
 
 /// Whether it has waited for room long enough.

@@ -16,7 +16,7 @@ use messages::{Message, OsdOp, WatchNotify, op};
 use types::{EVersion, EntityAddr, EntityId, HObject};
 
 use super::{Cx, Pg};
-use crate::exec::WatchEvent;
+use crate::exec::{Asker, WatchEvent};
 use crate::object::WatchRecord;
 use crate::session::ClientOp;
 use types::Errno;
@@ -32,12 +32,20 @@ struct Watch {
     who: EntityId,
     cookie: u64,
     addr: EntityAddr,
+    /// Where its client is, as the socket said when it was asked for; nowhere after a new interval.
+    from: EntityAddr,
     timeout_s: u32,
     conn: Option<ConnId>,
     deadline_ms: u64,
     /// The write that takes it out of the record: until that is everywhere it may come back,
     /// and notifications wait for it.
     ending: Option<EVersion>,
+}
+
+impl Watch {
+    fn is_fenced(&self, map: &maps::OsdMap) -> bool {
+        [self.addr, self.from].iter().any(|a| map.blocklisted_until(a).is_some())
+    }
 }
 
 #[derive(Debug)]
@@ -108,6 +116,7 @@ impl Watches {
                     who: r.who,
                     cookie: r.cookie,
                     addr: r.addr,
+                    from: EntityAddr::default(),
                     timeout_s: r.timeout_s,
                     conn: None,
                     deadline_ms: now.mono_ms() + u64::from(r.timeout_s) * 1000,
@@ -185,17 +194,18 @@ impl Pg {
     ) {
         if !events.is_empty() {
             let oid = op.oid.detached();
-            self.on_write_watch_events(&oid, (op.conn, op.who, op.addr), events, cx);
+            self.on_write_watch_events(&oid, (op.conn, op.by), events, cx);
         }
     }
 
     pub(crate) fn on_write_watch_events(
         &mut self,
         oid: &HObject,
-        (conn, who, addr): (ConnId, EntityId, EntityAddr),
+        (conn, by): (ConnId, Asker),
         events: Vec<WatchEvent>,
         cx: &mut Cx<'_>,
     ) {
+        let Asker { who, addr, from, .. } = by;
         let now = cx.now.mono_ms();
         for event in events {
             match event {
@@ -204,7 +214,8 @@ impl Pg {
                     let deadline_ms = now + u64::from(timeout_s) * 1000;
                     let conn = Some(conn);
                     let ending = None;
-                    let watch = Watch { who, cookie, addr, timeout_s, conn, deadline_ms, ending };
+                    let watch =
+                        Watch { who, cookie, addr, from, timeout_s, conn, deadline_ms, ending };
                     match all.iter_mut().find(|w| w.who == who && w.cookie == cookie) {
                         Some(w) => *w = watch,
                         None => all.push(watch),
@@ -219,6 +230,7 @@ impl Pg {
                     });
                     if let Some(w) = found {
                         w.deadline_ms = now + u64::from(w.timeout_s) * 1000;
+                        w.from = from;
                         if w.conn.replace(conn) != Some(conn) {
                             self.send_waiting(oid, who, cookie, cx);
                         }
@@ -261,7 +273,7 @@ impl Pg {
     pub(crate) fn watch_answered(&mut self, op: &ClientOp, cx: &Cx<'_>) {
         for o in op.msg.ops.iter().filter(|o| begins(o)) {
             let all = self.watches.by_object.get_mut(&op.oid).into_iter().flatten();
-            for w in all.filter(|w| w.who == op.who && w.cookie == o.u64(0)) {
+            for w in all.filter(|w| w.who == op.by.who && w.cookie == o.u64(0)) {
                 w.deadline_ms = cx.now.mono_ms() + u64::from(w.timeout_s) * 1000;
             }
         }
@@ -276,13 +288,14 @@ impl Pg {
             }
             let cookie = o.u64(0);
             let all = self.watches.by_object.get_mut(&op.oid).into_iter().flatten();
-            let same = |w: &&mut Watch| w.who == op.who && w.cookie == cookie;
+            let same = |w: &&mut Watch| w.who == op.by.who && w.cookie == cookie;
             let Some(w) = all.into_iter().find(same).filter(|w| w.ending.is_none()) else {
                 return false;
             };
             w.deadline_ms = cx.now.mono_ms() + u64::from(w.timeout_s) * 1000;
+            w.from = op.by.from;
             if w.conn.replace(op.conn) != Some(op.conn) {
-                self.send_waiting(&op.oid.detached(), op.who, cookie, cx);
+                self.send_waiting(&op.oid.detached(), op.by.who, cookie, cx);
             }
         }
         true
@@ -382,10 +395,9 @@ impl Pg {
             }
             self.forget_watch(&oid, who, cookie, cx);
         }
-        let late = self.watches.matching(|w| {
-            w.ending.is_none()
-                && (now >= w.deadline_ms || cx.map.blocklisted_until(&w.addr).is_some())
-        });
+        let late = self
+            .watches
+            .matching(|w| w.ending.is_none() && (now >= w.deadline_ms || w.is_fenced(&cx.map)));
         for (oid, who, cookie, _) in late {
             if self.is_degraded(&oid) || !self.is_serving() {
                 continue;

@@ -203,6 +203,53 @@ fn what_waits_is_fenced_too() {
     assert_eq!((c.answers[&w].result, c.answers[&behind].result), (0, -108));
 }
 
+/// So it is for the address that its client really has, whatever the client says; its watches end.
+#[test]
+fn what_waits_and_watches_is_fenced_by_the_socket() {
+    let mut c = Cluster::ready(2, 2, 1, 1);
+    c.run(POOL, "x", full(b"before"));
+    c.run(POOL, "w", full(b"watched"));
+    let pg = c.map.pg_to_up_acting(types::PgId { pool: POOL, ps: 0 });
+    let primary = pg.acting_primary.expect("it is led").0 as usize;
+    let at = |ip: &str| EntityAddr::msgr2(format!("{ip}:0").parse().unwrap(), 4242);
+    let info = PeerInfo {
+        who: EntityId::new(EntityKind::CLIENT, 4100),
+        name: EntityName::new(EntityKind::CLIENT, "x"),
+        addr: at("10.0.0.1"),
+        from: at("127.0.0.1"),
+        features: Features::TENTACLE_WORD,
+        caps: "allow rw".into(),
+        allow_all: false,
+        door: crate::Door::Public,
+    };
+    c.break_client(primary);
+    let conn = c.client_conn(primary);
+    c.nodes[primary].osd.as_mut().unwrap().on_open(conn, info);
+    assert_eq!(c.run(POOL, "w", watch_op(3)).result, 0);
+    c.held = (0..4).map(|n| (n / 2, n % 2)).collect();
+    let w = c.ask(POOL, "x", full(b"under way"));
+    let behind = c.ask(POOL, "x", read());
+    c.client_step();
+    while c.step() {}
+    assert!(c.answers.is_empty(), "one waits for the copies, the other for the first");
+    let mut inc = c.inc();
+    inc.new_blocklist.insert(at("127.0.0.1"), UTime { sec: u32::MAX, nsec: 0 });
+    c.publish(inc);
+    while c.step() {}
+    c.held.clear();
+    c.settle();
+    assert_eq!((c.answers[&w].result, c.answers[&behind].result), (0, -108));
+    for i in [primary, 1 - primary, primary] {
+        c.event(i, |osd, now, out| osd.on_tick(now, out));
+        while c.step() {}
+    }
+    let store = c.nodes[primary].store.lock();
+    let pg = types::PgId { pool: POOL, ps: 0 };
+    let objects = &store.now[&Coll::Pg(pg.into())].objects;
+    let raw = &objects.iter().find(|(o, _)| o.name == "w").unwrap().1.attrs[INFO_ATTR];
+    assert!(ObjectInfo::from_bytes(raw).unwrap().watchers.is_empty());
+}
+
 /// Below `min_size` nobody is served; what waited is done once there are enough again.
 #[test]
 fn too_few_copies_do_not_serve() {

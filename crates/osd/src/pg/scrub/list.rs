@@ -45,9 +45,9 @@ impl Pg {
         let wanted = found.into_iter().filter(|f| first || place(&f.oid) > ask.after);
         let vals: Vec<Bytes> = wanted
             .take(usize::try_from(ask.max).unwrap_or(usize::MAX).min(1_024))
-            .map(|f| f.encode(self.me(cx.me), op.features))
+            .map(|f| f.encode(self.me(cx.me), op.by.features))
             .collect();
-        let mut w = Writer::new(op.features);
+        let mut w = Writer::new(op.by.features);
         w.framed(1, 1, |w| {
             interval.encode(w);
             vals.encode(w);

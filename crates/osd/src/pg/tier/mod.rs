@@ -385,7 +385,13 @@ impl Pg {
         msg.flags |= req_flag::IGNORE_OVERLAY;
         msg.flags &= !(req_flag::BALANCE_READS | req_flag::LOCALIZE_READS);
         let from = (self.id, token);
-        cx.asks.push(AskWanted { from, base: view.base, who: op.who, addr: op.addr, op: msg });
+        cx.asks.push(AskWanted {
+            from,
+            base: view.base,
+            who: op.by.who,
+            addr: op.by.addr,
+            op: msg,
+        });
         if holds {
             self.hold_for(&op.oid.clone(), Busy::Proxy);
         }
