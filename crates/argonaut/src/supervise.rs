@@ -3,8 +3,10 @@
 //! It starts each daemon as a process of this binary, starts those again that end, with a
 //! pause that doubles while they end at once, and stops all of them when it is told to.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -35,6 +37,22 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
+/// The file to start a program of this one's kind from, where this one runs from `own`: an upgrade
+/// may have put another there, or taken it away. Linux marks the name then.
+fn program_at(own: PathBuf) -> PathBuf {
+    let Some(was) = own.as_os_str().as_bytes().strip_suffix(b" (deleted)") else { return own };
+    let was = Path::new(OsStr::from_bytes(was));
+    if was.exists() { was.to_owned() } else { "/proc/self/exe".into() }
+}
+
+/// The file to start daemons and the supervisor from.
+///
+/// # Errors
+/// When the name of this program's file cannot be read.
+pub fn program() -> Result<PathBuf> {
+    Ok(program_at(std::env::current_exe().context("cannot find this program's file")?))
+}
+
 /// Starts one daemon of the cluster.
 ///
 /// # Errors
@@ -42,7 +60,7 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>> {
 pub fn start(layout: &Layout, daemon: &str) -> Result<Child> {
     let (kind, id) = daemon.split_once('.').context("a daemon is TYPE.ID")?;
     let log = append(&layout.log(daemon))?;
-    Command::new(std::env::current_exe()?)
+    Command::new(program()?)
         .arg(kind)
         .args(["-i", id, "-c"])
         .arg(layout.conf())
@@ -285,5 +303,22 @@ pub fn within(limit: Duration, mut is: impl FnMut() -> bool) -> bool {
 pub fn signal(pid: u32, signal: rustix::process::Signal) {
     if let Some(pid) = rustix::process::Pid::from_raw(pid as i32) {
         rustix::process::kill_process(pid, signal).ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Daemons start again after their program's file was replaced, and after it was removed.
+    #[test]
+    fn a_replaced_program_is_started() {
+        let there = std::env::current_exe().expect("a test has a file");
+        assert_eq!(program_at(there.clone()), there);
+        let mut replaced = there.clone().into_os_string();
+        replaced.push(" (deleted)");
+        assert_eq!(program_at(replaced.into()), there);
+        let removed = PathBuf::from("/nowhere/argonaut (deleted)");
+        assert_eq!(program_at(removed), Path::new("/proc/self/exe"));
     }
 }

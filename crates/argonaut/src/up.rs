@@ -76,7 +76,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     }
     progress.say("starting daemons ...");
     let stop = foreground.then(supervise::stop_flag).transpose()?;
-    let mut supervisor = Command::new(std::env::current_exe()?)
+    let mut supervisor = Command::new(supervise::program()?)
         .arg("supervise")
         .arg("--dir")
         .arg(&layout.dir)

@@ -633,12 +633,15 @@ impl Pg {
             if first || missed || self.info.up != place.up {
                 self.info.same_up_since = map.epoch;
             }
-            if first || missed || self.info.primary != place.primary {
-                self.info.same_primary_since = map.epoch;
-            }
+            let led = self.primary();
             self.info.up = place.up;
             self.info.acting = place.acting;
             self.info.primary = place.primary;
+            // One that leads for another shard now has another PG here, and what that one was asked
+            // before is gone with the rest.
+            if first || missed || led != self.primary() {
+                self.info.same_primary_since = map.epoch;
+            }
             if missed {
                 self.note_unseen(map.epoch, pool.min_size);
             }

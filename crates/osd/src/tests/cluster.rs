@@ -39,9 +39,12 @@ pub struct Node {
 pub struct Asked {
     pub msg: MOsdOp,
     pub tid: u64,
-    /// The OSD it was sent to, and since when that was up, and for which PG.
-    sent: Option<(OsdId, Epoch, PgId)>,
+    /// Where it was sent to.
+    sent: Option<Target>,
 }
+
+/// The OSD that leads, since when it is up, for which PG, and at which place of the acting set it is.
+type Target = (OsdId, Epoch, PgId, usize);
 
 pub struct Cluster {
     pub nodes: Vec<Node>,
@@ -624,7 +627,7 @@ impl Cluster {
         self.tid
     }
 
-    fn target(map: &OsdMap, m: &MOsdOp) -> Option<(OsdId, Epoch, PgId)> {
+    fn target(map: &OsdMap, m: &MOsdOp) -> Option<Target> {
         let pool = m.locator.pool;
         // A listing names the PG itself.
         let pg = if m.oid.is_empty() {
@@ -632,7 +635,9 @@ impl Cluster {
         } else {
             map.raw_pg_to_pg(PgId { pool, ps: m.hash })?
         };
-        map.pg_to_up_acting(pg).acting_primary.map(|o| (o, map.up_from(o), pg))
+        let sets = map.pg_to_up_acting(pg);
+        let place = |o| sets.acting.iter().position(|x| *x == o).unwrap_or(0);
+        sets.acting_primary.map(|o| (o, map.up_from(o), pg, place(o)))
     }
 
     /// The client looks at every new map and sends, in order, what goes elsewhere now.
@@ -654,7 +659,7 @@ impl Cluster {
         }
         for a in self.asked.iter_mut().filter(|a| a.sent.is_none()) {
             a.sent = Self::target(&self.map, &a.msg);
-            if let Some((to, _, pg)) = a.sent {
+            if let Some((to, _, pg, _)) = a.sent {
                 a.msg.pg.pg = pg;
                 a.msg.epoch = self.client_epoch;
                 let e = a.msg.envelope(Features::TENTACLE_WORD).with_tid(a.tid);

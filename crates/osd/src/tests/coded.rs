@@ -471,6 +471,44 @@ fn followers_take_nothing_back() {
     }
 }
 
+/// An OSD that leads a PG for another shard than before has another PG for it. What was sent to the
+/// one before is sent again, and what of that comes late must not overtake it.
+#[test]
+fn requests_do_not_outlive_the_place_of_their_primary() {
+    let mut c = Cluster::ready_coded(4, (2, 1), 1, 5);
+    let pg = PgId { pool: POOL, ps: 0 };
+    let place = |c: &Cluster| {
+        let sets = c.map.pg_to_up_acting(pg);
+        let leads = sets.acting_primary.expect("it is led");
+        (leads, sets.acting.iter().position(|o| *o == leads))
+    };
+    let (leads, first) = place(&c);
+    assert_eq!(first, Some(0));
+    let mut temp = c.map.pg_to_up_acting(pg).acting;
+    temp.swap(0, 1);
+    let mut inc = c.inc();
+    inc.new_pg_temp.insert(pg, temp);
+    inc.new_primary_temp.insert(pg, leads);
+    c.publish(inc);
+    (0..4).for_each(|i| c.send_maps(i));
+    assert_eq!(place(&c), (leads, Some(1)));
+    let early = c.map.epoch;
+    let mut inc = c.inc();
+    inc.new_pg_temp.insert(pg, Vec::new());
+    inc.new_primary_temp.insert(pg, OsdId(-1));
+    c.publish(inc);
+    c.settle();
+    assert_eq!(place(&c), (leads, first));
+    let late = c.ask(POOL, "o", vec![write(0, vec![2; 9])]);
+    c.send_with_old_map(early);
+    while c.step() {}
+    assert!(!c.answers.contains_key(&late), "it was sent before the place changed");
+    let inc = c.inc();
+    c.publish(inc);
+    c.settle();
+    assert_eq!(c.answers[&late].result, 0);
+}
+
 /// What a primary remembers of the shards it wrote does not outlive its interval: another one
 /// writes, the first leads again, and reads what is there.
 #[test]
