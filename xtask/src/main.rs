@@ -18,6 +18,7 @@ mod kill9;
 mod krbd;
 mod lab;
 mod memory;
+mod pages;
 mod qemu;
 mod radosgw;
 mod recovery;
@@ -69,6 +70,7 @@ cargo xtask VERB
   radosgw            stock radosgw on OSDs of ours, boto3 as its client
   rgw                our gateway, boto3 as its client, stock radosgw beside it
   hosts              a cluster over four hosts (network namespaces), cut off and joined
+  pages [PAGE..]     follow pages of the documentation: their commands do what they show
   caps [record|peer] what users with all kinds of caps may do, as recorded of stock; record it
                      anew; or try stock by its record, then ours
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
@@ -134,6 +136,7 @@ fn main() -> Result<()> {
             let only = if secs.is_some() { &only[1..] } else { only };
             hostile_clients::run(secs.unwrap_or(10), only)?.end()
         }
+        ["pages", pages @ ..] => pages::run(pages)?.end(),
         ["caps"] => caps::ours()?.end(),
         ["caps", "peer"] => caps::peer()?.end(),
         ["caps", "record"] => caps::record(),

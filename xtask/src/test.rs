@@ -124,6 +124,7 @@ pub fn test() -> Result<()> {
     report.add(interop::run(&[], true)?);
     report.add(interop::client_library());
     report.add(caps::ours()?);
+    report.add(crate::pages::run(&[])?);
     report.add(fs_stock::run()?);
     report.add(suites::run(&[])?);
     report.add(radosgw::run()?);

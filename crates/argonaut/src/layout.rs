@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+/// Kinds of daemons that a cluster's directory may hold, in the order in which they start.
+pub const KINDS: [&str; 4] = ["mon", "osd", "mds", "rgw"];
+
 /// A cluster's directory.
 #[derive(Clone, Debug)]
 pub struct Layout {
@@ -146,7 +149,7 @@ impl Layout {
             let name = entry.file_name().to_string_lossy().into_owned();
             let Some((kind, id)) = name.split_once('.') else { continue };
             // The mark is written last: a half-made daemon is made anew.
-            let Some(order) = ["mon", "osd", "mds", "rgw"].iter().position(|k| *k == kind) else {
+            let Some(order) = KINDS.iter().position(|k| *k == kind) else {
                 continue;
             };
             if entry.path().join("ready").exists() {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use daemon::{read_conf, write_durably};
 
-use crate::layout::Layout;
+use crate::layout::{KINDS, Layout};
 use crate::{supervise, target, up};
 
 /// How far `up` came.
@@ -82,11 +82,8 @@ enum Kind {
 
 fn is_daemon(name: &str) -> bool {
     let Some((kind, id)) = name.split_once('.') else { return false };
-    match kind {
-        "mon" | "mds" => !id.is_empty() && id.bytes().all(|b| b.is_ascii_alphanumeric()),
-        "osd" => !id.is_empty() && id.bytes().all(|b| b.is_ascii_digit()),
-        _ => false,
-    }
+    let named = if kind == "osd" { u8::is_ascii_digit } else { u8::is_ascii_alphanumeric };
+    KINDS.contains(&kind) && !id.is_empty() && id.bytes().all(|b| named(&b))
 }
 
 /// Whether `up` or a daemon of its cluster makes an entry of this name and kind.
@@ -283,6 +280,14 @@ mod tests {
         fs::remove_dir_all(&dir).ok();
         for inner in ["run", "log", "mon.a", "osd.0"] {
             fs::create_dir_all(dir.join(inner)).expect("a directory");
+        }
+        // Of each kind of daemon, what every daemon has.
+        for kind in KINDS {
+            let daemon = format!("{kind}.7");
+            fs::create_dir_all(dir.join(&daemon)).expect("a directory");
+            for file in [format!("{daemon}/ready"), format!("log/{daemon}.log")] {
+                fs::write(dir.join(file), b"").expect("a file");
+            }
         }
         let files = ["keyring", "mon.a/ready", "mon.a/store", "osd.0/ready", "osd.0/block"];
         for file in files.iter().chain(&["log/mon.a.log", "run/supervisor.lock"]) {

@@ -68,6 +68,9 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
         make_fs(&layout, asked, &progress)?;
         let mut runs = || layout.running("supervise") == Some(pid);
         if wait_healthy(&layout, &progress, start, &mut runs)?.is_some() {
+            for osd in &missing {
+                say!("osd.{osd} is new");
+            }
             make_s3(&layout, asked, &progress)?;
             return up_s3::tell(&layout);
         }
