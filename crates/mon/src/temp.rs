@@ -14,7 +14,7 @@ pub(crate) type Writes<'a> = (&'a dyn Fn(PgId) -> u64, u64);
 /// Adds to `inc`, which leads from `base` to `map`, acting sets that stay as they are: of PGs with
 /// more than `few` writes, as `writes` counts them, that get a copy on an OSD which was up and had
 /// none: who is behind by so many, `osd_async_recovery_min_cost`, acts all the same. In an
-/// erasure-coded pool nobody else can act for a shard.
+/// erasure-coded pool that is a shard's OSD that changes, or that CRUSH finds none for any more.
 pub(crate) fn keep_acting(
     inc: &mut Incremental,
     (base, map): (&OsdMap, &OsdMap),
@@ -29,19 +29,24 @@ pub(crate) fn keep_acting(
     if !moves {
         return;
     }
-    for (id, pool) in map.pools.iter().filter(|(_, p)| p.kind == PoolKind::REPLICATED) {
+    for (id, pool) in map.pools.iter() {
         for pg in (0..pool.pg_num).map(|ps| PgId { pool: *id, ps }) {
             let asked = map.pg_temp.contains_key(&pg) || inc.new_pg_temp.contains_key(&pg);
             if asked || !base.have_pg(pg) || writes(pg) <= few {
                 continue;
             }
             let (was, is) = (base.pg_to_up_acting(pg), map.pg_to_up_acting(pg));
-            let has_none =
-                |o: &OsdId| !was.acting.contains(o) && !was.up.contains(o) && base.is_up(*o);
-            let can_go_on = was.acting.len() >= usize::from(pool.min_size.max(1))
-                && was.acting.iter().all(|o| map.is_up(*o));
-            if can_go_on && is.acting.iter().any(has_none) {
-                inc.new_pg_temp.insert(pg, was.acting);
+            let coded = pool.kind == PoolKind::ERASURE;
+            let there = || was.acting.iter().filter(|o| !coded || **o != OsdId::NONE);
+            let has_none = |(s, o): (usize, &OsdId)| match coded {
+                true if *o == OsdId::NONE => was.acting.get(s).is_some_and(|o| *o != OsdId::NONE),
+                true => was.acting.get(s) != Some(o) && was.up.get(s) != Some(o) && base.is_up(*o),
+                false => !was.acting.contains(o) && !was.up.contains(o) && base.is_up(*o),
+            };
+            let can_go_on = there().count() >= usize::from(pool.min_size.max(1))
+                && there().all(|o| map.is_up(*o));
+            if can_go_on && is.acting.iter().enumerate().any(has_none) {
+                inc.new_pg_temp.insert(pg, pool.temp_primary_first(&was.acting));
             }
         }
     }
@@ -50,7 +55,7 @@ pub(crate) fn keep_acting(
 #[cfg(test)]
 mod tests {
     use maps::{CrushPart, PgPool, WEIGHT_ONE};
-    use types::{AddrVec, EntityAddr, Epoch, PoolId, UTime, Uuid};
+    use types::{AddrVec, Denc, EntityAddr, Epoch, Features, PoolId, UTime, Uuid};
 
     use super::*;
     use crate::osdinc::OpenOsd;
@@ -110,6 +115,40 @@ mod tests {
         // What was asked for stays, whatever moves next.
         let again = next(&moved, 101, weigh(0, 0));
         assert_eq!(acting(&again), acting(&map));
+    }
+
+    /// In an erasure-coded pool a shard's OSD goes on where another is chosen for it, and where
+    /// nobody is.
+    #[test]
+    fn shards_stay_where_they_are() {
+        let crush = |map: &OsdMap| {
+            let mut crush = crush::CrushMap::clone(map.crush.map());
+            let spread = crush::Spread {
+                root: "default",
+                failure_domain: "osd",
+                failure_domains: 0,
+                class: "",
+            };
+            let rule = crush.add_erasure_rule("coded", spread, 0).unwrap();
+            (crush.to_bytes_for(Features::TENTACLE_WORD), rule as u8)
+        };
+        for (size, spare) in [(3, true), (4, false)] {
+            let mut map = cluster();
+            let mut inc = Incremental::new(map.fsid, Epoch(map.epoch.0 + 1));
+            let (raw, rule) = crush(&map);
+            inc.crush = raw;
+            inc.new_weight.insert(OsdId(3), WEIGHT_ONE);
+            let pool = PgPool::new(PoolKind::ERASURE, size, 2, rule, 32);
+            inc.new_pools.insert(POOL, pool);
+            map.apply_incremental(&inc).expect("another pool");
+            let was = acting(&map);
+            let out = next(&map, 101, |inc| drop(inc.new_weight.insert(OsdId(0), 0)));
+            assert_eq!(acting(&out), was, "size {size}");
+            let up = |ps| out.pg_to_up_acting(PgId { pool: POOL, ps }).up;
+            assert!((0..32).all(|ps| !up(ps).contains(&OsdId(0))));
+            let places = (0..32).flat_map(up).filter(|o| *o == OsdId::NONE).count();
+            assert_eq!(places == 0, spare, "size {size}");
+        }
     }
 
     /// Too few that are up cannot go on, and one that comes back has most of it: it acts at once.

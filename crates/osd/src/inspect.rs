@@ -28,6 +28,8 @@ pub struct PgSummary {
     pub acting: Vec<OsdId>,
     /// The last write in its log.
     pub last_update: EVersion,
+    /// Writes up to here are on all acting copies, as the leader knows.
+    pub committed: EVersion,
     /// Log entries kept.
     pub log_entries: usize,
     /// Objects that this copy lacks.
@@ -122,6 +124,7 @@ impl Osd {
             interval: pg.interval(),
             acting: pg.info.acting.clone(),
             last_update: pg.log.head(),
+            committed: pg.committed_by_all,
             log_entries: pg.log.entries.len(),
             missing: pg.missing.len(),
             quiet: pg.is_quiet(),

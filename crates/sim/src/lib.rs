@@ -18,6 +18,7 @@
 //!   is answered, and the monitor hears of it.
 //! - Then all copies are equal in data, attributes, omap and versions, and no copy is left
 //!   where nobody needs it.
+//! - While operators drain OSDs and nothing else is wrong, no object loses a copy or shard.
 //! - Map epochs never fall in a process' life, and each epoch is one map for everybody.
 //! - No role panics, whatever a hostile client sends: every eighth seed has one.
 //!
@@ -25,6 +26,7 @@
 
 mod client;
 pub mod disk;
+mod drains;
 mod faults;
 mod flips;
 pub mod history;

@@ -120,8 +120,6 @@ impl World {
             self.put_class(crate::uploads::STEPS[0]);
         }
         self.working = true;
-        self.trouble = true;
-        self.some_snap();
         self.allow_all();
         for _ in 0..self.settings.clients {
             let depth = match self.clients.len() % 3 {
@@ -130,6 +128,11 @@ impl World {
             };
             self.add_client(depth);
         }
+        if self.has_drains() {
+            self.play_drains();
+        }
+        self.trouble = true;
+        self.some_snap();
         if self.settings.tier.as_ref().is_none_or(|plan| !plan.swaps) {
             self.add_watchers();
         }

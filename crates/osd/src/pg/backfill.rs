@@ -102,6 +102,13 @@ pub(crate) fn follow(
     }
 }
 
+/// Whether a copy with `info` lacks so little of what the owner of the log has that it may act at
+/// once: what it lacks is brought while clients wait for it.
+pub(crate) fn can_act(info: &PgInfo, auth: &PgInfo, cx: &Cx<'_>) -> bool {
+    let behind = auth.last_update.version.saturating_sub(info.last_update.version);
+    info.last_update >= auth.log_tail && info.missing.saturating_add(behind) <= cx.conf.act_cost_max
+}
+
 /// Whether this OSD takes no more copies.
 pub(crate) fn is_too_full_for_copies(cx: &Cx<'_>) -> bool {
     let bits = cx.map.state(cx.me);
@@ -121,7 +128,7 @@ pub(crate) fn lend_slot(pg: SpgId, cx: &mut Cx<'_>) -> (bool, bool) {
 
 impl Peer {
     /// Whether it follows beside the acting copies and lacks nothing.
-    fn has_caught_up(&self) -> bool {
+    pub(super) fn has_caught_up(&self) -> bool {
         self.target == Target::Following && self.missing.is_empty()
     }
 }
@@ -154,21 +161,13 @@ impl Pg {
         best: PgShard,
         cx: &Cx<'_>,
     ) -> Option<Vec<OsdId>> {
-        if self.is_coded() {
-            // Others cannot act for a shard: what it lacks is computed while it acts.
-            let other = self.info.up != self.info.acting;
-            return (other && self.temp_is_void(cx)).then(Vec::new);
-        }
         let auth = infos.get(&best)?;
+        if self.is_coded() {
+            return self.plan_acting_shards(infos, auth, cx);
+        }
         let infos: BTreeMap<OsdId, &PgInfo> = infos.iter().map(|(c, i)| (c.osd, i)).collect();
         let best = best.osd;
-        let cost_max = cx.conf.act_cost_max;
-        let usable = |o: &OsdId| {
-            infos.get(o).is_some_and(|i| {
-                let behind = auth.last_update.version.saturating_sub(i.last_update.version);
-                i.last_update >= auth.log_tail && i.missing.saturating_add(behind) <= cost_max
-            })
-        };
+        let usable = |o: &OsdId| infos.get(o).is_some_and(|i| can_act(i, auth, cx));
         let up: Vec<OsdId> = self.info.up.iter().copied().filter(|o| *o != OsdId::NONE).collect();
         let mut want: Vec<OsdId> = Vec::new();
         // Whoever leads, or led, goes on: its clients need not look for another.
@@ -195,20 +194,11 @@ impl Pg {
         (!same).then_some(want)
     }
 
-    /// In erasure-coded pools: whether an operator wants others to act than CRUSH chose, who are
-    /// as many.
-    fn temp_is_void(&self, cx: &Cx<'_>) -> bool {
-        let count = |v: &[OsdId]| v.iter().filter(|o| **o != OsdId::NONE).count();
-        cx.map.pg_temp.contains_key(&self.id.pg)
-            && count(&self.info.up) >= count(&self.info.acting).max(self.pool.min_size)
-    }
-
-    /// Copies that CRUSH chose and that do not act, to be brought up beside those that do.
+    /// Copies that CRUSH chose and that do not act, to be brought up beside those that do. A shard
+    /// for which nobody acts is not written, and nobody can follow it.
     fn targets(&self) -> Vec<PgShard> {
-        if self.is_coded() {
-            return Vec::new();
-        }
-        self.up_copies().filter(|c| !self.acts(c)).collect()
+        let can = |c: &PgShard| !self.is_without(c.shard) && !self.is_bound(c.shard);
+        self.up_copies().filter(|c| !self.acts(c) && can(c)).collect()
     }
 
     /// Copies beside the acting ones that get all writes.
@@ -237,7 +227,7 @@ impl Pg {
             return 0;
         }
         let targets = self.targets();
-        if targets.is_empty() && !self.is_coded() {
+        if targets.is_empty() {
             // CRUSH finds too few places: the others have theirs elsewhere.
             let elsewhere = self.acting_copies().filter(|o| !self.is_chosen(o)).count();
             return elsewhere as i64 * objects;
@@ -519,17 +509,17 @@ impl Pg {
         }
     }
 
-    /// A write goes to copies that follow: what they lack after it.
+    /// A write goes to copies that follow: what they lack after it. `changes` are those of a copy.
     pub(crate) fn note_followers(
         &mut self,
         entry: &PgLogEntry,
-        changes: &[ObjectChange],
+        changes: &dyn Fn(&PgShard) -> Vec<ObjectChange>,
         cx: &mut Cx<'_>,
     ) {
         let mut stale = Vec::new();
         let lacking = |p: &super::Peer| p.target.follows() || p.activated && !p.missing.is_empty();
         for (osd, peer) in self.peers.iter_mut().filter(|(_, p)| lacking(p)) {
-            for change in changes {
+            for change in &changes(osd) {
                 if let Target::Activating(_) = peer.target {
                     // What it lacks is not known yet.
                     let clones = |m: &Mutation| matches!(m, Mutation::CloneFrom(_));
@@ -551,24 +541,23 @@ impl Pg {
         }
         for key in stale {
             self.forget_push(&key, cx);
+            if self.recovery.rebuilds.get(&key.1).is_some_and(|r| r.is_for(&key.0)) {
+                self.forget_rebuild(&key.1, cx);
+            }
         }
     }
 
     /// When every copy that CRUSH chose is whole, it acts again.
     pub(crate) fn maybe_end_temp(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono_ms();
-        if self.is_coded() && self.state == State::Active {
-            if self.temp_is_void(cx) && now >= self.temp_asked_ms + RETRY_MS {
-                self.temp_asked_ms = now;
-                cx.want_temp.insert(self.id.pg, Vec::new());
-            }
-            return;
-        }
         let targets = self.targets();
         let has_temp = cx.map.pg_temp.contains_key(&self.id.pg);
         let whole = |o: &PgShard| self.peers.get(o).is_some_and(Peer::has_caught_up);
         if !has_temp || self.state != State::Active || !self.missing.is_empty() {
             return;
+        }
+        if self.is_coded() {
+            return self.maybe_end_shard_temp(cx);
         }
         // CRUSH may choose too few, as long as an OSD is down and not yet out: what others
         // have goes on to count, or it would be asked for again at once.

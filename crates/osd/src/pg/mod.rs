@@ -889,10 +889,7 @@ impl Pg {
     /// Whether no copy that CRUSH chose is still to be brought up. Others may act too, where CRUSH
     /// finds too few places.
     fn is_settled(&self) -> bool {
-        match self.is_coded() {
-            true => self.is_placed(),
-            false => self.up_copies().all(|copy| self.acts(&copy)),
-        }
+        self.up_copies().all(|copy| self.acts(&copy) || self.is_bound(copy.shard))
     }
 
     /// Whether exactly those act that CRUSH chose, in its order.

@@ -630,7 +630,7 @@ impl Pg {
         let strays: Vec<PgShard> = self
             .peers
             .iter()
-            .filter(|(o, p)| !acting.contains(o) && p.info.is_some())
+            .filter(|(o, p)| !acting.contains(o) && !self.is_chosen(o) && p.info.is_some())
             .map(|(o, _)| *o)
             .collect();
         for o in strays {

@@ -205,11 +205,8 @@ impl Pg {
             return;
         }
         if self.is_coded() {
-            // Without a turn only what copies beside the acting ones lack, which have slots.
-            if !turn && self.lacks_acting() {
-                return;
-            }
-            for oid in self.to_rebuild(max - *cx.recoveries) {
+            // Copies beside the acting ones have slots of their own.
+            for oid in self.to_rebuild(max - *cx.recoveries, turn, cx) {
                 if !self.may_start(cx) {
                     return;
                 }
@@ -943,9 +940,9 @@ impl Pg {
 
     /// So are all to that OSD.
     pub(crate) fn forget_pushes_to(&mut self, osd: PgShard, cx: &mut Cx<'_>) {
-        let before = self.recovery.pushes.len();
+        let before = self.recovery.active();
         self.recovery.pushes.retain(|(o, _), _| *o != osd);
         self.recovery.rebuilds.retain(|_, r| !r.is_for(&osd));
-        *cx.recoveries -= (before - self.recovery.pushes.len()).min(*cx.recoveries);
+        *cx.recoveries -= (before - self.recovery.active()).min(*cx.recoveries);
     }
 }

@@ -44,7 +44,11 @@ impl Pg {
         }
         let version = entry.version;
         let mut ops = Vec::with_capacity(op.changes.len() + 2);
-        self.note_undo(&entry, &op.changes, &mut ops, cx);
+        // What is left out for want of the object is not taken back either, but brought anew.
+        let applies = |c| follow(&self.missing, c, &entry) == Step::Apply;
+        if self.missing.is_empty() || op.changes.iter().all(applies) {
+            self.note_undo(&entry, &op.changes, &mut ops, cx);
+        }
         self.drop_undo(op.settled, &mut ops);
         let mut bytes = 0;
         let whole = op.changes.iter().map(|c| crate::bulk::carried(&c.mutations)).sum();

@@ -58,6 +58,12 @@ impl Pg {
         primary_of(&self.info.acting, self.info.primary, self.is_coded())
     }
 
+    /// Whether nobody serves for that shard.
+    pub(crate) fn is_without(&self, shard: ShardId) -> bool {
+        let at = usize::try_from(shard.0);
+        at.is_ok_and(|at| self.info.acting.get(at).is_none_or(|o| *o == OsdId::NONE))
+    }
+
     /// Whether that copy leads, and not this one.
     pub(crate) fn is_led_by(&self, c: &PgShard) -> bool {
         !self.leads && self.primary() == *c

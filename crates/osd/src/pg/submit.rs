@@ -138,6 +138,14 @@ impl Pg {
             };
             let mut each = self.shard_changes(clone.as_ref(), &change, &before, old.as_deref(), cx);
             self.note_sent(&each, cx);
+            let of = |c: &PgShard| each.get(c.shard.0 as usize).cloned().unwrap_or_default();
+            self.note_followers(&entry, &of, cx);
+            for copy in self.followers() {
+                rep.pg.shard = copy.shard;
+                rep.changes = of(&copy);
+                let e = rep.envelope(types::Features::ALL);
+                cx.out.push(crate::outbox::Effect::Osd(copy.osd, e));
+            }
             for copy in self.acting_copies().filter(|c| *c != me).collect::<Vec<_>>() {
                 rep.pg.shard = copy.shard;
                 rep.changes = std::mem::take(&mut each[copy.shard.0 as usize]);
@@ -153,7 +161,7 @@ impl Pg {
                 (None, false) => vec![ObjectChange { oid: oid.clone(), mutations }],
                 (Some(clone), _) => vec![clone, ObjectChange { oid: oid.clone(), mutations }],
             };
-            self.note_followers(&entry, &rep.changes, cx);
+            self.note_followers(&entry, &|_| rep.changes.clone(), cx);
             let mut envelope = None;
             for copy in self.acting_copies().filter(|c| *c != me).chain(self.followers()) {
                 let e = envelope.get_or_insert_with(|| rep.envelope(types::Features::ALL));

@@ -7,6 +7,7 @@ mod cluster;
 mod coded;
 mod conform;
 mod copies;
+mod drain;
 mod golden;
 mod hits;
 mod large;

@@ -10,6 +10,7 @@
 //! kept is on at least as many shards as it takes to read it. A shard that has more takes it
 //! back by itself.
 
+mod acting;
 mod gather;
 mod rebuild;
 mod undo;
@@ -338,7 +339,7 @@ impl Pg {
         // What too few have, enough others may have to take back.
         if all > self.coded.told && self.in_flight.is_empty() && self.has_enough() {
             self.coded.told = all;
-            for copy in self.others(cx.me).collect::<Vec<_>>() {
+            for copy in self.others(cx.me).chain(self.followers()).collect::<Vec<_>>() {
                 self.say(cx, copy, PeerMsg::Settled(all));
             }
             self.on_settled(all, cx);
@@ -363,7 +364,7 @@ impl Pg {
         let strays: Vec<(PgShard, EVersion)> = self
             .peers
             .iter()
-            .filter(|(c, _)| !self.acts(c) && to.is_none_or(|to| to == **c))
+            .filter(|(c, p)| !self.acts(c) && !p.target.follows() && to.is_none_or(|to| to == **c))
             .filter_map(|(c, p)| Some((*c, p.info.as_ref()?.last_update)))
             .filter(|(_, last)| *last > self.log.tail && !self.log.contains(*last))
             .collect();

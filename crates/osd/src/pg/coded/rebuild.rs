@@ -40,10 +40,22 @@ impl Rebuild {
 }
 
 impl Pg {
-    /// Objects that acting shards lack and of which nothing is under way.
-    pub(crate) fn to_rebuild(&self, max: usize) -> Vec<HObject> {
-        let peers = self.peers.iter().filter(|(c, p)| p.activated && self.acts(c));
-        let all = self.missing.iter().chain(peers.flat_map(|(_, p)| p.missing.iter()));
+    /// Shards elsewhere that are brought what they lack: acting ones, and those that follow where
+    /// flags and their room allow.
+    fn brought_up(&self, cx: &Cx<'_>) -> Vec<PgShard> {
+        let copies = self.may_backfill(cx);
+        let is = |c: &PgShard| self.acts(c) || copies && !self.is_full_at(c, cx);
+        let peers = self.peers.iter().filter(|(c, p)| p.activated && is(c));
+        peers.map(|(c, _)| *c).collect()
+    }
+
+    /// Objects that shards lack and of which nothing is under way; without a `turn` only what those
+    /// lack that follow beside the acting ones.
+    pub(crate) fn to_rebuild(&self, max: usize, turn: bool, cx: &Cx<'_>) -> Vec<HObject> {
+        let own = self.missing.iter().filter(|_| turn);
+        let lacks = |c: PgShard| self.peers.get(&c).into_iter().flat_map(|p| &p.missing);
+        let peers = self.brought_up(cx).into_iter().filter(|c| turn || !self.acts(c));
+        let all = own.chain(peers.flat_map(lacks));
         let mut found: Vec<HObject> = Vec::new();
         for (oid, v) in all {
             if found.len() >= max {
@@ -65,8 +77,8 @@ impl Pg {
         }
         let mut lack: Vec<(PgShard, EVersion)> =
             self.missing.get(oid).map(|v| (self.me(cx.me), *v)).into_iter().collect();
-        let peers = self.peers.iter().filter(|(c, p)| p.activated && self.acts(c));
-        lack.extend(peers.filter_map(|(c, p)| p.missing.get(oid).map(|v| (*c, *v))));
+        let lacks = |c: PgShard| Some((c, *self.peers.get(&c)?.missing.get(oid)?));
+        lack.extend(self.brought_up(cx).into_iter().filter_map(lacks));
         let Some(version) = lack.iter().map(|(_, v)| *v).max() else { return };
         if !self.is_readable(oid, version) {
             return;
@@ -94,12 +106,14 @@ impl Pg {
 
     fn rebuild_part(&mut self, oid: &HObject, cx: &mut Cx<'_>) {
         let Some(r) = self.recovery.rebuilds.get(oid) else { return };
+        // Who acts for a shard and who follows for it may both lack the object.
+        let shards: BTreeSet<usize> = r.targets.iter().map(|c| c.shard.0 as usize).collect();
         let want = Want {
             oid: oid.clone(),
             version: r.version,
             off: r.off,
             len: self.part_bytes(),
-            shards: r.targets.iter().map(|c| c.shard.0 as usize).collect(),
+            shards: shards.into_iter().collect(),
             attrs: true,
         };
         let purpose = For::Rebuild(oid.clone(), r.number);
