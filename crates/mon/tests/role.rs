@@ -382,6 +382,36 @@ fn restarts_with_the_same_state() {
     assert_eq!(b.pool_op(conn, pool_op::CREATE, 0, "q", 0).r, 0);
 }
 
+/// An OSD that is marked down and may not come up again says with its wish to that it serves no
+/// more: nobody waits for its leases then. One that has not heard of it yet may still serve.
+#[test]
+fn an_osd_that_may_not_boot_has_ended() {
+    let (mut a, _) = Alone::with_osds();
+    let admin = a.admin();
+    let fsid = a.mon.state().fsid;
+    let run = |a: &mut Alone, words: &'static str| {
+        let cmd = vec![Bytes::from_static(words.as_bytes())];
+        a.say(admin, &MonCommand { fsid, cmd, ..MonCommand::default() });
+        a.settle();
+    };
+    run(&mut a, r#"{"prefix":"osd set","key":"noup"}"#);
+    let before = a.map().epoch;
+    run(&mut a, r#"{"prefix":"osd down","ids":["1"]}"#);
+    assert!(a.map().is_down(OsdId(1)));
+    let dead = |a: &Alone| a.map().xinfo(OsdId(1)).dead_epoch >= a.map().up_from(OsdId(1));
+    a.boot_with(1, 5, before);
+    a.settle();
+    assert!(!dead(&a), "it may not know");
+    let now = a.map().epoch;
+    a.boot_with(1, 5, now);
+    a.settle();
+    assert!(a.map().is_down(OsdId(1)) && dead(&a));
+    let now = a.map().epoch;
+    a.boot_with(1, 5, now);
+    a.settle();
+    assert_eq!(a.map().epoch, now, "once is enough");
+}
+
 /// An OSD that stops, one that others miss, and what the map says of them.
 #[test]
 fn osds_go_down_and_out() {

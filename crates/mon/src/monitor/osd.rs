@@ -151,11 +151,11 @@ impl Monitor {
         let noup = map.has_flag(maps::OsdMapFlags::NOUP) || state.has(OsdState::NOUP);
         if noup {
             tracing::info!("osd.{osd} may not boot: noup");
-            return;
+            return self.note_ended(&msg);
         }
         if state.has(OsdState::STOP) && map.osd_addrs(osd) == Some(&msg.client) {
             tracing::info!("osd.{osd} may not boot: it was stopped, and is to be started anew");
-            return;
+            return self.note_ended(&msg);
         }
         if map.is_up(osd) {
             // Its earlier life ends first, in an epoch of its own.
@@ -208,6 +208,21 @@ impl Monitor {
         self.log(LogPriority::INFO, format!("osd.{osd} {} boot", msg.client));
         // The map that holds it, if it does not ask for maps by itself.
         self.osd_boot_waits(conn, msg.epoch);
+    }
+
+    /// An OSD that may not boot, and knows that the map shows it down, serves no more: nobody has to
+    /// wait until the leases end that it had. The peer's `MOSDMarkMeDead`.
+    fn note_ended(&mut self, msg: &OsdBoot) {
+        let (map, osd) = (&self.state.osdmap, msg.osd);
+        let knows = map.exists(osd) && map.is_down(osd) && msg.epoch >= map.info(osd).down_at;
+        let mut xinfo = map.xinfo(osd);
+        if !knows || xinfo.dead_epoch >= map.up_from(osd) {
+            return;
+        }
+        let mut inc = self.state.osd_change();
+        xinfo.dead_epoch = inc.epoch;
+        inc.new_xinfo.insert(osd, xinfo);
+        self.propose(Mutation::Osd(Box::new(inc)));
     }
 
     pub(super) fn osd_boot_waits(&mut self, conn: ConnId, has: Epoch) {

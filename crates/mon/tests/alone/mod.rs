@@ -265,6 +265,11 @@ impl Alone {
     }
 
     pub fn boot(&mut self, osd: i32, nonce: u32) -> ConnId {
+        self.boot_with(osd, nonce, Epoch(1))
+    }
+
+    /// As one that has the map of `epoch`.
+    pub fn boot_with(&mut self, osd: i32, nonce: u32, epoch: Epoch) -> ConnId {
         let port = 6800 + osd as u16 * 4;
         let conn = self.connect_as(
             &format!("osd.{osd}"),
@@ -279,7 +284,7 @@ impl Alone {
             &OsdBoot {
                 osd: OsdId(osd),
                 uuid: Uuid::from_random([osd as u8 + 1; 16]),
-                epoch: Epoch(1),
+                epoch,
                 client: addr(port, nonce),
                 cluster: addr(port + 1, nonce),
                 hb_front: addr(port + 2, nonce),
