@@ -171,6 +171,7 @@ pub(crate) fn check(
     check_ratios(&cluster.osdmap, bounds, report);
     check_crush(&cluster.osdmap, bounds, report);
     check_pools(&cluster.osdmap, bounds, report);
+    check_places(&cluster.osdmap, report);
     check_counts(&cluster.osdmap, bounds, report);
     check_omaps(&cluster.osdmap, volatile, report);
     check_new(&cluster.osdmap, volatile, report);
@@ -210,6 +211,41 @@ fn check_crush(map: &OsdMap, bounds: &MapBounds, report: &mut HealthReport) {
     if bounds.straw_calc && map.crush.tunables().straw_calc_version == 0 {
         let summary = "crush map has straw_calc_version=0".to_owned();
         report.add("OLD_CRUSH_STRAW_CALC_VERSION", HealthStatus::Warn, 0, summary, see());
+    }
+}
+
+/// Pools whose rule gives no PG enough places to be active, were every OSD up and in. A code of
+/// ours: the peer tells of their PGs after a minute, and not why.
+fn check_places(map: &OsdMap, report: &mut HealthReport) {
+    const PGS_LOOKED_AT: u32 = 8;
+    let all_in = vec![maps::WEIGHT_ONE; usize::try_from(map.max_osd).unwrap_or(0)];
+    let mut detail = Vec::new();
+    for (id, pool) in map.pools.iter() {
+        let places = |ps| {
+            let (rule, pps) = (u32::from(pool.crush_rule), pool.pps(*id, ps));
+            let all = map.crush.do_rule(rule, pps, usize::from(pool.size), &all_in, Some(id.0));
+            all.into_iter().filter(|osd| map.exists(OsdId(*osd))).count()
+        };
+        let least = usize::from(pool.min_size.max(1));
+        let mut most = 0;
+        let all_few = (0..pool.pg_num.clamp(1, PGS_LOOKED_AT)).all(|ps| {
+            let n = places(ps);
+            most = most.max(n);
+            n < least
+        });
+        if !all_few {
+            continue;
+        }
+        let rule = map.crush.rule_names().get(i32::from(pool.crush_rule)).unwrap_or("?");
+        detail.push(format!(
+            "pool '{}' cannot become active: rule '{rule}' finds {most} of the {least} OSDs that a PG needs \
+             at least; add what it chooses among (hosts, by default), or choose another failure domain",
+            map.pool_name(*id).unwrap_or_default()
+        ));
+    }
+    if !detail.is_empty() {
+        let summary = format!("{} pool(s) cannot become active", detail.len());
+        report.add("POOL_UNPLACEABLE", HealthStatus::Warn, detail.len(), summary, detail);
     }
 }
 

@@ -382,6 +382,39 @@ fn restarts_with_the_same_state() {
     assert_eq!(b.pool_op(conn, pool_op::CREATE, 0, "q", 0).r, 0);
 }
 
+/// A pool whose rule asks for more hosts than there are is named, with the reason, at once; one
+/// that is short of OSDs that are only down or out is not.
+#[test]
+fn pools_that_can_never_be_active_are_named() {
+    let (mut a, _) = Alone::with_osds();
+    let admin = a.admin();
+    let fsid = a.mon.state().fsid;
+    let run = |a: &mut Alone, words: &'static str| {
+        let cmd = vec![Bytes::from_static(words.as_bytes())];
+        a.say(admin, &MonCommand { fsid, cmd, ..MonCommand::default() });
+        a.settle();
+        a.tick(1_100);
+    };
+    let found = |a: &Alone| {
+        let check = a.mon.volatile().health.checks.get("POOL_UNPLACEABLE");
+        check.map(|c| (c.summary.clone(), c.detail.join("\n")))
+    };
+    run(
+        &mut a,
+        r#"{"prefix":"osd erasure-code-profile set","name":"o","profile":["k=2","m=1","crush-failure-domain=osd"]}"#,
+    );
+    run(
+        &mut a,
+        r#"{"prefix":"osd pool create","pool":"good","pg_num":8,"pool_type":"erasure","erasure_code_profile":"o"}"#,
+    );
+    run(&mut a, r#"{"prefix":"osd out","ids":["0","1","2"]}"#);
+    assert_eq!(found(&a), None);
+    run(&mut a, r#"{"prefix":"osd pool create","pool":"bad","pg_num":8,"pool_type":"erasure"}"#);
+    let (summary, detail) = found(&a).expect("it is named");
+    assert_eq!(summary, "1 pool(s) cannot become active");
+    assert!(detail.contains("pool 'bad'") && detail.contains("1 of the 3 OSDs"), "{detail}");
+}
+
 /// An OSD that is marked down and may not come up again says with its wish to that it serves no
 /// more: nobody waits for its leases then. One that has not heard of it yet may still serve.
 #[test]
