@@ -747,6 +747,10 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
                     tick = tokio::time::interval(TICK);
                     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
                 }
+                if let Some(why) = quorum.failure() {
+                    // Started anew it goes on, as soon as there is room again.
+                    bail!("mon.{id} cannot use its store and ends: {why}");
+                }
                 if daemon.monitor.borrow().is_removed() {
                     tracing::info!("mon.{id} was removed from the cluster: it ends");
                     fs::remove_file(Path::new(&data).join("ready")).ok();

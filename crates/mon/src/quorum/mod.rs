@@ -459,6 +459,16 @@ impl Quorum {
         Ok(self.raft.vote(vote).await.map_err(failed)?.vote_granted)
     }
 
+    /// Why this monitor takes no part any more, where it did not end by itself: its file cannot be
+    /// written, as on a full disk, or read. Only another process does; there is no way back here.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        match &self.raft.metrics().borrow().running_state {
+            Ok(()) | Err(openraft::error::Fatal::Stopped) => None,
+            Err(why) => Some(why.to_string()),
+        }
+    }
+
     /// Ends taking part; what is committed stays.
     pub async fn stop(&self) {
         if let Err(e) = self.raft.shutdown().await {

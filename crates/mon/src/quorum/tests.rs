@@ -106,6 +106,40 @@ fn commits_restarts_and_snapshots() {
     assert!(purged >= 64 && last > 200, "{purged} {last}");
 }
 
+/// A file that cannot be written ends this monitor's part, and it says why.
+#[test]
+fn who_cannot_write_says_so() {
+    let founders = BTreeMap::from([(7, "a".to_owned())]);
+    let file = memory::Memory::new(7, &founders, &Bytes::from_static(b"first"));
+    let pause = || tokio::time::sleep(Duration::from_millis(2));
+    run(async {
+        let disk = file.clone();
+        let flushes = tokio::spawn(async move {
+            loop {
+                disk.flush(8);
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let s = start_in_memory(file.clone(), 400).await.unwrap();
+        led(&s).await;
+        assert_eq!(s.quorum.failure(), None);
+        flushes.abort();
+        pause().await;
+        s.quorum.propose(1, Bytes::from_static(b"an entry")).await.unwrap();
+        while file.queued() == 0 {
+            pause().await;
+        }
+        file.crash(0);
+        for _ in 0..1_000 {
+            if s.quorum.failure().is_some() {
+                return;
+            }
+            pause().await;
+        }
+        panic!("it goes on without its file");
+    });
+}
+
 /// Entries go to another monitor in messages of a bound; one that is larger goes alone.
 #[test]
 fn large_entries_go_few_at_a_time() {
