@@ -20,15 +20,20 @@ pub(crate) fn whose_log(
     let les = infos.values().map(|i| i.history_les.max(i.last_epoch_started)).max();
     let les = les.unwrap_or_default();
     let started = |i: &PgInfo| i.last_epoch_started >= les;
-    // Whoever was activated last bounds from below what was acknowledged.
-    let acceptable =
-        infos.values().filter(|i| started(i)).map(|i| i.last_update).min().ok_or(les)?;
     // What was acknowledged is on all copies that acted then. Who was only being brought up
-    // beside them may know of later writes that nobody has: one of those that acted says.
+    // beside them may know of later writes that nobody has, and may not have heard of those that
+    // were acknowledged: one of those that acted says.
     let last = past.iter().find(|i| i.first <= les && les <= i.last);
-    let acted =
-        |o: &PgShard, i: &PgInfo| started(i) && last.is_some_and(|l| l.acting.contains(&o.osd));
+    let serves = |o: &PgShard, l: &Interval| match coded {
+        true => usize::try_from(o.shard.0).is_ok_and(|s| l.acting.get(s) == Some(&o.osd)),
+        false => l.acting.contains(&o.osd),
+    };
+    let acted = |o: &PgShard, i: &PgInfo| started(i) && last.is_some_and(|l| serves(o, l));
     let any_acted = infos.iter().any(|(o, i)| acted(o, i));
+    // They bound from below what was acknowledged.
+    let bounds = |o: &PgShard, i: &PgInfo| if any_acted { acted(o, i) } else { started(i) };
+    let bounding = infos.iter().filter(|(o, i)| bounds(o, i));
+    let acceptable = bounding.map(|(_, i)| i.last_update).min().ok_or(les)?;
     // What a shard has beyond it can be taken back, and might not be readable.
     let counts = |o: &PgShard, i: &PgInfo| match coded {
         true => i.last_update == acceptable && started(i),
@@ -110,11 +115,29 @@ mod tests {
         assert_eq!(chosen(&infos[2..], &past, false), Ok(3));
     }
 
+    /// A shard that follows beside the one that acts is not waited for: it may have heard of less
+    /// than was acknowledged, though it was activated with the others.
+    #[test]
+    fn who_follows_a_shard_does_not_count() {
+        let past = [acting(5, 8, &[1, 2, 3])];
+        let shard = |osd, shard| PgShard { osd: OsdId(osd), shard: ShardId(shard) };
+        let infos = [
+            (shard(1, 0), info(9, 0, 5)),
+            (shard(3, 2), info(9, 0, 5)),
+            (shard(4, 2), info(7, 0, 5)),
+            (shard(2, 0), info(6, 0, 5)),
+        ];
+        let all: BTreeMap<PgShard, &PgInfo> = infos.iter().map(|(o, i)| (*o, i)).collect();
+        assert_eq!(whose_log(&all, &past, true, shard(1, 0)), Ok(shard(1, 0)));
+    }
+
     /// Of shards, the shortest log of the last interval: fewer than are needed have more.
     #[test]
     fn shards_go_back() {
         let past = [acting(5, 8, &[1, 2, 3])];
         let infos = [(1, info(9, 0, 5)), (2, info(8, 0, 5)), (3, info(9, 0, 5))];
-        assert_eq!(chosen(&infos, &past, true), Ok(2));
+        let shard = |osd: i32| PgShard { osd: OsdId(osd), shard: ShardId(osd as i8 - 1) };
+        let all: BTreeMap<PgShard, &PgInfo> = infos.iter().map(|(o, i)| (shard(*o), i)).collect();
+        assert_eq!(whose_log(&all, &past, true, shard(1)), Ok(shard(2)));
     }
 }
