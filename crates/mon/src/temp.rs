@@ -142,7 +142,9 @@ mod tests {
             inc.new_pools.insert(POOL, pool);
             map.apply_incremental(&inc).expect("another pool");
             let was = acting(&map);
-            let out = next(&map, 101, |inc| drop(inc.new_weight.insert(OsdId(0), 0)));
+            let out = next(&map, 101, |inc| {
+                inc.new_weight.insert(OsdId(0), 0);
+            });
             assert_eq!(acting(&out), was, "size {size}");
             let up = |ps| out.pg_to_up_acting(PgId { pool: POOL, ps }).up;
             assert!((0..32).all(|ps| !up(ps).contains(&OsdId(0))));
