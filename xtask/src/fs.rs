@@ -59,6 +59,42 @@ impl Ours {
         Ok(())
     }
 
+    /// The only server ends under a client: what it leaves is a clean tree and journal of the peer's
+    /// with the client's session, and the client goes on once it is back.
+    fn stopped(&self) -> Result<()> {
+        let writer = self.fs.writer()?;
+        std::thread::sleep(Duration::from_secs(1));
+        self.fs.cluster.argonaut("stop", &["mds.a"])?;
+        let left = self.fs.ceph(
+            "ceph mds stat | grep -q '1 failed'; \
+             test -z \"$(rados -p cephfs_metadata ls | grep ^argo)\"; \
+             cephfs-journal-tool --rank=cephfs:0 journal inspect 2>&1 | grep 'Overall.*OK'; \
+             test $(rados -p cephfs_metadata listomapkeys mds0_sessionmap | wc -l) = 1",
+        );
+        self.fs.cluster.argonaut("start", &["mds.a"])?;
+        let back = self.served();
+        std::thread::sleep(Duration::from_secs(1));
+        let said = writer.end();
+        left?;
+        back?;
+        println!("  {}", said?);
+        Ok(())
+    }
+
+    /// The cluster is stopped and started under a client, which goes on.
+    fn all_stopped(&mut self) -> Result<()> {
+        let writer = self.fs.writer()?;
+        std::thread::sleep(Duration::from_secs(1));
+        self.fs.cluster.down()?;
+        self.fs.cluster.argonaut("up", &[])?;
+        let back = self.served();
+        std::thread::sleep(Duration::from_secs(1));
+        let said = writer.end();
+        back?;
+        println!("  {}", said?);
+        Ok(())
+    }
+
     /// A second server takes over from one that is stopped, or killed, under a client.
     fn failover(&self, killed: bool) -> Result<()> {
         self.fs.cluster.argonaut("up", &["--mds", "2"])?;
@@ -197,6 +233,7 @@ pub fn run() -> Result<Report> {
         ours.fs.ceph(line).map(drop)
     });
     report.check("kill -9 of the server under a client", || ours.killed());
+    report.check("the only server is stopped and started under a client", || ours.stopped());
     report.check("the tree after it", || ours.fs.tree("check"));
     report.check("the snapshots after it", || ours.fs.snaps("check"));
     report.check("another server takes over from one that is stopped", || ours.failover(false));
@@ -204,6 +241,7 @@ pub fn run() -> Result<Report> {
     report.check("a client that is evicted is shut out", || ours.evicted());
     report.check("the server is started again", || ours.again(false));
     report.check("the cluster is started again", || ours.again(true));
+    report.check("the cluster is stopped and started under a client", || ours.all_stopped());
     report.check("a stock server serves our tree, and ours what it left", || ours.both_ways());
     report.check("health after the clients", || ours.fs.healthy());
     Ok(report)

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::rc::{Rc, Weak};
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -17,11 +17,12 @@ use daemon::asok::{self, Asked};
 use daemon::commands::{self, CommandSpec, command};
 use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id};
 use env::{ConnId, Random};
-use maps::{MdsMap, MdsState, OsdMapFlags, PoolFlags};
+use maps::{FsMap, MdsMap, MdsState, OsdMapFlags, PoolFlags};
 use mds::{AskId, Beacon, Effect, IoAnswer, IoId, Mds, OsdNews, Outbox, Peer};
 use messages::fs::MdsBeacon;
 use messages::{
-    Command, CommandReply, ConfigMsg, Envelope, LogPriority, MdsMapMsg, Message, Paxos, RemoveSnaps,
+    Command, CommandReply, ConfigMsg, Envelope, FsMapMsg, LogPriority, MdsMapMsg, Message, Paxos,
+    RemoveSnaps,
 };
 use rados::{Cluster, News};
 use rt::{Messenger, NetEvent, Policy};
@@ -36,6 +37,9 @@ const TICK: Duration = Duration::from_millis(100);
 /// A server that no map wants comes back after this time, not at once: what is wrong with it may
 /// last.
 const RESPAWN_PAUSE: Duration = Duration::from_millis(500);
+/// How long a server that is told to end writes to the tree, where nobody takes its rank over: the
+/// supervisor waits a little longer.
+const LEAVE_MAX: Duration = Duration::from_secs(8);
 /// Longest name of a metadata server.
 const NAME_MAX: usize = 64;
 
@@ -115,6 +119,10 @@ struct Daemon {
     has_settings: Cell<bool>,
     /// This process is about to begin anew.
     respawns: Cell<bool>,
+    /// All file systems and who stands by, as far as the monitors have told.
+    fsmap: RefCell<FsMap>,
+    /// The process was told to end.
+    ends: Cell<bool>,
 }
 
 /// The role's options as the daemon's say them.
@@ -135,7 +143,7 @@ fn role_options(config: &Config) -> mds::Options {
     }
 }
 
-fn osd_news(map: &maps::OsdMap) -> OsdNews {
+fn osd_news(map: &Arc<maps::OsdMap>) -> OsdNews {
     let all_full = map.has_flag(OsdMapFlags::FULL);
     let full = map.pools.iter().filter(|(_, p)| all_full || p.has_flag(PoolFlags::FULL));
     OsdNews {
@@ -143,6 +151,7 @@ fn osd_news(map: &maps::OsdMap) -> OsdNews {
         pools: map.pool_names.iter().map(|(id, name)| (*id, name.clone())).collect(),
         full: full.map(|(id, _)| *id).collect(),
         snap_seqs: map.pools.iter().map(|(id, p)| (*id, p.snap_seq)).collect(),
+        map: map.clone(),
     }
 }
 
@@ -249,8 +258,9 @@ impl Daemon {
 
     /// Begins anew in this process's place, with the same arguments and nothing that the role knew.
     fn respawn(&self, why: String) {
-        if self.last_words.get().is_some() {
-            // The monitors have heard that it ends.
+        if self.ends.get() {
+            // The monitors have heard that it ends, or gave its rank to another.
+            self.last_words.set(self.last_words.get().or(Some(0)));
             return self.over.notify_one();
         }
         if self.respawns.replace(true) {
@@ -275,6 +285,7 @@ impl Daemon {
             News::OsdMap => self.on_osd_map(),
             News::Message(env) => match env.kind {
                 MdsMapMsg::KIND => self.on_mds_map(&env),
+                FsMapMsg::KIND => self.on_fs_map(&env),
                 MdsBeacon::KIND => self.on_beacon_answer(&env),
                 ConfigMsg::KIND => self.on_settings(&env),
                 kind => tracing::debug!("the monitors sent a message of type {kind}"),
@@ -286,7 +297,7 @@ impl Daemon {
     /// settings are among its options.
     fn begin(self: &Rc<Self>) {
         let gid = self.cluster().global_id();
-        let is_over = self.last_words.get().is_some() || self.respawns.get();
+        let is_over = self.ends.get() || self.respawns.get();
         if gid == 0 || !self.has_settings.get() || self.role.borrow().is_some() || is_over {
             return;
         }
@@ -322,6 +333,49 @@ impl Daemon {
         self.messenger.set_local(|local| local.num = num);
         *self.map.borrow_mut() = map.clone();
         self.with(|role, out| role.on_map(rt::now(), &map, out));
+    }
+
+    fn on_fs_map(&self, env: &Envelope) {
+        match FsMapMsg::decode(env).and_then(|m| FsMap::from_shared(&m.map)) {
+            Ok(map) => {
+                self.cluster().got("fsmap", u64::from(map.epoch.0));
+                *self.fsmap.borrow_mut() = map;
+            }
+            Err(err) => tracing::error!("a map of file systems: {err}"),
+        }
+    }
+
+    /// Whether nobody would take over this server's rank.
+    fn is_alone(&self) -> bool {
+        let (gid, map) = (self.cluster().global_id(), self.fsmap.borrow());
+        let rank = map.server(gid).map_or(-1, |info| info.rank);
+        map.of_server(gid).is_some_and(|fs| map.replacement_for(fs, rank).is_none())
+    }
+
+    /// Has the role end. Returns when the monitors have heard of it, or do not answer.
+    async fn end(self: &Rc<Self>, tick: &mut tokio::time::Interval) {
+        if self.ends.replace(true) || self.respawns.get() {
+            return; // what was about to begin anew has no rank
+        }
+        let alone = self.is_alone();
+        self.with(|role, out| role.on_stop(rt::now(), alone, out));
+        let leave = async {
+            while self.role.borrow().is_some() && self.last_words.get().is_none() {
+                tick.tick().await;
+                self.with(|role, out| role.on_tick(rt::now(), out));
+            }
+        };
+        if tokio::time::timeout(LEAVE_MAX, leave).await.is_err() {
+            tracing::warn!(
+                "not all is in the tree after {} s: the journal has it",
+                LEAVE_MAX.as_secs()
+            );
+            self.with(|role, out| role.on_stop(rt::now(), false, out));
+        }
+        if self.last_words.get().is_some() {
+            let wait = self.config.borrow().f64("mds_mon_shutdown_timeout").clamp(0.0, 60.0);
+            tokio::time::timeout(Duration::from_secs_f64(wait), self.over.notified()).await.ok();
+        }
     }
 
     fn on_beacon_answer(self: &Rc<Self>, env: &Envelope) {
@@ -505,6 +559,8 @@ async fn run(config: Config, id: String) -> Result<()> {
         stop: Notify::new(),
         has_settings: Cell::default(),
         respawns: Cell::default(),
+        fsmap: RefCell::default(),
+        ends: Cell::default(),
     });
     let to = Rc::downgrade(&daemon);
     let listener = move |news| {
@@ -524,7 +580,7 @@ async fn run(config: Config, id: String) -> Result<()> {
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
     asok::listen(Path::new(&config.get("admin_socket")), ask)?;
     daemon::write_pid(&config)?;
-    daemon.cluster().start(&["mdsmap", "config"]);
+    daemon.cluster().start(&["mdsmap", "fsmap", "config"]);
     tracing::info!("mds.{id} listens at {at}");
 
     let mut tick = tokio::time::interval(TICK);
@@ -544,10 +600,6 @@ async fn run(config: Config, id: String) -> Result<()> {
         }
     }
     tracing::info!("mds.{id} ends");
-    daemon.with(|role, out| role.on_stop(rt::now(), out));
-    if daemon.last_words.get().is_some() {
-        let wait = daemon.config.borrow().f64("mds_mon_shutdown_timeout").clamp(0.0, 60.0);
-        tokio::time::timeout(Duration::from_secs_f64(wait), daemon.over.notified()).await.ok();
-    }
+    daemon.end(&mut tick).await;
     Ok(())
 }

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use daemon::asok;
 
 use crate::layout::Layout;
 
@@ -25,6 +26,8 @@ const STEADY: Duration = Duration::from_secs(2);
 const LOOK_PAUSE: Duration = Duration::from_millis(500);
 /// How long a daemon may take to stop before it is killed.
 const STOP_MAX: Duration = Duration::from_secs(10);
+/// How long a metadata server may take to say whether it has a rank.
+const STATUS_MAX: Duration = Duration::from_secs(1);
 /// How long an earlier supervisor that was killed may take to be gone.
 const ENDING_MAX: Duration = Duration::from_secs(5);
 
@@ -191,19 +194,29 @@ pub fn run(layout: &Layout) -> Result<()> {
         daemons.start_due(layout, now);
         thread::sleep(Duration::from_millis(50));
     }
-    stop_all(daemons.kept)?;
+    stop_all(layout, daemons.kept)?;
     std::fs::remove_file(pid_file).ok();
     Ok(())
 }
 
-/// Metadata servers first, while OSDs take what they write; then OSDs, so that their last words
+/// Whether a metadata server serves a rank, as far as it answers.
+fn has_rank(layout: &Layout, daemon: &str) -> bool {
+    let status = asok::ask(&layout.asok(daemon), r#"{"prefix":"status"}"#, STATUS_MAX);
+    let status = status.ok().and_then(|text| serde_json::from_str(&text).ok());
+    status.is_some_and(|s: serde_json::Value| s["whoami"].as_i64().is_some_and(|rank| rank >= 0))
+}
+
+/// Metadata servers first, while OSDs take what they write, and of them those that stand by: the
+/// others find nobody who takes over, and leave the tree whole. Then OSDs, so that their last words
 /// reach a monitor.
 #[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
-fn stop_all(kept: Vec<Kept>) -> Result<()> {
+fn stop_all(layout: &Layout, kept: Vec<Kept>) -> Result<()> {
     let (rgws, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("rgw"));
     let (mdss, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("mds"));
     let (osds, mons): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("osd"));
-    for group in [rgws, mdss, osds, mons] {
+    let (ranks, standbys): (Vec<_>, Vec<_>) =
+        mdss.into_iter().partition(|k| has_rank(layout, &k.name));
+    for group in [rgws, standbys, ranks, osds, mons] {
         let (done, all_done) = mpsc::channel();
         let count = group.len();
         for mut one in group {

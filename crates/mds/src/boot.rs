@@ -89,6 +89,8 @@ pub(crate) struct Boot {
     /// Caps of clients by inodes that are not in memory yet.
     pub reconnects: BTreeMap<Ino, Vec<(i64, CapReconnect)>>,
     stop_step: u32,
+    /// It stops with the sessions left as they are.
+    leaves: bool,
 }
 
 impl Boot {
@@ -98,6 +100,16 @@ impl Boot {
 
     pub fn is_stopping(&self) -> bool {
         matches!(self.stage, Stage::Stopping | Stage::Stopped)
+    }
+
+    /// Whether it stops and has ended no session: nothing that clients say is taken any more.
+    pub fn is_leaving(&self) -> bool {
+        self.leaves
+    }
+
+    /// Whether everything is in the tree, and the journal is being given up.
+    pub fn is_ending(&self) -> bool {
+        self.stop_step > 0
     }
 }
 
@@ -653,6 +665,8 @@ impl Rank {
             MdsState::RECONNECT => {
                 let timeout = self.world.config.options.reconnect_timeout_ms;
                 self.sessions.reconnect_until_ms = self.world.ms() + timeout;
+                self.end_blocklisted();
+                self.run_early_reconnects();
                 self.reconnect_check();
             }
             MdsState::REJOIN => self.rejoin_check(),
@@ -667,6 +681,12 @@ impl Rank {
                     .collect();
                 for client in stale {
                     self.evict(client);
+                }
+                // What clients said that they want, and have not got.
+                let sessions = self.sessions.by_client.values();
+                let held: BTreeSet<Ino> = sessions.flat_map(|s| s.caps.iter().copied()).collect();
+                for ino in held {
+                    self.eval(ino);
                 }
                 self.run_later();
             }
@@ -742,9 +762,21 @@ impl Rank {
         }
     }
 
+    /// Begins a clean stop that leaves the sessions as they are. `false` when there is nothing to
+    /// write: the rank is not served yet, or is stopping.
+    pub fn leave(&mut self) -> bool {
+        if !self.is_active() || self.boot.stage != Stage::Ready || self.read_only.is_some() {
+            return self.boot.leaves;
+        }
+        self.boot.stage = Stage::Stopping;
+        self.boot.leaves = true;
+        true
+    }
+
     /// Goes on with a clean stop once all is written back.
     pub fn stop_tick(&mut self) {
-        let purging = !self.purger.is_idle();
+        let purging =
+            if self.boot.leaves { self.purger.is_at_work() } else { !self.purger.is_idle() };
         if self.boot.stage != Stage::Stopping
             || self.boot.stop_step > 0
             || !self.is_clean()
@@ -795,7 +827,8 @@ impl Rank {
                 let object = first + u64::from(n - 6);
                 if object > last {
                     self.boot.stage = Stage::Stopped;
-                    self.wish = Some(MdsState::STOPPED);
+                    let end = if self.boot.leaves { MdsState::DNE } else { MdsState::STOPPED };
+                    self.wish = Some(end);
                     return;
                 }
                 (journal::data_object(self.id, object), vec![IoOp::Remove])

@@ -1,8 +1,10 @@
 //! What a server is told when it starts, and who talks to it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use auth::caps::MdsCap;
+use maps::OsdMap;
 use types::{EntityAddr, EntityId, EntityName, Epoch, Features, PoolId, SnapId};
 
 /// What a server is told when it starts.
@@ -81,7 +83,7 @@ pub struct Peer {
 }
 
 /// What a map of OSDs says that matters here.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OsdNews {
     /// Its epoch.
     pub epoch: Epoch,
@@ -91,4 +93,6 @@ pub struct OsdNews {
     pub full: Vec<PoolId>,
     /// The newest snapshot that each pool knows of.
     pub snap_seqs: BTreeMap<PoolId, SnapId>,
+    /// The map itself: clients that it shuts out have no session.
+    pub map: Arc<OsdMap>,
 }

@@ -117,6 +117,7 @@ impl Mds {
             self.with_rank(now, out, |r| {
                 r.world.osd = news.clone();
                 r.boot_tick();
+                r.end_blocklisted();
             });
         }
     }
@@ -140,6 +141,9 @@ impl Mds {
             return;
         }
         let mut garbled = None;
+        if self.rank.as_ref().is_some_and(|r| r.boot.is_leaving()) {
+            return; // whoever has the rank next hears it again
+        }
         self.with_rank(now, out, |r| garbled = r.on_message(conn, peer, &envelope).err());
         if let Some(e) = garbled {
             tracing::warn!(kind = envelope.kind, %peer.id, %e, "a message cannot be read");
@@ -206,10 +210,18 @@ impl Mds {
         self.heart.tick(now, self.epoch(), out);
     }
 
-    /// The process is asked to end: the monitors give the rank to another. The driver sends what
-    /// comes out, and ends.
-    pub fn on_stop(&mut self, now: Now, out: &mut Outbox) {
-        self.heart.want(MdsState::DNE, now, self.epoch(), out);
+    /// The process is asked to end. Where another server stands by, or this one serves nothing, the
+    /// monitors hear of it at once. Where none does (`alone`), all is written to the tree first, the
+    /// peer's journal is left clean and the sessions stay: the next server goes on with them. The
+    /// driver goes on until a beacon says [`MdsState::DNE`], and ends.
+    pub fn on_stop(&mut self, now: Now, alone: bool, out: &mut Outbox) {
+        let mut leaves = false;
+        if alone {
+            self.with_rank(now, out, |r| leaves = r.leave());
+        }
+        if !leaves {
+            self.heart.want(MdsState::DNE, now, self.epoch(), out);
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 //! | [`Mds::on_done`] | an [`Io`] or [`Effect::Blocklist`] ended |
 //! | [`Mds::on_command`] | a command over the admin socket or from `ceph tell` |
 //! | [`Mds::on_tick`] | some time has passed; at least four times a second |
-//! | [`Mds::on_stop`] | the process is asked to end |
+//! | [`Mds::on_stop`] | the process is asked to end; once more when that takes too long |
 //!
 //! Invariants:
 //! - nothing leaves for a client before every record it may depend on is durable;

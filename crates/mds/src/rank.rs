@@ -241,7 +241,9 @@ impl Rank {
 
     /// Runs what can run, writes what is to be written, lets out what may leave.
     pub fn pump(&mut self) {
-        self.run_requests();
+        if !self.boot.is_leaving() {
+            self.run_requests();
+        }
         if let Some(append) = self.journal.next() {
             let object = journal::data_object(self.id, append.object);
             let op = IoOp::Write { off: append.off, data: append.data };
@@ -286,6 +288,8 @@ impl Rank {
             Job::WroteTables => self.wrote_tables(result.map(drop)),
             Job::Probed(ino, object) => self.size_probed(ino, object, result),
             Job::Purged(ino) => self.purged(ino, result.map(drop)),
+            // A server that leaves keeps the session: the next one ends it.
+            Job::Blocklisted(_) if self.boot.is_leaving() => {}
             Job::Blocklisted(client) => self.end_session(client, true),
             Job::Stopping => self.stop_step(result.map(drop)),
             Job::Nothing => {}
@@ -311,9 +315,13 @@ impl Rank {
             self.boot_tick();
             return;
         }
+        if self.boot.is_ending() {
+            return; // the tree is whole: nothing may change it
+        }
         if now >= self.last_tick_ms + 250 {
             self.last_tick_ms = now;
             match self.state() {
+                _ if self.boot.is_leaving() => {}
                 MdsState::ACTIVE if !self.laggy => self.session_tick(),
                 MdsState::RECONNECT => self.reconnect_check(),
                 _ => {}

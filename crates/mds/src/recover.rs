@@ -45,7 +45,8 @@ impl Rank {
     }
 
     pub fn recover_tick(&mut self) {
-        while self.purger.recovering.len() < FILES_MAX
+        while !self.boot.is_leaving()
+            && self.purger.recovering.len() < FILES_MAX
             && let Some(ino) = self.purger.unsettled.pop_first()
         {
             if !self.purger.recovering.contains_key(&ino) && self.is_unsettled(ino) {

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use env::ConnId;
 use maps::fs::{DirFrag, Frag, InodeStore, OptMetadata, inos};
 use messages::fs::{
-    Args, ClientReply, ClientRequest, ClientSession, CreatedInode, DirStat, FileLock, FscryptBlobs,
-    InodeStat, LeaseStat, ReplyCap, StatDir, StatSize, StatTimes, TraceDentry, mds_op,
-    request_flag,
+    Args, ClientReconnect, ClientReply, ClientRequest, ClientSession, CreatedInode, DirStat,
+    FileLock, FscryptBlobs, InodeStat, LeaseStat, ReplyCap, StatDir, StatSize, StatTimes,
+    TraceDentry, mds_op, request_flag,
 };
 use types::{Denc, Errno, Ino, SnapId};
 
@@ -91,6 +91,8 @@ pub(crate) struct Request {
     pub m: Arc<ClientRequest>,
     /// Inodes whose caps are withheld for it.
     pub holds: BTreeSet<Ino>,
+    /// It was done before, and made this inode: only its answer is wanted.
+    done: Option<Ino>,
 }
 
 /// What comes too early.
@@ -98,6 +100,7 @@ pub(crate) struct Request {
 pub(crate) enum Later {
     Open(ClientSession),
     Request(u64, Box<ClientRequest>),
+    Reconnect(Box<ClientReconnect>),
 }
 
 /// Requests of one client that wait at the same time: one that has more is evicted.
@@ -205,8 +208,8 @@ impl Rank {
         for release in &m.releases {
             self.on_release_item(client, release);
         }
-        if let Some(ino) = before {
-            self.answer_again(client, tid, &m, ino);
+        if before == Some(Ino(0)) {
+            self.reply(client, tid, m.op, Ok(Answer::default()));
             return;
         }
         let tids = self.requests.by_tid.entry(client).or_default();
@@ -221,7 +224,8 @@ impl Rank {
         tids.insert(tid);
         self.requests.last += 1;
         let id = self.requests.last;
-        let request = Request { client, tid, m: Arc::new(m), holds: BTreeSet::new() };
+        let holds = BTreeSet::new();
+        let request = Request { client, tid, m: Arc::new(m), holds, done: before };
         self.requests.all.insert(id, request);
         self.requests.ready.insert(id);
     }
@@ -236,26 +240,36 @@ impl Rank {
         self.on_closed(conn);
     }
 
-    /// Answers a request that was done before, as far as that can still be told.
-    fn answer_again(&mut self, client: i64, tid: u64, m: &ClientRequest, ino: Ino) {
-        let mut answer = Answer::default();
-        if ino.0 != 0 && self.tree.node(ino).is_some() {
-            answer.target = Some(ino);
-            answer.dentry = self.tree.at(ino).at.clone();
-            if m.op == mds_op::CREATE {
-                answer.extra = Extra::Created(ino);
-            }
+    /// Answers a request that was done before and made an inode: as a lookup of what it made, which
+    /// is opened where the client opens it.
+    fn answer_again(&self, m: &ClientRequest, ino: Ino) -> Op<Answer> {
+        if self.tree.node(ino).is_none() {
+            // Where it is gone since, there is nothing to show.
+            let is_lost = self.waiting.lost.contains(&ino);
+            return if is_lost { Ok(Answer::default()) } else { Err(Stop::Ino(ino)) };
         }
-        self.reply(client, tid, m.op, Ok(answer));
+        let node = self.tree.at(ino);
+        let mut answer = Answer { target: Some(ino), ..Answer::default() };
+        answer.dentry = node.at.clone().filter(|_| !node.is_stray());
+        if m.op == mds_op::CREATE {
+            answer.extra = Extra::Created(ino);
+        }
+        if let Ok(Args::Open(args)) = Args::read(m.op, &m.args) {
+            answer.wanted = crate::ops::wanted_of(args.flags);
+        }
+        Ok(answer)
     }
 
     pub fn run_requests(&mut self) {
         while let Some(id) = self.requests.ready.pop_first() {
             let Some(request) = self.requests.all.get(&id) else { continue };
             let txn = Txn::at(self.stamp(&request.m));
-            let (client, tid) = (request.client, request.tid);
+            let (client, tid, done) = (request.client, request.tid, request.done);
             let mut call = Call { id, client, m: Arc::clone(&request.m), txn };
-            let result = self.execute(&mut call);
+            let result = match done {
+                Some(ino) => self.answer_again(&call.m, ino),
+                None => self.execute(&mut call),
+            };
             match result {
                 Err(Stop::Frag(dir)) if self.tree.damaged.contains(&dir) => {
                     self.finish(id, client, tid, call, Err(Errno::IO));

@@ -11,6 +11,7 @@ use types::{EntityInst, Ino};
 
 use crate::rank::{Job, Rank};
 use crate::record::Change;
+use crate::request::Later;
 use crate::tree::Txn;
 use crate::{Effect, Peer};
 
@@ -130,7 +131,9 @@ impl Rank {
         let mut message = ClientSession { op, ..ClientSession::default() };
         if !why.is_empty() {
             let metadata = [("error_string".into(), Bytes::from(why.to_owned()))].into();
-            message.detail = Some(Box::new(SessionDetail { metadata, ..SessionDetail::default() }));
+            let flags = u32::from(self.world.osd.map.blocklisted_until(&peer.addr).is_some());
+            message.detail =
+                Some(Box::new(SessionDetail { metadata, flags, ..SessionDetail::default() }));
         }
         self.send_to(conn, &message, peer.features, 0);
     }
@@ -140,13 +143,18 @@ impl Rank {
         let state = self.state();
         if !self.is_active() {
             if matches!(state, MdsState::RECONNECT | MdsState::REJOIN | MdsState::REPLAY) {
-                self.later(conn, peer, crate::request::Later::Open(m.clone()));
+                self.later(conn, peer, Later::Open(m.clone()));
             } else {
                 self.refuse(conn, peer, session_op::REJECT, "the server is not active");
             }
             return;
         }
         let fs = self.world.map.fs_name.clone();
+        if self.world.osd.map.blocklisted_until(&peer.addr).is_some() {
+            let why = "blocklisted (blacklisted)";
+            self.refuse(conn, peer, session_op::REJECT, why);
+            return;
+        }
         if self.world.map.flags & maps::mds_flag::REFUSE_CLIENT_SESSION != 0 {
             let why = "new sessions are not permitted, enable again with `ceph fs set <fs_name> refuse_client_session false`";
             self.refuse(conn, peer, session_op::REJECT, why);
@@ -312,9 +320,41 @@ impl Rank {
         }
     }
 
+    /// Ends the sessions of clients that the map of OSDs shuts out: nobody waits for what they hold.
+    pub fn end_blocklisted(&mut self) {
+        if !self.boot.is_done() || self.boot.is_stopping() {
+            return;
+        }
+        let map = &self.world.osd.map;
+        let is_out = |s: &Session| map.blocklisted_until(&s.info.inst.addr).is_some();
+        let all = self.sessions.by_client.iter();
+        let out: Vec<i64> = all.filter(|(_, s)| is_out(s)).map(|(client, _)| *client).collect();
+        for client in out {
+            tracing::info!(client, "the map of OSDs shuts it out: its session ends");
+            self.end_session(client, true);
+        }
+        self.reconnect_check();
+    }
+
+    /// Clients may hear before this server that they can come back.
+    pub fn run_early_reconnects(&mut self) {
+        let is_it =
+            |(_, _, later): &mut (ConnId, Peer, Later)| matches!(later, Later::Reconnect(_));
+        let early: Vec<_> = self.requests.later.extract_if(.., is_it).collect();
+        for (conn, peer, later) in early {
+            if let Later::Reconnect(m) = later {
+                self.on_reconnect(conn, &peer, &m);
+            }
+        }
+    }
+
     /// A client says what it held before this server began.
     pub fn on_reconnect(&mut self, conn: ConnId, peer: &Peer, m: &ClientReconnect) {
         let client = peer.id.num;
+        if self.state() != MdsState::RECONNECT && self.wish == Some(MdsState::RECONNECT) {
+            self.later(conn, peer, Later::Reconnect(Box::new(m.clone())));
+            return;
+        }
         let here = self.state() == MdsState::RECONNECT && self.boot.is_done();
         let Some(session) = self.sessions.by_client.get_mut(&client).filter(|_| here) else {
             self.refuse(conn, peer, session_op::CLOSE, "");
@@ -347,8 +387,9 @@ impl Rank {
     pub fn run_later(&mut self) {
         for (conn, peer, later) in std::mem::take(&mut self.requests.later) {
             match later {
-                crate::request::Later::Open(m) => self.open_session(conn, &peer, &m),
-                crate::request::Later::Request(tid, m) => self.on_request(conn, &peer, tid, *m),
+                Later::Open(m) => self.open_session(conn, &peer, &m),
+                Later::Request(tid, m) => self.on_request(conn, &peer, tid, *m),
+                Later::Reconnect(m) => self.on_reconnect(conn, &peer, &m),
             }
         }
     }

@@ -57,6 +57,11 @@ impl Purger {
             && !self.forget
     }
 
+    /// Whether something is half done; the rest is found again by the next server.
+    pub fn is_at_work(&self) -> bool {
+        !self.active.is_empty() || !self.cuts.is_empty() || !self.recovering.is_empty()
+    }
+
     /// A snapshot is gone: perhaps it was the last that needed some of them.
     pub fn rescan(&mut self) {
         self.scanned.clear();
@@ -73,6 +78,12 @@ impl Rank {
     }
 
     pub fn purge_tick(&mut self) {
+        if self.boot.is_leaving() {
+            for ino in std::mem::take(&mut self.purger.cuts) {
+                self.cut(ino);
+            }
+            return;
+        }
         self.scan_strays();
         if std::mem::take(&mut self.purger.forget) && self.read_only.is_none() {
             self.forget_versions();

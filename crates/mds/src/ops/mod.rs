@@ -6,8 +6,10 @@ mod drop;
 mod make;
 mod read;
 mod snap;
+mod snapdiff;
 mod vxattr;
 
+pub(crate) use read::wanted_of;
 pub(crate) use snap::Seen;
 
 use messages::fs::{Args, mds_op};
@@ -33,6 +35,7 @@ impl Rank {
             ) => self.op_lookup_ino(call),
             (mds_op::GETVXATTR, _) => self.op_getvxattr(call),
             (mds_op::READDIR, Args::Readdir(args)) => self.op_readdir(call, &args),
+            (mds_op::READDIR_SNAPDIFF, Args::Readdir(args)) => self.op_snapdiff(call, &args),
             (mds_op::LOOKUPSNAP, _) => self.op_lookupsnap(call),
             (mds_op::LSSNAP, Args::Readdir(args)) => self.op_lssnap(call, &args),
             (mds_op::MKSNAP, _) => self.op_mksnap(call),

@@ -30,7 +30,7 @@ pub(super) mod oflag {
 }
 
 /// What a client wants of a file that it opens so. The peer's `ceph_caps_for_mode`.
-pub(super) const fn wanted_of(flags: u32) -> u32 {
+pub(crate) const fn wanted_of(flags: u32) -> u32 {
     use bits::*;
     let read = FS | FR | FC;
     let write = FX | FW | FB | AS | AX | XS | XX;

@@ -79,7 +79,7 @@ impl Rank {
         Ok(store.map(|store| Seen { snap, store: Box::new(store) }))
     }
 
-    fn seen_child(&self, dir: &Seen, name: &[u8]) -> Op<Option<Seen>> {
+    pub(super) fn seen_child(&self, dir: &Seen, name: &[u8]) -> Op<Option<Seen>> {
         if !dir.store.inode.is_dir() {
             return Err(errno::NOTDIR.into());
         }

@@ -5,6 +5,7 @@ mod crash;
 mod frags;
 mod liars;
 mod snaps;
+mod takeover;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -126,6 +127,10 @@ struct World {
     removed: Vec<BTreeMap<i32, Vec<types::SnapId>>>,
     closed: Vec<ConnId>,
     osd: OsdNews,
+    /// The monitors take their time with what the server asks for.
+    slow_map: bool,
+    /// The server has said its last word.
+    ended: bool,
 }
 
 fn options() -> Options {
@@ -177,6 +182,8 @@ impl World {
             removed: Vec::new(),
             closed: Vec::new(),
             osd,
+            slow_map: false,
+            ended: false,
         };
         world.begin(MdsState::CREATING);
         assert_eq!(world.state(), MdsState::ACTIVE);
@@ -214,7 +221,9 @@ impl World {
                         MdsState::ACTIVE,
                         MdsState::STOPPED,
                     ];
-                    if asked.contains(&beacon.state) && beacon.state != info.state {
+                    self.ended |= beacon.state == MdsState::DNE;
+                    let is_new = beacon.state != info.state && !self.slow_map;
+                    if asked.contains(&beacon.state) && is_new {
                         info.state = beacon.state;
                         self.map.epoch.0 += 1;
                         let map = self.map.clone();

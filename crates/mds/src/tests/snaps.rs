@@ -94,3 +94,70 @@ fn what_only_it_had_goes_with_it() {
     assert_eq!(w.names(mds_op::LSSNAP, "d"), [] as [&str; 0]);
     assert_eq!(w.stat("there"), Ok((0o100_644, 0)));
 }
+
+/// What two snapshots of a directory do not have in common, from either side and in pages.
+#[test]
+fn what_differs_between_two() {
+    let mut w = World::new();
+    w.mkdir("d");
+    for name in ["d/kept", "d/gone", "d/written", "d/other"] {
+        w.create(name);
+    }
+    for name in ["d/sub", "d/emptied"] {
+        w.mkdir(name);
+    }
+    let snap = |reply: &ClientReply| reply.target.as_ref().expect("a snapshot").snapid;
+    let one = snap(&w.done(mds_op::MKSNAP, 1, "d//one", &Args::Mode(0o755)));
+    w.done(mds_op::UNLINK, 1, "d/gone", &Args::None);
+    w.done(mds_op::RMDIR, 1, "d/emptied", &Args::None);
+    w.done(mds_op::UNLINK, 1, "d/other", &Args::None);
+    w.mkdir("d/other");
+    w.create("d/new");
+    let mtime = UTime { sec: 7, nsec: 0 };
+    let args = SetattrArgs { mtime, mask: SetattrArgs::MTIME, ..SetattrArgs::default() };
+    w.done(mds_op::SETATTR, 1, "d/written", &Args::Setattr(args));
+    let two = snap(&w.done(mds_op::MKSNAP, 1, "d//two", &Args::Mode(0o755)));
+    w.create("d/later");
+    let mut want = vec![
+        ("emptied", one),
+        ("gone", one),
+        ("new", two),
+        ("other", one),
+        ("other", two),
+        ("sub", two),
+        ("written", two),
+    ];
+    want.sort_unstable();
+    for (path, other) in [("d//one", two), ("d//two", one)] {
+        for max_entries in [0, 1, 3] {
+            let (mut found, mut after) = (Vec::new(), Bytes::new());
+            loop {
+                let args = messages::fs::ReaddirArgs {
+                    max_entries,
+                    snap_other: other.0,
+                    flags: 1,
+                    ..Default::default()
+                };
+                let args = Args::Readdir(args);
+                let mut m = request(mds_op::READDIR_SNAPDIFF, 1, path, &args);
+                m.path2.path = after.clone();
+                let reply = w.ask(&m).expect("an answer");
+                assert_eq!(reply.result, 0);
+                let page = messages::fs::DirListing::from_shared(&reply.extra).expect("a listing");
+                for e in &page.entries {
+                    after = e.name.clone();
+                    found.push((String::from_utf8_lossy(&e.name).into_owned(), e.inode.snapid));
+                }
+                if page.flags & messages::fs::readdir_flag::FRAG_END != 0 {
+                    break;
+                }
+            }
+            found.sort_unstable();
+            let found: Vec<_> = found.iter().map(|(n, s)| (&n[..], *s)).collect();
+            assert_eq!(found, want, "{path} {max_entries}");
+        }
+    }
+    let same = messages::fs::ReaddirArgs { snap_other: one.0, ..Default::default() };
+    let reply = w.op(mds_op::READDIR_SNAPDIFF, 1, "d//one", &Args::Readdir(same)).unwrap();
+    assert_eq!(reply.result, Errno::INVAL.0);
+}

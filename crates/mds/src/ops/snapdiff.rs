@@ -1,0 +1,111 @@
+//! What differs between two snapshots of a directory.
+//!
+//! Names of both are told in the order of listings. A directory that the later one has is always
+//! among them, for something below it may differ; a file only where it was written in between. What
+//! only the earlier one has is told as it was there: its inode has the earlier snapshot's number.
+//!
+//! Source: the peer's `Server::build_snap_diff`.
+
+use auth::MdsMay;
+use bytes::Bytes;
+use maps::fs::{DirFrag, Frag, dentry_hash};
+use messages::fs::ReaddirArgs;
+use types::{Errno, Ino, SnapId};
+
+use super::read::{ENTRIES_MAX, ENTRY_BYTES, LISTING_BYTES, frag_asked, listing_flags};
+use super::snap::{Place, Seen};
+use crate::errno;
+use crate::rank::Rank;
+use crate::request::{Answer, Call, Extra, Op, Stop};
+
+/// What is told of one name: what was removed, and what is there.
+type Told = [Option<Seen>; 2];
+
+fn told(before: Option<Seen>, after: Option<Seen>) -> Told {
+    let is_dir = |seen: &Seen| seen.store.inode.is_dir();
+    match (before, after) {
+        (Some(b), Some(a)) if is_dir(&b) || is_dir(&a) => {
+            if b.ino() == a.ino() {
+                [None, Some(a)]
+            } else {
+                [Some(b), Some(a)]
+            }
+        }
+        (Some(b), Some(a)) => {
+            let same = b.store.inode.times.mtime == a.store.inode.times.mtime;
+            [None, (!same).then_some(a)]
+        }
+        (before, after) => [before, after],
+    }
+}
+
+impl Rank {
+    /// One side of a name; a link whose inode is nowhere is left out rather than hiding all others.
+    fn side(&mut self, call: &Call, dir: &Seen, name: &Bytes) -> Op<Option<Seen>> {
+        let seen = match self.seen_child(dir, name) {
+            Err(Stop::Ino(lost)) if self.waiting.lost.contains(&lost) => None,
+            other => other?,
+        };
+        if let Some(seen) = &seen {
+            self.need_flushed(call, seen)?;
+        }
+        Ok(seen)
+    }
+
+    /// Lists what differs between the snapshot that the path leads into and `snap_other`.
+    /// EINVAL where it leads into none, or both are the same.
+    pub(super) fn op_snapdiff(&mut self, call: &Call, args: &ReaddirArgs) -> Op<Answer> {
+        let Place::Then(dir) = self.place_of(call.m.path.ino, &call.m.path.path)? else {
+            return Err(Errno::INVAL.into());
+        };
+        let other = SnapId(args.snap_other);
+        if other == dir.snap {
+            return Err(Errno::INVAL.into());
+        }
+        if !dir.store.inode.is_dir() {
+            return Err(errno::NOTDIR.into());
+        }
+        self.check_seen(call, &dir, MdsMay::READ)?;
+        let ino: Ino = self.inode(dir.ino())?;
+        let side = |snap| Seen { snap, store: dir.store.clone() };
+        let (before, after) = (side(dir.snap.min(other)), side(dir.snap.max(other)));
+        let asked = Frag::from_raw(args.frag).ok_or(Errno::INVAL)?;
+        let node = self.tree.at(ino);
+        let kind = node.store.inode.dir.hash;
+        let hash = |name: &[u8]| dentry_hash(kind, name) & 0xff_ffff;
+        let from = &call.m.path2.path;
+        let offset = if from.is_empty() { args.offset_hash } else { hash(from) };
+        let frag = frag_asked(&node.store.fragtree, asked, offset);
+        let at = DirFrag { ino, frag };
+        let fragment = self.tree.fragment(at).ok_or(Stop::Frag(at))?;
+        let mut names = fragment.names_at(before.snap);
+        names.extend(fragment.names_at(after.snap));
+        let mut names: Vec<(u32, Bytes)> = names.into_iter().map(|n| (hash(&n), n)).collect();
+        names.sort_unstable();
+        let begin = if from.is_empty() {
+            names.partition_point(|(h, _)| *h < args.offset_hash)
+        } else {
+            names.partition_point(|(h, n)| (*h, &n[..]) <= (hash(from), &from[..]))
+        };
+        let limit = if args.max_entries == 0 { ENTRIES_MAX } else { args.max_entries as usize };
+        let limit = limit.min(ENTRIES_MAX);
+        let bytes_max = if args.max_bytes == 0 { LISTING_BYTES } else { args.max_bytes as usize };
+        let (mut entries, mut bytes, mut whole) = (Vec::new(), 0, true);
+        for (_, name) in &names[begin..] {
+            let was = self.side(call, &before, name)?;
+            let is = self.side(call, &after, name)?;
+            let told: Vec<Seen> = told(was, is).into_iter().flatten().collect();
+            bytes += told.len() * (ENTRY_BYTES + name.len());
+            // Both of one name are in one answer: the next goes on behind the name.
+            let full = entries.len() + told.len() > limit || bytes > bytes_max;
+            if !told.is_empty() && !entries.is_empty() && full {
+                whole = false;
+                break;
+            }
+            entries.extend(told.into_iter().map(|seen| (name.clone(), seen)));
+        }
+        let flags = listing_flags(whole, begin == 0, args.flags);
+        let extra = Extra::Past(frag, entries, flags);
+        Ok(Answer { seen: Some(dir), extra, ..Answer::default() })
+    }
+}
