@@ -172,12 +172,13 @@ impl Ours {
         self.fs.start_stock(STOCK)?;
         let there = self.on_stock();
         let stopped = self.fs.clean_stop();
-        self.fs.kill_stock(STOCK)?;
-        there?;
-        stopped?;
+        let killed = self.fs.kill_stock(STOCK);
         for name in ["mds.a", "mds.b"] {
             self.fs.cluster.argonaut("start", &[name])?;
         }
+        there.context("at the stock server")?;
+        stopped.context("the stock server")?;
+        killed.context("the end of the stock server")?;
         self.fs.ceph("ceph fs set cephfs down false")?;
         self.served()?;
         self.fs.tree("check")?;

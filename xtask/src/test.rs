@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::report::{LeftOut, Report};
 use crate::{
-    caps, fs_stock, hostile, hostile_clients, interop, kill9, lab, radosgw, sh, suites, thrash,
+    caps, fs, fs_stock, hostile, hostile_clients, interop, kill9, lab, radosgw, sh, suites, thrash,
     thrash_mons,
 };
 
@@ -126,6 +126,7 @@ pub fn test() -> Result<()> {
     report.add(caps::ours()?);
     report.add(crate::pages::run(&[])?);
     report.add(fs_stock::run()?);
+    report.add(fs::run()?);
     report.add(suites::run(&[])?);
     report.add(radosgw::run()?);
     report.add(kill9::run(3)?);

@@ -90,8 +90,10 @@ pub fn words(args: &Map<String, Value>, name: &str) -> Vec<String> {
 /// EINVAL with a sentence.
 pub fn parse(command: &str) -> Result<(String, Map<String, Value>), (Errno, String)> {
     let invalid = |why: &str| (Errno::INVAL, why.to_owned());
+    // What is behind the command is ignored, as the peer does: some of its programs send it.
+    let first = serde_json::Deserializer::from_str(command).into_iter().next();
     let args: Map<String, Value> =
-        serde_json::from_str(command).map_err(|_| invalid("invalid json"))?;
+        first.and_then(Result::ok).ok_or_else(|| invalid("invalid json"))?;
     let prefix = text(&args, "prefix").map(str::trim).filter(|p| !p.is_empty());
     let prefix = prefix.ok_or_else(|| invalid("no prefix"))?.to_owned();
     Ok((prefix, args))

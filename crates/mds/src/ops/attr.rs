@@ -31,7 +31,8 @@ impl Rank {
         }
         self.check_owner(call, ino, wants, a.uid, a.gid)?;
         let times = S::MTIME | S::ATIME | S::MTIME_NOW | S::ATIME_NOW;
-        let auth = S::MODE | S::UID | S::GID | S::BTIME | S::KILL_SGUID | S::FSCRYPT_AUTH;
+        let kill = S::KILL_SGUID | S::KILL_SUID | S::KILL_SGID;
+        let auth = S::MODE | S::UID | S::GID | S::BTIME | kill | S::FSCRYPT_AUTH;
         let node = self.tree.at(ino);
         if a.mask & S::SIZE != 0 {
             if node.is_dir() {
@@ -74,8 +75,17 @@ impl Rank {
         if a.mask & S::GID != 0 {
             i.gid = a.gid;
         }
-        if a.mask & S::KILL_SGUID != 0 && i.mode & 0o111 != 0 {
-            i.mode &= !(if i.mode & 0o010 != 0 { 0o6000 } else { 0o4000 });
+        if i.is_file() && a.mask & S::MODE == 0 {
+            let runs = i.mode & 0o111 != 0;
+            if runs && a.mask & (S::UID | S::GID | S::KILL_SGUID) != 0 {
+                i.mode &= !(if i.mode & 0o010 != 0 { 0o6000 } else { 0o4000 });
+            }
+            if a.mask & S::KILL_SUID != 0 {
+                i.mode &= !0o4000;
+            }
+            if a.mask & S::KILL_SGID != 0 {
+                i.mode &= !0o2000;
+            }
         }
         if a.mask & S::BTIME != 0 {
             i.times.btime = a.btime;

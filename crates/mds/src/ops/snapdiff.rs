@@ -2,7 +2,8 @@
 //!
 //! Names of both are told in the order of listings. A directory that the later one has is always
 //! among them, for something below it may differ; a file only where it was written in between. What
-//! only the earlier one has is told as it was there: its inode has the earlier snapshot's number.
+//! only the earlier one has is told as it was there, with the earlier snapshot's number; so is what
+//! was replaced by another inode of the same name, ahead of that.
 //!
 //! Source: the peer's `Server::build_snap_diff`.
 
@@ -22,21 +23,13 @@ use crate::request::{Answer, Call, Extra, Op, Stop};
 type Told = [Option<Seen>; 2];
 
 fn told(before: Option<Seen>, after: Option<Seen>) -> Told {
-    let is_dir = |seen: &Seen| seen.store.inode.is_dir();
-    match (before, after) {
-        (Some(b), Some(a)) if is_dir(&b) || is_dir(&a) => {
-            if b.ino() == a.ino() {
-                [None, Some(a)]
-            } else {
-                [Some(b), Some(a)]
-            }
-        }
-        (Some(b), Some(a)) => {
-            let same = b.store.inode.times.mtime == a.store.inode.times.mtime;
-            [None, (!same).then_some(a)]
-        }
-        (before, after) => [before, after],
+    let (Some(b), Some(a)) = (&before, &after) else { return [before, after] };
+    if b.ino() != a.ino() {
+        return [before, after]; // another one of the same name
     }
+    let (was, is) = (&b.store.inode, &a.store.inode);
+    let same = !is.is_dir() && was.times.mtime == is.times.mtime;
+    [None, after.filter(|_| !same)]
 }
 
 impl Rank {

@@ -100,7 +100,7 @@ fn what_only_it_had_goes_with_it() {
 fn what_differs_between_two() {
     let mut w = World::new();
     w.mkdir("d");
-    for name in ["d/kept", "d/gone", "d/written", "d/other"] {
+    for name in ["d/kept", "d/gone", "d/written", "d/other", "d/anew"] {
         w.create(name);
     }
     for name in ["d/sub", "d/emptied"] {
@@ -113,12 +113,16 @@ fn what_differs_between_two() {
     w.done(mds_op::UNLINK, 1, "d/other", &Args::None);
     w.mkdir("d/other");
     w.create("d/new");
+    w.done(mds_op::UNLINK, 1, "d/anew", &Args::None);
+    w.create("d/anew");
     let mtime = UTime { sec: 7, nsec: 0 };
     let args = SetattrArgs { mtime, mask: SetattrArgs::MTIME, ..SetattrArgs::default() };
     w.done(mds_op::SETATTR, 1, "d/written", &Args::Setattr(args));
     let two = snap(&w.done(mds_op::MKSNAP, 1, "d//two", &Args::Mode(0o755)));
     w.create("d/later");
     let mut want = vec![
+        ("anew", one),
+        ("anew", two),
         ("emptied", one),
         ("gone", one),
         ("new", two),

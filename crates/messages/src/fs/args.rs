@@ -61,6 +61,8 @@ impl SetattrArgs {
     pub const KILL_SGUID: u32 = 0x400;
     pub const FSCRYPT_AUTH: u32 = 0x800;
     pub const FSCRYPT_FILE: u32 = 0x1000;
+    pub const KILL_SUID: u32 = 0x2000;
+    pub const KILL_SGID: u32 = 0x4000;
 }
 
 /// Of `readdir`, `lssnap` and `readdir_snapdiff`.
