@@ -129,6 +129,7 @@ pub fn test() -> Result<()> {
     report.add(fs::run()?);
     report.add(suites::run(&[])?);
     report.add(radosgw::run()?);
+    report.add(radosgw::ours()?);
     report.add(kill9::run(3)?);
     report.add(thrash_mons::run(25)?);
     report.add(thrash::run(30, thrash::Mode { mons: true, ..Default::default() })?);
