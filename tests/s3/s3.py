@@ -348,6 +348,11 @@ def lifecycle(b):
     rule = {"ID": "r", "Filter": {"Prefix": "old/"}, "Status": "Enabled", "Expiration": {"Days": 1}}
     S3.put_bucket_lifecycle_configuration(Bucket=b, LifecycleConfiguration={"Rules": [rule]})
     assert S3.get_bucket_lifecycle_configuration(Bucket=b)["Rules"] == [rule]
+    tagged = rule | {"Filter": {"Tag": {"Key": "k", "Value": "v"}}}
+    uploads = {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}}
+    for action in uploads, {"Expiration": {"ExpiredObjectDeleteMarker": True}}:
+        fails("InvalidRequest", S3.put_bucket_lifecycle_configuration, Bucket=b, LifecycleConfiguration={"Rules": [tagged | action]})
+    assert S3.get_bucket_lifecycle_configuration(Bucket=b)["Rules"] == [rule]
     assert "rule-id=\"r\"" in S3.put_object(Bucket=b, Key="old/x", Body=b"")["Expiration"]
     S3.delete_bucket_lifecycle(Bucket=b)
     fails("NoSuchLifecycleConfiguration", S3.get_bucket_lifecycle_configuration, Bucket=b)
@@ -388,6 +393,61 @@ def quotas(b):
     fails("QuotaExceeded", S3.copy_object, Bucket=b, Key="c", CopySource={"Bucket": b, "Key": "a"})
     admin("quota", "disable", "--quota-scope", "bucket", "--bucket", b)
     S3.put_object(Bucket=b, Key="c", Body=b"1")
+
+
+def user_quotas(_):
+    """Of a user's buckets together."""
+    admin("user", "create", "--uid", "bounded", "--display-name", "b", "--access-key", "KEYbounded", "--secret-key", "secret/bounded")
+    admin("quota", "set", "--quota-scope", "user", "--uid", "bounded", "--max-objects", "2")
+    admin("quota", "enable", "--quota-scope", "user", "--uid", "bounded")
+    its = client("KEYbounded", "secret/bounded")
+    for bucket in "bounded-1", "bounded-2":
+        its.create_bucket(Bucket=bucket)
+        its.put_object(Bucket=bucket, Key="k", Body=b"1")
+    fails("QuotaExceeded", its.put_object, Bucket="bounded-1", Key="more", Body=b"1")
+    fails("QuotaExceeded", its.copy_object, Bucket="bounded-2", Key="more", CopySource="bounded-2/k")
+    admin("quota", "disable", "--quota-scope", "user", "--uid", "bounded")
+    eventually(lambda: its.put_object(Bucket="bounded-1", Key="more", Body=b"1"))
+    for bucket in "bounded-1", "bounded-2":
+        for key in "k", "more":
+            its.delete_object(Bucket=bucket, Key=key)
+        its.delete_bucket(Bucket=bucket)
+
+
+def masks(b):
+    """What a user's mask of operations leaves out."""
+    S3.put_object(Bucket=b, Key="k", Body=b"1")
+    S3.put_bucket_policy(Bucket=b, Policy=json.dumps({"Version": "2012-10-17", "Statement": [
+        {"Effect": "Allow", "Principal": {"AWS": ["arn:aws:iam:::user/masked"]}, "Action": ["s3:*"], "Resource": f"arn:aws:s3:::{b}/*"}]}))
+    admin("user", "create", "--uid", "masked", "--display-name", "m", "--access-key", "KEYmasked", "--secret-key", "secret/masked", "--op-mask", "read")
+    its = client("KEYmasked", "secret/masked")
+    assert its.get_object(Bucket=b, Key="k")["Body"].read() == b"1"
+    fails("AccessDenied", its.put_object, Bucket=b, Key="k", Body=b"2")
+    fails("AccessDenied", its.delete_object, Bucket=b, Key="k")
+    admin("user", "modify", "--uid", "masked", "--op-mask", "read,write")
+    its.put_object(Bucket=b, Key="k", Body=b"2")
+    fails("AccessDenied", its.delete_object, Bucket=b, Key="k")
+    S3.delete_bucket_policy(Bucket=b)
+
+
+def suspended(b):
+    """Refused within a second of radosgw-admin's answer: keys and users are known to gateways that cache them."""
+    admin("user", "create", "--uid", "short", "--display-name", "s", "--access-key", "KEYshort", "--secret-key", "secret/short")
+    old, new = client("KEYshort", "secret/short"), client("KEYshort", "secret/new")
+    old.list_buckets()
+    admin("user", "modify", "--uid", "short", "--access-key", "KEYshort", "--secret-key", "secret/new")
+    fails("SignatureDoesNotMatch", old.list_buckets)
+    new.list_buckets()
+    admin("user", "suspend", "--uid", "short")
+    fails("UserSuspended", new.list_buckets)
+    admin("user", "enable", "--uid", "short")
+    new.list_buckets()
+    admin("key", "rm", "--uid", "short", "--key-type", "s3", "--access-key", "KEYshort")
+    fails("InvalidAccessKeyId", new.list_buckets)
+    admin("key", "create", "--uid", "short", "--key-type", "s3", "--access-key", "KEYshort", "--secret-key", "secret/short")
+    old.list_buckets()
+    admin("user", "rm", "--uid", "short")
+    fails("InvalidAccessKeyId", old.list_buckets)
 
 
 def hosts(b):
@@ -453,7 +513,7 @@ def customer_keys(b):
 
 
 CASES = [buckets, objects, ranges, conditions, listing, multipart, copies, versions, checksums, tagging, access, cors,
-         signatures, post_form, lifecycle, expiry, quotas, hosts, removals, lock, customer_keys]
+         signatures, post_form, lifecycle, expiry, quotas, user_quotas, masks, suspended, hosts, removals, lock, customer_keys]
 
 
 def main():

@@ -24,8 +24,12 @@ pub fn run() -> Result<Report> {
     lab::root("forky")?;
     let cluster = Cluster::up("radosgw", &["--osds", "3"])?;
     let share = share(&cluster)?;
-    let line =
-        format!("cd {} && PORT={} timeout 300 bash radosgw.sh", share.display(), http_port());
+    let line = format!(
+        "cd {} && PORT={} CASES='{}' timeout 300 bash radosgw.sh",
+        share.display(),
+        http_port(),
+        cases()
+    );
     report.check("stock radosgw 20.2.4 with boto3", || {
         sh::output(&mut cluster.client("forky", &line)).map(|out| print!("{out}"))
     });
@@ -51,7 +55,8 @@ fn both(cluster: &Cluster, share: &Path) -> Result<()> {
     let (port, stock) = (http_port() + 1, http_port());
     let _gateway = Gateway::start(cluster, share, port)?;
     let line = format!(
-        "cd {at} && PORT={stock} ENDPOINT=http://127.0.0.1:{port} timeout 300 bash argonaut.sh check"
+        "cd {at} && PORT={stock} ENDPOINT=http://127.0.0.1:{port} CASES='{}' timeout 300 bash argonaut.sh check",
+        cases()
     );
     let out = sh::output(&mut cluster.client("forky", &line))?;
     print!("{out}");
@@ -103,6 +108,11 @@ fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
         std::fs::copy(sh::repo().join("tests/s3").join(name), share.join(name))?;
     }
     Ok(share)
+}
+
+/// Cases that alone are wanted: CASES, names with blanks between; empty for all.
+fn cases() -> String {
+    std::env::var("CASES").unwrap_or_default().replace('\'', "")
 }
 
 /// The gateway's port: of the run's own range where there is one.

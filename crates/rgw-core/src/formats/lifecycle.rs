@@ -204,10 +204,10 @@ mod tests {
             <Tag><Key>k</Key><Value>v</Value></Tag><ObjectSizeGreaterThan>5</ObjectSizeGreaterThan></And></Filter>\
             <Expiration><Days>3</Days></Expiration><NoncurrentVersionExpiration><NoncurrentDays>4</NoncurrentDays>\
             <NewerNoncurrentVersions>2</NewerNoncurrentVersions></NoncurrentVersionExpiration>\
-            <AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation></AbortIncompleteMultipartUpload>\
             <Transition><Date>2026-01-02T00:00:00Z</Date><StorageClass>COLD</StorageClass></Transition></Rule>\
             <Rule><ID>b</ID><Status>Disabled</Status><Prefix>q</Prefix><Expiration>\
-            <ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration></Rule></LifecycleConfiguration>";
+            <ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker></Expiration><AbortIncompleteMultipartUpload>\
+            <DaysAfterInitiation>1</DaysAfterInitiation></AbortIncompleteMultipartUpload></Rule></LifecycleConfiguration>";
         let rules = Lifecycle(parse(xml).unwrap());
         let bytes = rules.to_bytes();
         assert_eq!(Lifecycle::from_bytes(&bytes).unwrap(), rules);

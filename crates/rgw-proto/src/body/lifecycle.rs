@@ -70,7 +70,8 @@ fn invalid(text: &str) -> Error {
 ///
 /// # Errors
 /// [`Code::MalformedXML`]; [`Code::InvalidArgument`] for days of 0, a date that is no midnight, ids that are too long or
-/// there twice.
+/// there twice; [`Code::InvalidRequest`] for tags beside an action on what has none. Source: `rgw_lc.cc`,
+/// `check_and_add_rule`.
 pub fn parse(body: &[u8]) -> Result<Vec<Rule>> {
     let root = Element::parse_as(body, "LifecycleConfiguration")?;
     let rules = root.all("Rule").map(rule).collect::<Result<Vec<_>>>()?;
@@ -208,6 +209,14 @@ fn rule(one: &Element) -> Result<Rule> {
     {
         return Err(invalid("A rule has at least one action."));
     }
+    // Uploads and delete markers have no tags: the rule would be for none.
+    if !rule.filter.tags.is_empty()
+        && (rule.abort_uploads_days.is_some() || rule.expiration == Some(Expiration::LoneMarkers))
+    {
+        let text = "AbortIncompleteMultipartUpload and ExpiredObjectDeleteMarker go without tags: \
+            put them into a rule of their own.";
+        return Err(Error::new(Code::InvalidRequest, text));
+    }
     Ok(rule)
 }
 
@@ -319,15 +328,22 @@ mod tests {
     const RULE: &str = "<ID>r</ID><Status>Enabled</Status><Filter><And><Prefix>a/</Prefix><Tag><Key>k</Key><Value>v</Value></Tag>\
         <ObjectSizeGreaterThan>5</ObjectSizeGreaterThan></And></Filter><Expiration><Days>3</Days></Expiration>\
         <NoncurrentVersionExpiration><NoncurrentDays>4</NoncurrentDays><NewerNoncurrentVersions>2</NewerNoncurrentVersions>\
-        </NoncurrentVersionExpiration><AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>\
-        </AbortIncompleteMultipartUpload><Transition><Date>2026-01-02T00:00:00Z</Date><StorageClass>COLD</StorageClass></Transition>";
+        </NoncurrentVersionExpiration><Transition><Date>2026-01-02T00:00:00Z</Date><StorageClass>COLD</StorageClass></Transition>";
+
+    const TAG: &str = "<Tag><Key>k</Key><Value>v</Value></Tag>";
+    const ABORT: &str = "<AbortIncompleteMultipartUpload><DaysAfterInitiation>1</DaysAfterInitiation>\
+        </AbortIncompleteMultipartUpload>";
 
     #[test]
     fn rules_come_back() {
         let with = |from: &str, to: &str| RULE.replace(from, to);
         for text in [
             RULE.to_owned(),
-            with("<Days>3</Days>", "<ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker>"),
+            with(TAG, "").replace(
+                "<Days>3</Days>",
+                "<ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker>",
+            ),
+            with(TAG, "").replace("<Transition>", &format!("{ABORT}<Transition>")),
             with("<ID>r</ID>", ""),
             "<Status>Disabled</Status><Prefix/><Expiration><Days>1</Days></Expiration>".into(),
         ] {
@@ -344,6 +360,10 @@ mod tests {
             with("<Days>3</Days>", "<Days>3</Days><Date>2026-01-02</Date>"),
             Code::MalformedXML
         );
+        let marker = "<ExpiredObjectDeleteMarker>true</ExpiredObjectDeleteMarker>";
+        assert_eq!(with("<Days>3</Days>", marker), Code::InvalidRequest, "markers have no tags");
+        let aborting = format!("{ABORT}<Transition>");
+        assert_eq!(with("<Transition>", &aborting), Code::InvalidRequest, "nor have uploads");
         assert_eq!(with("T00:00:00Z", "T01:00:00Z"), Code::InvalidArgument);
         assert_eq!(with("Enabled", "enabled"), Code::MalformedXML);
         assert_eq!(with("<And>", "<And><Prefix>b</Prefix>"), Code::MalformedXML);
