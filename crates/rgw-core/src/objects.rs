@@ -37,6 +37,8 @@ pub enum Step {
     Remove,
     /// Replaces its data.
     WriteFull(Bytes),
+    /// Writes bytes at an offset: of coded pools a multiple of [`Objects::alignment`], the object's end.
+    Write(u64, Bytes),
     /// Says how large it becomes, in bytes.
     AllocHint(u64),
     /// Sets an attribute.
@@ -211,6 +213,9 @@ pub trait Objects: Clone + 'static {
 
     /// The pool's number; `None` where there is none.
     fn pool_id(&self, pool: &Pool) -> Option<i64>;
+
+    /// What offsets in a pool are multiples of, in bytes.
+    fn alignment(&self, pool: &Pool) -> u64;
 
     /// Waits so many milliseconds.
     fn sleep_ms(&self, ms: u64) -> impl Future<Output = ()>;

@@ -29,7 +29,13 @@ pub struct Incoming<O> {
     head: Option<Bytes>,
     written: Vec<Place>,
     size: u64,
-    flight: Flight<OpResult<()>>,
+    flight: Flight<(u64, OpResult<()>)>,
+    /// Bytes of writes under way.
+    in_flight: u64,
+    /// Bytes of one write.
+    piece: usize,
+    /// Bytes that the last RADOS object of the tail has, while it is not full.
+    of_stripe: u64,
     hint: u64,
 }
 
@@ -130,6 +136,9 @@ impl<O: Objects> Gateway<O> {
             written: Vec::new(),
             size: 0,
             flight: Flight::default(),
+            in_flight: 0,
+            piece: STRIPE_BYTES as usize,
+            of_stripe: 0,
             hint: STRIPE_BYTES,
         }
     }
@@ -315,29 +324,81 @@ impl<O: Objects> Incoming<O> {
     pub async fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.size += bytes.len() as u64;
         while !bytes.is_empty() {
-            let first = self.head.is_none() && self.names.head_max > 0;
-            let room = if first { self.names.head_max } else { STRIPE_BYTES } as usize;
-            if self.held.len() == room {
+            if self.held.len() == self.room() {
                 let full = Bytes::from(std::mem::take(&mut self.held));
-                if first {
+                if self.fills_head() {
                     self.head = Some(full);
                 } else {
                     self.write(full).await?;
                 }
             }
-            let room = if self.head.is_none() && self.names.head_max > 0 {
-                self.names.head_max
-            } else {
-                STRIPE_BYTES
-            } as usize;
-            let n = bytes.len().min(room - self.held.len());
+            let n = bytes.len().min(self.room() - self.held.len());
             self.held.extend_from_slice(&bytes[..n]);
             bytes = &bytes[n..];
         }
         Ok(())
     }
 
+    fn fills_head(&self) -> bool {
+        self.head.is_none() && self.names.head_max > 0
+    }
+
+    /// Bytes of the write that is being filled.
+    fn room(&self) -> usize {
+        match self.fills_head() {
+            true => self.names.head_max as usize,
+            false => self.piece.min((STRIPE_BYTES - self.of_stripe) as usize),
+        }
+    }
+
+    /// Bytes that a put may hold at once, at least: its head's, and one write.
+    #[must_use]
+    pub fn needs(&self) -> u64 {
+        self.names.head_max + STRIPE_BYTES
+    }
+
+    /// Bytes that are held now.
+    #[must_use]
+    pub fn holds(&self) -> u64 {
+        let head = self.head.as_ref().map_or(0, |head| head.len() as u64);
+        self.held.len() as u64 + head + self.in_flight
+    }
+
+    /// Has a put without bytes hold two pieces at most: all goes into the tail, one small write after the other.
+    ///
+    /// # Panics
+    /// If bytes were taken.
+    pub fn save_memory(&mut self, piece: u64) {
+        assert_eq!(self.size, 0, "the head's bytes are held from the first one on");
+        let aligned = piece.next_multiple_of(self.objects.alignment(&self.names.pool));
+        self.piece = aligned.min(STRIPE_BYTES) as usize;
+        self.names.head_max = 0;
+    }
+
+    /// Waits for the writes that are under way.
+    ///
+    /// # Errors
+    /// Of RADOS. Then [`Incoming::abandon`] is due.
+    pub async fn settle(&mut self) -> Result<()> {
+        while self.one_done().await? {}
+        Ok(())
+    }
+
+    /// Waits for one write; `false` where none is under way.
+    async fn one_done(&mut self) -> Result<bool> {
+        let Some((len, done)) = self.flight.next().await else { return Ok(false) };
+        self.in_flight -= len;
+        done.map_err(failed("writing the object's data"))?;
+        Ok(true)
+    }
+
     async fn write(&mut self, data: Bytes) -> Result<()> {
+        let (len, begins) = (data.len() as u64, self.of_stripe);
+        self.of_stripe = (begins + len) % STRIPE_BYTES;
+        if begins > 0 {
+            let at = self.written.last().expect("it has bytes").clone();
+            return self.send(at, Vector::write().step(Step::Write(begins, data)), len).await;
+        }
         let n = self.written.len() as u64 + u64::from(self.names.head_max > 0);
         let at = self.names.stripe(n);
         let mut vector = Vector::write();
@@ -365,12 +426,21 @@ impl<O: Objects> Incoming<O> {
                 other => other.map(drop).map_err(failed("writing the object's data")),
             };
         }
+        self.send(at, vector, len).await
+    }
+
+    /// Has a write under way; waits where that are too many.
+    async fn send(&mut self, at: Place, vector: Vector, len: u64) -> Result<()> {
         let objects = self.objects.clone();
-        let begun = self.flight.begin(async move { objects.operate(&at, vector).await.map(drop) });
-        begun.unwrap_or(Ok(())).map_err(failed("writing the object's data"))?;
-        while self.flight.len() >= WRITES_MAX {
-            let done = self.flight.next().await;
-            done.unwrap_or(Ok(())).map_err(failed("writing the object's data"))?;
+        self.in_flight += len;
+        let write = async move { (len, objects.operate(&at, vector).await.map(drop)) };
+        if let Some((len, done)) = self.flight.begin(write) {
+            self.in_flight -= len;
+            done.map_err(failed("writing the object's data"))?;
+        }
+        let most = if self.piece < STRIPE_BYTES as usize { 1 } else { WRITES_MAX };
+        while self.flight.len() >= most {
+            self.one_done().await?;
         }
         Ok(())
     }
@@ -398,10 +468,7 @@ impl<O: Objects> Incoming<O> {
         } else if !rest.is_empty() || (self.names.part > 0 && self.written.is_empty()) {
             self.write(rest.into()).await?;
         }
-        while let Some(done) = self.flight.next().await {
-            done.map_err(failed("writing the object's data"))?;
-        }
-        Ok(())
+        self.settle().await
     }
 
     /// What was written, after [`Incoming::flush`].

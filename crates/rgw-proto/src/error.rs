@@ -104,7 +104,7 @@ codes! {
     InternalError 500 "The gateway could not do this: its log has more.";
     NotImplemented 501 "This operation is not built.";
     ServiceUnavailable 503 "The gateway is busy: send the request again.";
-    SlowDown 503 "The rate limit is reached: send the request later.";
+    SlowDown 503 "Too much is asked for at once: send the request later.";
     InsufficientCapacity 507 "The cluster is full.";
 }
 

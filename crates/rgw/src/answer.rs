@@ -11,6 +11,8 @@ use hyper::header::{HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use tokio::sync::mpsc;
 
+use crate::memory::Share;
+
 /// An answer's body.
 pub enum Outgoing {
     /// All of it.
@@ -104,6 +106,16 @@ impl Answer {
     /// Sets the body.
     pub fn bytes(mut self, body: Bytes) -> Self {
         self.body = Outgoing::Whole(if body.is_empty() { [].into() } else { [body].into() });
+        self
+    }
+
+    /// Has a share hold the body until it is sent.
+    pub fn held_by(mut self, share: Share) -> Self {
+        if let Outgoing::Whole(pieces) = &mut self.body
+            && let [body] = pieces.make_contiguous()
+        {
+            *body = share.hold(std::mem::take(body));
+        }
         self
     }
 

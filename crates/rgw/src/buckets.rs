@@ -17,6 +17,9 @@ pub const LISTED_MAX: u32 = 5_000;
 /// Uploads that one page of their removal reads.
 const UPLOADS_PAGE: usize = 1_000;
 
+/// Bytes that an entry of a list may take while it becomes XML.
+const ENTRY_BYTES: u64 = 4 << 10;
+
 /// Seconds of a time.
 pub fn time(at: types::UTime) -> rgw_proto::time::Time {
     rgw_proto::time::Time(i64::from(at.sec))
@@ -103,6 +106,7 @@ impl Server {
 
     pub(crate) async fn list_objects(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
         let window = listing::Window::of(&asked.head.query, "max-keys", LISTED_MAX)?;
+        let share = self.sent.need(u64::from(window.entries_max) * ENTRY_BYTES)?;
         let start = listing::Start::of(&asked.head.query)?;
         let query = list::Query {
             prefix: window.prefix.clone(),
@@ -113,11 +117,12 @@ impl Server {
         };
         let page = page(self.gateway.list(bucket, &query).await?, false);
         let name = &bucket.info.bucket.name;
-        Ok(Answer::xml(listing::objects(name, &window, &start, &page)))
+        Ok(Answer::xml(listing::objects(name, &window, &start, &page)).held_by(share))
     }
 
     pub(crate) async fn list_versions(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
         let window = listing::Window::of(&asked.head.query, "max-keys", LISTED_MAX)?;
+        let share = self.sent.need(u64::from(window.entries_max) * ENTRY_BYTES)?;
         let text = |name: &str| asked.head.query.get(name).unwrap_or_default().to_owned();
         let from = listing::Marker { key: text("key-marker"), id: text("version-id-marker") };
         let query = list::Query {
@@ -130,11 +135,12 @@ impl Server {
         };
         let page = page(self.gateway.list(bucket, &query).await?, true);
         let name = &bucket.info.bucket.name;
-        Ok(Answer::xml(listing::versions(name, &window, &from, &page)))
+        Ok(Answer::xml(listing::versions(name, &window, &from, &page)).held_by(share))
     }
 
     pub(crate) async fn list_uploads(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
         let window = listing::Window::of(&asked.head.query, "max-uploads", 1_000)?;
+        let share = self.sent.need(u64::from(window.entries_max) * ENTRY_BYTES)?;
         let text = |name: &str| asked.head.query.get(name).unwrap_or_default().to_owned();
         let from = listing::Marker { key: text("key-marker"), id: text("upload-id-marker") };
         let query = list::Query {
@@ -156,7 +162,7 @@ impl Server {
         let next = page.next.map(|(key, id)| listing::Marker { key, id });
         let name = &bucket.info.bucket.name;
         let text = listing::uploads(name, &window, &from, &all, &page.prefixes, next.as_ref());
-        Ok(Answer::xml(text))
+        Ok(Answer::xml(text).held_by(share))
     }
 }
 

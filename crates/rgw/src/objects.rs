@@ -11,7 +11,7 @@ use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::multipart::part_of;
 use rgw_core::names::RawKey;
 use rgw_core::object::{HEAD_BYTES, ObjectAt};
-use rgw_core::put::NewHead;
+use rgw_core::put::{Incoming as Put, NewHead, STRIPE_BYTES};
 use rgw_proto::acl::Acl;
 use rgw_proto::body::{self as proto, Delete, config};
 use rgw_proto::checksum::Sums;
@@ -20,14 +20,16 @@ use rgw_proto::operation::Operation as Op;
 use rgw_proto::request::Headers;
 use rgw_proto::xml::Writer;
 use rgw_proto::{Code, Error, Result, uri};
-use tokio::sync::mpsc;
+use tokio::sync::{SemaphorePermit, mpsc};
 use types::{Bytes, Denc};
 
+use crate::OnRados;
 use crate::acl;
 use crate::answer::Answer;
 use crate::body::Reader;
 use crate::buckets::time;
 use crate::crypt::{self, CustomerKey};
+use crate::memory::{SPARE_BYTES, Share};
 use crate::request::{Asked, Rules};
 use crate::server::Server;
 
@@ -190,8 +192,12 @@ impl Server {
             }
             _ => {}
         }
-        let prefetch = asked.operation == Op::GetObject;
-        let found = self.gateway.object(bucket, key, version, prefetch).await?;
+        let mut share = self.sent.share();
+        let prefetch = asked.operation == Op::GetObject && share.grow(HEAD_BYTES);
+        let mut found = self.gateway.object(bucket, key, version, prefetch).await?;
+        if let Ok(object) = &mut found {
+            object.prefetched = share.hold(std::mem::take(&mut object.prefetched));
+        }
         asked.check(Some(bucket), at, found.as_ref().ok())?;
         let object = found.map_err(|_| Error::from(Code::NoSuchKey))?;
         match asked.operation {
@@ -311,12 +317,13 @@ impl Server {
         let key = RawKey { name: name.to_owned(), instance, ns: String::new() };
         let class = attrs.get("storage_class").map(|v| attr_text(v)).unwrap_or_default();
         let mut incoming = self.gateway.begin(bucket, &key, &class).await?;
+        let mut share = self.share_of_put(&mut incoming, reader.len());
         let mut took = Ok(());
         loop {
             match reader.next().await {
                 Ok(Some(bytes)) => {
                     let bytes = sealing.as_mut().map_or(bytes.clone(), |s| s.push(&bytes));
-                    took = incoming.push(&bytes).await;
+                    took = take(&mut incoming, &mut share, &bytes).await;
                 }
                 Ok(None) => break,
                 Err(error) => took = Err(error),
@@ -385,6 +392,16 @@ impl Server {
             answer = key.tell(answer);
         }
         Ok((answer.maybe("x-amz-version-id", version), etag))
+    }
+
+    /// What a put may hold: enough for the usual way, or nothing, and then it goes in small pieces.
+    pub(crate) fn share_of_put(&self, incoming: &mut Put<OnRados>, len: Option<u64>) -> Share {
+        let mut share = self.received.share();
+        let needs = incoming.needs();
+        if !share.grow(len.map_or(needs, |len| len.min(needs))) {
+            incoming.save_memory(SPARE_BYTES);
+        }
+        share
     }
 
     /// Has the plain name lead to what was written; the version's id, in buckets with versions.
@@ -510,6 +527,7 @@ impl Server {
             None => (from, end),
         };
         let reads = self.gateway.reads(bucket, &object, first, last - first);
+        let mut reads = Reads::new(reads);
         let in_head = object.manifest.as_ref().is_none_or(|m| end <= m.head_size);
         if cipher.is_none() && in_head && end <= object.prefetched.len() as u64 {
             return answer.bytes(object.prefetched.slice(from as usize..end as usize));
@@ -518,25 +536,31 @@ impl Server {
         let (server, bucket) = (self.clone(), Rc::new(bucket.clone()));
         let object = Rc::new(object);
         tokio::task::spawn_local(async move {
-            let mut reads: VecDeque<_> = pieces_of(reads).into();
             let mut under_way = VecDeque::new();
             let mut at = first;
             loop {
-                while under_way.len() < READS_MAX
-                    && let Some(read) = reads.pop_front()
-                {
+                while under_way.len() < READS_MAX {
+                    let mut share = server.sent.share();
+                    let most = match share.grow(reads.next_len()) {
+                        true => HEAD_BYTES,
+                        // Others hold the memory: one small piece after the other.
+                        false if under_way.is_empty() => SPARE_BYTES,
+                        false => break,
+                    };
+                    let Some(read) = reads.next(most) else { break };
                     let (server, bucket) = (server.clone(), bucket.clone());
                     let object = object.clone();
                     under_way.push_back(tokio::task::spawn_local(async move {
-                        server.gateway.read(&bucket, &object, &read).await
+                        let piece = server.gateway.read(&bucket, &object, &read).await;
+                        (piece, share)
                     }));
                 }
                 let Some(next) = under_way.pop_front() else { return };
                 let piece = match next.await {
-                    Ok(Ok(piece)) => {
+                    Ok((Ok(piece), share)) => {
                         let begin = at;
                         at += piece.len() as u64;
-                        Ok(match &cipher {
+                        Ok(share.hold(match &cipher {
                             Some(cipher) => {
                                 let (part, _) = part_at(&parts, object.size, begin);
                                 let mut open = piece.to_vec();
@@ -547,9 +571,9 @@ impl Server {
                                     .slice((cut - begin) as usize..(keep - begin) as usize)
                             }
                             None => piece,
-                        })
+                        }))
                     }
-                    Ok(Err(error)) => {
+                    Ok((Err(error), _)) => {
                         tracing::warn!("a GET of {} ends early: {error}", object.key.name);
                         Err(std::io::Error::other(error))
                     }
@@ -725,7 +749,11 @@ impl Server {
         let name = asked.with_tenant(&source.bucket);
         let bucket = self.gateway.bucket(&name.tenant, &name.name).await?;
         let (key, version) = (source.key.as_str(), source.version.as_deref());
-        let found = self.gateway.object(&bucket, key, version, true).await?;
+        let share = self.received.need(HEAD_BYTES)?;
+        let mut found = self.gateway.object(&bucket, key, version, true).await?;
+        if let Ok(object) = &mut found {
+            object.prefetched = share.hold(std::mem::take(&mut object.prefetched));
+        }
         let sender = asked.sender.also(Op::GetObject);
         asked.check_as(sender, Some(&bucket), Some((key, version)), found.as_ref().ok())?;
         let object = found.map_err(|_| Error::from(Code::NoSuchKey))?;
@@ -739,8 +767,17 @@ impl Server {
         Ok((bucket, object))
     }
 
+    /// Room for a copy: small ones are counted, of large ones few go at once.
+    pub(crate) async fn place_of_copy(&self, bytes: u64) -> Result<PlaceOfCopy<'_>> {
+        if bytes <= HEAD_BYTES {
+            return Ok(PlaceOfCopy(Some(self.received.need(bytes)?), None));
+        }
+        Ok(PlaceOfCopy(None, Some(self.copies.acquire().await.expect("it is never closed"))))
+    }
+
     async fn copy_object(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
         let (from, object) = self.source(asked).await?;
+        let _place = self.place_of_copy(object.size).await?;
         self.check_quota(asked, bucket, object.size).await?;
         let headers = &asked.head.headers;
         let directive = |name: &str| -> Result<bool> {
@@ -801,8 +838,29 @@ impl Server {
     }
 }
 
+/// Takes bytes of a put within its share: what is under way ends before, where the share has no room for more.
+pub(crate) async fn take(
+    incoming: &mut Put<OnRados>,
+    share: &mut Share,
+    bytes: &[u8],
+) -> Result<()> {
+    let holds = incoming.holds() + bytes.len() as u64;
+    if share.bytes() > 0 && holds > share.bytes() && !share.grow(STRIPE_BYTES) {
+        incoming.settle().await?;
+    }
+    incoming.push(bytes).await
+}
+
+/// Room for a copy, until it is dropped.
+pub(crate) struct PlaceOfCopy<'a>(
+    #[allow(dead_code, reason = "it is given back when this is dropped")] Option<Share>,
+    #[allow(dead_code, reason = "as the share")] Option<SemaphorePermit<'a>>,
+);
+
 /// What bytes come from.
 pub(crate) trait Source {
+    /// How many there are; `None` where that is not told.
+    fn len(&self) -> Option<u64>;
     /// The next bytes; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>>;
     /// What they sum to.
@@ -810,6 +868,10 @@ pub(crate) trait Source {
 }
 
 impl Source for Reader {
+    fn len(&self) -> Option<u64> {
+        self.len
+    }
+
     async fn next(&mut self) -> Result<Option<Bytes>> {
         Reader::next(self).await
     }
@@ -847,18 +909,31 @@ fn aligned(parts: &[(u32, u64, u64)], size: u64, from: u64, end: u64) -> (u64, u
     (first + (from - first) / chunk * chunk, last + until)
 }
 
-/// Runs cut so that one answer of RADOS is never larger than a head.
-pub fn pieces_of<P: Clone>(reads: Vec<(P, u64, u64)>) -> Vec<(P, u64, u64)> {
-    let mut out = Vec::new();
-    for (at, mut from, mut left) in reads {
-        while left > 0 {
-            let len = left.min(HEAD_BYTES);
-            out.push((at.clone(), from, len));
-            from += len;
-            left -= len;
-        }
+/// Runs to be read, cut as memory allows; one answer of RADOS is never larger than a head.
+pub(crate) struct Reads<P>(VecDeque<(P, u64, u64)>);
+
+impl<P: Clone> Reads<P> {
+    pub(crate) fn new(reads: Vec<(P, u64, u64)>) -> Self {
+        Self(reads.into_iter().filter(|read| read.2 > 0).collect())
     }
-    out
+
+    /// Bytes that the next read would have.
+    fn next_len(&self) -> u64 {
+        self.0.front().map_or(0, |read| read.2.min(HEAD_BYTES))
+    }
+
+    /// The next read, of `most` bytes at most.
+    pub(crate) fn next(&mut self, most: u64) -> Option<(P, u64, u64)> {
+        let (at, from, left) = self.0.front_mut()?;
+        let len = (*left).min(most);
+        let read = (at.clone(), *from, len);
+        *from += len;
+        *left -= len;
+        if *left == 0 {
+            self.0.pop_front();
+        }
+        Some(read)
+    }
 }
 
 fn attributes(asked: &Asked, object: &ObjectAt) -> Answer {

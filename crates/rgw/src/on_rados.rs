@@ -89,6 +89,7 @@ fn write(op: &mut WriteOp, step: Step) {
         Step::Create(exclusive) => op.create(exclusive),
         Step::Remove => op.remove(),
         Step::WriteFull(data) => op.write_full(data),
+        Step::Write(off, data) => op.write(off, data),
         Step::AllocHint(bytes) => op.alloc_hint(bytes, bytes, 0),
         Step::SetAttr(name, value) => op.set_xattr(&name, &value),
         Step::RmAttr(name) => op.rm_xattr(&name),
@@ -193,6 +194,13 @@ impl Objects for OnRados {
     fn pool_id(&self, pool: &Pool) -> Option<i64> {
         let id = self.cluster.map().pool_by_name(&pool.name)?;
         Some(id.0)
+    }
+
+    fn alignment(&self, pool: &Pool) -> u64 {
+        let map = self.cluster.map();
+        let id = map.pool_by_name(&pool.name);
+        let width = id.and_then(|id| map.pools.get(&id)).map_or(0, |pool| pool.stripe_width);
+        u64::from(width.max(1))
     }
 
     async fn sleep_ms(&self, ms: u64) {

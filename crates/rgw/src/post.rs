@@ -35,6 +35,10 @@ struct File {
 }
 
 impl ByteSource for File {
+    fn len(&self) -> Option<u64> {
+        None
+    }
+
     async fn next(&mut self) -> Result<Option<Bytes>> {
         loop {
             let bytes = match self.first.take() {

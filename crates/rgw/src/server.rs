@@ -26,8 +26,10 @@ use crate::OnRados;
 use crate::answer::{Answer, Outgoing};
 use crate::body::{PUT_BYTES_MAX, Reader};
 use crate::crypt::CustomerKey;
+use crate::memory::Budget;
 use crate::record::{self, Done, Noted, Records};
 use crate::request::{Asked, Came};
+use crate::stall::Stalling;
 use crate::worker::{self, Work};
 
 /// How long a client may take to send the head of a request.
@@ -38,6 +40,12 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const CONNECTIONS_MAX: usize = 1_024;
 /// Bytes of a document that configures something, or lists keys.
 const DOCUMENT_BYTES_MAX: u64 = 2 << 20;
+/// Bytes that bodies of all requests may take together, and bodies of all answers.
+const BODIES_BYTES: u64 = 256 << 20;
+/// Copies of objects larger than a head at once, of 28 MiB each.
+const COPIES_MAX: usize = 10;
+/// How long a client may take nothing of an answer.
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// How long requests that are under way may go on when the gateway stops.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
@@ -60,6 +68,12 @@ pub struct Settings {
 pub struct Server {
     pub(crate) gateway: Gateway<OnRados>,
     pub(crate) settings: Settings,
+    /// Memory of bodies that come.
+    pub(crate) received: Budget,
+    /// Memory of bodies that go.
+    pub(crate) sent: Budget,
+    /// Copies of large objects: each holds what is read, the head, a stripe that fills and those under way.
+    pub(crate) copies: Semaphore,
 }
 
 /// Where a gateway listens.
@@ -81,7 +95,9 @@ pub async fn serve(
     stop: watch::Receiver<bool>,
 ) -> std::io::Result<()> {
     let work = settings.work;
-    let server = Rc::new(Server { gateway, settings });
+    let (received, sent) = (Budget::new(BODIES_BYTES), Budget::new(BODIES_BYTES));
+    let copies = Semaphore::new(COPIES_MAX);
+    let server = Rc::new(Server { gateway, settings, received, sent, copies });
     worker::start(&server, work, &stop);
     record::start(&server, &stop);
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -153,7 +169,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_MAX)
         .max_buf_size(HEAD_BYTES_MAX.max(64 << 10))
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Stalling::new(stream, STALL_MAX)), service);
     let mut connection = std::pin::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -272,6 +288,8 @@ impl Server {
         let is_its = asked.operation != Op::CompleteMultipartUpload;
         let proof = asked.proof.as_ref();
         let reader = Reader::new(body, &asked.head, proof, DOCUMENT_BYTES_MAX, is_its)?;
+        // While it comes: what is made of it is done with before the next request is looked at.
+        let _held = self.received.need(reader.len.unwrap_or(DOCUMENT_BYTES_MAX))?;
         reader.document().await
     }
 

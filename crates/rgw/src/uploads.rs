@@ -7,6 +7,7 @@ use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::multipart::{Completion, UploadAt};
 use rgw_core::names::RawKey;
+use rgw_core::object::HEAD_BYTES;
 use rgw_proto::acl::Owner;
 use rgw_proto::body::{self as proto, PARTS_MAX};
 use rgw_proto::condition::{Conditions, Range};
@@ -19,7 +20,7 @@ use crate::acl;
 use crate::answer::Answer;
 use crate::buckets::time;
 use crate::crypt;
-use crate::objects::{kept, of_sums, pieces_of};
+use crate::objects::{Reads, kept, of_sums, take};
 use crate::request::Asked;
 use crate::server::Server;
 use crate::sums;
@@ -107,10 +108,11 @@ impl Server {
             crypt::wanted(&upload.attrs, self.customer_key(asked, &asked.head.headers)?)?;
         let mut sealing = customer.as_ref().map(|key| Sealing::new(key.cipher()));
         let mut incoming = self.gateway.begin_part(bucket, upload, number).await?;
+        let mut share = self.share_of_put(&mut incoming, reader.len);
         let took = async {
             while let Some(bytes) = reader.next().await? {
                 let bytes = sealing.as_mut().map_or(bytes.clone(), |s| s.push(&bytes));
-                incoming.push(&bytes).await?;
+                take(&mut incoming, &mut share, &bytes).await?;
             }
             if let Some(sealing) = &mut sealing {
                 incoming.push(&sealing.finish()).await?;
@@ -157,11 +159,13 @@ impl Server {
             Some(text) => Range::of_source(text, object.size)?,
             None => (0, object.size),
         };
+        let _place = self.place_of_copy(len).await?;
         self.check_quota(asked, bucket, len).await?;
         let mut incoming = self.gateway.begin_part(bucket, upload, number).await?;
         let mut sums = checksum::Body::new(checksum::Expected::default());
         let took = async {
-            for read in pieces_of(self.gateway.reads(&from, &object, first, len)) {
+            let mut reads = Reads::new(self.gateway.reads(&from, &object, first, len));
+            while let Some(read) = reads.next(HEAD_BYTES) {
                 let bytes = self.gateway.read(&from, &object, &read).await?;
                 sums.update(&bytes);
                 incoming.push(&bytes).await?;

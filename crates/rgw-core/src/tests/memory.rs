@@ -218,6 +218,7 @@ impl Call<'_> {
             Step::Create(exclusive) => self.create(*exclusive)?,
             Step::Remove => self.remove()?,
             Step::WriteFull(data) => self.write_full(data.clone())?,
+            Step::Write(off, data) => self.write(*off, data.clone())?,
             Step::AllocHint(_) => self.made().map(drop)?,
             Step::SetAttr(attr, value) => self.set_attr(attr.as_bytes(), value.clone())?,
             Step::RmAttr(attr) => self.rm_attr(attr.as_bytes())?,
@@ -381,6 +382,10 @@ impl Objects for Memory {
     fn pool_id(&self, pool: &Pool) -> Option<i64> {
         let store = self.store.borrow();
         store.pools.iter().position(|p| *p == pool.name).map(|n| n as i64 + 1)
+    }
+
+    fn alignment(&self, _pool: &Pool) -> u64 {
+        12 << 10
     }
 
     async fn sleep_ms(&self, _ms: u64) {

@@ -18,7 +18,7 @@ use crate::list::Query;
 use crate::meta::{Attrs, BucketAt, NewBucket};
 use crate::multipart::Completion;
 use crate::names::RawKey;
-use crate::put::NewHead;
+use crate::put::{Incoming, NewHead};
 use memory::{Memory, now};
 use types::{Bytes, Denc};
 
@@ -103,6 +103,18 @@ async fn put(
     let key = RawKey { name: name.into(), instance, ns: String::new() };
     let mut incoming = gateway.begin(bucket, &key, "").await?;
     incoming.push(data).await?;
+    store(gateway, bucket, key, incoming, data.len()).await
+}
+
+/// Ends a put.
+async fn store(
+    gateway: &Gateway<Memory>,
+    bucket: &BucketAt,
+    key: RawKey,
+    mut incoming: Incoming<Memory>,
+    len: usize,
+) -> Result<String> {
+    let name = key.name.as_str();
     incoming.flush().await?;
     let written = incoming.written(gateway.object_name(bucket, &key), "default-placement");
     let conditions = Conditions::default();
@@ -110,7 +122,7 @@ async fn put(
         key: key.clone(),
         data: written.head,
         manifest: written.manifest,
-        attrs: attrs(&format!("{}", data.len())),
+        attrs: attrs(&format!("{len}")),
         mtime: crate::objects::Objects::now(&gateway.objects),
         conditions: &conditions,
         same_tail: None,
@@ -214,6 +226,39 @@ fn what_is_put_is_read_listed_and_removed() {
         gateway.remove_bucket(&bucket).await.unwrap();
         assert!(gateway.bucket("", "bkt").await.is_err());
         assert_eq!(memory.names("index"), [""; 0]);
+    });
+}
+
+/// A put that may hold little goes into the tail by small writes, and is the same object.
+#[test]
+fn puts_that_save_memory() {
+    const PIECE: u64 = 60 << 10; // a multiple of the pool's alignment
+    now(async {
+        let memory = Memory::new();
+        let gateway = gateway(memory.clone());
+        let bucket = made(&gateway).await.unwrap();
+        for (name, len) in [("a", 0), ("b", 5), ("c", 4 * MIB), ("d", 9 * MIB + 1)] {
+            let bytes = data(len, 3);
+            let key = RawKey { name: name.into(), ..RawKey::default() };
+            let mut incoming = gateway.begin(&bucket, &key, "").await.unwrap();
+            incoming.save_memory(PIECE - 7);
+            for chunk in bytes.chunks(10_007) {
+                incoming.push(chunk).await.unwrap();
+                assert!(incoming.holds() <= PIECE, "{}", incoming.holds());
+            }
+            store(&gateway, &bucket, key, incoming, len).await.unwrap();
+            let back = get(&gateway, &bucket, name, None).await.unwrap();
+            assert!(back == Some(bytes), "{name}");
+        }
+        assert_eq!(memory.names("data").len(), 4 + 1 + 1 + 3, "{:?}", memory.names("data"));
+        for name in ["a", "b", "c", "d"] {
+            remove(&gateway, &bucket, name).await.unwrap();
+        }
+        memory.pass(7_201);
+        for queue in 0..crate::gc::QUEUES {
+            gateway.collect_queue(queue).await.unwrap();
+        }
+        assert_eq!(memory.names("data"), [""; 0]);
     });
 }
 
