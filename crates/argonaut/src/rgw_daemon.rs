@@ -92,8 +92,14 @@ async fn run(conf: std::path::PathBuf, config: Config, name: String) -> Result<(
     });
     let is_on = |name: &str| is_on(&config, name);
     let keys_want_tls = is_on("rgw_crypt_require_ssl");
-    let settings =
-        Settings { dns_names, part_bytes_min, keys_want_tls, work: work(&config)?, records };
+    let settings = Settings {
+        dns_names,
+        part_bytes_min,
+        keys_want_tls,
+        caches: is_on("rgw_cache_enabled"),
+        work: work(&config)?,
+        records,
+    };
     rgw::serve(gateway, settings, doors, stopped).await?;
     Ok(())
 }

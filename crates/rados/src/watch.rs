@@ -23,6 +23,7 @@
 //!
 //! Source: the peer's `Objecter::LingerOp`; `docs/protocols/osd.md`.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use bytes::Bytes;
 use denc::{Denc, Features, Writer};
 use messages::{OsdOp, WatchNotify, op};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::inner::{Inner, Whereabouts};
@@ -164,6 +166,7 @@ pub struct Watch {
     object: Bytes,
     cookie: u64,
     events: mpsc::Receiver<WatchEvent>,
+    confirmed: Confirmed,
     _alive: oneshot::Sender<()>,
 }
 
@@ -172,6 +175,13 @@ impl Watch {
     #[must_use]
     pub fn cookie(&self) -> u64 {
         self.cookie
+    }
+
+    /// How long ago the OSD last said that it holds the watch: what is known by it is not older than this and the OSD's
+    /// patience. Upstream's `watch_check`.
+    #[must_use]
+    pub fn unconfirmed_for(&self) -> Duration {
+        self.confirmed.get().elapsed()
     }
 
     /// What comes next; `None` behind [`WatchEvent::Lost`].
@@ -190,6 +200,9 @@ impl Watch {
     }
 }
 
+/// When an OSD last said that it holds a watch: not later than it was asked.
+type Confirmed = Rc<Cell<Instant>>;
+
 /// Registers a watch; with whom, unless that changed meanwhile.
 async fn register(io: &IoCtx, object: &Bytes, op: OsdOp) -> Result<Option<Whereabouts>> {
     let inner = &io.cluster().0;
@@ -205,7 +218,7 @@ async fn keep(
     object: Bytes,
     cookie: u64,
     timeout_secs: u32,
-    mut registered: Option<Whereabouts>,
+    (mut registered, confirmed): (Option<Whereabouts>, Confirmed),
     mut ended: oneshot::Receiver<()>,
 ) {
     let inner: Rc<Inner> = io.cluster().0.clone();
@@ -231,8 +244,9 @@ async fn keep(
         let mut renew = here.is_none() || here != registered;
         if !renew && due {
             let ping = watch_op(cookie, SIGN_OF_LIFE, generation, timeout_secs);
+            let asked = Instant::now();
             match io.raw_write(&object, vec![ping]).await {
-                Ok(_) => {}
+                Ok(_) => confirmed.set(asked),
                 Err(err) if matches!(err.code(), Some(ENOTCONN | ETIMEDOUT)) => renew = true,
                 Err(err) => return inner.lingering.borrow_mut().lost(cookie, err),
             }
@@ -240,8 +254,12 @@ async fn keep(
         if renew {
             generation += 1;
             let again = watch_op(cookie, RECONNECT, generation, timeout_secs);
+            let asked = Instant::now();
             match register(&io, &object, again).await {
-                Ok(with) => registered = with,
+                Ok(with) => {
+                    registered = with;
+                    confirmed.set(asked);
+                }
                 Err(err) => return inner.lingering.borrow_mut().lost(cookie, err),
             }
         }
@@ -266,6 +284,7 @@ impl IoCtx {
         let timeout_secs = timeout.as_secs() as u32;
         let object = Bytes::copy_from_slice(object);
         let op = watch_op(cookie, WATCH, 0, timeout_secs);
+        let confirmed = Rc::new(Cell::new(Instant::now()));
         let registered = match register(self, &object, op).await {
             Ok(with) => with,
             Err(err) => {
@@ -274,9 +293,10 @@ impl IoCtx {
             }
         };
         let (_alive, ended) = oneshot::channel();
-        let keeper = keep(self.clone(), object.clone(), cookie, timeout_secs, registered, ended);
+        let held = (registered, confirmed.clone());
+        let keeper = keep(self.clone(), object.clone(), cookie, timeout_secs, held, ended);
         tokio::task::spawn_local(keeper);
-        Ok(Watch { io: self.clone(), object, cookie, events, _alive })
+        Ok(Watch { io: self.clone(), object, cookie, events, confirmed, _alive })
     }
 
     /// Tells all who watch an object, and waits until they have answered or `timeout` (whole

@@ -5,6 +5,7 @@ use std::cell::Cell;
 use rgw_proto::{Code, Error, Result};
 use types::{Bytes, Denc, Errno, Reader};
 
+use crate::cache::Cache;
 use crate::formats::{NamedId, Pool, ZoneGroup, ZoneParams};
 use crate::objects::{Objects, Place, Step, Vector};
 
@@ -22,6 +23,8 @@ pub struct Gateway<O> {
     pub zone: ZoneParams,
     /// Its group.
     pub group: ZoneGroup,
+    /// Metadata that is kept between requests.
+    pub cache: Cache,
     requests: Cell<u64>,
     buckets: Cell<u64>,
 }
@@ -109,7 +112,8 @@ impl<O: Objects> Gateway<O> {
 
     /// A gateway of a zone that is known.
     pub fn new(objects: O, zone: ZoneParams, group: ZoneGroup) -> Self {
-        Self { objects, zone, group, requests: Cell::new(0), buckets: Cell::new(0) }
+        let (requests, buckets) = (Cell::new(0), Cell::new(0));
+        Self { objects, zone, group, cache: Cache::default(), requests, buckets }
     }
 
     /// A number that no other request of this gateway has.

@@ -13,6 +13,7 @@
 //!
 //! Source: `docs/protocols/rgw.md`; upstream's `rgw_rados.cc`.
 
+pub mod cache;
 pub mod crypt;
 pub mod formats;
 pub mod gateway;

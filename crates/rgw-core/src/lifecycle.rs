@@ -287,7 +287,7 @@ impl<O: Objects> Gateway<O> {
         let mut fields = key.splitn(3, ':');
         let (tenant, name) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
         let marker = fields.next().unwrap_or_default();
-        let bucket = match self.bucket(tenant, name).await {
+        let bucket = match self.bucket_now(tenant, name).await {
             Ok(bucket) if bucket.info.bucket.marker == marker => bucket,
             Ok(_) => return Ok(false),
             Err(error) if error.code == Code::NoSuchBucket => return Ok(false),

@@ -89,6 +89,19 @@ impl<O: Objects> Gateway<O> {
     /// # Errors
     /// Of RADOS, of any shard.
     pub async fn list(&self, bucket: &BucketAt, query: &Query) -> Result<Page> {
+        let error = match self.list_in(bucket, query).await {
+            Err(error) => error,
+            page => return page,
+        };
+        // What is known of the bucket may be older than its resharding.
+        let now = self.bucket_instance(&bucket.info.bucket).await?;
+        match now.info.layout == bucket.info.layout {
+            true => Err(error),
+            false => self.list_in(&now, query).await,
+        }
+    }
+
+    async fn list_in(&self, bucket: &BucketAt, query: &Query) -> Result<Page> {
         let mut page = Page::default();
         if query.max == 0 || bucket.info.layout.current.is_indexless {
             return Ok(page);

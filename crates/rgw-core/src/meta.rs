@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use cls::client::{user, version};
 use rgw_proto::{Code, Error, Result};
-use types::{Bytes, Denc, Errno, Features, OpResult, UTime, Writer};
+use types::{Bytes, Denc, Errno, OpResult, UTime};
 
+use crate::cache::{Raw, change_bytes, notify_object};
 use crate::formats::{
     Bucket, BucketInfo, EntryPoint, Index, IndexGeneration, Layout, LogGeneration, Owner,
     Placement, Pool, UserId, UserInfo, bucket_flags,
 };
 use crate::gateway::{ATTR, Gateway, decoded, failed};
-use crate::names::{index_object, linux_hash};
+use crate::names::index_object;
 use crate::objects::{Objects, Place, PoolUse, Step, Vector};
 use crate::together;
 
@@ -19,21 +20,11 @@ use crate::together;
 const BYTES_MAX: u64 = 64 << 20;
 /// Shards of a new bucket's index: `rgw_default_bucket_index_max_shards`.
 const SHARDS: u32 = 11;
-/// Objects by which gateways tell one another of changes.
-const NOTIFY_OBJECTS: u32 = 8;
 /// Buckets of a page of a user's list.
 const BUCKETS_PAGE: i32 = 1_000;
 
 /// Attributes by name, without `user.rgw.`.
 pub type Attrs = BTreeMap<String, Bytes>;
-
-/// A metadata object as it was read.
-#[derive(Clone, Debug)]
-struct Raw {
-    data: Bytes,
-    attrs: Attrs,
-    version: version::Version,
-}
 
 /// A bucket as it was read.
 #[derive(Clone, Debug)]
@@ -152,6 +143,30 @@ impl<O: Objects> Gateway<O> {
         Ok(Raw { data: answers.data(1)?, attrs: attrs.collect(), version })
     }
 
+    /// As [`Gateway::read_meta`], from the cache where it is there.
+    async fn known_meta(&self, at: &Place) -> OpResult<Raw> {
+        if let Some(raw) = self.cache.get(at, self.objects.now()) {
+            return Ok(raw);
+        }
+        let begun = self.cache.begin();
+        let raw = self.read_meta(at).await?;
+        self.cache.put(at, &raw, begun, self.objects.now());
+        Ok(raw)
+    }
+
+    /// Whom an access key, or another name of a user, leads to.
+    pub(crate) async fn known_lead(&self, at: &Place) -> OpResult<Bytes> {
+        if let Some(raw) = self.cache.get(at, self.objects.now()) {
+            return Ok(raw.data);
+        }
+        let begun = self.cache.begin();
+        let vector = Vector::read().step(Step::Read(0, BYTES_MAX));
+        let data = self.objects.operate(at, vector).await?.data(0)?;
+        let raw = Raw { data, attrs: Attrs::new(), version: version::Version::default() };
+        self.cache.put(at, &raw, begun, self.objects.now());
+        Ok(raw.data)
+    }
+
     /// Writes a metadata object: a new one, or over the version that was read.
     pub(crate) async fn write_meta(
         &self,
@@ -180,7 +195,14 @@ impl<O: Objects> Gateway<O> {
         for (name, value) in attrs {
             vector = vector.step(Step::SetAttr(format!("{ATTR}{name}"), value.clone()));
         }
-        self.objects.operate(at, vector).await?;
+        self.change_meta(at, vector).await
+    }
+
+    /// Changes a metadata object, and tells of it. It is forgotten here also where the change may have failed.
+    async fn change_meta(&self, at: &Place, vector: Vector) -> OpResult<()> {
+        let changed = self.objects.operate(at, vector).await;
+        self.cache.forget(at, self.objects.now());
+        changed?;
         self.tell(at).await;
         Ok(())
     }
@@ -192,42 +214,15 @@ impl<O: Objects> Gateway<O> {
             .call("version", "check_conds", check.to_bytes())
             .call("version", "inc", version::IncOp::default().to_bytes())
             .step(Step::Remove);
-        self.objects.operate(at, vector).await?;
-        self.tell(at).await;
-        Ok(())
+        self.change_meta(at, vector).await
     }
 
     /// Has other gateways forget what they know of a metadata object: `RGWCacheNotifyInfo`, to invalidate.
     pub(crate) async fn tell(&self, at: &Place) {
-        let normal = format!("{}+{}+{}", at.pool.name, at.pool.ns, at.name);
-        let n = linux_hash(normal.as_bytes()) % NOTIFY_OBJECTS;
-        let mut w = Writer::new(Features::ALL);
-        w.framed(2, 2, |w| {
-            w.u32(1); // invalidate
-            w.framed(6, 6, |w| {
-                at.pool.encode(w);
-                w.str(&at.name);
-                w.str("");
-            });
-            w.framed(5, 3, |w| {
-                w.i32(0);
-                w.u32(0);
-                w.u32(0); // data
-                w.u32(0); // attributes
-                w.framed(2, 2, |w| {
-                    w.u64(0);
-                    UTime::ZERO.encode(w);
-                });
-                w.u32(0); // attributes that went
-                w.u64(0);
-                version::Version::default().encode(w);
-            });
-            w.i64(0);
-            w.str("");
-        });
-        let place = Place::new(&self.zone.control, format!("notify.{n}"));
+        self.cache.forget(at, self.objects.now());
+        let place = Place::new(&self.zone.control, notify_object(at));
         // Nobody to tell is no error; who did not answer in time finds the change when its cache ends.
-        let _ = self.objects.notify(&place, w.finish()).await;
+        let _ = self.objects.notify(&place, change_bytes(at)).await;
     }
 
     /// A user by access key, with attributes: those hold the user's policies.
@@ -236,24 +231,30 @@ impl<O: Objects> Gateway<O> {
     /// [`Code::InvalidAccessKeyId`] where no user has it.
     pub async fn user_by_key(&self, access_key: &str) -> Result<(UserInfo, Attrs)> {
         let at = Place::new(&self.zone.users.keys, access_key);
-        let vector = Vector::read().step(Step::Read(0, BYTES_MAX));
-        let answers = match self.objects.operate(&at, vector).await {
+        let data = match self.known_lead(&at).await {
             Err(Errno::NOENT) => return Err(Code::InvalidAccessKeyId.into()),
             other => other.map_err(failed("reading the access key"))?,
         };
-        let data = answers.data(0).map_err(failed("reading the access key"))?;
         let uid: String = decoded(&data, "The access key")?;
-        let user = self.user_raw(&uid).await?;
-        let (user, attrs, _) = user.ok_or_else(|| Error::from(Code::InvalidAccessKeyId))?;
-        Ok((user, attrs))
+        let user = self.known_user(&uid).await?;
+        user.ok_or_else(|| Error::from(Code::InvalidAccessKeyId))
     }
 
-    /// A user by `[TENANT$]ID`; `None` where there is none.
+    /// A user by `[TENANT$]ID`, from the cache where it is there; `None` where there is none.
     ///
     /// # Errors
     /// Of RADOS.
     pub async fn user(&self, uid: &str) -> Result<Option<UserInfo>> {
-        Ok(self.user_raw(uid).await?.map(|(user, ..)| user))
+        Ok(self.known_user(uid).await?.map(|(user, _)| user))
+    }
+
+    async fn known_user(&self, uid: &str) -> Result<Option<(UserInfo, Attrs)>> {
+        let at = Place::new(&self.zone.users.uid, uid);
+        match self.known_meta(&at).await {
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(failed("reading the user")(errno)),
+            Ok(raw) => Ok(Some((user_of(&raw.data)?, raw.attrs))),
+        }
     }
 
     pub(crate) async fn user_raw(
@@ -264,26 +265,30 @@ impl<O: Objects> Gateway<O> {
         match self.read_meta(&at).await {
             Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(failed("reading the user")(errno)),
-            Ok(raw) => {
-                let mut r = types::Reader::shared(&raw.data);
-                let read = r.string().and_then(|_uid| UserInfo::decode(&mut r));
-                let user = read.map_err(|_| crate::gateway::garbled("The user"))?;
-                Ok(Some((user, raw.attrs, raw.version)))
-            }
+            Ok(raw) => Ok(Some((user_of(&raw.data)?, raw.attrs, raw.version))),
         }
     }
 
-    /// A bucket.
+    /// A bucket, from the cache where it is there.
     ///
     /// # Errors
     /// [`Code::NoSuchBucket`].
     pub async fn bucket(&self, tenant: &str, name: &str) -> Result<BucketAt> {
-        let missing = |errno| match errno {
-            Errno::NOENT => Code::NoSuchBucket.into(),
-            errno => failed("reading the bucket")(errno),
-        };
         let at = Place::new(&self.zone.domain_root, entry_name(tenant, name));
-        let raw = self.read_meta(&at).await.map_err(missing)?;
+        let raw = self.known_meta(&at).await.map_err(no_bucket)?;
+        let entry: EntryPoint = decoded(&raw.data, "The bucket's entry point")?;
+        let at = Place::new(&self.zone.domain_root, instance_name(&entry.bucket));
+        let raw = self.known_meta(&at).await.map_err(no_bucket)?;
+        self.bucket_of(raw)
+    }
+
+    /// A bucket as it is now: for what no cache must be asked.
+    ///
+    /// # Errors
+    /// As [`Gateway::bucket`].
+    pub async fn bucket_now(&self, tenant: &str, name: &str) -> Result<BucketAt> {
+        let at = Place::new(&self.zone.domain_root, entry_name(tenant, name));
+        let raw = self.read_meta(&at).await.map_err(no_bucket)?;
         let entry: EntryPoint = decoded(&raw.data, "The bucket's entry point")?;
         self.bucket_instance(&entry.bucket).await
     }
@@ -294,10 +299,11 @@ impl<O: Objects> Gateway<O> {
     /// As [`Gateway::bucket`].
     pub async fn bucket_instance(&self, bucket: &Bucket) -> Result<BucketAt> {
         let at = Place::new(&self.zone.domain_root, instance_name(bucket));
-        let raw = self.read_meta(&at).await.map_err(|errno| match errno {
-            Errno::NOENT => Code::NoSuchBucket.into(),
-            errno => failed("reading the bucket")(errno),
-        })?;
+        let raw = self.read_meta(&at).await.map_err(no_bucket)?;
+        self.bucket_of(raw)
+    }
+
+    fn bucket_of(&self, raw: Raw) -> Result<BucketAt> {
         let info: BucketInfo = decoded(&raw.data, "The bucket")?;
         let name = info.placement.split('/').next().unwrap_or_default();
         let name = if name.is_empty() { "default-placement" } else { name };
@@ -494,7 +500,8 @@ impl<O: Objects> Gateway<O> {
         let removed = self.remove_meta(&entry, &raw.version).await;
         removed.map_err(failed("removing the bucket's entry point"))?;
         let at = Place::new(&self.zone.domain_root, instance_name(&info.bucket));
-        let removed = self.remove_meta(&at, &bucket.version).await;
+        let raw = self.read_meta(&at).await.map_err(failed("reading the bucket"))?;
+        let removed = self.remove_meta(&at, &raw.version).await;
         removed.map_err(failed("removing the bucket"))?;
         self.remove_index(bucket).await;
         if let Owner::User(owner) = &info.owner {
@@ -522,6 +529,19 @@ impl<O: Objects> Gateway<O> {
         }
         self.objects.make_pool(pool, why).await
     }
+}
+
+fn no_bucket(errno: Errno) -> Error {
+    match errno {
+        Errno::NOENT => Code::NoSuchBucket.into(),
+        errno => failed("reading the bucket")(errno),
+    }
+}
+
+fn user_of(data: &Bytes) -> Result<UserInfo> {
+    let mut r = types::Reader::shared(data);
+    let read = r.string().and_then(|_uid| UserInfo::decode(&mut r));
+    read.map_err(|_| crate::gateway::garbled("The user"))
 }
 
 fn user_bucket(bucket: &Bucket) -> user::Bucket {

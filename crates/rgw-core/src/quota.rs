@@ -64,6 +64,19 @@ impl<O: Objects> Gateway<O> {
     /// # Errors
     /// Of RADOS, of any shard.
     pub async fn usage(&self, bucket: &BucketAt) -> Result<Usage> {
+        let error = match self.usage_in(bucket).await {
+            Err(error) => error,
+            usage => return usage,
+        };
+        // What is known of the bucket may be older than its resharding.
+        let now = self.bucket_instance(&bucket.info.bucket).await?;
+        match now.info.layout == bucket.info.layout {
+            true => Err(error),
+            false => self.usage_in(&now).await,
+        }
+    }
+
+    async fn usage_in(&self, bucket: &BucketAt) -> Result<Usage> {
         let mut out = Usage::default();
         if bucket.info.layout.current.is_indexless {
             return Ok(out);

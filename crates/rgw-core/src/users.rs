@@ -66,6 +66,7 @@ impl<O: Objects> Gateway<O> {
             .step(Step::Create(false))
             .step(Step::WriteFull(uid.to_owned().to_bytes()));
         let led = self.objects.operate(at, vector).await;
+        self.cache.forget(at, self.objects.now());
         led.map_err(failed("writing what leads to the user"))?;
         self.tell(at).await;
         Ok(())

@@ -25,6 +25,7 @@ mod server;
 mod stall;
 mod sums;
 mod uploads;
+mod watching;
 mod worker;
 
 pub use on_rados::OnRados;

@@ -25,7 +25,7 @@ impl OnRados {
         Self { cluster }
     }
 
-    async fn io(&self, at: &Place) -> OpResult<IoCtx> {
+    pub(crate) async fn io(&self, at: &Place) -> OpResult<IoCtx> {
         let io = match self.cluster.map().pool_by_name(&at.pool.name) {
             Some(id) => self.cluster.pool_by_id(id),
             None => self.cluster.pool(&at.pool.name).await.map_err(|e| errno(&e))?,

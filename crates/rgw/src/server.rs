@@ -30,6 +30,7 @@ use crate::memory::Budget;
 use crate::record::{self, Done, Noted, Records};
 use crate::request::{Asked, Came};
 use crate::stall::Stalling;
+use crate::watching;
 use crate::worker::{self, Work};
 
 /// How long a client may take to send the head of a request.
@@ -46,6 +47,8 @@ const BODIES_BYTES: u64 = 256 << 20;
 const COPIES_MAX: usize = 10;
 /// How long a client may take nothing of an answer.
 const STALL_MAX: Duration = Duration::from_secs(60);
+/// How long the end of a watch may take when the gateway stops.
+const UNWATCH_MAX: Duration = Duration::from_secs(2);
 /// How long requests that are under way may go on when the gateway stops.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
@@ -58,6 +61,8 @@ pub struct Settings {
     pub part_bytes_min: u64,
     /// Whether keys of clients are refused over plain HTTP: `rgw_crypt_require_ssl`.
     pub keys_want_tls: bool,
+    /// Whether metadata is kept between requests: `rgw_cache_enabled`.
+    pub caches: bool,
     /// When the workers work.
     pub work: Work,
     /// Logs of requests.
@@ -100,6 +105,10 @@ pub async fn serve(
     let server = Rc::new(Server { gateway, settings, received, sent, copies });
     worker::start(&server, work, &stop);
     record::start(&server, &stop);
+    let watches = match server.settings.caches {
+        true => watching::start(&server, &stop),
+        false => Vec::new(),
+    };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut open = Vec::new();
     for door in doors {
@@ -111,6 +120,9 @@ pub async fn serve(
     }
     let all = u32::try_from(CONNECTIONS_MAX).expect("it fits");
     let _ = tokio::time::timeout(STOP_MAX, places.acquire_many(all)).await;
+    for watch in watches {
+        let _ = tokio::time::timeout(UNWATCH_MAX, watch).await;
+    }
     Ok(())
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Stored {
 /// All objects, by pool, namespace and name.
 #[derive(Default)]
 struct Store {
+    asked: u64,
+    told: Vec<(String, Bytes)>,
     objects: BTreeMap<(String, String, String), Stored>,
     pools: BTreeSet<String>,
     version: u64,
@@ -287,6 +289,16 @@ impl Memory {
         *self.left.borrow() == Some(0)
     }
 
+    /// Operations so far, of all clients.
+    pub(super) fn asked(&self) -> u64 {
+        self.store.borrow().asked
+    }
+
+    /// What was told since this was called last: by which object, what.
+    pub(super) fn told(&self) -> Vec<(String, Bytes)> {
+        std::mem::take(&mut self.store.borrow_mut().told)
+    }
+
     /// Lets time pass.
     pub(super) fn pass(&self, seconds: u32) {
         self.store.borrow_mut().now.sec += seconds;
@@ -326,6 +338,7 @@ impl Objects for Memory {
             }
         }
         let mut store = self.store.borrow_mut();
+        store.asked += 1;
         let key = (at.pool.name.clone(), at.pool.ns.clone(), at.name.clone());
         if !store.pools.contains(&at.pool.name) {
             return Err(Errno::NOENT);
@@ -375,7 +388,8 @@ impl Objects for Memory {
         Ok(())
     }
 
-    async fn notify(&self, _at: &Place, _payload: Bytes) -> OpResult<()> {
+    async fn notify(&self, at: &Place, payload: Bytes) -> OpResult<()> {
+        self.store.borrow_mut().told.push((at.name.clone(), payload));
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! then, the next gateway finds each object whole, old or new, lists what it finds, and can do the same again.
 
 mod background;
+mod caching;
 mod crash;
 mod listing;
 mod memory;
