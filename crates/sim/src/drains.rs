@@ -111,7 +111,7 @@ impl World {
             self.command(json!({"prefix": "osd in", "ids": [i.to_string()]}));
             self.command(json!({"prefix": "osd reweight", "id": i, "weight": 1.0}));
             let args = ["root=default".to_owned(), format!("host=h{i}")];
-            self.command(json!({"prefix": "osd crush set", "id": i, "weight": 1.0, "args": args}));
+            self.command(json!({"prefix": "osd crush add", "id": i, "weight": 1.0, "args": args}));
         }
     }
 

@@ -516,19 +516,15 @@ impl World {
             if mon.volatile().quorum.quorum.len() != mon.state().monmap.mons.len() {
                 return false;
             }
-            // Each knows who leads, and that the others agree.
+            let now = &mon.state().monmap.mons;
+            // Each of them knows who leads, and that the others agree.
             let (leader, quorum) = (&mon.volatile().quorum.name, &mon.volatile().quorum.quorum);
-            let agrees = |p: &Option<&mon::Monitor>| match p {
-                Some(mon) => {
-                    let own = &mon.volatile().quorum;
-                    own.leader == *leader && own.quorum == *quorum
-                }
-                None => true,
-            };
-            if !w.mons.iter().map(|p| p.role()).all(|role| agrees(&role)) {
+            let roles = w.mons.iter().filter_map(|p| p.role());
+            let mut known =
+                roles.map(|role| &role.volatile().quorum).filter(|q| now.contains_key(&q.name));
+            if !known.all(|q| q.leader == *leader && q.quorum == *quorum) {
                 return false;
             }
-            let now = &mon.state().monmap.mons;
             if w.mons.iter().any(|p| p.should_end(now)) {
                 return false;
             }
