@@ -486,7 +486,9 @@ impl Rank {
     /// The same as a snapshot has it. Nobody changes that: all that is shared may be cached.
     pub fn stat_seen(&self, seen: &Seen) -> InodeStat {
         use bits::*;
-        let file = if seen.store.inode.is_dir() { FS } else { FS | FC | FR };
+        // `Fa` of a directory stands for its sums: clients ask for those by a path that leads to nothing
+        // where a difference between two snapshots has the directory of the other one.
+        let file = if seen.store.inode.is_dir() { FS | FA } else { FS | FC | FR };
         let caps = PIN | AS | LS | XS | file;
         let realm = if seen.snap == SnapId::HEAD { inos::ROOT } else { Ino(0) };
         let cap = ReplyCap { caps, flags: 1, realm, ..ReplyCap::default() };

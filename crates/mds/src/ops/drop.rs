@@ -117,6 +117,10 @@ impl Rank {
     }
 
     pub(super) fn op_rename(&mut self, call: &mut Call) -> Op<Answer> {
+        let dots = |path: &Bytes| matches!(path.rsplit(|b| *b == b'/').next(), Some(b"." | b".."));
+        if dots(&call.m.path.path) || dots(&call.m.path2.path) {
+            return Err(Errno::BUSY.into());
+        }
         let (to, new) = self.parent(call.m.path.ino, &call.m.path.path)?;
         let (from, old) = self.parent(call.m.path2.ino, &call.m.path2.path)?;
         self.check(call, from, MdsMay::WRITE)?;
