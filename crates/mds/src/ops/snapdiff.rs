@@ -99,6 +99,9 @@ impl Rank {
         }
         let flags = listing_flags(whole, begin == 0, args.flags);
         let extra = Extra::Past(frag, entries, flags);
-        Ok(Answer { seen: Some(dir), extra, ..Answer::default() })
+        // The answer's inode is the other side's: a client of 20.2.4 that finds the one it asked about
+        // ends with a segmentation fault where nothing differs.
+        let seen = Some(Seen { snap: other, ..dir });
+        Ok(Answer { seen, extra, ..Answer::default() })
     }
 }

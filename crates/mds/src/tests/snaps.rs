@@ -146,7 +146,7 @@ fn what_differs_between_two() {
                 let mut m = request(mds_op::READDIR_SNAPDIFF, 1, path, &args);
                 m.path2.path = after.clone();
                 let reply = w.ask(&m).expect("an answer");
-                assert_eq!(reply.result, 0);
+                assert_eq!((reply.result, snap(&reply)), (0, other));
                 let page = messages::fs::DirListing::from_shared(&reply.extra).expect("a listing");
                 for e in &page.entries {
                     after = e.name.clone();
