@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use rados::Cluster;
 use rgw::OnRados;
-use rgw_core::formats::{AccessKey, UserId, UserInfo};
+use rgw_core::formats::{AccessKey, Owner, UserId, UserInfo};
 use rgw_core::gateway::Gateway;
 use rgw_core::users::NewUser;
 use serde_json::json;
@@ -197,7 +197,7 @@ async fn uids(cluster: &Cluster, gateway: &Gateway<OnRados>) -> Result<BTreeSet<
 
 async fn buckets(gateway: &Gateway<OnRados>, uid: &str) -> Result<()> {
     let id = user_id(uid);
-    for (name, _) in gateway.buckets_of(&id).await? {
+    for (name, _) in gateway.buckets_of(&Owner::User(id.clone())).await? {
         let bucket = gateway.bucket(&id.tenant, &name).await?;
         let usage = gateway.usage(&bucket).await?;
         say!("{name}  {uid}  {} objects  {} bytes", usage.objects, usage.bytes);

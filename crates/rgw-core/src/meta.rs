@@ -8,8 +8,8 @@ use types::{Bytes, Denc, Errno, OpResult, UTime};
 
 use crate::cache::{Raw, change_bytes, notify_object};
 use crate::formats::{
-    Bucket, BucketInfo, EntryPoint, Index, IndexGeneration, Layout, LogGeneration, Owner,
-    Placement, Pool, UserId, UserInfo, bucket_flags,
+    AccountInfo, Bucket, BucketInfo, EntryPoint, Index, IndexGeneration, Layout, LogGeneration,
+    Owner, Placement, Pool, UserId, UserInfo, bucket_flags,
 };
 use crate::gateway::{ATTR, Gateway, decoded, failed};
 use crate::names::index_object;
@@ -46,7 +46,7 @@ pub struct NewBucket {
     /// Its name.
     pub name: String,
     /// Its owner.
-    pub owner: UserId,
+    pub owner: Owner,
     /// Placement asked for; empty for the default.
     pub placement: String,
     /// Whether objects can be locked.
@@ -248,6 +248,16 @@ impl<O: Objects> Gateway<O> {
         Ok(self.known_user(uid).await?.map(|(user, _)| user))
     }
 
+    /// An account, from the cache where it is there.
+    ///
+    /// # Errors
+    /// [`Code::InternalError`] where there is none: its users and buckets should have gone before it. Of RADOS.
+    pub async fn account(&self, id: &str) -> Result<AccountInfo> {
+        let at = Place::new(&self.zone.accounts, format!("account.{id}"));
+        let raw = self.known_meta(&at).await.map_err(failed(&format!("reading account {id}")))?;
+        decoded(&raw.data, "The account")
+    }
+
     async fn known_user(&self, uid: &str) -> Result<Option<(UserInfo, Attrs)>> {
         let at = Place::new(&self.zone.users.uid, uid);
         match self.known_meta(&at).await {
@@ -405,9 +415,9 @@ impl<O: Objects> Gateway<O> {
         Ok(true)
     }
 
-    async fn own_again(&self, raw: &Raw, owner: &UserId) -> Result<bool> {
+    async fn own_again(&self, raw: &Raw, owner: &Owner) -> Result<bool> {
         let entry: EntryPoint = decoded(&raw.data, "The bucket's entry point")?;
-        if entry.owner != Owner::User(owner.clone()) {
+        if entry.owner != *owner {
             return Err(Code::BucketAlreadyExists.into());
         }
         // A gateway that died before it did this left the bucket out of the user's.
@@ -433,7 +443,7 @@ impl<O: Objects> Gateway<O> {
                 tenant: new.tenant.clone(),
                 explicit_pools: None,
             },
-            owner: Owner::User(new.owner.clone()),
+            owner: new.owner.clone(),
             flags,
             zonegroup: self.group.id.clone(),
             created: self.objects.now(),
@@ -446,11 +456,17 @@ impl<O: Objects> Gateway<O> {
         BucketAt { info, attrs: new.attrs.clone(), version: version::Version::default(), placement }
     }
 
-    fn user_buckets(&self, owner: &UserId) -> Place {
-        Place::new(&self.zone.users.uid, format!("{}.buckets", owner.text()))
+    /// The object that lists an owner's buckets.
+    fn buckets_place(&self, owner: &Owner) -> Place {
+        match owner {
+            Owner::User(user) => {
+                Place::new(&self.zone.users.uid, format!("{}.buckets", user.text()))
+            }
+            Owner::Account(id) => Place::new(&self.zone.accounts, format!("buckets.{id}")),
+        }
     }
 
-    async fn link(&self, owner: &UserId, bucket: &Bucket, created: UTime) -> Result<()> {
+    async fn link(&self, owner: &Owner, bucket: &Bucket, created: UTime) -> Result<()> {
         let entry = user::BucketEntry {
             bucket: user_bucket(bucket),
             created,
@@ -459,21 +475,21 @@ impl<O: Objects> Gateway<O> {
         };
         let op = user::SetOp { entries: vec![entry], add: true, time: self.objects.now() };
         let vector = Vector::write().call("user", "set_buckets_info", op.to_bytes());
-        let linked = self.objects.operate(&self.user_buckets(owner), vector).await;
+        let linked = self.objects.operate(&self.buckets_place(owner), vector).await;
         linked.map(drop).map_err(failed("adding the bucket to the user's"))
     }
 
-    /// Names and times of all buckets of a user, in order of names.
+    /// Names and times of all buckets of a user or account, in order of names.
     ///
     /// # Errors
     /// Of RADOS.
-    pub async fn buckets_of(&self, owner: &UserId) -> Result<Vec<(String, UTime)>> {
+    pub async fn buckets_of(&self, owner: &Owner) -> Result<Vec<(String, UTime)>> {
         let mut out = Vec::new();
         let mut marker = Bytes::new();
         loop {
             let op = user::ListOp { marker, max: BUCKETS_PAGE, end_marker: Bytes::new() };
             let vector = Vector::read().call("user", "list_buckets", op.to_bytes());
-            let answers = match self.objects.operate(&self.user_buckets(owner), vector).await {
+            let answers = match self.objects.operate(&self.buckets_place(owner), vector).await {
                 Err(Errno::NOENT) => return Ok(out),
                 other => other.map_err(failed("listing the user's buckets"))?,
             };
@@ -504,12 +520,10 @@ impl<O: Objects> Gateway<O> {
         let removed = self.remove_meta(&at, &raw.version).await;
         removed.map_err(failed("removing the bucket"))?;
         self.remove_index(bucket).await;
-        if let Owner::User(owner) = &info.owner {
-            let op = user::RemoveOp { bucket: user_bucket(&info.bucket) };
-            let vector = Vector::write().call("user", "remove_bucket", op.to_bytes());
-            let unlinked = self.objects.operate(&self.user_buckets(owner), vector).await;
-            unlinked.map_err(failed("taking the bucket from the user's"))?;
-        }
+        let op = user::RemoveOp { bucket: user_bucket(&info.bucket) };
+        let vector = Vector::write().call("user", "remove_bucket", op.to_bytes());
+        let unlinked = self.objects.operate(&self.buckets_place(&info.owner), vector).await;
+        unlinked.map_err(failed("taking the bucket from its owner's"))?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use cls::client::rgw::{ListOp, ListRet};
 use rgw_proto::{Code, Error, Result};
 use types::Denc;
 
-use crate::formats::{Owner, Quota, UserInfo};
+use crate::formats::{Owner, Quota};
 use crate::gateway::{Gateway, decoded, failed};
 use crate::meta::BucketAt;
 use crate::objects::{Objects, Vector};
@@ -99,27 +99,42 @@ impl<O: Objects> Gateway<O> {
         Ok(out)
     }
 
-    /// Whether the quotas of a bucket and of its owner allow one object of `bytes` more. Costs nothing where none is
-    /// enabled; a user's quota costs a read of each shard of each of the user's buckets.
+    /// The quotas that a bucket's owner gives: of each bucket, and of all.
+    async fn quotas_of(&self, owner: &Owner) -> Result<(Quota, Quota)> {
+        Ok(match owner {
+            Owner::User(id) => {
+                let limits = self.user(&id.text()).await?.unwrap_or_default().limits;
+                (limits.bucket_quota, limits.user_quota)
+            }
+            Owner::Account(id) => {
+                let account = self.account(id).await?;
+                (account.bucket_quota, account.quota)
+            }
+        })
+    }
+
+    /// Whether the quotas of a bucket and of its owner allow one object of `bytes` more. Costs a look at the owner where
+    /// none is enabled; an owner's quota costs a read of each shard of each of the owner's buckets.
     ///
     /// # Errors
     /// [`Code::QuotaExceeded`]; of RADOS.
-    pub async fn check_quota(&self, bucket: &BucketAt, owner: &UserInfo, bytes: u64) -> Result<()> {
-        let limits = &owner.limits;
+    pub async fn check_quota(&self, bucket: &BucketAt, bytes: u64) -> Result<()> {
+        let owner = &bucket.info.owner;
+        let (of_each, of_all) = self.quotas_of(owner).await?;
         let of_bucket = match bucket.info.quota.is_enabled {
             true => bucket.info.quota,
-            false => limits.bucket_quota,
+            false => of_each,
         };
         if of_bucket.is_enabled {
             self.usage(bucket).await?.check(&of_bucket, "the bucket", bytes)?;
         }
-        if !limits.user_quota.is_enabled {
+        if !of_all.is_enabled {
             return Ok(());
         }
         let mut used = Usage::default();
-        for (name, _) in self.buckets_of(&owner.id).await? {
-            match self.bucket(&owner.id.tenant, &name).await {
-                Ok(bucket) if bucket.info.owner == Owner::User(owner.id.clone()) => {
+        for (name, _) in self.buckets_of(owner).await? {
+            match self.bucket(&bucket.info.bucket.tenant, &name).await {
+                Ok(bucket) if bucket.info.owner == *owner => {
                     used.add(self.usage(&bucket).await?);
                 }
                 Ok(_) => {}
@@ -127,7 +142,11 @@ impl<O: Objects> Gateway<O> {
                 Err(error) => return Err(error),
             }
         }
-        used.check(&limits.user_quota, "the user", bytes)
+        let whose = match owner {
+            Owner::User(_) => "the user",
+            Owner::Account(_) => "the account",
+        };
+        used.check(&of_all, whose, bytes)
     }
 }
 

@@ -3,7 +3,7 @@
 use rgw_proto::{Code, Error, Result};
 use types::{Bytes, Denc, Errno};
 
-use crate::formats::{AccessKey, Pool, UserId, UserInfo};
+use crate::formats::{AccessKey, Owner, Pool, UserId, UserInfo};
 use crate::gateway::{Gateway, failed};
 use crate::meta::Attrs;
 use crate::objects::{Objects, Place, PoolUse, Step, Vector};
@@ -207,7 +207,7 @@ impl<O: Objects> Gateway<O> {
         let Some((user, _, version)) = self.user_raw(uid).await? else {
             return Err(Code::NoSuchUser.into());
         };
-        if !self.buckets_of(&user.id).await?.is_empty() {
+        if !self.buckets_of(&Owner::User(user.id.clone())).await?.is_empty() {
             let text = "The user has buckets: remove them, or give them to another user, before.";
             return Err(Error::new(Code::BucketNotEmpty, text));
         }

@@ -69,6 +69,7 @@ fn corpus() {
             check::<f::Caps>(r, "RGWUserCaps", never),
             check::<f::Quota>(r, "RGWQuotaInfo", never),
             check::<f::UserInfo>(r, "RGWUserInfo", before::<23>),
+            check::<f::AccountInfo>(r, "RGWAccountInfo", before::<2>),
             check::<f::Pool>(r, "rgw_pool", never),
             check::<f::Bucket>(r, "rgw_bucket", never),
             check::<f::EntryPoint>(r, "RGWBucketEntryPoint", never),

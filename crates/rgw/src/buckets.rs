@@ -1,6 +1,6 @@
 //! Operations on buckets.
 
-use rgw_core::formats::UserInfo;
+use rgw_core::formats::{Owner as BucketOwner, UserInfo};
 use rgw_core::list;
 use rgw_core::meta::{BucketAt, NewBucket};
 use rgw_proto::acl::{Acl, Owner};
@@ -31,16 +31,16 @@ impl Server {
             return Ok(Answer::xml(listing::buckets(&asked.owner(), &[])));
         };
         asked.check(None, None, None)?;
-        not_of_account(user)?;
-        let all = self.gateway.buckets_of(&user.id).await?;
+        let all = self.gateway.buckets_of(&owner_of(user)).await?;
         let all: Vec<_> = all.into_iter().map(|(name, at)| (name, time(at))).collect();
-        Ok(Answer::xml(listing::buckets(&asked.owner(), &all)))
+        // The user, also where the buckets are its account's.
+        let who = Owner { id: user.id.text(), display_name: user.display_name.clone() };
+        Ok(Answer::xml(listing::buckets(&who, &all)))
     }
 
     pub(crate) async fn create_bucket(&self, asked: &Asked, body: Vec<u8>) -> Result<Answer> {
         let user = asked.user()?;
         asked.check(None, None, None)?;
-        not_of_account(user)?;
         let name = asked.bucket_name()?;
         name.check_new(false)?;
         if name.tenant != user.id.tenant {
@@ -61,12 +61,13 @@ impl Server {
         let new = NewBucket {
             tenant: name.tenant.clone(),
             name: name.name.clone(),
-            owner: user.id.clone(),
+            owner: owner_of(user),
             placement: placement.to_owned(),
             is_locked: is_locked.is_some_and(|v| v.eq_ignore_ascii_case("true")),
             attrs: [("acl".to_owned(), acl::encode(&list))].into(),
         };
-        self.gateway.make_bucket(new, user.limits.buckets_max).await?;
+        let most = asked.account.as_ref().map_or(user.limits.buckets_max, |a| a.buckets_max);
+        self.gateway.make_bucket(new, most).await?;
         Ok(Answer::new(200).header("Location", format!("/{}", name.name)))
     }
 
@@ -166,13 +167,12 @@ impl Server {
     }
 }
 
-/// Buckets of users in accounts belong to the account, whose lists are not built.
-fn not_of_account(user: &UserInfo) -> Result<()> {
-    if user.account_id.is_empty() {
-        return Ok(());
+/// Who owns what a user makes: the account, where the user is in one.
+fn owner_of(user: &UserInfo) -> BucketOwner {
+    match user.account_id.as_str() {
+        "" => BucketOwner::User(user.id.clone()),
+        id => BucketOwner::Account(id.to_owned()),
     }
-    let text = "Making and listing buckets of accounts is not built: stock radosgw does it.";
-    Err(Error::new(Code::NotImplemented, text))
 }
 
 fn class(name: String) -> String {

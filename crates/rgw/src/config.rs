@@ -459,8 +459,7 @@ impl Server {
     /// Whether a sender may end a governance retention.
     fn may_bypass(&self, asked: &Asked, bucket: &BucketAt) -> bool {
         let header = asked.head.headers.get("x-amz-bypass-governance-retention");
-        let owns = asked.user.as_ref().is_some_and(|u| u.id.text() == bucket.info.owner.text());
-        header.is_some_and(|v| v.eq_ignore_ascii_case("true")) && owns
+        header.is_some_and(|v| v.eq_ignore_ascii_case("true")) && asked.owns_alone(bucket)
     }
 
     /// Refuses the removal of what is locked.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use hyper::body::Incoming;
 use rgw_core::crypt::{CHUNK, Cipher, Sealing, part_at};
-use rgw_core::formats::{ObjectTags, Owner as BucketOwner};
+use rgw_core::formats::ObjectTags;
 use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::multipart::part_of;
@@ -275,34 +275,16 @@ impl Server {
         self.lock_of_headers(bucket, headers, &mut attrs)?;
         let key = self.customer_key(asked, headers)?;
         let reader = self.data(asked, body)?;
-        self.check_quota(asked, bucket, reader.len.unwrap_or(0)).await?;
+        self.gateway.check_quota(bucket, reader.len.unwrap_or(0)).await?;
         let name = asked.key()?.as_str();
         let new = NewObject { name, attrs, conditions: &conditions, key };
-        let (answer, _) = self.store(asked, bucket, new, reader).await?;
+        let (answer, _) = self.store(bucket, new, reader).await?;
         Ok(answer)
-    }
-
-    /// Whether the quotas allow one object of `bytes` more.
-    pub(crate) async fn check_quota(
-        &self,
-        asked: &Asked,
-        bucket: &BucketAt,
-        bytes: u64,
-    ) -> Result<()> {
-        let owner = match (&bucket.info.owner, &asked.user) {
-            (BucketOwner::User(id), Some(user)) if user.id == *id => Some(user.clone()),
-            (BucketOwner::User(id), _) => self.gateway.user(&id.text()).await?,
-            // Quotas of accounts are theirs who make buckets for them: not here.
-            (BucketOwner::Account(_), _) => None,
-        };
-        let owner = owner.unwrap_or_default();
-        self.gateway.check_quota(bucket, &owner, bytes).await
     }
 
     /// Stores an object's bytes under a name.
     pub(crate) async fn store(
         &self,
-        asked: &Asked,
         bucket: &BucketAt,
         new: NewObject<'_>,
         mut reader: impl Source,
@@ -344,7 +326,7 @@ impl Server {
         };
         // A body whose length was not told is judged by now.
         if let Ok(known) = &sums
-            && let Err(error) = self.check_quota(asked, bucket, known.len).await
+            && let Err(error) = self.gateway.check_quota(bucket, known.len).await
         {
             sums = Err(error);
         }
@@ -778,7 +760,7 @@ impl Server {
     async fn copy_object(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
         let (from, object) = self.source(asked).await?;
         let _place = self.place_of_copy(object.size).await?;
-        self.check_quota(asked, bucket, object.size).await?;
+        self.gateway.check_quota(bucket, object.size).await?;
         let headers = &asked.head.headers;
         let directive = |name: &str| -> Result<bool> {
             match headers.single(name)?.unwrap_or("COPY") {

@@ -20,7 +20,7 @@ use crate::acl;
 use crate::answer::Answer;
 use crate::body::Reader;
 use crate::objects::{NewObject, Source as ByteSource, kept, tag_bytes};
-use crate::request::{Asked, check_mask, identity, now, secret_of};
+use crate::request::{Asked, account_of, check_mask, identity, now, secret_of};
 use crate::server::Server;
 
 /// The file of a form, on its way in.
@@ -132,7 +132,7 @@ impl Server {
         let none = Conditions::default();
         let customer = self.customer_key(asked, &headers)?;
         let new = NewObject { name: key.as_str(), attrs, conditions: &none, key: customer };
-        let (stored, etag) = self.store(&sender, bucket, new, file).await?;
+        let (stored, etag) = self.store(bucket, new, file).await?;
         self.form_answer(bucket, &fields, &key, &etag, stored)
     }
 
@@ -166,6 +166,7 @@ impl Server {
         policy.check(fields, name, key.as_str(), now())?;
         check_mask(&user, Operation::PostObject)?;
         out.sender = Sender::of_form(&proof, identity(&user, &attrs)?);
+        out.account = account_of(&self.gateway, &user).await?;
         out.user = Some(user);
         Ok((out, Some(policy)))
     }

@@ -1,10 +1,10 @@
 //! A request, from its first line to the operation that is allowed.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use rgw_core::formats::{Owner as BucketOwner, UserInfo};
+use rgw_core::formats::{AccountInfo, Owner as BucketOwner, UserInfo};
 use rgw_core::gateway::{Gateway, attr_text};
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::object::ObjectAt;
@@ -38,6 +38,8 @@ pub struct Asked {
     pub sender: Sender,
     /// The user; `None` of anonymous requests.
     pub user: Option<UserInfo>,
+    /// The user's account.
+    pub account: Option<AccountInfo>,
     /// How it came.
     pub came: Came,
 }
@@ -62,6 +64,19 @@ pub fn now() -> Time {
 const ALL: &str = r#"{"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}"#;
 /// `TYPE_ROOT`: the root user of an account.
 const ROOT: u32 = 6;
+
+/// Policies of AWS that are attached by name and that this gateway's operations ask for; others allow nothing here.
+/// Source: `rgw_iam_managed_policy.cc`.
+const MANAGED: [(&str, &str); 2] = [
+    (
+        "arn:aws:iam::aws:policy/AmazonS3FullAccess",
+        r#"{"Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}}"#,
+    ),
+    (
+        "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess",
+        r#"{"Statement": {"Effect": "Allow", "Action": ["s3:Get*", "s3:List*", "s3:Describe*"], "Resource": "*"}}"#,
+    ),
+];
 
 /// A user's identity, as policies and lists name it, with the user's own policies.
 ///
@@ -89,8 +104,21 @@ pub fn identity(user: &UserInfo, attrs: &Attrs) -> Result<Identity> {
             policies.push(Policy::parse(text, Kind::Identity).map_err(|_| bad())?);
         }
     }
+    if let Some(bytes) = attrs.get("managed-policy") {
+        let arns: BTreeSet<String> = Reader::shared(bytes)
+            .framed("ManagedPolicies", 1, |r, _| Denc::decode(r))
+            .map_err(|_| Error::new(Code::AccessDenied, "The user's policies cannot be read."))?;
+        for (_, text) in MANAGED.iter().filter(|(arn, _)| arns.contains(*arn)) {
+            policies.push(Policy::parse(text, Kind::Identity)?);
+        }
+    }
+    // Users of accounts are named as IAM names them.
+    let name = match in_account {
+        true => format!("{}{}", user.path.trim_start_matches('/'), user.display_name),
+        false => user.id.id.clone(),
+    };
     Ok(Identity {
-        principal: Principal::User { account, name: user.id.id.clone() },
+        principal: Principal::User { account, name },
         id: Some(id),
         in_account,
         is_admin: user.limits.is_admin,
@@ -111,6 +139,20 @@ pub fn secret_of<'a>(user: &'a UserInfo, access_key: &str) -> Result<&'a str> {
         return Err(Error::new(Code::AccessDenied, text));
     }
     Ok(&key.key)
+}
+
+/// The account that a user belongs to.
+///
+/// # Errors
+/// As [`Gateway::account`].
+pub async fn account_of(
+    gateway: &Gateway<OnRados>,
+    user: &UserInfo,
+) -> Result<Option<AccountInfo>> {
+    match user.account_id.as_str() {
+        "" => Ok(None),
+        id => gateway.account(id).await.map(Some),
+    }
 }
 
 /// Refuses what a user's mask of operations leaves out: 1 reads, 2 writes, 4 deletes.
@@ -154,7 +196,8 @@ impl Asked {
         let claim = Claim::of(&head)?;
         let Some(access_key) = claim.access_key() else {
             let sender = Sender::anonymous(&claim, operation)?;
-            return Ok(Self { head, target, operation, proof: None, sender, user: None, came });
+            let (proof, user, account) = (None, None, None);
+            return Ok(Self { head, target, operation, proof, sender, user, account, came });
         };
         let (user, attrs) = gateway.user_by_key(access_key).await?;
         let secret = secret_of(&user, access_key)?;
@@ -170,8 +213,9 @@ impl Asked {
         }
         let sender = Sender::proven(&proof, &claim, operation, identity(&user, &attrs)?)?;
         check_mask(&user, operation)?;
-        let user = Some(user);
-        Ok(Self { head, target, operation, proof: Some(proof), sender, user, came })
+        let account = account_of(gateway, &user).await?;
+        let (proof, user) = (Some(proof), Some(user));
+        Ok(Self { head, target, operation, proof, sender, user, account, came })
     }
 
     /// The user, who is known.
@@ -184,10 +228,26 @@ impl Asked {
 
     /// Who owns what this request makes.
     pub fn owner(&self) -> Owner {
-        match &self.user {
-            Some(user) => Owner { id: user.id.text(), display_name: user.display_name.clone() },
-            None => Owner { id: "anonymous".into(), display_name: String::new() },
+        match (&self.account, &self.user) {
+            (Some(account), _) => {
+                Owner { id: account.id.clone(), display_name: account.name.clone() }
+            }
+            (None, Some(user)) => {
+                Owner { id: user.id.text(), display_name: user.display_name.clone() }
+            }
+            (None, None) => Owner { id: "anonymous".into(), display_name: String::new() },
         }
+    }
+
+    /// Whether the bucket is the sender's, or the sender's account's.
+    fn owns(&self, bucket: &BucketAt) -> bool {
+        self.sender.identity().id.as_deref() == Some(bucket.info.owner.text().as_str())
+    }
+
+    /// Whether the sender is the user who owns the bucket, or the root user of the account that does.
+    pub fn owns_alone(&self, bucket: &BucketAt) -> bool {
+        let may = |user: &UserInfo| user.account_id.is_empty() || user.kind == ROOT;
+        self.owns(bucket) && self.user.as_ref().is_some_and(may)
     }
 
     /// The bucket's name; its tenant is the user's where none is named.
@@ -387,4 +447,48 @@ pub fn block_bytes(block: PublicAccessBlock) -> types::Bytes {
         block.restrict_buckets.encode(w);
     });
     w.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use rgw_proto::policy::{Ask, Verdict};
+
+    use super::*;
+
+    /// What a user's own policies say to an action.
+    fn says(identity: &Identity, action: &str) -> Vec<Verdict> {
+        let context = Context::default();
+        let resource = "arn:aws:s3:::b/k";
+        let ask = Ask { who: &identity.principal, action, resource, context: &context };
+        identity.policies.iter().map(|policy| policy.judge(&ask)).collect()
+    }
+
+    #[test]
+    fn users_of_accounts() {
+        let mut user = UserInfo { display_name: "Ann".into(), ..UserInfo::default() };
+        user.id.id = "1234".into();
+        let plain = identity(&user, &Attrs::new()).unwrap();
+        assert_eq!((plain.id.as_deref(), plain.in_account), (Some("1234"), false));
+        (user.account_id, user.path) = ("RGW1".into(), "/shop/".into());
+        let mut w = types::Writer::new(types::Features::ALL);
+        let arns = [
+            "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess",
+            "arn:aws:iam::aws:policy/IAMFullAccess",
+        ];
+        w.framed(1, 1, |w| arns.map(str::to_owned).into_iter().collect::<BTreeSet<_>>().encode(w));
+        let attrs: Attrs = [("managed-policy".to_owned(), w.finish())].into();
+        let clerk = identity(&user, &attrs).unwrap();
+        let name = Principal::User { account: "RGW1".into(), name: "shop/Ann".into() };
+        assert_eq!((&clerk.principal, clerk.id.as_deref()), (&name, Some("RGW1")));
+        assert_eq!(says(&clerk, "s3:GetObject"), [Verdict::Allow]);
+        assert_eq!(says(&clerk, "s3:PutObject"), [Verdict::Silent]);
+        user.kind = ROOT;
+        assert_eq!(
+            says(&identity(&user, &Attrs::new()).unwrap(), "s3:PutObject"),
+            [Verdict::Allow]
+        );
+        let garbled: Attrs =
+            [("managed-policy".to_owned(), types::Bytes::from_static(b"\x01\x01"))].into();
+        assert_eq!(identity(&user, &garbled).unwrap_err().code, Code::AccessDenied);
+    }
 }

@@ -103,7 +103,7 @@ impl Server {
     ) -> Result<Answer> {
         let number = Self::part_number(asked)?;
         let mut reader = self.data(asked, body)?;
-        self.check_quota(asked, bucket, reader.len.unwrap_or(0)).await?;
+        self.gateway.check_quota(bucket, reader.len.unwrap_or(0)).await?;
         let customer =
             crypt::wanted(&upload.attrs, self.customer_key(asked, &asked.head.headers)?)?;
         let mut sealing = customer.as_ref().map(|key| Sealing::new(key.cipher()));
@@ -160,7 +160,7 @@ impl Server {
             None => (0, object.size),
         };
         let _place = self.place_of_copy(len).await?;
-        self.check_quota(asked, bucket, len).await?;
+        self.gateway.check_quota(bucket, len).await?;
         let mut incoming = self.gateway.begin_part(bucket, upload, number).await?;
         let mut sums = checksum::Body::new(checksum::Expected::default());
         let took = async {

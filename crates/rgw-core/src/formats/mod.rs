@@ -21,7 +21,8 @@ pub use manifest::{Manifest, ManifestPart, ManifestRule, ObjectName};
 pub use realm::{LatestEpoch, NamedId, Realm};
 pub use upload::{Upload, UploadPart};
 pub use user::{
-    AccessKey, Caps, Quota, SubUser, UserId, UserInfo, UserKeys, UserLimits, UserPlacement,
+    AccessKey, AccountInfo, Caps, Quota, SubUser, UserId, UserInfo, UserKeys, UserLimits,
+    UserPlacement,
 };
 pub use zone::{Placement, UserPools, ZoneGroup, ZoneParams};
 

@@ -155,6 +155,62 @@ impl Denc for Quota {
     }
 }
 
+/// An account: `RGWAccountInfo`, `ENCODE_START(2, 1)`; v2 added the quota of each bucket. Users of it share its buckets.
+/// Source: `rgw_common.h`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AccountInfo {
+    /// `RGW` and 17 digits.
+    pub id: String,
+    /// Empty for most.
+    pub tenant: String,
+    /// For people.
+    pub name: String,
+    /// May be empty.
+    pub email: String,
+    /// Of all its buckets together.
+    pub quota: Quota,
+    /// Users, roles, groups; 0 for no bound, negative for none at all.
+    pub users_roles_groups_max: [i32; 3],
+    /// Buckets.
+    pub buckets_max: i32,
+    /// Access keys of a user.
+    pub keys_max: i32,
+    /// Of each bucket.
+    pub bucket_quota: Quota,
+}
+
+impl Denc for AccountInfo {
+    fn encode(&self, w: &mut Writer) {
+        w.framed(2, 1, |w| {
+            w.str(&self.id);
+            w.str(&self.tenant);
+            w.str(&self.name);
+            w.str(&self.email);
+            self.quota.encode(w);
+            self.users_roles_groups_max.iter().for_each(|most| w.i32(*most));
+            w.i32(self.buckets_max);
+            w.i32(self.keys_max);
+            self.bucket_quota.encode(w);
+        });
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        r.framed("RGWAccountInfo", 2, |r, v| {
+            Ok(Self {
+                id: r.string()?,
+                tenant: r.string()?,
+                name: r.string()?,
+                email: r.string()?,
+                quota: Quota::decode(r)?,
+                users_roles_groups_max: [r.i32()?, r.i32()?, r.i32()?],
+                buckets_max: r.i32()?,
+                keys_max: r.i32()?,
+                bucket_quota: if v >= 2 { Quota::decode(r)? } else { Quota::default() },
+            })
+        })
+    }
+}
+
 /// The keys of a user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserKeys {

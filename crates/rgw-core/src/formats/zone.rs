@@ -92,6 +92,8 @@ pub struct ZoneParams {
     pub usage: Pool,
     /// Buckets with lifecycle rules.
     pub lifecycle: Pool,
+    /// Accounts.
+    pub accounts: Pool,
 }
 
 /// Pools of users.
@@ -127,7 +129,32 @@ impl ZoneParams {
             let placements = placements.into_iter().collect();
             let _metadata_heap = Pool::decode(r)?;
             let (_realm, lifecycle) = (r.string()?, Pool::decode(r)?);
-            Ok(Self { domain_root, control, gc, users, id, name, placements, usage, lifecycle })
+            let accounts = if v >= 18 {
+                let _tier: BTreeMap<String, String> = Denc::decode(r)?;
+                for _roles_reshard_otp in 0..3 {
+                    Pool::decode(r)?;
+                }
+                Opaque::decode(r)?; // the tier's settings
+                for _oidc_notif_topics in 0..3 {
+                    Pool::decode(r)?;
+                }
+                Pool::decode(r)?
+            } else {
+                // What releases that wrote less take for it.
+                Pool { name: format!("{name}.rgw.meta"), ns: "accounts".into() }
+            };
+            Ok(Self {
+                domain_root,
+                control,
+                gc,
+                users,
+                id,
+                name,
+                placements,
+                usage,
+                lifecycle,
+                accounts,
+            })
         })
     }
 }

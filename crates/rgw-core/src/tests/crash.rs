@@ -217,8 +217,13 @@ fn buckets() {
             assert_eq!(listed(&next, &bucket).await.unwrap(), ["k"]);
             // Made again, it is among the user's buckets whatever happened.
             assert!(!next.make_bucket(new_bucket(), 1_000).await.unwrap());
-            let names: Vec<_> =
-                next.buckets_of(&user()).await.unwrap().into_iter().map(|b| b.0).collect();
+            let names: Vec<_> = next
+                .buckets_of(&crate::formats::Owner::User(user()))
+                .await
+                .unwrap()
+                .into_iter()
+                .map(|b| b.0)
+                .collect();
             assert_eq!(names, ["bkt"], "death before operation {n}");
             died
         });

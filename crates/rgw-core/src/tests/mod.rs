@@ -12,7 +12,7 @@ use rgw_proto::body::Part;
 use rgw_proto::condition::Conditions;
 
 use crate::formats::{
-    AclOwner, AclPolicy, Placement, Pool, Upload, UserId, UserPools, ZoneGroup, ZoneParams,
+    AclOwner, AclPolicy, Owner, Placement, Pool, Upload, UserId, UserPools, ZoneGroup, ZoneParams,
 };
 use crate::gateway::Gateway;
 use crate::list::Query;
@@ -45,6 +45,7 @@ fn gateway(objects: Memory) -> Gateway<Memory> {
         control: pool("control"),
         gc: pool("log:gc"),
         lifecycle: pool("log:lc"),
+        accounts: pool("meta:accounts"),
         usage: pool("log:usage"),
         users,
         id: "z".into(),
@@ -74,7 +75,12 @@ fn attrs(etag: &str) -> Attrs {
 }
 
 fn new_bucket() -> NewBucket {
-    NewBucket { name: "bkt".into(), owner: user(), attrs: attrs(""), ..NewBucket::default() }
+    NewBucket {
+        name: "bkt".into(),
+        owner: Owner::User(user()),
+        attrs: attrs(""),
+        ..NewBucket::default()
+    }
 }
 
 async fn made(gateway: &Gateway<Memory>) -> Result<BucketAt> {
