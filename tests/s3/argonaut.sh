@@ -12,6 +12,11 @@ if [ "$1" = start ]; then
     radosgw-admin user create --uid "$user" --display-name "The $user user" --email "$user@example.com" \
       --access-key "KEY$user" --secret-key "secret/$user" >/dev/null
   done
+  for name in one two; do
+    openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=$name -addext subjectAltName=IP:127.0.0.1 -keyout $name.key -out $name.crt 2>/dev/null
+    cat $name.crt $name.key > $name.pem
+  done
+  cp one.pem tls.pem
   exit 0
 fi
 radosgw -n client.rgw.stock --keyring rgw.stock.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
@@ -26,8 +31,11 @@ for ((i = 0; i < 300; i++)); do
 done
 export PYTHONDONTWRITEBYTECODE=1 ENDPOINT
 python3 s3.py "$ENDPOINT" KEYmain secret/main KEYother secret/other ${CASES:-}
+python3 ours.py "$ENDPOINT" "$TLS_ENDPOINT" KEYmain secret/main . ${CASES:-}
+[ -z "${CASES:-}" ] || exit 0
 ACCESS=KEYmain SECRET=secret/main bash clients.sh
 python3 both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main
+ACCESS=KEYmain SECRET=secret/main bash admin.sh
 radosgw-admin bucket stats --bucket kept > stats.json
 python3 - <<'P'
 import json

@@ -70,6 +70,7 @@ def main():
         assert body(reader, f"{name}/sealed", **secret) == data
         assert body(reader, f"{name}/sealed", Range="bytes=4194290-4198411", **secret) == data[4194290:4198412]
     settings(ours, stock)
+    caches(ours, stock)
     keys = lambda at: [o["Key"] for o in at.list_objects_v2(Bucket="both")["Contents"]]
     assert keys(ours) == keys(stock), (keys(ours), keys(stock))
     versions(ours, stock)
@@ -105,6 +106,30 @@ def settings(ours, stock):
         assert reader.get_object_retention(Bucket=bucket, Key="k")["Retention"]["Mode"] == "GOVERNANCE"
         reader.delete_object(Bucket=bucket, Key="k", VersionId=version, BypassGovernanceRetention=True)
         reader.delete_bucket(Bucket=bucket)
+
+
+def caches(ours, stock):
+    """What one changes, the other obeys with the next request, also where it knew it otherwise a moment before."""
+    deny = '{"Statement":[{"Effect":"Deny","Principal":"*","Action":"s3:GetObject","Resource":"arn:aws:s3:::both-cached/k"}]}'
+
+    def succeeds(at):
+        try:
+            return at.get_object(Bucket="both-cached", Key="k")
+        except at.exceptions.ClientError:
+            return None
+
+    for writer, reader in (ours, stock), (stock, ours):
+        for _ in range(3):  # the bucket is another one each time
+            writer.create_bucket(Bucket="both-cached")
+            reader.put_object(Bucket="both-cached", Key="k", Body=b"1")
+            assert succeeds(reader) and succeeds(writer)
+            writer.put_bucket_policy(Bucket="both-cached", Policy=deny)
+            assert not succeeds(reader), "it goes by a policy that was replaced"
+            reader.delete_bucket_policy(Bucket="both-cached")
+            assert succeeds(writer), "it goes by a policy that was removed"
+            reader.delete_object(Bucket="both-cached", Key="k")
+            writer.delete_bucket(Bucket="both-cached")
+            assert not succeeds(reader)
 
 
 def versions(ours, stock):

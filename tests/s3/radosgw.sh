@@ -19,6 +19,7 @@ for user in main other; do
     --access-key "KEY$user" --secret-key "secret/$user" >/dev/null
 done
 PYTHONDONTWRITEBYTECODE=1 python3 s3.py "http://127.0.0.1:$PORT" KEYmain secret/main KEYother secret/other ${CASES:-}
+[ -z "${CASES:-}" ] || exit 0
 # Both say the same of what was left: bucket `kept` with 3 objects of 3 + 9 MiB + 5 bytes.
 radosgw-admin bucket stats --bucket kept > stats.json
 python3 - <<'P'

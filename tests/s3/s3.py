@@ -430,6 +430,45 @@ def masks(b):
     S3.delete_bucket_policy(Bucket=b)
 
 
+def accounts(_):
+    """Users of an account share its buckets; what they may, policies say."""
+    account, read = "RGW12345678901234567", "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
+    admin("account", "create", "--account-id", account, "--account-name", "shop")
+    def user(name, *words):
+        admin("user", "create", "--uid", name, "--display-name", name, "--account-id", account,
+              "--access-key", f"KEY{name}", "--secret-key", f"secret/{name}", *words)
+        return client(f"KEY{name}", f"secret/{name}")
+    root, clerk = user("shopkeeper", "--account-root"), user("clerk")
+    root.create_bucket(Bucket="shop-1")
+    root.put_object(Bucket="shop-1", Key="k", Body=b"1")
+    assert [x["Name"] for x in root.list_buckets()["Buckets"]] == ["shop-1"]
+    assert root.list_buckets()["Owner"]["ID"] == "shopkeeper"
+    assert root.get_bucket_acl(Bucket="shop-1")["Owner"] == {"ID": account, "DisplayName": "shop"}
+    assert root.get_object_acl(Bucket="shop-1", Key="k")["Owner"]["ID"] == account
+    for call, args in (clerk.list_buckets, {}), (clerk.list_objects_v2, {"Bucket": "shop-1"}), (clerk.create_bucket, {"Bucket": "shop-2"}), \
+            (clerk.get_object, {"Bucket": "shop-1", "Key": "k"}), (S3.get_object, {"Bucket": "shop-1", "Key": "k"}):
+        fails("AccessDenied", call, **args)
+    admin("user", "policy", "attach", "--uid", "clerk", "--policy-arn", read)
+    assert clerk.get_object(Bucket="shop-1", Key="k")["Body"].read() == b"1"
+    assert [x["Name"] for x in clerk.list_buckets()["Buckets"]] == ["shop-1"]
+    fails("AccessDenied", clerk.put_object, Bucket="shop-1", Key="k", Body=b"2")
+    root.put_bucket_policy(Bucket="shop-1", Policy=json.dumps({"Version": "2012-10-17", "Statement": [
+        {"Effect": "Allow", "Principal": {"AWS": [f"arn:aws:iam::{account}:user/clerk"]}, "Action": "s3:PutObject", "Resource": "arn:aws:s3:::shop-1/in/*"}]}))
+    clerk.put_object(Bucket="shop-1", Key="in/k", Body=b"2")
+    fails("AccessDenied", clerk.put_object, Bucket="shop-1", Key="k", Body=b"2")
+    admin("user", "policy", "detach", "--uid", "clerk", "--policy-arn", read)
+    fails("AccessDenied", clerk.get_object, Bucket="shop-1", Key="k")
+    admin("account", "modify", "--account-id", account, "--max-buckets", "1")
+    fails("TooManyBuckets", root.create_bucket, Bucket="shop-2")
+    for key in "k", "in/k":
+        root.delete_object(Bucket="shop-1", Key=key)
+    root.delete_bucket(Bucket="shop-1")
+    assert root.list_buckets()["Buckets"] == []
+    for name in "clerk", "shopkeeper":
+        admin("user", "rm", "--uid", name)
+    admin("account", "rm", "--account-id", account)
+
+
 def suspended(b):
     """Refused within a second of radosgw-admin's answer: keys and users are known to gateways that cache them."""
     admin("user", "create", "--uid", "short", "--display-name", "s", "--access-key", "KEYshort", "--secret-key", "secret/short")
@@ -513,7 +552,7 @@ def customer_keys(b):
 
 
 CASES = [buckets, objects, ranges, conditions, listing, multipart, copies, versions, checksums, tagging, access, cors,
-         signatures, post_form, lifecycle, expiry, quotas, user_quotas, masks, suspended, hosts, removals, lock, customer_keys]
+         signatures, post_form, lifecycle, expiry, quotas, user_quotas, masks, accounts, suspended, hosts, removals, lock, customer_keys]
 
 
 def main():

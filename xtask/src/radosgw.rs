@@ -55,7 +55,9 @@ fn both(cluster: &Cluster, share: &Path) -> Result<()> {
     let (port, stock) = (http_port() + 1, http_port());
     let _gateway = Gateway::start(cluster, share, port)?;
     let line = format!(
-        "cd {at} && PORT={stock} ENDPOINT=http://127.0.0.1:{port} CASES='{}' timeout 300 bash argonaut.sh check",
+        "cd {at} && PORT={stock} ENDPOINT=http://127.0.0.1:{port} TLS_ENDPOINT=https://127.0.0.1:{} CASES='{}' \
+         timeout 400 bash argonaut.sh check",
+        port + 1,
         cases()
     );
     let out = sh::output(&mut cluster.client("forky", &line))?;
@@ -72,9 +74,11 @@ impl Gateway {
         let mut text = std::fs::read_to_string(cluster.conf())?;
         text += &format!(
             "\n[client.rgw.a]\nkeyring = {0}/rgw.a.keyring\nlog file = {0}/rgw.a.log\n\
-             rgw frontends = beast endpoint=127.0.0.1:{port}\nrgw multipart min part size = 1\n\
+             rgw frontends = beast endpoint=127.0.0.1:{port} ssl_endpoint=127.0.0.1:{1} ssl_certificate={0}/tls.pem\n\
+             pid file = {0}/rgw.a.pid\nrgw enable ops log = true\nrgw ops log file path = {0}/access.log\nrgw multipart min part size = 1\n\
              rgw lc debug interval = 2\nrgw crypt require ssl = false\nrgw dns name = s3.test\n",
-            share.display()
+            share.display(),
+            port + 1
         );
         std::fs::write(&conf, text)?;
         let mut command = Command::new(cluster::binary()?);
@@ -104,7 +108,9 @@ impl Drop for Gateway {
 fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
     let share = cluster.dir.join("s3");
     std::fs::create_dir_all(&share)?;
-    for name in ["radosgw.sh", "argonaut.sh", "s3.py", "both.py", "clients.sh"] {
+    for name in
+        ["radosgw.sh", "argonaut.sh", "s3.py", "ours.py", "both.py", "clients.sh", "admin.sh"]
+    {
         std::fs::copy(sh::repo().join("tests/s3").join(name), share.join(name))?;
     }
     Ok(share)

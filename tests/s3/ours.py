@@ -1,0 +1,205 @@
+"""What only our gateway has, or does otherwise than stock: by plain HTTP, and by boto3.
+
+ours.py ENDPOINT TLS_ENDPOINT ACCESS SECRET DIR [CASE..]: DIR has the gateway's `rgw.a.pid`, certificates `one.crt` and
+`two.crt` and with their keys `one.pem` and `two.pem` (the gateway speaks TLS by `tls.pem`), and `access.log`.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import ssl
+import sys
+import time
+import traceback
+import urllib.parse
+
+import boto3
+from botocore.client import Config
+
+ENDPOINT, TLS, ACCESS, SECRET, DIR = sys.argv[1:6]
+MIB = 1 << 20
+HOST = urllib.parse.urlsplit(ENDPOINT).netloc.split(":")
+
+
+def client(endpoint=ENDPOINT, **args):
+    return boto3.client(
+        "s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id=ACCESS, aws_secret_access_key=SECRET,
+        config=Config(retries={"max_attempts": 1}, s3={"addressing_style": "path"}), **args)
+
+
+S3 = client()
+
+
+def pid():
+    return int(open(f"{DIR}/rgw.a.pid").read())
+
+
+def asks(method, path, query):
+    """A signed request whose subresource no client library knows; status and body."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+    import http.client
+    request = AWSRequest(method, f"{ENDPOINT}{path}?{query}", headers={"x-amz-content-sha256": "UNSIGNED-PAYLOAD"}, data=b"")
+    SigV4Auth(Credentials(ACCESS, SECRET), "s3", "us-east-1").add_auth(request)
+    line = http.client.HTTPConnection(*HOST)
+    line.request(method, f"{path}?{query}", headers=dict(request.headers))
+    answer = line.getresponse()
+    text = answer.read()
+    line.close()
+    return answer.status, text
+
+
+def subresources(b):
+    """What is not built is never another operation: nothing is made, changed, listed or deleted."""
+    S3.put_object(Bucket=b, Key="k", Body=b"1")
+    for method in "GET", "PUT", "POST", "DELETE":
+        for name in "ownershipControls", "accelerate", "analytics", "inventory", "metrics", "unheard-of", "torrent", "select", "restore":
+            for path in f"/{b}", f"/{b}/k", "/not-made-yet":
+                status, text = asks(method, path, name)
+                assert status == 501 and b"<Code>NotImplemented</Code>" in text, (method, path, name, status, text)
+    assert asks("HEAD", f"/{b}", "accelerate")[0] == 501
+    assert S3.get_object(Bucket=b, Key="k")["Body"].read() == b"1"
+    assert "not-made-yet" not in [x["Name"] for x in S3.list_buckets()["Buckets"]]
+
+
+def secrets(_):
+    """TLS, and another certificate by SIGHUP: for connections to come, without a break for those that are there."""
+    def serial():
+        with socket.create_connection((HOST[0], urllib.parse.urlsplit(TLS).port)) as line:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            with context.wrap_socket(line) as inner:
+                return inner.getpeercert(binary_form=True)
+    one, two = (ssl.PEM_cert_to_DER_cert(open(f"{DIR}/{n}.crt").read()) for n in ("one", "two"))
+    secret = client(TLS, verify=f"{DIR}/one.crt")
+    secret.put_object(Bucket="case-secrets", Key="k", Body=b"x" * 5 * MIB)
+    assert secret.get_object(Bucket="case-secrets", Key="k")["Body"].read() == b"x" * 5 * MIB
+    assert serial() == one
+    shutil.copy(f"{DIR}/two.pem", f"{DIR}/tls.pem")
+    os.kill(pid(), signal.SIGHUP)
+    end = time.time() + 10
+    while serial() != two:
+        assert time.time() < end, "the old certificate is shown"
+        time.sleep(0.1)
+    assert secret.get_object(Bucket="case-secrets", Key="k")["ContentLength"] == 5 * MIB, "a connection that is open goes on"
+    client(TLS, verify=f"{DIR}/two.crt").head_bucket(Bucket="case-secrets")
+    # What is no certificate leaves the one that is there.
+    with open(f"{DIR}/tls.pem", "w") as file:
+        file.write("no certificate")
+    os.kill(pid(), signal.SIGHUP)
+    time.sleep(1)
+    assert serial() == two
+
+
+def records(b):
+    """Each request is one line of JSON with stock's fields; a log that was moved away is made anew by SIGHUP."""
+    S3.put_object(Bucket=b, Key="k 1", Body=b"12345")
+    S3.get_object(Bucket=b, Key="k 1")["Body"].read()
+    asks("GET", f"/{b}/none", "x-id=GetObject")
+    lines = [json.loads(line) for line in open(f"{DIR}/access.log")]
+    its = [line for line in lines if line["bucket"] == b]
+    fields = {"bucket", "time", "remote_addr", "user", "operation", "uri", "http_status", "error_code", "bytes_sent", "bytes_received", "total_time", "trans_id", "access_key_id"}
+    assert all(fields <= set(line) for line in its), its
+    seen = [(line["operation"], line["http_status"], line["error_code"], line["bytes_sent"], line["bytes_received"]) for line in its]
+    assert ("put_obj", "200", "", 0, 5) in seen and ("get_obj", "200", "", 5, 0) in seen, seen
+    assert [line for line in its if line["http_status"] == "404" and line["error_code"] == "NoSuchKey"], seen
+    assert {line["user"] for line in its} == {"main"} and {line["access_key_id"] for line in its} == {ACCESS}
+    assert SECRET not in open(f"{DIR}/access.log").read()
+    os.rename(f"{DIR}/access.log", f"{DIR}/access.log.1")
+    os.kill(pid(), signal.SIGHUP)
+    end = time.time() + 10
+    while not os.path.exists(f"{DIR}/access.log"):
+        assert time.time() < end, "no new log"
+        time.sleep(0.1)
+    S3.head_bucket(Bucket=b)
+    assert "stat_bucket" in open(f"{DIR}/access.log").read()
+
+
+def health(_):
+    """Answers without a key, and says nothing."""
+    import http.client
+    for method in "GET", "HEAD":
+        line = http.client.HTTPConnection(*HOST)
+        line.request(method, "/swift/healthcheck")
+        answer = line.getresponse()
+        assert answer.status == 200 and answer.read() == b"" and not answer.headers.get("x-amz-owner")
+        line.close()
+
+
+def rss_mib():
+    with open(f"/proc/{pid()}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS")) / 1024
+
+
+def slow_clients(b):
+    """Clients that take or send little by little: what they hold is bounded in sum, and others are served meanwhile."""
+    data = os.urandom(MIB) * 24
+    S3.put_object(Bucket=b, Key="large", Body=data)
+    before, lines = rss_mib(), []
+    try:
+        get = urllib.parse.urlsplit(S3.generate_presigned_url("get_object", Params={"Bucket": b, "Key": "large"}))
+        for _ in range(100):
+            line = socket.socket()
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            line.connect((HOST[0], int(HOST[1])))
+            line.sendall(f"GET {get.path}?{get.query} HTTP/1.1\r\nHost: {get.netloc}\r\n\r\n".encode())
+            lines.append(line)
+        for n in range(60):
+            put = urllib.parse.urlsplit(S3.generate_presigned_url("put_object", Params={"Bucket": b, "Key": f"slow {n}"}))
+            line = socket.create_connection((HOST[0], int(HOST[1])))
+            line.sendall(f"PUT {put.path}?{put.query} HTTP/1.1\r\nHost: {put.netloc}\r\nContent-Length: {8 * MIB}\r\n\r\n".encode())
+            line.sendall(data[:7 * MIB])
+            lines.append(line)
+        time.sleep(2)
+        held = rss_mib() - before
+        print(f"160 slow clients hold {held:.0f} MiB of the gateway's memory")
+        assert held < 900, f"{held} MiB"
+        begin = time.time()
+        S3.put_object(Bucket=b, Key="meanwhile", Body=data)
+        assert S3.get_object(Bucket=b, Key="meanwhile")["Body"].read() == data
+        assert time.time() - begin < 20
+        # Those that went on slowly end well.
+        for n in 0, 59:
+            line = lines[100 + n]
+            line.sendall(data[7 * MIB:8 * MIB])
+            assert b"200 OK" in line.recv(100)
+            assert S3.get_object(Bucket=b, Key=f"slow {n}")["Body"].read() == data[:8 * MIB]
+        with lines[99].makefile("rb") as answer:
+            while answer.readline() != b"\r\n":
+                pass
+            assert answer.read(24 * MIB) == data
+    finally:
+        for line in lines:
+            line.close()
+    for page in S3.get_paginator("list_objects_v2").paginate(Bucket=b):
+        for found in page.get("Contents", []):
+            S3.delete_object(Bucket=b, Key=found["Key"])
+
+
+CASES = [subresources, secrets, records, health, slow_clients]
+
+
+def main():
+    chosen, failed = [c for c in CASES if not sys.argv[6:] or c.__name__ in sys.argv[6:]], []
+    for case in chosen:
+        bucket = f"case-{case.__name__.replace('_', '-')}"
+        try:
+            S3.create_bucket(Bucket=bucket)
+            case(bucket)
+            for page in S3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
+                for found in page.get("Contents", []):
+                    S3.delete_object(Bucket=bucket, Key=found["Key"])
+            S3.delete_bucket(Bucket=bucket)
+        except Exception as error:  # shown, and the next case runs
+            traceback.print_exc()
+            failed.append(f"{case.__name__}: {error!r}")
+    print(f"{len(chosen) - len(failed)} of {len(chosen)} of our own cases passed")
+    for line in failed:
+        print("FAILED", line)
+    sys.exit(bool(failed))
+
+
+main()
