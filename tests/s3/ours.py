@@ -160,6 +160,9 @@ def slow_clients(b):
         begin = time.time()
         S3.put_object(Bucket=b, Key="meanwhile", Body=data)
         assert S3.get_object(Bucket=b, Key="meanwhile")["Body"].read() == data
+        S3.copy_object(Bucket=b, Key="copied", CopySource=f"{b}/meanwhile")
+        assert len(S3.list_objects_v2(Bucket=b)["Contents"]) >= 3
+        assert len(S3.delete_objects(Bucket=b, Delete={"Objects": [{"Key": "copied"}]})["Deleted"]) == 1
         assert time.time() - begin < 20
         # Those that went on slowly end well.
         for n in 0, 59:

@@ -107,7 +107,7 @@ impl Server {
 
     pub(crate) async fn list_objects(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
         let window = listing::Window::of(&asked.head.query, "max-keys", LISTED_MAX)?;
-        let share = self.sent.need(u64::from(window.entries_max) * ENTRY_BYTES)?;
+        let share = self.needed.need(u64::from(window.entries_max) * ENTRY_BYTES)?;
         let start = listing::Start::of(&asked.head.query)?;
         let query = list::Query {
             prefix: window.prefix.clone(),
@@ -123,7 +123,7 @@ impl Server {
 
     pub(crate) async fn list_versions(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
         let window = listing::Window::of(&asked.head.query, "max-keys", LISTED_MAX)?;
-        let share = self.sent.need(u64::from(window.entries_max) * ENTRY_BYTES)?;
+        let share = self.needed.need(u64::from(window.entries_max) * ENTRY_BYTES)?;
         let text = |name: &str| asked.head.query.get(name).unwrap_or_default().to_owned();
         let from = listing::Marker { key: text("key-marker"), id: text("version-id-marker") };
         let query = list::Query {
@@ -141,7 +141,7 @@ impl Server {
 
     pub(crate) async fn list_uploads(&self, asked: &Asked, bucket: &BucketAt) -> Result<Answer> {
         let window = listing::Window::of(&asked.head.query, "max-uploads", 1_000)?;
-        let share = self.sent.need(u64::from(window.entries_max) * ENTRY_BYTES)?;
+        let share = self.needed.need(u64::from(window.entries_max) * ENTRY_BYTES)?;
         let text = |name: &str| asked.head.query.get(name).unwrap_or_default().to_owned();
         let from = listing::Marker { key: text("key-marker"), id: text("upload-id-marker") };
         let query = list::Query {

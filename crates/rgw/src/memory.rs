@@ -6,7 +6,8 @@
 //! ```
 //!
 //! What is held is counted before it is; nobody waits for memory, so that slow clients make others slower and never stop
-//! them. Documents and lists, which have no small form, are refused with `SlowDown`.
+//! them. Documents, lists and copies of small objects, which have no small form, have a budget of their own, and are refused
+//! with `SlowDown` when it is used up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -731,7 +731,7 @@ impl Server {
         let name = asked.with_tenant(&source.bucket);
         let bucket = self.gateway.bucket(&name.tenant, &name.name).await?;
         let (key, version) = (source.key.as_str(), source.version.as_deref());
-        let share = self.received.need(HEAD_BYTES)?;
+        let share = self.needed.need(HEAD_BYTES)?;
         let mut found = self.gateway.object(&bucket, key, version, true).await?;
         if let Ok(object) = &mut found {
             object.prefetched = share.hold(std::mem::take(&mut object.prefetched));
@@ -752,7 +752,7 @@ impl Server {
     /// Room for a copy: small ones are counted, of large ones few go at once.
     pub(crate) async fn place_of_copy(&self, bytes: u64) -> Result<PlaceOfCopy<'_>> {
         if bytes <= HEAD_BYTES {
-            return Ok(PlaceOfCopy(Some(self.received.need(bytes)?), None));
+            return Ok(PlaceOfCopy(Some(self.needed.need(bytes)?), None));
         }
         Ok(PlaceOfCopy(None, Some(self.copies.acquire().await.expect("it is never closed"))))
     }

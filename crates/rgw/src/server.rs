@@ -43,6 +43,8 @@ const CONNECTIONS_MAX: usize = 1_024;
 const DOCUMENT_BYTES_MAX: u64 = 2 << 20;
 /// Bytes that bodies of all requests may take together, and bodies of all answers.
 const BODIES_BYTES: u64 = 256 << 20;
+/// Bytes that documents, lists and copies of small objects may take together.
+const NEEDED_BYTES: u64 = 256 << 20;
 /// Copies of objects larger than a head at once, of 28 MiB each.
 const COPIES_MAX: usize = 10;
 /// How long a client may take nothing of an answer.
@@ -77,6 +79,9 @@ pub struct Server {
     pub(crate) received: Budget,
     /// Memory of bodies that go.
     pub(crate) sent: Budget,
+    /// Memory of what has no small form, apart from bodies, so that slow ones do not stop it: documents, lists, and
+    /// copies of small objects.
+    pub(crate) needed: Budget,
     /// Copies of large objects: each holds what is read, the head, a stripe that fills and those under way.
     pub(crate) copies: Semaphore,
 }
@@ -101,8 +106,8 @@ pub async fn serve(
 ) -> std::io::Result<()> {
     let work = settings.work;
     let (received, sent) = (Budget::new(BODIES_BYTES), Budget::new(BODIES_BYTES));
-    let copies = Semaphore::new(COPIES_MAX);
-    let server = Rc::new(Server { gateway, settings, received, sent, copies });
+    let (needed, copies) = (Budget::new(NEEDED_BYTES), Semaphore::new(COPIES_MAX));
+    let server = Rc::new(Server { gateway, settings, received, sent, needed, copies });
     worker::start(&server, work, &stop);
     record::start(&server, &stop);
     let watches = match server.settings.caches {
@@ -301,7 +306,7 @@ impl Server {
         let proof = asked.proof.as_ref();
         let reader = Reader::new(body, &asked.head, proof, DOCUMENT_BYTES_MAX, is_its)?;
         // While it comes: what is made of it is done with before the next request is looked at.
-        let _held = self.received.need(reader.len.unwrap_or(DOCUMENT_BYTES_MAX))?;
+        let _held = self.needed.need(reader.len.unwrap_or(DOCUMENT_BYTES_MAX))?;
         reader.document().await
     }
 
