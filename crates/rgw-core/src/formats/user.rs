@@ -171,7 +171,7 @@ pub struct AccountInfo {
     pub quota: Quota,
     /// Users, roles, groups; 0 for no bound, negative for none at all.
     pub users_roles_groups_max: [i32; 3],
-    /// Buckets.
+    /// Buckets that it may have.
     pub buckets_max: i32,
     /// Access keys of a user.
     pub keys_max: i32,

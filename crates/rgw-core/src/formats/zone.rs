@@ -92,7 +92,7 @@ pub struct ZoneParams {
     pub usage: Pool,
     /// Buckets with lifecycle rules.
     pub lifecycle: Pool,
-    /// Accounts.
+    /// Accounts, and lists of their buckets.
     pub accounts: Pool,
 }
 
