@@ -10,7 +10,7 @@
 use std::fmt;
 
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
-use aws_lc_rs::{constant_time, hmac};
+use aws_lc_rs::{constant_time, digest, hmac};
 use base64::Engine;
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Features, Reader, Writer};
@@ -18,6 +18,14 @@ use env::Random;
 use types::UTime;
 
 use crate::AuthError;
+
+/// The SHA-256 of some bytes.
+#[must_use]
+pub fn sha256(data: &[u8]) -> [u8; 32] {
+    let mut sum = [0; 32];
+    sum.copy_from_slice(digest::digest(&digest::SHA256, data).as_ref());
+    sum
+}
 
 /// The kinds of keys, as numbered on the wire; also called ciphers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

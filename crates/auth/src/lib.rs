@@ -26,7 +26,7 @@ pub use caps::{
 pub use client::{
     AuthorizerClientAuth, ClientAuthSettings, MonClientAuth, SharedTickets, Tickets, service_mask,
 };
-pub use crypto::{CryptoKey, KeyError, KeyKind, Usage};
+pub use crypto::{CryptoKey, KeyError, KeyKind, Usage, sha256};
 pub use handshake::{
     AuthDone, AuthError, ClientAuth, ClientDone, ClientStart, PeerIdentity, ServerAuth, ServerStep,
 };

@@ -287,12 +287,12 @@ const SECS: &str = "cephfs_mirror_action_update_interval cephfs_mirror_mount_tim
      immutable_object_cache_qos_iops_burst_seconds mds_beacon_mon_down_grace \
      mds_cache_release_free_interval mds_cache_trim_interval \
      mds_extraordinary_events_dump_interval mds_metrics_update_interval mds_ping_grace \
-     mds_ping_interval mgr_tick_period rados_mon_op_timeout rados_osd_op_timeout";
+     mds_ping_interval rados_mon_op_timeout rados_osd_op_timeout";
 
 const STR: &str = "client_acl_type client_debug_inject_features client_fs client_mds_namespace \
      client_metadata client_mountpoint client_snapdir client_trace \
      immutable_object_cache_path immutable_object_cache_sock log_file log_graylog_host \
-     log_stderr_prefix mgr_data mgr_disabled_modules mgr_initial_modules \
+     log_stderr_prefix mgr_disabled_modules mgr_initial_modules \
      mgr_module_load_delay_name mgr_module_path mgr_subinterpreter_modules \
      ms_async_rdma_device_name ms_async_rdma_local_gid ms_async_rdma_type ms_client_mode \
      ms_cluster_mode ms_cluster_type ms_dpdk_coremask ms_dpdk_devs_allowlist \

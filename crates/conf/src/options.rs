@@ -312,6 +312,14 @@ pub const OPTIONS: &[OptionSpec] = &[
         false,
         "The same for clients that were silent for too long.",
     ),
+    opt(
+        "mgr_data",
+        Str,
+        "/var/lib/ceph/mgr/$cluster-$id",
+        false,
+        "A manager's directory: its keyring.",
+    ),
+    opt("mgr_tick_period", Float, "2", false, "Seconds between two beacons of a manager."),
     opt("mon_allow_pool_delete", Bool, "false", true, "Pools may be removed."),
     opt("mon_allow_pool_size_one", Bool, "false", true, "Pools may have a single replica."),
     opt(
@@ -332,6 +340,20 @@ pub const OPTIONS: &[OptionSpec] = &[
         "PG replicas per OSD above which pools are not created.",
     ),
     opt("mon_max_pool_pg_num", Uint, "65536", true, "Most PGs of one pool."),
+    opt(
+        "mon_mgr_beacon_grace",
+        Float,
+        "30",
+        true,
+        "Seconds of silence after which a manager loses its role or place.",
+    ),
+    opt(
+        "mon_mgr_blocklist_interval",
+        Float,
+        "86400",
+        true,
+        "Seconds that a manager which lost its role is shut out for.",
+    ),
     opt(
         "mon_min_osdmap_epochs",
         Uint,

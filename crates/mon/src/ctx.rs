@@ -102,6 +102,11 @@ pub enum Outcome {
     ClearProgress(Reply),
     /// A module of the manager has it.
     Module,
+    /// A manager loses its role or place, and an answer.
+    FailManager {
+        /// By name or session; empty: the active one.
+        who: String,
+    },
     /// The balancer notes something, and then comes what else there is.
     Balancer {
         /// What.

@@ -34,6 +34,8 @@ pub(crate) enum Sender {
     Osd,
     /// A metadata server's; the handler compares name and session.
     Mds,
+    /// A manager's; the handler compares name and session.
+    Mgr,
 }
 
 /// What the sender's caps must hold.
@@ -132,6 +134,9 @@ kinds! {
     MdsBeacon:      Monitor, Mds,     Cap("mds", "x"),  LeaderOnce;
     MdsLoadTargets: Monitor, Mds,     Cap("mds", "x"),  LeaderOnce;
     RemoveSnaps:    Monitor, Mds,     Cap("mds", "x"),  LeaderOnce;
+    MgrBeacon:      Monitor, Mgr,     Cap("mgr", "x"),  LeaderOnce;
+    ManagerReport:  Monitor, Mgr,     Cap("mgr", "x"),  LeaderOnce;
+    MgrCommandReply: Monitor, Mgr,    Cap("mgr", "x"),  LeaderOnce;
     Command:        Both,    Anybody, Contents,         Here;
     // Of this monitor's manager role, which the map names while it leads.
     MgrOpen:        Manager, Anybody, Nothing,          Here;
@@ -158,7 +163,10 @@ impl Rule {
             Sender::Mds if session.info.name.kind != EntityKind::MDS => {
                 return Err("from metadata servers alone");
             }
-            Sender::Anybody | Sender::Osd | Sender::Mds => {}
+            Sender::Mgr if session.info.name.kind != EntityKind::MGR => {
+                return Err("from managers alone");
+            }
+            Sender::Anybody | Sender::Osd | Sender::Mds | Sender::Mgr => {}
         }
         match self.needs {
             Needs::Cap(service, what) if !session.may(service, what) => Err("access denied"),

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use maps::{OsdMapFlags, OsdState, PgState, PoolFlags};
-use types::OsdId;
+use types::{OsdId, UTime};
 
 use crate::{
     ClusterState, HealthCheck, HealthReport, HealthStatus, Volatile, crushops, health_codes,
@@ -106,6 +106,12 @@ pub(crate) fn check(
 ) -> HealthReport {
     let mut report = HealthReport::default();
     check_mons(cluster, volatile, &mut report);
+    check_managers(cluster, &mut report);
+    let crashes = crate::commands::recent_crashes(cluster, UTime::from_nanos(options.wall_ns));
+    if !crashes.is_empty() {
+        let summary = format!("{} daemons have recently crashed", crashes.len());
+        report.add("RECENT_CRASH", HealthStatus::Warn, crashes.len(), summary, crashes);
+    }
     check_osds(cluster, volatile, options, &mut report);
     check_journals(cluster, &mut report);
     check_flags(cluster, &mut report);
@@ -139,6 +145,24 @@ fn check_mons(cluster: &ClusterState, volatile: &Volatile, report: &mut HealthRe
         let summary =
             format!("{}/{} mons down, quorum {}", down.len(), map.mons.len(), names.join(","));
         report.add("MON_DOWN", HealthStatus::Warn, down.len(), summary, down);
+    }
+}
+
+/// Managers are expected where one has registered whose key is still there.
+fn check_managers(cluster: &ClusterState, report: &mut HealthReport) {
+    if crate::managers::is_registered(&cluster.mgrmap) {
+        return;
+    }
+    let has_key = |name: &&String| {
+        let name = types::EntityName::new(types::EntityKind::MGR, (*name).clone());
+        cluster.auth.get(&name).is_some()
+    };
+    if cluster.mgr_metadata.keys().any(|name| has_key(&name)) {
+        let (summary, name) = ("no active mgr".to_owned(), &cluster.mgrmap.active_name);
+        let detail = vec![format!(
+            "mon.{name} answers light manager commands meanwhile; metrics and background tasks wait"
+        )];
+        report.add("MGR_DOWN", HealthStatus::Warn, 1, summary, detail);
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) enum Fate {
 pub(crate) const CODES: &[(&str, Fate)] = {
     use Fate::{Never, Raised, Unbuilt};
     const NO_BLUESTORE: Fate = Never("the store is another");
-    const ONE_BINARY: Fate = Never("the manager's part is in the monitors");
+    const BUILT_IN: Fate = Never("modules are built in, not loaded");
     &[
         ("MON_DOWN", Raised),
         ("MON_CLOCK_SKEW", Unbuilt),
@@ -38,10 +38,10 @@ pub(crate) const CODES: &[(&str, Fate)] = {
         ("AUTH_INSECURE_GLOBAL_ID_RECLAIM", Never("an id is reclaimed with its ticket alone")),
         ("AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED", Never("it cannot be allowed")),
         ("AUTH_BAD_CAPS", Never("caps are parsed before they are kept")),
-        ("MGR_DOWN", ONE_BINARY),
-        ("MGR_MODULE_DEPENDENCY", ONE_BINARY),
-        ("MGR_MODULE_ERROR", ONE_BINARY),
-        ("RECENT_MGR_MODULE_CRASH", ONE_BINARY),
+        ("MGR_DOWN", Raised),
+        ("MGR_MODULE_DEPENDENCY", BUILT_IN),
+        ("MGR_MODULE_ERROR", BUILT_IN),
+        ("RECENT_MGR_MODULE_CRASH", BUILT_IN),
         ("OSD_DOWN", Raised),
         ("OSD_HOST_DOWN", Raised),
         ("OSD_ORPHAN", Unbuilt),
@@ -105,7 +105,7 @@ pub(crate) const CODES: &[(&str, Fate)] = {
         ("OBJECT_MISPLACED", Raised),
         ("OBJECT_UNFOUND", Raised),
         ("SLOW_OPS", Raised),
-        ("RECENT_CRASH", Unbuilt),
+        ("RECENT_CRASH", Raised),
         ("DAEMON_OLD_VERSION", Never("one release of daemons is known")),
         ("TELEMETRY_CHANGED", Never("nothing is sent to anybody")),
         ("FS_DEGRADED", Raised),
@@ -361,7 +361,7 @@ mod tests {
             let raised = raised || *code == "OSD_HOST_DOWN";
             assert_eq!(raised, *fate == Fate::Raised, "{code}");
         }
-        for code in ["MON_CLOCK_SKEW", "RECENT_CRASH", "MON_DISK_CRIT"] {
+        for code in ["MON_CLOCK_SKEW", "MON_DISK_CRIT"] {
             assert!(CODES.contains(&(code, Fate::Unbuilt)), "{code} is built: say so");
         }
         assert!(CODES.iter().all(|(_, fate)| !matches!(fate, Fate::Never(why) if why.is_empty())));

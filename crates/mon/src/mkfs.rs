@@ -13,7 +13,7 @@ use crate::{ClusterLog, ClusterState, ConfigDb, OsdHistory};
 /// The release whose map forms and rules a new cluster requires of its OSDs.
 pub const REQUIRE_OSD_RELEASE: u8 = 18;
 /// The first global id.
-const FIRST_GLOBAL_ID: u64 = 4100;
+pub(crate) const FIRST_GLOBAL_ID: u64 = 4100;
 
 /// What a cluster begins with.
 #[derive(Clone, Debug, Default)]
@@ -106,6 +106,7 @@ impl Mkfs {
             osd_metadata: BTreeMap::new(),
             mon_metadata: BTreeMap::new(),
             mds_metadata: BTreeMap::new(),
+            mgr_metadata: BTreeMap::new(),
             health_mutes: BTreeMap::new(),
             global_ids_below: FIRST_GLOBAL_ID,
             answered: std::collections::VecDeque::new(),

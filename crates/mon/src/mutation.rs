@@ -58,6 +58,13 @@ pub enum Mutation {
         /// Name to value.
         metadata: Option<BTreeMap<String, String>>,
     },
+    /// What a manager says of itself: `None` forgets it.
+    MgrMetadata {
+        /// Its name.
+        name: String,
+        /// Name to value.
+        metadata: Option<BTreeMap<String, String>>,
+    },
     /// What a monitor says of itself.
     MonMetadata {
         /// Its name.
@@ -258,6 +265,11 @@ impl Denc for Mutation {
                 w.u64(*gid);
                 metadata.encode(w);
             }
+            Self::MgrMetadata { name, metadata } => {
+                w.u8(17);
+                name.encode(w);
+                metadata.encode(w);
+            }
             Self::Batch(all) => {
                 w.u8(12);
                 w.sized(|w| all.encode(w));
@@ -287,6 +299,7 @@ impl Denc for Mutation {
             14 => Self::ClassModule { name: Denc::decode(r)?, code: Denc::decode(r)? },
             15 => Self::TrimOsdMaps { first: Denc::decode(r)? },
             16 => Self::MdsMetadata { gid: r.u64()?, metadata: Denc::decode(r)? },
+            17 => Self::MgrMetadata { name: Denc::decode(r)?, metadata: Denc::decode(r)? },
             // Batches are flattened before they are stored.
             _ => return Err(unknown("Mutation")),
         })

@@ -69,6 +69,29 @@ impl Services {
         }
     }
 
+    /// Takes what the manager's process has heard, in place of all that was known.
+    pub fn replace(&mut self, report: messages::ManagerReport) {
+        let said = report.status.into_iter();
+        let status = said.map(|s| {
+            let how = ServiceStatus { stamp: s.stamp, heard: s.heard, status: s.status };
+            ((s.service, s.daemon), how)
+        });
+        *self = Self { map: report.map, status: status.collect(), by_conn: BTreeMap::new() };
+    }
+
+    /// As [`Services::replace`] takes it.
+    #[must_use]
+    pub fn report_of(&self, gid: u64) -> messages::ManagerReport {
+        let status = self.status.iter().map(|((service, daemon), how)| messages::ServiceSaid {
+            service: service.clone(),
+            daemon: daemon.clone(),
+            stamp: how.stamp,
+            heard: how.heard,
+            status: how.status.clone(),
+        });
+        messages::ManagerReport { gid, map: self.map.clone(), status: status.collect() }
+    }
+
     /// The connection is gone, and its daemon with it.
     pub fn forget(&mut self, conn: ConnId) {
         let Some(key) = self.by_conn.remove(&conn) else { return };

@@ -6,7 +6,11 @@ use auth::{MgrAccess, MgrCap, MonAccess, MonCap, PeerIdentity, Rights};
 use env::ConnId;
 use types::{AddrVec, EntityId, EntityKind, EntityName, Features};
 
+use crate::Reply;
 use crate::monitor::PeerInfo;
+
+const EACCES: i32 = 13;
+const EINVAL: i32 = 22;
 
 /// The peer of one connection.
 #[derive(Clone, Debug)]
@@ -189,6 +193,40 @@ pub(crate) fn may_anything_at_mgr(info: &SessionInfo, caps: &MgrCap) -> bool {
             args: &BTreeMap::new(),
             wants: Rights::NONE,
         })
+}
+
+/// The manager's refusal, in the peer's words.
+pub(crate) fn mgr_denies() -> Reply {
+    Reply::err(
+        EACCES,
+        "access denied: does your client key have mgr caps? See \
+         http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication",
+    )
+}
+
+/// The answer to a command that is none of the manager's: who may do nothing there does not
+/// even hear that.
+#[must_use]
+pub fn no_handler(info: &SessionInfo, caps: &MgrCap, prefix: &str) -> Reply {
+    if may_anything_at_mgr(info, caps) {
+        Reply::err(EINVAL, format!("No handler found for '{prefix}'"))
+    } else {
+        mgr_denies()
+    }
+}
+
+/// The command that a peer with these caps means and may run at the manager, or what to answer.
+///
+/// # Errors
+/// EINVAL for what is no command of the manager; EACCES for what the caps do not allow.
+pub fn judge_at_mgr(
+    info: &SessionInfo,
+    caps: &MgrCap,
+    args: &cli::Args,
+) -> Result<&'static cli::Command, Reply> {
+    let known = cli::find(args).filter(|known| known.flags.has(cli::Flags::MGR));
+    let known = known.ok_or_else(|| no_handler(info, caps, args.prefix()))?;
+    if may_run_at_mgr(info, caps, known, args) { Ok(known) } else { Err(mgr_denies()) }
 }
 
 /// Whether a peer with these caps may run a command of the manager. What it touches is looked at

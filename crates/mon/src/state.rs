@@ -17,8 +17,8 @@ const LOG_BYTES_KEPT: usize = 8 << 20;
 
 /// Everything the monitors agree on.
 ///
-/// Stored: 4/1 { fsid, created, then each field in the order below }, in the form of a
-/// peer with every feature; v2 added `answered`, v3 `classes`, v4 `mds_metadata`.
+/// Stored: 5/1 { fsid, created, then each field in the order below }, in the form of a
+/// peer with every feature; v2 added `answered`, v3 `classes`, v4 `mds_metadata`, v5 `mgr_metadata`.
 #[derive(Clone, Debug)]
 pub struct ClusterState {
     /// The cluster.
@@ -31,7 +31,7 @@ pub struct ClusterState {
     pub osdmap: maps::OsdMap,
     /// Committed OSD maps, by epoch.
     pub osd_history: OsdHistory,
-    /// The manager: the monitors themselves.
+    /// The managers; the leading monitor's own role where none is registered.
     pub mgrmap: maps::MgrMap,
     /// File systems and metadata servers.
     pub fsmap: maps::FsMap,
@@ -60,6 +60,9 @@ pub struct ClusterState {
     pub classes: crate::classes::Classes,
     /// What metadata servers said of themselves when they booted, by session.
     pub mds_metadata: BTreeMap<u64, BTreeMap<String, String>>,
+    /// What managers said of themselves, by name; kept while the manager's key is there, also when it
+    /// is down.
+    pub mgr_metadata: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// Requests whose answers are remembered.
@@ -179,6 +182,12 @@ impl ClusterState {
                 match metadata {
                     Some(metadata) => self.mds_metadata.insert(*gid, metadata.clone()),
                     None => self.mds_metadata.remove(gid),
+                };
+            }
+            Mutation::MgrMetadata { name, metadata } => {
+                match metadata {
+                    Some(metadata) => self.mgr_metadata.insert(name.clone(), metadata.clone()),
+                    None => self.mgr_metadata.remove(name),
                 };
             }
             Mutation::MonMetadata { name, metadata } => {
@@ -451,7 +460,7 @@ impl Denc for ClusterLog {
 
 impl Denc for ClusterState {
     fn encode(&self, w: &mut Writer) {
-        w.framed(4, 1, |w| {
+        w.framed(5, 1, |w| {
             self.fsid.encode(w);
             self.created.encode(w);
             self.monmap.encode(w);
@@ -470,11 +479,12 @@ impl Denc for ClusterState {
             w.seq(&self.answered, |w, a| a.encode(w));
             self.classes.encode(w);
             self.mds_metadata.encode(w);
+            self.mgr_metadata.encode(w);
         });
     }
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("ClusterState", 4, |r, v| {
+        r.framed("ClusterState", 5, |r, v| {
             let (fsid, created, monmap) = (Denc::decode(r)?, Denc::decode(r)?, Denc::decode(r)?);
             let osd_history = OsdHistory::decode(r)?;
             Ok(Self {
@@ -497,6 +507,7 @@ impl Denc for ClusterState {
                 answered: if v >= 2 { r.seq(Denc::decode)?.into() } else { VecDeque::new() },
                 classes: if v >= 3 { Denc::decode(r)? } else { Default::default() },
                 mds_metadata: if v >= 4 { Denc::decode(r)? } else { BTreeMap::new() },
+                mgr_metadata: if v >= 5 { Denc::decode(r)? } else { BTreeMap::new() },
             })
         })
     }

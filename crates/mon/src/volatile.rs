@@ -34,6 +34,8 @@ pub struct Volatile {
     pub(crate) merges_put_off: BTreeMap<types::PoolId, u64>,
     /// What was heard of metadata servers.
     pub mds: crate::fs::Watch,
+    /// When managers were heard.
+    pub managers: crate::managers::Watch,
     /// How far recovery is.
     pub progress: crate::progress::Progress,
     /// The monitors that agree.

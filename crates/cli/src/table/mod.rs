@@ -123,6 +123,7 @@ impl Command {
             ("crash", "crash"),
             ("fs status", "status"),
             ("fs volume", "volumes"),
+            ("healthcheck", "prometheus"),
             ("iostat", "iostat"),
             ("orch", "orchestrator"),
             ("osd pool autoscale-status", "pg_autoscaler"),
@@ -131,6 +132,7 @@ impl Command {
             ("osd pool unset noautoscale", "pg_autoscaler"),
             ("osd status", "status"),
             ("progress", "progress"),
+            ("prometheus", "prometheus"),
             ("rbd", "rbd_support"),
             ("telemetry", "telemetry"),
         ];
@@ -249,8 +251,8 @@ mod tests {
     /// manager answers it itself.
     #[test]
     fn modules_of_the_manager() {
-        const ITS_OWN: [&str; 4] =
-            ["config show", "config show-with-defaults", "device info", "device ls"];
+        const ITS_OWN: [&str; 5] =
+            ["config show", "config show-with-defaults", "device info", "device ls", "mgr digest"];
         for command in commands() {
             let at_mgr = command.flags.has(Flags::MGR) && command.module == "mgr";
             let own = ITS_OWN.contains(&command.prefix.as_str());

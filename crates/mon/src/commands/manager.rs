@@ -9,33 +9,25 @@ use super::{
     EINVAL, ENOENT, EOPNOTSUPP, EPERM, Run, dump_addrvec, fail, legacy_text, mons, ok, out,
     release_name,
 };
+use crate::managers::{self, ALWAYS_ON};
 use crate::{CommandCtx, Mutation, Outcome, Reply};
-
-/// Modules of the peer's manager that cannot be turned off there.
-const ALWAYS_ON: [&str; 10] = [
-    "balancer",
-    "crash",
-    "devicehealth",
-    "orchestrator",
-    "pg_autoscaler",
-    "progress",
-    "rbd_support",
-    "status",
-    "telemetry",
-    "volumes",
-];
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
     match prefix {
         "mgr stat" => mgr_stat(ctx),
         "mgr dump" => mgr_dump(ctx),
+        "mgr digest" => digest(ctx),
+        "mgr fail" => {
+            let who = ctx.cmd.str_or_empty("who")?.to_owned();
+            Ok(Outcome::FailManager { who })
+        }
         "mgr services" => mgr_services(ctx),
         "mgr metadata" => mgr_metadata(ctx),
         "mgr count-metadata" => {
             let property = ctx.cmd.str_or_empty("property")?.to_owned();
-            mons::count(ctx, &property, mgr_own(ctx).into_iter())
+            mons::count(ctx, &property, all_metadata(ctx).into_values())
         }
-        "mgr versions" => mons::count(ctx, "ceph_version", mgr_own(ctx).into_iter()),
+        "mgr versions" => mons::count(ctx, "ceph_version", all_metadata(ctx).into_values()),
         "mgr module ls" => module_ls(ctx),
         "mgr module enable" => module_enable(ctx),
         "mgr module disable" => module_disable(ctx),
@@ -49,16 +41,7 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
 /// Commands of modules, by their first word.
 fn module(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
     match prefix {
-        "crash ls" | "crash ls-new" => match ctx.cmd.format() {
-            "json" | "json-pretty" => out("[]\n"),
-            _ => ok(""),
-        },
-        "crash stat" => out("0 crashes recorded\n"),
-        "crash rm" | "crash prune" | "crash archive-all" => ok(""),
-        "crash archive" => {
-            let id = ctx.cmd.str_or_empty("id")?;
-            Err(fail(EINVAL, format!("crash info: {id} not found")))
-        }
+        "iostat" => iostat(ctx),
         "progress" => progress(ctx),
         "progress json" => progress_json(ctx),
         "progress clear" => Ok(Outcome::ClearProgress(Reply::ok(""))),
@@ -69,6 +52,30 @@ fn module(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         }
         _ => Err(fail(EINVAL, "command not known")),
     }
+}
+
+/// What clients do, by the last statistics; clients that poll ask every second.
+fn iostat(ctx: &mut CommandCtx<'_>) -> Run {
+    const COLUMNS: [&str; 6] = ["Read", "Write", "Total", "Read IOPS", "Write IOPS", "Total IOPS"];
+    let width = ctx.cmd.int("width")?.unwrap_or(80).clamp(40, 1_000) as usize;
+    let cell = (width - 7) / 6;
+    let r = &ctx.volatile.pgmap.rates;
+    let (rd, wr) = (r.rd_bytes.max(0.0) as u64, r.wr_bytes.max(0.0) as u64);
+    let (rd_ops, wr_ops) = (r.rd_ops.max(0.0) as u64, r.wr_ops.max(0.0) as u64);
+    let bytes = [rd, wr, rd + wr].map(|n| format!("{}/s", cli::bytes_u(n)));
+    let ops = [rd_ops, wr_ops, rd_ops + wr_ops].map(|n| n.to_string());
+    let row = |cells: Vec<String>| {
+        let w = cell - 1;
+        cells.iter().map(|text| format!("|{text:>w$} ")).collect::<String>() + "|\n"
+    };
+    let rule = format!("+{}", "-".repeat(cell)).repeat(6) + "+\n";
+    let mut text = String::new();
+    // Clients that poll say when they want it.
+    if ctx.cmd.flag("print_header") || !ctx.cmd.has("print_header") {
+        text += &format!("{rule}{}{rule}", row(COLUMNS.map(str::to_owned).into()));
+    }
+    text += &row(bytes.into_iter().chain(ops).collect());
+    out(text)
 }
 
 fn progress(ctx: &CommandCtx<'_>) -> Run {
@@ -148,10 +155,23 @@ const TELEMETRY_STATUS: &str = "{
 }
 ";
 
-/// What the active manager says of itself: it is the monitor of that name.
-fn mgr_own<'a>(ctx: &CommandCtx<'a>) -> Option<&'a BTreeMap<String, String>> {
+/// What the managers that are active or wait say of themselves, by name. Where none is registered
+/// it is the monitor whose role is active.
+pub(super) fn all_metadata<'a>(
+    ctx: &CommandCtx<'a>,
+) -> BTreeMap<&'a str, &'a BTreeMap<String, String>> {
     let map = &ctx.state.mgrmap;
-    if map.available { ctx.state.mon_metadata.get(&map.active_name) } else { None }
+    let mut all = BTreeMap::new();
+    let registered = managers::is_registered(map);
+    if registered || map.available {
+        let of = if registered { &ctx.state.mgr_metadata } else { &ctx.state.mon_metadata };
+        all.extend(of.get(&map.active_name).map(|own| (map.active_name.as_str(), own)));
+    }
+    for standby in map.standbys.values() {
+        let own = ctx.state.mgr_metadata.get(&standby.name);
+        all.extend(own.map(|own| (standby.name.as_str(), own)));
+    }
+    all
 }
 
 fn mgr_stat(ctx: &mut CommandCtx<'_>) -> Run {
@@ -307,6 +327,69 @@ fn dump_mgrmap(f: &mut Formatter, map: &MgrMap) {
     });
 }
 
+/// What the active manager makes its metrics of: answers of commands, all of the same moment, and
+/// numbers of PGs by pool and state. `slow_ops` and `creating_pgs` are by OSD.
+fn digest(ctx: &mut CommandCtx<'_>) -> Run {
+    let command = |prefix: &str| cli::Args::new(prefix).with("format", "json");
+    let parts = [
+        ("health", command("health").with("detail", "detail")),
+        ("quorum", command("quorum_status")),
+        ("mon_metadata", command("mon metadata")),
+        ("mgr", command("mgr dump")),
+        ("mgr_metadata", command("mgr metadata")),
+        ("fs", command("fs dump")),
+        ("mds_metadata", command("mds metadata")),
+        ("osd", command("osd dump")),
+        ("osd_metadata", command("osd metadata")),
+        ("osd_tree", command("osd tree")),
+        ("osd_perf", command("osd perf")),
+        ("df", command("df").with("detail", "detail")),
+        ("pg_pools", command("pg dump").with("dumpcontents", vec!["pools"])),
+        ("pool_stats", command("osd pool stats")),
+        ("services", command("service dump")),
+    ];
+    let mut text = String::from("{");
+    for (name, args) in &parts {
+        let mut part = CommandCtx {
+            now: ctx.now,
+            state: ctx.state,
+            volatile: ctx.volatile,
+            session: ctx.session,
+            cmd: args,
+            inbuf: ctx.inbuf,
+            rng: &mut *ctx.rng,
+            options: ctx.options,
+        };
+        let Outcome::Reply(reply) = super::dispatch(&mut part)? else { continue };
+        let json = String::from_utf8_lossy(&reply.out);
+        let json = if json.trim().is_empty() { "null" } else { json.trim() };
+        text += &format!("\"{name}\":{json},");
+    }
+    let mut pgs: BTreeMap<String, BTreeMap<&str, u64>> = BTreeMap::new();
+    let mut creating: BTreeMap<String, u64> = BTreeMap::new();
+    let mut states: BTreeMap<(types::PoolId, u64), (u64, String)> = BTreeMap::new();
+    for (pg, stat) in &ctx.volatile.pgmap.pgs {
+        let state = stat.state;
+        let known = states.entry((pg.pool, state.0)).or_insert_with(|| (0, state.to_string()));
+        known.0 += 1;
+        if state.has(maps::PgState::CREATING) {
+            *creating.entry(stat.acting_primary.0.to_string()).or_default() += 1;
+        }
+    }
+    for ((pool, _), (count, names)) in &states {
+        let counts = pgs.entry(pool.0.to_string()).or_default();
+        *counts.entry("total").or_default() += count;
+        for name in names.split('+') {
+            *counts.entry(name).or_default() += count;
+        }
+    }
+    let slow = ctx.volatile.pgmap.slow.iter();
+    let slow: BTreeMap<String, u32> = slow.map(|(osd, (n, _))| (osd.0.to_string(), *n)).collect();
+    let rest = serde_json::json!({"pgs": pgs, "slow_ops": slow, "creating_pgs": creating});
+    text += &rest.to_string()[1..];
+    out(text)
+}
+
 fn mgr_services(ctx: &mut CommandCtx<'_>) -> Run {
     let mut f = ctx.formatter_or_pretty();
     f.object("services", |f| {
@@ -319,27 +402,31 @@ fn mgr_services(ctx: &mut CommandCtx<'_>) -> Run {
 
 fn mgr_metadata(ctx: &mut CommandCtx<'_>) -> Run {
     let map = &ctx.state.mgrmap;
-    let own = mgr_own(ctx);
-    let dump = |f: &mut Formatter, own: &BTreeMap<String, String>| {
-        f.string("name", &map.active_name);
-        let addr = map.active_addrs.front();
-        f.string("addr", addr.sock.map(|s| s.ip().to_string()).unwrap_or_default());
-        f.display("addrs", &map.active_addrs);
+    let all = all_metadata(ctx);
+    let dump = |f: &mut Formatter, name: &str, own: &BTreeMap<String, String>| {
+        f.string("name", name);
+        let (mut addr, mut addrs) = (None, None);
+        if name == map.active_name && !map.active_addrs.is_blank() {
+            let sock = map.active_addrs.front().sock;
+            addr = Some(sock.map(|s| s.ip().to_string()).unwrap_or_default());
+            addrs = Some(map.active_addrs.to_string());
+        }
+        for (key, here) in [("addr", addr), ("addrs", addrs)] {
+            f.string(key, here.as_deref().or(own.get(key).map(String::as_str)).unwrap_or(""));
+        }
         for (key, value) in own.iter().filter(|(key, _)| *key != "addr" && *key != "addrs") {
             f.string(key, value);
         }
     };
     let mut f = ctx.formatter_or_pretty();
     if let Some(who) = ctx.cmd.str("who")? {
-        let own = own
-            .filter(|_| who == map.active_name)
-            .ok_or_else(|| fail(ENOENT, format!("no metadata for mgr.{who}")))?;
-        f.object("mgr_metadata", |f| dump(f, own));
+        let own = all.get(who).ok_or_else(|| fail(ENOENT, format!("no metadata for mgr.{who}")))?;
+        f.object("mgr_metadata", |f| dump(f, who, own));
         return out(f.finish());
     }
     f.array("mgr_metadata", |f| {
-        if let Some(own) = own {
-            f.object("mgr", |f| dump(f, own));
+        for (name, own) in &all {
+            f.object("mgr", |f| dump(f, name, own));
         }
     });
     out(f.finish())

@@ -10,6 +10,7 @@ mod auth;
 mod balancer;
 mod cls;
 mod config;
+mod crash;
 mod crush;
 mod crush_dump;
 mod df;
@@ -84,6 +85,8 @@ fn fail(errno: i32, why: impl Into<String>) -> Fail {
     Fail { errno, why: why.into() }
 }
 
+pub(crate) use crash::recent as recent_crashes;
+
 /// Runs a command sent to the cluster.
 pub(crate) fn run(ctx: &mut CommandCtx<'_>) -> Outcome {
     settle(dispatch(ctx).and_then(bearable))
@@ -137,11 +140,7 @@ fn settle(run: Run) -> Outcome {
 /// The commands in the table that are not built. The answer is EOPNOTSUPP and a sentence.
 pub const UNBUILT: &[&str] = &[
     "compact",
-    "crash info",
-    "crash post",
     "device info",
-    "iostat",
-    "mgr fail",
     "mon set",
     "mon set-addrs",
     "mon set-rank",
@@ -177,7 +176,10 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         // As to `injectargs`, a daemon's own command by tell.
         "tell" | "injectargs" => Err(fail(EINVAL, "unrecognized command")),
         "df" => df::df(ctx),
-        p if p.starts_with("rbd ") => Ok(Outcome::Module),
+        p if ["rbd ", "prometheus ", "healthcheck "].iter().any(|m| p.starts_with(m)) => {
+            Ok(Outcome::Module)
+        }
+        p if p.starts_with("crash ") => crash::run(ctx, &p["crash ".len()..]),
         p if p.starts_with("balancer ") => balancer::run(ctx, &p["balancer ".len()..]),
         p if p.starts_with("osd crush ") => crush::run(ctx, &p["osd crush ".len()..]),
         "osd setcrushmap" => crush::set_map(ctx),

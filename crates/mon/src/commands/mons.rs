@@ -162,11 +162,8 @@ fn versions(ctx: &mut CommandCtx<'_>) -> Run {
     let mut f = ctx.formatter_or_pretty();
     let mons = counts("ceph_version", state.mon_metadata.values());
     let osds = counts("ceph_version", state.osd_metadata.values());
-    let mut mgrs = BTreeMap::new();
-    if state.mgrmap.available {
-        let leader = state.mon_metadata.get(&state.mgrmap.active_name);
-        mgrs = counts("ceph_version", leader.into_iter());
-    }
+    let mgrs = super::manager::all_metadata(ctx);
+    let mgrs = counts("ceph_version", mgrs.into_values());
     let servers = super::fs::metadata_of_all(ctx);
     let servers = counts("ceph_version", servers.into_iter());
     let mut groups = vec![("mon", &mons), ("mgr", &mgrs), ("osd", &osds)];
@@ -637,10 +634,8 @@ fn node_ls(ctx: &mut CommandCtx<'_>) -> Run {
         servers.entry(at).or_default().push(info.name.clone());
     }
     let mut mgrs: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    if ctx.state.mgrmap.available {
-        let name = ctx.state.mgrmap.active_name.clone();
-        let at = ctx.state.mon_metadata.get(&name).map(host).unwrap_or_default();
-        mgrs.entry(at).or_default().push(name);
+    for (name, own) in super::manager::all_metadata(ctx) {
+        mgrs.entry(host(own)).or_default().push(name.to_owned());
     }
     let names = |f: &mut Formatter, what: &str, hosts: &BTreeMap<String, Vec<String>>| {
         f.object(what, |f| {

@@ -29,6 +29,8 @@ pub(super) fn is_own(args: &cli::Args) -> bool {
                 | "config diff"
                 | "config diff get"
                 | "injectargs"
+                | "counter dump"
+                | "counter schema"
                 | "perf dump"
                 | "perf schema"
                 | "ops"
@@ -68,6 +70,8 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>) -> Run {
         "injectargs" => inject(ctx),
         "perf dump" => perf_dump(ctx),
         "perf schema" => perf_schema(ctx),
+        "counter dump" => labelled(ctx, false),
+        "counter schema" => labelled(ctx, true),
         "ops" | "dump_historic_ops" => ops(ctx, &prefix),
         "log flush" | "log reopen" => {
             let mut f = ctx.formatter_or_pretty();
@@ -419,6 +423,18 @@ fn perf_dump(ctx: &mut CommandCtx<'_>) -> Run {
     out(f.finish())
 }
 
+fn schema_of(f: &mut cli::Formatter, counter: &Counter) {
+    f.object(counter.name, |f| {
+        f.int("type", if counter.counts { 10 } else { 2 });
+        f.string("metric_type", if counter.counts { "counter" } else { "gauge" });
+        f.string("value_type", "integer");
+        f.string("description", counter.about);
+        f.string("nick", "");
+        f.int("priority", 5);
+        f.string("units", "none");
+    });
+}
+
 fn perf_schema(ctx: &mut CommandCtx<'_>) -> Run {
     let mut f = ctx.formatter_or_pretty();
     let all = asked(ctx)?;
@@ -426,16 +442,32 @@ fn perf_schema(ctx: &mut CommandCtx<'_>) -> Run {
         for (logger, counters) in all {
             f.object(logger, |f| {
                 for counter in counters {
-                    f.object(counter.name, |f| {
-                        f.int("type", if counter.counts { 10 } else { 2 });
-                        f.string("metric_type", if counter.counts { "counter" } else { "gauge" });
-                        f.string("value_type", "integer");
-                        f.string("description", counter.about);
-                        f.string("nick", "");
-                        f.int("priority", 5);
-                        f.string("units", "none");
-                    });
+                    schema_of(f, &counter);
                 }
+            });
+        }
+    });
+    out(f.finish())
+}
+
+/// The same in the form that has labels; none of ours has any.
+fn labelled(ctx: &mut CommandCtx<'_>, schema: bool) -> Run {
+    let mut f = ctx.formatter_or_pretty();
+    let all = asked(ctx)?;
+    f.object("counters", |f| {
+        for (logger, counters) in all {
+            f.array(logger, |f| {
+                f.object("logger", |f| {
+                    f.object("labels", |_| {});
+                    f.object("counters", |f| {
+                        for counter in counters {
+                            match schema {
+                                true => schema_of(f, &counter),
+                                false => f.int(counter.name, counter.value),
+                            }
+                        }
+                    });
+                });
             });
         }
     });

@@ -226,6 +226,7 @@ impl Cluster {
                 then
             }
             Outcome::Module => Reply::err(95, "modules are elsewhere"),
+            Outcome::FailManager { .. } => Reply::err(95, "managers are elsewhere"),
             Outcome::Balancer { .. } | Outcome::FileSystems { .. } => {
                 unreachable!("one step only")
             }

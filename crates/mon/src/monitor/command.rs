@@ -75,15 +75,6 @@ fn shown(cmd: &[Bytes], args: &cli::Args) -> String {
     format!("[{}]", parts.collect::<Vec<_>>().join(","))
 }
 
-/// The manager's refusal, in the peer's words.
-fn mgr_denies() -> Reply {
-    Reply::err(
-        EACCES,
-        "access denied: does your client key have mgr caps? See \
-         http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication",
-    )
-}
-
 impl Monitor {
     pub(super) fn on_mon_command(&mut self, conn: ConnId, tid: u64, msg: MonCommand) {
         let answer = Answer::Mon { conn, tid, cmd: msg.cmd.clone() };
@@ -188,7 +179,8 @@ impl Monitor {
             Ok(args) => args,
             // To the manager a command without a name is as one that it does not know.
             Err(e) if at_mgr && e.is_about_prefix() => {
-                return self.answer(answer, self.no_handler(&info, ""));
+                let caps = self.mgr_caps(&info, true);
+                return self.answer(answer, session::no_handler(&info, &caps, ""));
             }
             Err(e) => return self.answer(answer, Reply::err(EINVAL, e.to_string())),
         };
@@ -201,7 +193,7 @@ impl Monitor {
             shown(cmd, &args)
         );
         let prefix = args.prefix().to_owned();
-        let mut rw = false;
+        let (mut rw, mut perm) = (false, "rw");
         let mut caller = MgrCaller {
             name: info.name.clone(),
             addr: info.addrs.front(),
@@ -226,10 +218,13 @@ impl Monitor {
                     // Nothing is done by words that were not judged.
                     args.keep_known(&known.sig);
                 }
-                rw = known.perm.contains(['w', 'x']);
+                (rw, perm) = (known.perm.contains(['w', 'x']), known.perm);
                 caller.wants = session::rights(known.perm);
-                let level = if rw { LogPriority::INFO } else { LogPriority::DEBUG };
-                self.audit(level, format!("{who}: dispatch"));
+                // What the manager itself looks at, again and again, is no line for an audit.
+                if rw || !self.is_active_manager(&info) {
+                    let level = if rw { LogPriority::INFO } else { LogPriority::DEBUG };
+                    self.audit(level, format!("{who}: dispatch"));
+                }
             }
         }
         self.refresh_for_commands();
@@ -281,8 +276,14 @@ impl Monitor {
                 true
             }
             Outcome::Module => {
-                self.ask_module(answer, args, caller);
+                let ask = super::managers::ask_of(cmd, input, &caller, perm);
+                self.ask_module(answer, args, caller, &ask);
                 false
+            }
+            Outcome::FailManager { who } => {
+                let reply = self.managers_fail(&who);
+                self.answer(answer, reply);
+                true
             }
             Outcome::Balancer { .. } | Outcome::FileSystems { .. } => {
                 unreachable!("one step, and then something else")
@@ -320,16 +321,6 @@ impl Monitor {
         })
     }
 
-    /// The answer to a command that is none of the manager's: who may do nothing there does not
-    /// even hear that.
-    fn no_handler(&self, info: &crate::SessionInfo, prefix: &str) -> Reply {
-        if session::may_anything_at_mgr(info, &self.mgr_caps(info, true)) {
-            Reply::err(EINVAL, format!("No handler found for '{prefix}'"))
-        } else {
-            mgr_denies()
-        }
-    }
-
     /// What a peer may do at the manager: by its ticket where that is for it, else by the key
     /// database.
     fn mgr_caps(&self, info: &crate::SessionInfo, at_mgr: bool) -> ::auth::MgrCap {
@@ -353,16 +344,14 @@ impl Monitor {
     ) -> Result<&'static cli::Command, Reply> {
         let for_mgr = |c: &&cli::Command| c.flags.has(cli::Flags::MGR);
         if at_mgr {
-            let caps = self.mgr_caps(info, true);
-            let Some(known) = cli::find(args).filter(for_mgr) else {
-                return Err(self.no_handler(info, args.prefix()));
-            };
-            let may = session::may_run_at_mgr(info, &caps, known, args);
-            return if may { Ok(known) } else { Err(mgr_denies()) };
+            return session::judge_at_mgr(info, &self.mgr_caps(info, true), args);
         }
         let Some(known) = cli::find(args) else {
             return Err(Reply::err(EINVAL, "command not known"));
         };
+        if for_mgr(&known) && self.is_active_manager(info) {
+            return Ok(known);
+        }
         // Clients send the manager's commands here too, where the peer's client would go to the
         // manager: its caps count for them. What a module of it answers takes nothing else.
         if for_mgr(&known) {
@@ -371,7 +360,7 @@ impl Monitor {
                 return Ok(known);
             }
             if known.manager_module().is_some() {
-                return Err(mgr_denies());
+                return Err(session::mgr_denies());
             }
         }
         let (module, perm) = (known.module, known.perm);

@@ -14,6 +14,7 @@ mod command;
 mod forward;
 mod fs;
 mod history;
+mod managers;
 mod modules;
 mod osd;
 mod others;
@@ -764,19 +765,7 @@ impl Monitor {
             let metadata = self.config.metadata.clone();
             self.propose(Mutation::MonMetadata { name: self.config.name.clone(), metadata });
         }
-        let wanted = self.config.mgr_addrs.clone().unwrap_or_default();
-        let mgr = &self.state.mgrmap;
-        let available = !wanted.is_blank();
-        if mgr.active_addrs != wanted || mgr.available != available {
-            let mut mgr = mgr.clone();
-            mgr.active_addrs = wanted;
-            mgr.available = available;
-            mgr.active_name = if available { self.config.name.clone() } else { String::new() };
-            mgr.active_gid = if available { 1 + u64::from(self.rank) } else { 0 };
-            mgr.active_change = self.wall();
-            mgr.active_mgr_features = if available { Features::REEF_WORD.0 } else { 0 };
-            self.propose(Mutation::MgrMap(Box::new(mgr)));
-        }
+        self.managers_begin();
         self.pgmap_follows();
         self.fs_begin();
         self.round();
@@ -788,6 +777,7 @@ impl Monitor {
         self.osd_round();
         self.pool_round();
         self.fs_round();
+        self.managers_round();
         self.pg_num_round();
         self.autoscale_round();
         self.balance_round();

@@ -1,14 +1,18 @@
 //! Modules of the manager: they run outside this role, and answer commands through it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ::auth::{CryptoKey, KeyKind, MgrCaller};
+use messages::ManagerAsk;
 use types::{EntityKind, EntityName, UTime};
 
 use super::command::Answer;
 use super::{Monitor, Output};
 use crate::{AuthChange, Mutation, Reply};
 
+const EAGAIN: i32 = 11;
+/// Commands that may wait for modules.
+const OPEN_MAX: usize = 10_000;
 /// As whom modules are clients of the cluster.
 const CLIENT: &str = "argonaut-mgr";
 /// What they may do: what they must remember of the whole cluster is among the settings.
@@ -28,14 +32,37 @@ const CAPS: [(&str, &str); 2] = [
 pub(super) struct Asked {
     last: u64,
     open: BTreeMap<u64, Answer>,
+    /// Those of them that a manager's process was asked.
+    elsewhere: BTreeSet<u64>,
     /// A key was asked of the log.
     key: bool,
 }
 
 impl Monitor {
-    pub(super) fn ask_module(&mut self, answer: &Answer, args: cli::Args, caller: MgrCaller) {
+    /// Has a module of the manager answer: in the manager's process, or beside this monitor where
+    /// none is registered.
+    pub(super) fn ask_module(
+        &mut self,
+        answer: &Answer,
+        args: cli::Args,
+        caller: MgrCaller,
+        ask: &ManagerAsk,
+    ) {
+        if self.modules.open.len() >= OPEN_MAX {
+            let why = "too much is asked of the manager's modules: ask again";
+            return self.answer(answer, Reply::err(EAGAIN, why));
+        }
         self.modules.last += 1;
         let id = self.modules.last;
+        match self.ask_manager(id, ask) {
+            Ok(true) => {
+                self.modules.elsewhere.insert(id);
+                self.modules.open.insert(id, answer.clone());
+                return;
+            }
+            Ok(false) => {}
+            Err(reply) => return self.answer(answer, reply),
+        }
         self.modules.open.insert(id, answer.clone());
         self.out.push(Output::Module { id, args, caller: Box::new(caller) }.into());
     }
@@ -43,17 +70,29 @@ impl Monitor {
     /// What a module of the manager answers to [`Output::Module`].
     pub fn on_module_answer(&mut self, now: env::Now, id: u64, reply: Reply) {
         self.now = now;
+        self.modules.elsewhere.remove(&id);
         if let Some(answer) = self.modules.open.remove(&id) {
             self.answer(&answer, reply);
         }
     }
 
-    /// Whether modules run beside this monitor, or are about to: it leads, and some pool is for
-    /// what one does.
+    /// The manager that was asked is no longer the active one.
+    pub(super) fn give_up_asks(&mut self) {
+        for id in std::mem::take(&mut self.modules.elsewhere) {
+            if let Some(answer) = self.modules.open.remove(&id) {
+                let why = "the manager was replaced meanwhile: look what was done and ask again";
+                self.answer(&answer, Reply::err(EAGAIN, why));
+            }
+        }
+    }
+
+    /// Whether modules run beside this monitor, or are about to: it leads, no manager is registered,
+    /// and some pool is for what one does.
     #[must_use]
     pub fn wants_modules(&self) -> bool {
         let has_images = |p: &maps::PgPool| p.application_metadata.contains_key("rbd");
-        self.leads() && self.state.osdmap.pools.values().any(has_images)
+        let elsewhere = crate::managers::is_registered(&self.state.mgrmap);
+        self.leads() && !elsewhere && self.state.osdmap.pools.values().any(has_images)
     }
 
     /// As whom modules of the manager are clients of the cluster: made when there is none yet.

@@ -50,6 +50,11 @@ impl Monitor {
             Kind::GetConfig => self.on_get_config(conn, env.tid, &Message::decode(env)?),
             Kind::MdsBeacon => self.on_mds_beacon(conn, env.tid, Message::decode(env)?),
             Kind::MdsLoadTargets => self.on_mds_targets(conn, &Message::decode(env)?),
+            Kind::MgrBeacon => self.on_mgr_beacon(conn, &Message::decode(env)?),
+            Kind::ManagerReport => self.on_manager_report(conn, Message::decode(env)?),
+            Kind::MgrCommandReply => {
+                self.on_manager_answer(conn, env.tid, Message::decode(env)?);
+            }
             Kind::RemoveSnaps => self.on_remove_snaps(&Message::decode(env)?),
             Kind::OsdBoot
             | Kind::OsdAlive
