@@ -1,14 +1,21 @@
-//! Modules of the manager that are clients of the cluster themselves: they run beside the
-//! monitor that leads, on a thread of their own, so that their work never holds it up.
+//! The manager's modules and its metrics.
 //!
-//! A module answers commands and keeps what it must remember in the cluster's own objects.
+//! [`Modules`] are clients of the cluster themselves: they run in the manager's process, or beside the
+//! monitor that leads where none is registered, on a thread of their own, so that their work never
+//! holds it up. A module answers commands and keeps what it must remember in the cluster's own objects.
+//!
+//! [`metrics`] makes the families that Prometheus reads out of one answer of the monitors; [`web`]
+//! serves them, in the manager's process alone.
 
+pub mod metrics;
 mod perf;
 mod schedule;
 mod scheduler;
 mod tasks;
+pub mod web;
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,10 +23,11 @@ pub use cli::Args;
 use rados::{Cluster, IoCtx};
 use scheduler::{Kind, Scheduler};
 use tokio::sync::{mpsc, oneshot};
-use types::PoolId;
+use types::{AddrVec, EntityAddr, PoolId};
 
 pub(crate) const ENOENT: i32 = 2;
 pub(crate) const EINVAL: i32 = 22;
+const EOPNOTSUPP: i32 = 95;
 
 /// What a command is answered with: an errno, negative, or 0; a line for people; output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +57,41 @@ type Ask = (Args, May, oneshot::Sender<Answer>);
 
 /// The modules at work; they end with it.
 #[derive(Clone, Debug)]
-pub struct Modules(mpsc::UnboundedSender<Ask>);
+pub struct Modules {
+    asks: mpsc::UnboundedSender<Ask>,
+    /// Where their client is known from.
+    addr: Arc<Mutex<Option<EntityAddr>>>,
+}
+
+/// Commands of modules that only a manager's process has: they serve what it collects.
+const OF_PROCESS: [&str; 2] = ["prometheus", "healthcheck"];
+
+/// Whether a module here answers a command; the monitors answer all others.
+#[must_use]
+pub fn has(args: &Args) -> bool {
+    let first = args.prefix().split(' ').next().unwrap_or_default();
+    first == "rbd" || OF_PROCESS.contains(&first)
+}
+
+/// Images of all pools that are for them, by pool: their names, as many as metrics show. A pool that
+/// cannot be read has none.
+pub async fn image_names(cluster: &Cluster) -> BTreeMap<i64, Vec<String>> {
+    let (mut all, mut count) = (BTreeMap::new(), 0);
+    for pool in image_pools(cluster).into_keys() {
+        if count >= metrics::IMAGES_MAX {
+            break;
+        }
+        let io = cluster.pool_by_id(pool);
+        let list = tokio::time::timeout(LIST_MAX, rbd::pool::list(&io)).await;
+        let Ok(Ok(images)) = list else { continue };
+        count += images.len();
+        all.insert(pool.0, images.into_iter().map(|(name, _)| name).collect());
+    }
+    all
+}
+
+/// How long a pool's directory of images may take.
+const LIST_MAX: Duration = Duration::from_secs(5);
 
 impl Modules {
     /// Begins, as a client with this configuration. A client that is shut out (blocklisted) is
@@ -58,32 +100,44 @@ impl Modules {
     /// # Errors
     /// When there can be no further thread.
     pub fn start(config: rados::Config) -> std::io::Result<Self> {
-        let (ask, mut asked) = mpsc::unbounded_channel();
+        let (asks, mut asked) = mpsc::unbounded_channel();
+        let addr = Arc::new(Mutex::new(None));
+        let known = addr.clone();
         std::thread::Builder::new().name("mgr-modules".into()).spawn(move || {
             loop {
                 // All tasks of an instance end with its runtime, whatever they wait for.
-                match rt::run_local(run(config.clone(), &mut asked)) {
+                match rt::run_local(run(config.clone(), &mut asked, &known)) {
                     Ok(true) => tracing::warn!("the manager's modules were shut out: once more"),
                     Ok(false) => return,
                     Err(err) => return tracing::error!("the manager's modules: {err}"),
                 }
             }
         })?;
-        Ok(Self(ask))
+        Ok(Self { asks, addr })
+    }
+
+    /// By which address their client is to be shut out; none before it has a session.
+    #[must_use]
+    pub fn addrs(&self) -> Option<AddrVec> {
+        let addr = *self.addr.lock().expect("no panic while held");
+        addr.map(|addr| AddrVec(vec![addr]))
     }
 
     /// Whether there is still somebody to ask.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        !self.0.is_closed()
+        !self.asks.is_closed()
     }
 
     /// The answer to a command that a module has. What names a pool was judged before; lists show
     /// what its caller `may` see.
     pub async fn command(&self, args: Args, may: May) -> Answer {
         let gone = || Answer::err(11, "the manager's modules are not running, try again");
+        if args.prefix().split(' ').next() != Some("rbd") {
+            return Self::nothing(&args);
+        }
         let (answer, answered) = oneshot::channel();
-        if self.0.send((args, may, answer)).is_err() {
+        if self.asks.send((args, may, answer)).is_err() {
             return gone();
         }
         answered.await.unwrap_or_else(|_| gone())
@@ -93,6 +147,11 @@ impl Modules {
     #[must_use]
     pub fn nothing(args: &Args) -> Answer {
         let out = |text: &str| Answer::out(text.to_owned());
+        let first = args.prefix().split(' ').next().unwrap_or_default();
+        if OF_PROCESS.contains(&first) {
+            let why = "no manager process is registered: argonaut mgr -i NAME starts one";
+            return Answer::err(EOPNOTSUPP, why);
+        }
         match args.prefix() {
             "rbd task list" => out("[]"),
             "rbd trash purge schedule list" | "rbd mirror snapshot schedule list" => out("{}"),
@@ -111,7 +170,11 @@ const RETRY: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Whether to begin anew, as another instance.
-async fn run(config: rados::Config, asked: &mut mpsc::UnboundedReceiver<Ask>) -> bool {
+async fn run(
+    config: rados::Config,
+    asked: &mut mpsc::UnboundedReceiver<Ask>,
+    known: &Mutex<Option<EntityAddr>>,
+) -> bool {
     let cluster = loop {
         match Cluster::connect(config.clone()).await {
             Ok(cluster) => break cluster,
@@ -122,6 +185,7 @@ async fn run(config: rados::Config, asked: &mut mpsc::UnboundedReceiver<Ask>) ->
         }
         tokio::time::sleep(RETRY).await;
     };
+    *known.lock().expect("no panic while held") = cluster.addr();
     let tasks = tasks::Tasks::start(cluster.clone());
     let purges = Scheduler::start(cluster.clone(), Kind::TrashPurge);
     let snaps = Scheduler::start(cluster.clone(), Kind::MirrorSnapshot);

@@ -205,15 +205,20 @@ impl Cluster {
         self.wait_for_latest_map().await
     }
 
+    /// The address by which this client is shut out; none before its first session.
+    #[must_use]
+    pub fn addr(&self) -> Option<EntityAddr> {
+        let mut sock = self.0.link.borrow().seen_as()?;
+        sock.set_port(0);
+        let nonce = self.0.messenger.local().nonce;
+        Some(EntityAddr { kind: types::AddrKind::ANY, nonce, sock: Some(sock) })
+    }
+
     /// Whether the newest map this client has shuts it out: its writes fail from then on, and
     /// only another client, a new [`Cluster::connect`], gets further.
     #[must_use]
     pub fn is_blocklisted(&self) -> bool {
-        let Some(mut sock) = self.0.link.borrow().seen_as() else { return false };
-        sock.set_port(0);
-        let nonce = self.0.messenger.local().nonce;
-        let me = EntityAddr { kind: types::AddrKind::ANY, nonce, sock: Some(sock) };
-        self.map().blocklisted_until(&me).is_some()
+        self.addr().is_some_and(|me| self.map().blocklisted_until(&me).is_some())
     }
 
     /// Ends a [`Cluster::blocklist_add`].
