@@ -80,6 +80,8 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ),
     ("log flush", "", "flush log entries to log file", "rw"),
     ("ops", "", "show the ops currently in flight", "r"),
+    ("counter dump", "", "dump all labeled and non-labeled counters and their values", "r"),
+    ("counter schema", "", "dump all labeled and non-labeled counters schemas", "r"),
     ("perf dump", "logger:CephString? counter:CephString?", "dump perfcounters value", "r"),
     (
         "perf histogram dump",
@@ -181,6 +183,15 @@ fn text<'a>(args: &'a Map<String, Value>, name: &str) -> Option<&'a str> {
 
 fn number(args: &Map<String, Value>, name: &str) -> Option<u64> {
     args.get(name).and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()))
+}
+
+/// Counters of loggers in the form that has labels; none of ours has any.
+fn labelled(loggers: &Value) -> Value {
+    let loggers = loggers.as_object().into_iter().flatten();
+    let of = |(name, counters): (&String, &Value)| {
+        (name.clone(), json!([{ "labels": {}, "counters": counters }]))
+    };
+    Value::Object(loggers.map(of).collect())
 }
 
 fn invalid(why: impl Into<String>) -> (Errno, String) {
@@ -304,6 +315,8 @@ impl Osd {
                 ok(v)
             }
             "perf schema" => ok(self.perf_schema()),
+            "counter dump" => ok(labelled(&self.c.perf.json())),
+            "counter schema" => ok(labelled(&self.perf_schema())),
             "perf histogram dump" => ok(json!({})),
             "perf reset" => {
                 self.c.perf.reset();
@@ -459,14 +472,14 @@ impl Osd {
         let mut schema = Map::new();
         if let Some(counters) = self.c.perf.json().get("osd").and_then(Value::as_object) {
             for (name, v) in counters {
-                let (kind, metric) = match v {
-                    Value::Object(_) => (5, "pair"),
-                    _ if name.starts_with("numpg") => (2, "gauge"),
-                    _ => (10, "counter"),
+                let (kind, metric, values) = match v {
+                    Value::Object(_) => (5, "gauge", "real-integer-pair"),
+                    _ if name.starts_with("numpg") => (2, "gauge", "integer"),
+                    _ => (10, "counter", "integer"),
                 };
                 schema.insert(
                     name.clone(),
-                    json!({ "type": kind, "metric_type": metric, "value_type": "integer",
+                    json!({ "type": kind, "metric_type": metric, "value_type": values,
                             "description": "", "nick": "", "priority": 5, "units": "none" }),
                 );
             }
