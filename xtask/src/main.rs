@@ -18,6 +18,7 @@ mod kill9;
 mod krbd;
 mod lab;
 mod memory;
+mod mgr;
 mod pages;
 mod qemu;
 mod radosgw;
@@ -57,6 +58,7 @@ cargo xtask VERB
                      others, also one way, and disks filled now and then, without the programs
   thrash-rbd [SECS]  fio with checksums on images, by librbd, while OSDs and monitors are killed (60)
   fs                 a metadata server of ours, a stock client, through kills and restarts
+  mgr                manager processes, a stock client: failover, commands, metrics
   fs-stock           stock metadata servers on our monitors and OSDs, a stock client
                      through their failover
   failover           how long clients wait for a killed OSD, a killed leading monitor, and
@@ -119,6 +121,7 @@ fn main() -> Result<()> {
         }
         ["thrash-rbd", ..] => thrash_rbd::run(number(1, 60)?)?.end(),
         ["fs"] => fs::run()?.end(),
+        ["mgr"] => mgr::run()?.end(),
         ["fs-stock"] => fs_stock::run()?.end(),
         ["failover"] => failover::run()?.end(),
         ["memory", ..] => memory::run(number(1, 45)?)?.end(),

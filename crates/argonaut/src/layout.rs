@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 /// Kinds of daemons that a cluster's directory may hold, in the order in which they start.
-pub const KINDS: [&str; 4] = ["mon", "osd", "mds", "rgw"];
+pub const KINDS: [&str; 5] = ["mon", "osd", "mds", "mgr", "rgw"];
 
 /// A cluster's directory.
 #[derive(Clone, Debug)]
@@ -26,6 +26,8 @@ pub struct Asked {
     pub osds: Option<u32>,
     /// As [`Wanted::mds`].
     pub mds: Option<u32>,
+    /// As [`Wanted::mgrs`].
+    pub mgrs: Option<u32>,
     /// Make a file system, where there is none.
     pub fs: bool,
     /// Start an object gateway, where there is none.
@@ -54,6 +56,7 @@ impl Asked {
             mons: self.mons.unwrap_or(3),
             osds: self.osds.unwrap_or(3),
             mds: self.servers(),
+            mgrs: self.mgrs.unwrap_or(0),
             size: self.size.unwrap_or(3),
             osd_bytes: self.osd_bytes.unwrap_or(12 << 30),
             port: self.port.unwrap_or(3300),
@@ -71,6 +74,8 @@ pub struct Wanted {
     pub osds: u32,
     /// Metadata servers.
     pub mds: u32,
+    /// Managers.
+    pub mgrs: u32,
     /// Replicas of new pools.
     pub size: u32,
     /// Bytes of each OSD's block file.
@@ -138,7 +143,8 @@ impl Layout {
         self.conf().exists()
     }
 
-    /// The daemons that were made here: monitors, OSDs, metadata servers, gateways, each in order.
+    /// The daemons that were made here: monitors, OSDs, metadata servers, managers, gateways, each in
+    /// order.
     ///
     /// # Errors
     /// When the directory cannot be read.
@@ -186,6 +192,7 @@ impl Layout {
         let (mon_host, members) = (mon_host.join(","), members.join(","));
         let (size, bytes, addr) = (wanted.size, wanted.osd_bytes, wanted.addr);
         let mds = MDS_SECTION.replace("{dir}", &dir.to_string());
+        let mgr = MGR_SECTION.replace("{dir}", &dir.to_string());
         format!(
             "\
 # A cluster on one machine, made by `argonaut up`. Any Ceph client reads this file:
@@ -229,6 +236,7 @@ impl Layout {
     osd class load list = *
 
 {mds}
+{mgr}
 [client]
     # Clients neither listen nor log here.
     admin socket =
@@ -248,8 +256,23 @@ pub const MDS_SECTION: &str = "\
     pid file = {dir}/run/$name.pid
 ";
 
+/// The same of managers.
+pub const MGR_SECTION: &str = "\
+[mgr]
+    mgr data = {dir}/mgr.$id
+    keyring = {dir}/mgr.$id/keyring
+    log file = {dir}/log/$name.log
+    pid file = {dir}/run/$name.pid
+";
+
 /// `a`, `b`, ...: names of monitors and metadata servers.
 #[must_use]
 pub fn mon_id(index: u32) -> String {
     char::from(b'a' + (index % 26) as u8).to_string()
+}
+
+/// `x`, `y`, `z`, `a`, ...: names of managers.
+#[must_use]
+pub fn mgr_id(index: u32) -> String {
+    mon_id(index + 23)
 }

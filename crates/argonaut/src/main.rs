@@ -11,6 +11,8 @@ mod lines;
 mod mds_daemon;
 mod mds_io;
 mod memory;
+mod mgr_daemon;
+mod mgr_metrics;
 mod mon_daemon;
 mod mon_peers;
 mod osd_daemon;
@@ -142,6 +144,10 @@ enum Verb {
         /// Metadata servers; more than there are makes the others [default: 1 with --fs, else none].
         #[arg(long)]
         mds: Option<u32>,
+        /// Managers; more than there are makes the others [default: none, the leading monitor serves
+        /// light manager commands].
+        #[arg(long)]
+        mgrs: Option<u32>,
         /// Make a file system `cephfs`, where there is none.
         #[arg(long)]
         fs: bool,
@@ -239,6 +245,16 @@ enum Verb {
         #[arg(short, long, env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
         conf: PathBuf,
     },
+    /// Run one manager: metrics, and tasks in the background. Several of them: one serves, the others
+    /// wait.
+    Mgr {
+        /// Its name: x for mgr.x.
+        #[arg(short, long)]
+        id: String,
+        /// The cluster's ceph.conf.
+        #[arg(short, long, env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
+        conf: PathBuf,
+    },
     /// Keep a cluster's daemons running (started by `up`).
     #[command(hide = true)]
     Supervise(Dir),
@@ -329,8 +345,22 @@ fn run(verb: Verb) -> Result<ExitCode> {
         daemon::private::umask();
     }
     match verb {
-        Verb::Up { dir, mons, osds, mds, fs, s3, size, osd_bytes, port, addr, foreground } => {
-            let asked = layout::Asked { mons, osds, mds, fs, s3, size, osd_bytes, port, addr };
+        Verb::Up {
+            dir,
+            mons,
+            osds,
+            mds,
+            mgrs,
+            fs,
+            s3,
+            size,
+            osd_bytes,
+            port,
+            addr,
+            foreground,
+        } => {
+            let asked =
+                layout::Asked { mons, osds, mds, mgrs, fs, s3, size, osd_bytes, port, addr };
             up::up(&dir.dir, &asked, foreground)?;
         }
         Verb::Down(dir) => up::down(&dir.dir)?,
@@ -372,6 +402,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             }
         }
         Verb::Mds { id, conf } => mds_daemon::main(&conf, &id)?,
+        Verb::Mgr { id, conf } => mgr_daemon::main(&conf, &id)?,
         Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
         Verb::Ceph { connect, format, words } => {
             return client::ceph(&connect, &words, format.as_deref());

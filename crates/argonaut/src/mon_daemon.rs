@@ -22,7 +22,7 @@ use rados::{MonLink, mon_addrs};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
 use types::{AddrVec, EntityAddr, EntityKind, EntityName, UTime, Uuid};
 
-use crate::layout::{Layout, Wanted, mon_id};
+use crate::layout::{Layout, Wanted, mgr_id, mon_id};
 use crate::mon_peers::PeerWire;
 
 /// The release that this cluster's monitors present themselves as.
@@ -71,7 +71,8 @@ pub fn mkfs_cluster(
     mkfs.monmap = monmap(fsid, &members);
     let osds = (0..wanted.osds).map(|i| EntityName::new(EntityKind::OSD, i.to_string()));
     let servers = (0..wanted.mds).map(|i| EntityName::new(EntityKind::MDS, mon_id(i)));
-    let others: Vec<EntityName> = osds.chain(servers).collect();
+    let managers = (0..wanted.mgrs).map(|i| EntityName::new(EntityKind::MGR, mgr_id(i)));
+    let others: Vec<EntityName> = osds.chain(servers).chain(managers).collect();
     for name in [&mon, &admin].into_iter().chain(&others) {
         mkfs.add_key(name.clone(), CryptoKey::generate(KeyKind::AES, wall(), chance));
     }
@@ -506,7 +507,8 @@ impl Daemon {
         let mut modules = self.modules.borrow_mut();
         let mut monitor = self.monitor.borrow_mut();
         let Some((name, key)) = monitor.module_client(rt::now()) else {
-            if !monitor.leads() {
+            // With a manager's process they run there.
+            if !monitor.leads() || mon::managers::is_registered(&monitor.state().mgrmap) {
                 *modules = None;
             }
             return;

@@ -298,6 +298,7 @@ mod tests {
             mons: 1,
             osds: 1,
             mds: 1,
+            mgrs: 1,
             size: 1,
             osd_bytes: 1 << 30,
             port: 3300,

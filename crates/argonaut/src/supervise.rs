@@ -213,10 +213,11 @@ fn has_rank(layout: &Layout, daemon: &str) -> bool {
 fn stop_all(layout: &Layout, kept: Vec<Kept>) -> Result<()> {
     let (rgws, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("rgw"));
     let (mdss, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("mds"));
+    let (mgrs, kept): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("mgr"));
     let (osds, mons): (Vec<_>, Vec<_>) = kept.into_iter().partition(|k| k.name.starts_with("osd"));
     let (ranks, standbys): (Vec<_>, Vec<_>) =
         mdss.into_iter().partition(|k| has_rank(layout, &k.name));
-    for group in [rgws, standbys, ranks, osds, mons] {
+    for group in [rgws, mgrs, standbys, ranks, osds, mons] {
         let (done, all_done) = mpsc::channel();
         let count = group.len();
         for mut one in group {

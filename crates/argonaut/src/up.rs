@@ -57,6 +57,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     let fresh = !layout.exists();
     let missing = make(&layout, asked, &progress)?;
     up_fs::add_servers(&layout, asked.servers())?;
+    up_fs::add_managers(&layout, asked.mgrs.unwrap_or(0))?;
     for entry in fs::read_dir(layout.run())?.flatten() {
         if entry.path().extension().is_some_and(|e| e == "stopped") {
             fs::remove_file(entry.path())?;
@@ -141,6 +142,9 @@ fn make(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<Vec<u32>>
     }
     if asked.mds.is_some_and(|n| n > 26) {
         bail!("--mds is at most 26");
+    }
+    if asked.mgrs.is_some_and(|n| n > 26) {
+        bail!("--mgrs is at most 26");
     }
     if asked.osds == Some(0) || asked.size.is_some_and(|n| n == 0 || n > 10) {
         bail!("--osds is 1 or more, --size is 1 to 10");
@@ -443,9 +447,10 @@ fn fetch_keys(layout: &Layout, daemons: &[String], socket: &Path) {
         if path.exists() || name == up_s3::NAME {
             continue;
         }
-        let caps = match name.starts_with("mds.") {
-            true => &up_fs::MDS_CAPS[..],
-            false => &["mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *"],
+        let caps = match name.split('.').next() {
+            Some("mds") => &up_fs::MDS_CAPS[..],
+            Some("mgr") => &up_fs::MGR_CAPS[..],
+            _ => &["mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *"],
         };
         let command =
             serde_json::json!({"prefix": "auth get-or-create", "entity": name, "caps": caps});

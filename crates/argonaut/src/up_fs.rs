@@ -1,4 +1,4 @@
-//! Metadata servers and the file system of a cluster that `argonaut up` makes.
+//! Metadata servers, managers and the file system of a cluster that `argonaut up` makes.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use daemon::{asok, read_conf, write_durably};
 use serde_json::{Value, json};
 
-use crate::layout::{Layout, MDS_SECTION, mon_id};
+use crate::layout::{Layout, MDS_SECTION, MGR_SECTION, mgr_id, mon_id};
 use crate::supervise;
 
 /// The file system that `--fs` makes; its pools have its name with `_metadata` and `_data` behind.
@@ -48,6 +48,32 @@ pub fn add_servers(layout: &Layout, count: u32) -> Result<()> {
     }
     Ok(())
 }
+
+/// Makes the directories of the first `count` managers that are missing, and has `ceph.conf` know where
+/// they are. Their keys come from the monitors.
+///
+/// # Errors
+/// When files cannot be written.
+pub fn add_managers(layout: &Layout, count: u32) -> Result<()> {
+    let path = layout.conf();
+    if count > 0 && read_conf(&path)?.section("mgr").next().is_none() {
+        // Made by a release that had no managers.
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let section = MGR_SECTION.replace("{dir}", &layout.dir.display().to_string());
+        write_durably(&path, format!("{}\n\n{section}", text.trim_end()).as_bytes())?;
+    }
+    for i in 0..count {
+        let data = layout.data(&format!("mgr.{}", mgr_id(i)));
+        if !data.join("ready").exists() {
+            fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
+            write_durably(&data.join("ready"), b"")?;
+        }
+    }
+    Ok(())
+}
+
+/// The caps of a manager's key.
+pub const MGR_CAPS: [&str; 6] = ["mon", "allow profile mgr", "osd", "allow *", "mds", "allow *"];
 
 /// Makes the file system, where there is none of its name.
 ///
