@@ -397,7 +397,7 @@ impl Pg {
         }
         let late = self
             .watches
-            .matching(|w| w.ending.is_none() && (now >= w.deadline_ms || w.is_fenced(&cx.map)));
+            .matching(|w| w.ending.is_none() && (now >= w.deadline_ms || w.is_fenced(cx.map)));
         for (oid, who, cookie, _) in late {
             if self.is_degraded(&oid) || !self.is_serving() {
                 continue;
