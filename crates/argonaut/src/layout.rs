@@ -74,7 +74,7 @@ pub struct Wanted {
     pub osds: u32,
     /// Metadata servers.
     pub mds: u32,
-    /// Managers.
+    /// Manager processes: one of them serves.
     pub mgrs: u32,
     /// Replicas of new pools.
     pub size: u32,

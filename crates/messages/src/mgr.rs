@@ -235,9 +235,9 @@ pub struct ManagerReport {
 /// How one daemon of a service is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceSaid {
-    /// The service.
+    /// The kind of service, `rgw`.
     pub service: String,
-    /// The daemon.
+    /// Which daemon of the service.
     pub daemon: String,
     /// When the status came.
     pub stamp: UTime,
