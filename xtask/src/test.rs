@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::report::{LeftOut, Report};
 use crate::{
-    caps, fs, fs_stock, hostile, hostile_clients, interop, kill9, lab, radosgw, sh, suites, thrash,
+    caps, fs, fs_stock, hostile, hostile_clients, interop, kill9, lab, mgr, radosgw, sh, suites, thrash,
     thrash_mons,
 };
 
@@ -130,6 +130,7 @@ pub fn test() -> Result<()> {
     report.add(suites::run(&[])?);
     report.add(radosgw::run()?);
     report.add(radosgw::ours()?);
+    report.add(mgr::run()?);
     report.add(kill9::run(3)?);
     report.add(thrash_mons::run(25)?);
     report.add(thrash::run(30, thrash::Mode { mons: true, ..Default::default() })?);

@@ -18,15 +18,17 @@ use crate::pg::{Cx, Peer, Pg};
 /// A wish for another end of `pg_temp` is repeated after this long.
 const RETRY_MS: u64 = 3_000;
 
-/// Who acts for each shard. `up` are those that CRUSH chose, `whole` says whether a shard may act,
-/// `others` who else may act for a shard, best first.
+/// Who acts for each shard. `up` are those that CRUSH chose, `bound` are shards whose OSD goes on
+/// all the same, `whole` says whether a shard may act, `others` who else may act for a shard, best
+/// first.
 fn choose(
     up: &[OsdId],
+    bound: &[bool],
     whole: &dyn Fn(OsdId, usize) -> bool,
     others: &dyn Fn(usize) -> Vec<OsdId>,
 ) -> Vec<OsdId> {
     let mut want = vec![OsdId::NONE; up.len()];
-    let is_ready = |s: &usize| up[*s] != OsdId::NONE && whole(up[*s], *s);
+    let is_ready = |s: &usize| up[*s] != OsdId::NONE && !bound[*s] && whole(up[*s], *s);
     let (ready, needy): (Vec<usize>, Vec<usize>) = (0..up.len()).partition(is_ready);
     for s in needy.iter().copied() {
         want[s] = others(s).into_iter().find(|o| !want.contains(o)).unwrap_or(OsdId::NONE);
@@ -98,7 +100,7 @@ impl Pg {
             let acts = acting.get(s).copied().filter(|o| *o != OsdId::NONE);
             acts.into_iter().chain(strays).filter(|o| whole(*o, s)).collect()
         };
-        let want = choose(up, &whole, &others);
+        let want = choose(up, &bound(up, acting), &whole, &others);
         if want == *up {
             let has_temp = cx.map.pg_temp.contains_key(&self.id.pg);
             return (has_temp && acting != up).then(Vec::new);
@@ -150,7 +152,18 @@ mod tests {
         let up: Vec<OsdId> = up.iter().map(|o| OsdId(*o)).collect();
         let whole = |o: OsdId, s: usize| has.contains(&(o.0, s));
         let of = |s: usize| has.iter().filter(move |h| h.1 == s).map(|h| OsdId(h.0)).collect();
-        choose(&up, &whole, &of).into_iter().map(|o| o.0).collect()
+        choose(&up, &vec![false; up.len()], &whole, &of).into_iter().map(|o| o.0).collect()
+    }
+
+    /// Where a PG is empty everybody has everything: who cannot be replaced goes on there too, or a
+    /// shard is left without anybody though all that served are there.
+    #[test]
+    fn an_empty_pg_keeps_all_its_shards() {
+        let osds = |all: &[i32]| all.iter().map(|o| OsdId(*o)).collect::<Vec<_>>();
+        let (up, acting) = (osds(&[2, 1, N, 0, N, 4]), osds(&[5, 6, 2, 1, 0, 4]));
+        let of = |s: usize| vec![acting[s]];
+        assert_eq!(choose(&up, &bound(&up, &acting), &|_, _| true, &of), acting);
+        assert!(choose(&up, &[false; 6], &|_, _| true, &of).contains(&OsdId::NONE));
     }
 
     /// An OSD that acts for a shard which CRUSH gives to nobody is not free for another, and so on.
