@@ -7,8 +7,8 @@ use anyhow::Result;
 
 use crate::report::{LeftOut, Report};
 use crate::{
-    caps, fs, fs_stock, hostile, hostile_clients, interop, kill9, lab, mgr, radosgw, sh, suites, thrash,
-    thrash_mons,
+    caps, fs, fs_stock, hostile, hostile_clients, interop, kill9, lab, mgr, radosgw, sh, suites,
+    thrash, thrash_mons,
 };
 
 /// Format, lints, types, and the rules of [`crate::tidy`].
