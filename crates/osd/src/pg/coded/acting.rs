@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use maps::PgShard;
 use messages::PgInfo;
-use types::{EVersion, OsdId, ShardId};
+use types::{OsdId, ShardId};
 
 use crate::pg::backfill::can_act;
 use crate::pg::{Cx, Peer, Pg};
@@ -89,11 +89,10 @@ impl Pg {
         cx: &Cx<'_>,
     ) -> Option<Vec<OsdId>> {
         let (up, acting) = (&self.info.up, &self.info.acting);
-        let empty = auth.last_update == EVersion::ZERO;
         let copy = |osd: OsdId, s: usize| PgShard { osd, shard: ShardId(s as i8) };
         let whole = |osd: OsdId, s: usize| {
             let info = infos.get(&copy(osd, s));
-            cx.map.is_up(osd) && (empty || info.is_some_and(|i| can_act(i, auth, cx)))
+            cx.map.is_up(osd) && info.is_some_and(|i| can_act(i, auth, cx))
         };
         let others = |s: usize| -> Vec<OsdId> {
             let strays = infos.keys().filter(|c| c.shard.0 as usize == s).map(|c| c.osd);
@@ -155,10 +154,10 @@ mod tests {
         choose(&up, &vec![false; up.len()], &whole, &of).into_iter().map(|o| o.0).collect()
     }
 
-    /// Where a PG is empty everybody has everything: who cannot be replaced goes on there too, or a
-    /// shard is left without anybody though all that served are there.
+    /// Also where those that CRUSH chose have what they are chosen for, who cannot be replaced goes
+    /// on, or a shard is left without anybody though all that served are there.
     #[test]
-    fn an_empty_pg_keeps_all_its_shards() {
+    fn no_shard_is_left_without_anybody() {
         let osds = |all: &[i32]| all.iter().map(|o| OsdId(*o)).collect::<Vec<_>>();
         let (up, acting) = (osds(&[2, 1, N, 0, N, 4]), osds(&[5, 6, 2, 1, 0, 4]));
         let of = |s: usize| vec![acting[s]];
