@@ -174,7 +174,8 @@ impl World {
             let Some(known) = known else { continue };
             let places: BTreeSet<usize> =
                 versions.range(known..).flat_map(|(_, places)| places).copied().collect();
-            if places.len() < size && has(oid) {
+            // What is in flight may remove it, from one after the other.
+            if places.len() < size && has(oid) && summary.last_update == summary.committed {
                 return Some(format!(
                     "{} acting {:?} has {oid} {known} only at {places:?}: {}",
                     summary.state,
