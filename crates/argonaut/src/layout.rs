@@ -191,8 +191,7 @@ impl Layout {
         let members: Vec<String> = (0..wanted.mons).map(mon_id).collect();
         let (mon_host, members) = (mon_host.join(","), members.join(","));
         let (size, bytes, addr) = (wanted.size, wanted.osd_bytes, wanted.addr);
-        let mds = MDS_SECTION.replace("{dir}", &dir.to_string());
-        let mgr = MGR_SECTION.replace("{dir}", &dir.to_string());
+        let (mds, mgr) = (section("mds", &self.dir), section("mgr", &self.dir));
         format!(
             "\
 # A cluster on one machine, made by `argonaut up`. Any Ceph client reads this file:
@@ -246,24 +245,20 @@ impl Layout {
     }
 }
 
-/// The part of `ceph.conf` that says where metadata servers keep their keys; `{dir}` is the
-/// cluster's directory.
-pub const MDS_SECTION: &str = "\
-[mds]
-    mds data = {dir}/mds.$id
-    keyring = {dir}/mds.$id/keyring
+/// The part of `ceph.conf` that says where daemons of a kind, `mds` or `mgr`, keep their keys.
+#[must_use]
+pub fn section(kind: &str, dir: &Path) -> String {
+    let dir = dir.display();
+    format!(
+        "\
+[{kind}]
+    {kind} data = {dir}/{kind}.$id
+    keyring = {dir}/{kind}.$id/keyring
     log file = {dir}/log/$name.log
     pid file = {dir}/run/$name.pid
-";
-
-/// The same of managers.
-pub const MGR_SECTION: &str = "\
-[mgr]
-    mgr data = {dir}/mgr.$id
-    keyring = {dir}/mgr.$id/keyring
-    log file = {dir}/log/$name.log
-    pid file = {dir}/run/$name.pid
-";
+"
+    )
+}
 
 /// `a`, `b`, ...: names of monitors and metadata servers.
 #[must_use]

@@ -3,9 +3,8 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use bytes::Bytes;
 use conf::Config;
 use daemon::asok::{self, Asked};
 use daemon::commands::{self, CommandSpec, command};
+use daemon::node::{self, Node};
 use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id};
 use env::{ConnId, Random};
 use maps::{FsMap, MdsMap, MdsState, OsdMapFlags, PoolFlags};
@@ -34,9 +34,6 @@ use crate::mds_io;
 
 /// How often the role looks at its clocks.
 const TICK: Duration = Duration::from_millis(100);
-/// A server that no map wants comes back after this time, not at once: what is wrong with it may
-/// last.
-const RESPAWN_PAUSE: Duration = Duration::from_millis(500);
 /// How long a server that is told to end writes to the tree, where nobody takes its rank over: the
 /// supervisor waits a little longer.
 const LEAVE_MAX: Duration = Duration::from_secs(8);
@@ -155,6 +152,63 @@ fn osd_news(map: &Arc<maps::OsdMap>) -> OsdNews {
     }
 }
 
+impl Node for Daemon {
+    fn cluster_cell(&self) -> &OnceCell<Cluster> {
+        &self.cluster
+    }
+
+    fn on_news(self: &Rc<Self>, news: News) {
+        match news {
+            News::Session => self.begin(),
+            News::OsdMap => self.on_osd_map(),
+            News::Message(env) => match env.kind {
+                MdsMapMsg::KIND => self.on_mds_map(&env),
+                FsMapMsg::KIND => self.on_fs_map(&env),
+                MdsBeacon::KIND => self.on_beacon_answer(&env),
+                ConfigMsg::KIND => self.on_settings(&env),
+                kind => tracing::debug!("the monitors sent a message of type {kind}"),
+            },
+        }
+    }
+
+    fn on_event(self: &Rc<Self>, event: NetEvent) {
+        match event {
+            NetEvent::Opened { conn, peer } => {
+                let identity = &peer.identity;
+                let caps = match identity.allow_all {
+                    true => MdsCap::allow_all(),
+                    false => MdsCap::parse_lenient(&identity.caps),
+                };
+                let peer = Peer {
+                    name: identity.name.clone(),
+                    id: proven_id(identity),
+                    caps,
+                    addr: peer.seen_addr(),
+                    features: peer.features,
+                };
+                self.peers.borrow_mut().insert(conn, peer);
+            }
+            NetEvent::Message { conn, env, .. } => {
+                let Some(peer) = self.peers.borrow().get(&conn).cloned() else { return };
+                if env.kind == Command::KIND {
+                    return self.on_tell(conn, &peer, &env);
+                }
+                if self.role.borrow().is_none() {
+                    return self.messenger.close(conn);
+                }
+                self.with(|role, out| role.on_message(rt::now(), conn, &peer, env, out));
+            }
+            NetEvent::Closed { conn, why } => {
+                tracing::debug!("{conn:?}: {why}");
+                if self.peers.borrow_mut().remove(&conn).is_some() {
+                    self.with(|role, out| role.on_closed(rt::now(), conn, out));
+                }
+            }
+            NetEvent::Alive { .. } => {}
+        }
+    }
+}
+
 impl Daemon {
     fn cluster(&self) -> &Cluster {
         self.cluster.get().expect("set before the first event")
@@ -266,31 +320,7 @@ impl Daemon {
         if self.respawns.replace(true) {
             return;
         }
-        tracing::warn!("begins anew: {why}");
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(RESPAWN_PAUSE).await;
-            let mut args = std::env::args_os();
-            let name = args.next().unwrap_or_default();
-            // The file that this process was started from, also where another has its name now.
-            let mut again = std::process::Command::new("/proc/self/exe");
-            let err = again.arg0(name).args(args).exec();
-            tracing::error!("cannot begin anew: {err}");
-            std::process::exit(1);
-        });
-    }
-
-    fn on_news(self: &Rc<Self>, news: News) {
-        match news {
-            News::Session => self.begin(),
-            News::OsdMap => self.on_osd_map(),
-            News::Message(env) => match env.kind {
-                MdsMapMsg::KIND => self.on_mds_map(&env),
-                FsMapMsg::KIND => self.on_fs_map(&env),
-                MdsBeacon::KIND => self.on_beacon_answer(&env),
-                ConfigMsg::KIND => self.on_settings(&env),
-                kind => tracing::debug!("the monitors sent a message of type {kind}"),
-            },
-        }
+        node::respawn(&why);
     }
 
     /// Makes the role, once: the first session gives this process its number, and the monitors'
@@ -388,50 +418,9 @@ impl Daemon {
 
     /// New values from the monitors' database.
     fn on_settings(self: &Rc<Self>, env: &Envelope) {
-        let Ok(message) = ConfigMsg::decode(env) else { return };
-        let unknown = self.config.borrow_mut().set_mon_layer(message.config);
-        if !unknown.is_empty() {
-            tracing::info!("settings without meaning here: {}", unknown.join(", "));
-        }
-        self.has_settings.set(true);
-        self.begin();
-    }
-
-    /// An event of a connection that was made to this server.
-    fn on_event(self: &Rc<Self>, event: NetEvent) {
-        match event {
-            NetEvent::Opened { conn, peer } => {
-                let identity = &peer.identity;
-                let caps = match identity.allow_all {
-                    true => MdsCap::allow_all(),
-                    false => MdsCap::parse_lenient(&identity.caps),
-                };
-                let peer = Peer {
-                    name: identity.name.clone(),
-                    id: proven_id(identity),
-                    caps,
-                    addr: peer.seen_addr(),
-                    features: peer.features,
-                };
-                self.peers.borrow_mut().insert(conn, peer);
-            }
-            NetEvent::Message { conn, env, .. } => {
-                let Some(peer) = self.peers.borrow().get(&conn).cloned() else { return };
-                if env.kind == Command::KIND {
-                    return self.on_tell(conn, &peer, &env);
-                }
-                if self.role.borrow().is_none() {
-                    return self.messenger.close(conn);
-                }
-                self.with(|role, out| role.on_message(rt::now(), conn, &peer, env, out));
-            }
-            NetEvent::Closed { conn, why } => {
-                tracing::debug!("{conn:?}: {why}");
-                if self.peers.borrow_mut().remove(&conn).is_some() {
-                    self.with(|role, out| role.on_closed(rt::now(), conn, out));
-                }
-            }
-            NetEvent::Alive { .. } => {}
+        if node::take_settings(&self.config, env) {
+            self.has_settings.set(true);
+            self.begin();
         }
     }
 
@@ -562,21 +551,7 @@ async fn run(config: Config, id: String) -> Result<()> {
         fsmap: RefCell::default(),
         ends: Cell::default(),
     });
-    let to = Rc::downgrade(&daemon);
-    let listener = move |news| {
-        if let Some(daemon) = to.upgrade() {
-            daemon.on_news(news);
-        }
-    };
-    let cluster = Cluster::join(messenger.clone(), link, doors.keys(), listener);
-    daemon.cluster.set(cluster).ok();
-    let to: Weak<Daemon> = Rc::downgrade(&daemon);
-    messenger.set_handler(move |event| {
-        let Some(daemon) = to.upgrade() else { return };
-        if let Some(event) = daemon.cluster().on_event(event) {
-            daemon.on_event(event);
-        }
-    });
+    node::join(&daemon, &messenger, link, doors.keys());
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
     asok::listen(Path::new(&config.get("admin_socket")), ask)?;
     daemon::write_pid(&config)?;
@@ -585,17 +560,15 @@ async fn run(config: Config, id: String) -> Result<()> {
 
     let mut tick = tokio::time::interval(TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut stop = std::pin::pin!(rt::stop_signal());
+    let mut stop = std::pin::pin!(rt::told_to_stop());
     loop {
         tokio::select! {
             _ = tick.tick() => daemon.with(|role, out| role.on_tick(rt::now(), out)),
             Some(one) = asked.recv() => daemon.on_command(Caller::Admin(one.answer), &one.command),
             () = daemon.stop.notified() => break,
-            signal = &mut stop => {
-                if signal? != rt::Stop::Reopen {
-                    break;
-                }
-                stop.set(rt::stop_signal()); // logs go to standard error: nothing to open
+            told = &mut stop => {
+                told?;
+                break;
             }
         }
     }

@@ -7,17 +7,17 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::Result;
-use auth::{MgrCaller, MgrCap, Rights};
+use auth::{MgrCaller, MgrCap};
 use bytes::Bytes;
 use conf::Config;
 use daemon::asok::{self, Asked};
 use daemon::commands::{self, CommandSpec, command};
+use daemon::node::{self, Node};
 use daemon::{Doors, FEATURES, bind, local_text, private, proven_id};
 use env::{ConnId, Random};
 use maps::{MgrMap, ModuleInfo};
@@ -38,8 +38,6 @@ use crate::mgr_metrics::Metrics;
 
 /// Between two beacons, unless `mgr_tick_period` says otherwise.
 const BEACON_S: f64 = 2.0;
-/// A manager that lost its role comes back after this time, as another session.
-const RESPAWN_PAUSE: Duration = Duration::from_millis(500);
 /// Longest name of a manager.
 const NAME_MAX: usize = 64;
 /// Services' daemons at once; more are not kept.
@@ -52,22 +50,6 @@ const THRESHOLD: u32 = 5;
 const COMMANDS_MAX: usize = 1_000;
 /// The number of a manager map's message.
 const MGR_MAP: u16 = 0x704;
-
-/// Modules that are built in; those that the monitors run for it among them.
-const MODULES: [&str; 12] = [
-    "balancer",
-    "crash",
-    "devicehealth",
-    "iostat",
-    "orchestrator",
-    "pg_autoscaler",
-    "progress",
-    "prometheus",
-    "rbd_support",
-    "status",
-    "telemetry",
-    "volumes",
-];
 
 /// What is answered here beside the common ones, by the admin socket and by `tell`.
 const OWN_COMMANDS: &[CommandSpec] = &[
@@ -146,6 +128,65 @@ struct Daemon {
     stop: Notify,
 }
 
+impl Node for Daemon {
+    fn cluster_cell(&self) -> &OnceCell<Cluster> {
+        &self.cluster
+    }
+
+    fn on_news(self: &Rc<Self>, news: News) {
+        match news {
+            News::Session => {
+                let gid = self.cluster().global_id();
+                self.messenger.set_local(|local| local.num = gid as i64);
+                self.send_beacon();
+            }
+            News::OsdMap => self.on_osd_map(),
+            News::Message(env) => match env.kind {
+                MGR_MAP => self.on_map(&env),
+                ConfigMsg::KIND => self.on_settings(&env),
+                ManagerAsk::KIND => self.on_ask(&env),
+                kind => tracing::debug!("the monitors sent a message of type {kind}"),
+            },
+        }
+    }
+
+    fn on_event(self: &Rc<Self>, event: NetEvent) {
+        match event {
+            NetEvent::Opened { conn, peer } => {
+                let identity = &peer.identity;
+                let caps = match identity.allow_all {
+                    true => MgrCap::allow_all(),
+                    false => MgrCap::parse_lenient(&identity.caps),
+                };
+                let info = SessionInfo {
+                    conn,
+                    name: identity.name.clone(),
+                    entity: proven_id(identity),
+                    global_id: identity.global_id,
+                    addrs: peer.seen_addrs(),
+                    features: peer.features,
+                    caps: auth::MonCap::default(),
+                    mgr_caps: Some(caps.clone()),
+                    hostname: String::new(),
+                };
+                self.peers.borrow_mut().insert(conn, Peer { info, caps });
+            }
+            NetEvent::Message { conn, env, .. } => {
+                if self.on_message(conn, &env).is_err() {
+                    tracing::warn!("a message of type {} cannot be read", env.kind);
+                    self.forget(conn);
+                    self.messenger.close(conn);
+                }
+            }
+            NetEvent::Closed { conn, why } => {
+                tracing::debug!("{conn:?}: {why}");
+                self.forget(conn);
+            }
+            NetEvent::Alive { .. } => {}
+        }
+    }
+}
+
 impl Daemon {
     fn cluster(&self) -> &Cluster {
         self.cluster.get().expect("set before the first event")
@@ -172,7 +213,7 @@ impl Daemon {
             fsid: self.me.fsid,
             metadata: self.me.metadata.clone(),
             services: if is_active { self.metrics.services() } else { BTreeMap::new() },
-            modules: MODULES.map(module).into(),
+            modules: mon::managers::built_in().map(module).collect(),
             features: FEATURES.0,
             clients: client.map(|addrs| ("rbd_support".to_owned(), addrs)).into_iter().collect(),
             ..MgrBeacon::default()
@@ -190,34 +231,7 @@ impl Daemon {
         if self.respawns.replace(true) {
             return;
         }
-        tracing::warn!("begins anew: {why}");
-        tokio::task::spawn_local(async move {
-            tokio::time::sleep(RESPAWN_PAUSE).await;
-            let mut args = std::env::args_os();
-            let name = args.next().unwrap_or_default();
-            // The file that this process was started from, also where another has its name now.
-            let mut again = std::process::Command::new("/proc/self/exe");
-            let err = again.arg0(name).args(args).exec();
-            tracing::error!("cannot begin anew: {err}");
-            std::process::exit(1);
-        });
-    }
-
-    fn on_news(self: &Rc<Self>, news: News) {
-        match news {
-            News::Session => {
-                let gid = self.cluster().global_id();
-                self.messenger.set_local(|local| local.num = gid as i64);
-                self.send_beacon();
-            }
-            News::OsdMap => self.on_osd_map(),
-            News::Message(env) => match env.kind {
-                MGR_MAP => self.on_map(&env),
-                ConfigMsg::KIND => self.on_settings(&env),
-                ManagerAsk::KIND => self.on_ask(&env),
-                kind => tracing::debug!("the monitors sent a message of type {kind}"),
-            },
-        }
+        node::respawn(&why);
     }
 
     fn on_osd_map(self: &Rc<Self>) {
@@ -275,11 +289,8 @@ impl Daemon {
     }
 
     fn on_settings(self: &Rc<Self>, env: &Envelope) {
-        let Ok(message) = ConfigMsg::decode(env) else { return };
-        let unknown = self.config.borrow_mut().set_mon_layer(message.config);
-        let unknown: Vec<_> = unknown.iter().filter(|name| !name.starts_with("mgr/")).collect();
-        if !unknown.is_empty() {
-            tracing::info!("settings without meaning here: {unknown:?}");
+        if !node::take_settings(&self.config, env) {
+            return;
         }
         if !self.has_settings.replace(true) {
             self.send_beacon();
@@ -312,42 +323,6 @@ impl Daemon {
     }
 
     // ----- commands -----
-
-    fn on_event(self: &Rc<Self>, event: NetEvent) {
-        match event {
-            NetEvent::Opened { conn, peer } => {
-                let identity = &peer.identity;
-                let caps = match identity.allow_all {
-                    true => MgrCap::allow_all(),
-                    false => MgrCap::parse_lenient(&identity.caps),
-                };
-                let info = SessionInfo {
-                    conn,
-                    name: identity.name.clone(),
-                    entity: proven_id(identity),
-                    global_id: identity.global_id,
-                    addrs: peer.seen_addrs(),
-                    features: peer.features,
-                    caps: auth::MonCap::default(),
-                    mgr_caps: Some(caps.clone()),
-                    hostname: String::new(),
-                };
-                self.peers.borrow_mut().insert(conn, Peer { info, caps });
-            }
-            NetEvent::Message { conn, env, .. } => {
-                if self.on_message(conn, &env).is_err() {
-                    tracing::warn!("a message of type {} cannot be read", env.kind);
-                    self.forget(conn);
-                    self.messenger.close(conn);
-                }
-            }
-            NetEvent::Closed { conn, why } => {
-                tracing::debug!("{conn:?}: {why}");
-                self.forget(conn);
-            }
-            NetEvent::Alive { .. } => {}
-        }
-    }
 
     fn forget(&self, conn: ConnId) {
         self.peers.borrow_mut().remove(&conn);
@@ -468,12 +443,12 @@ impl Daemon {
             name: peer.info.name.clone(),
             addr: peer.info.addrs.front(),
             caps: peer.caps.clone(),
-            wants: rights(known.perm),
+            wants: mon::rights(known.perm),
         };
         let (this, input) = (self.clone(), input.clone());
         self.under_way.set(self.under_way.get() + 1);
         tokio::task::spawn_local(async move {
-            let reply = match mgr::has(&args) {
+            let reply = match cli::runs_in_module(args.prefix()) {
                 true => this.module_command(args, ask).await,
                 false => this.ask_monitors(&args, input).await,
             };
@@ -501,12 +476,10 @@ impl Daemon {
         let has_images = |p: &maps::PgPool| p.application_metadata.contains_key("rbd");
         let map = self.cluster().newest_map();
         if !map.is_some_and(|map| map.pools.values().any(has_images)) {
-            let mgr::Answer { r, rs, out } = mgr::Modules::nothing(&args);
-            return Reply { r, rs, out };
+            return reply_of(mgr::Modules::nothing(&args));
         }
         let may = move |pool: &str, nspace: &str| caller.may("rbd_support", pool, nspace);
-        let mgr::Answer { r, rs, out } = modules.command(args, Box::new(may)).await;
-        Reply { r, rs, out }
+        reply_of(modules.command(args, Box::new(may)).await)
     }
 
     /// A command for a module, that came to the monitors.
@@ -520,7 +493,7 @@ impl Daemon {
                         name: ask.name,
                         addr: ask.addr,
                         caps: MgrCap::parse_lenient(&ask.caps),
-                        wants: rights(&ask.perm),
+                        wants: mon::rights(&ask.perm),
                     };
                     this.module_command(args, caller).await
                 }
@@ -573,14 +546,9 @@ impl Daemon {
     }
 }
 
-fn rights(perm: &str) -> Rights {
-    let mut all = Rights::NONE;
-    for (letter, right) in [('r', Rights::R), ('w', Rights::W), ('x', Rights::X)] {
-        if perm.contains(letter) {
-            all = all.with(right);
-        }
-    }
-    all
+/// What a module answers, as commands are answered.
+pub fn reply_of(answer: mgr::Answer) -> Reply {
+    Reply { r: answer.r, rs: answer.rs, out: answer.out }
 }
 
 async fn run(config: Config, id: String) -> Result<()> {
@@ -627,21 +595,7 @@ async fn run(config: Config, id: String) -> Result<()> {
         respawns: Cell::default(),
         stop: Notify::new(),
     });
-    let to = Rc::downgrade(&daemon);
-    let listener = move |news| {
-        if let Some(daemon) = to.upgrade() {
-            daemon.on_news(news);
-        }
-    };
-    let cluster = Cluster::join(messenger.clone(), link, doors.keys(), listener);
-    daemon.cluster.set(cluster).ok();
-    let to: Weak<Daemon> = Rc::downgrade(&daemon);
-    messenger.set_handler(move |event| {
-        let Some(daemon) = to.upgrade() else { return };
-        if let Some(event) = daemon.cluster().on_event(event) {
-            daemon.on_event(event);
-        }
-    });
+    node::join(&daemon, &messenger, link, doors.keys());
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
     asok::listen(Path::new(&config.get("admin_socket")), ask)?;
     daemon::write_pid(&config)?;
@@ -652,7 +606,7 @@ async fn run(config: Config, id: String) -> Result<()> {
     let period = if period > 0.0 { period.clamp(0.2, 10.0) } else { BEACON_S };
     let mut tick = tokio::time::interval(Duration::from_secs_f64(period));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut stop = std::pin::pin!(rt::stop_signal());
+    let mut stop = std::pin::pin!(rt::told_to_stop());
     loop {
         tokio::select! {
             _ = tick.tick() => daemon.send_beacon(),
@@ -661,11 +615,9 @@ async fn run(config: Config, id: String) -> Result<()> {
                 one.answer.send(local_text(reply.r, &reply.rs, reply.out)).ok();
             }
             () = daemon.stop.notified() => break,
-            signal = &mut stop => {
-                if signal? != rt::Stop::Reopen {
-                    break;
-                }
-                stop.set(rt::stop_signal()); // logs go to standard error: nothing to open
+            told = &mut stop => {
+                told?;
+                break;
             }
         }
     }

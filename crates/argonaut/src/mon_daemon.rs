@@ -23,6 +23,7 @@ use rt::{Messenger, NetEvent, OsRandom, Policy};
 use types::{AddrVec, EntityAddr, EntityKind, EntityName, UTime, Uuid};
 
 use crate::layout::{Layout, Wanted, mgr_id, mon_id};
+use crate::mgr_daemon::reply_of;
 use crate::mon_peers::PeerWire;
 
 /// The release that this cluster's monitors present themselves as.
@@ -548,7 +549,7 @@ impl Daemon {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 modules = running();
             }
-            let mgr::Answer { r, rs, out } = match modules {
+            let answer = match modules {
                 Some(modules) => {
                     let may =
                         move |pool: &str, nspace: &str| caller.may("rbd_support", pool, nspace);
@@ -556,7 +557,7 @@ impl Daemon {
                 }
                 None => mgr::Modules::nothing(&args),
             };
-            this.monitor.borrow_mut().on_module_answer(rt::now(), id, mon::Reply { r, rs, out });
+            this.monitor.borrow_mut().on_module_answer(rt::now(), id, reply_of(answer));
             this.drain();
         });
     }

@@ -320,13 +320,9 @@ impl Daemon {
 
     /// New values from the monitors' database.
     fn on_settings(&self, env: &Envelope) {
-        let Ok(message) = ConfigMsg::decode(env) else { return };
-        let mut config = self.config.borrow_mut();
-        let unknown = config.set_mon_layer(message.config);
-        if !unknown.is_empty() {
-            tracing::info!("settings without meaning here: {}", unknown.join(", "));
+        if daemon::node::take_settings(&self.config, env) {
+            self.osd.borrow_mut().on_config(self.config.borrow().clone());
         }
-        self.osd.borrow_mut().on_config(config.clone());
     }
 
     fn on_monmap(&self, env: &Envelope) {
@@ -549,7 +545,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         daemon.osd.borrow_mut().kick_store();
     });
     let mut tick = tokio::time::interval(Duration::from_millis(100));
-    let mut stop = std::pin::pin!(rt::stop_signal());
+    let mut stop = std::pin::pin!(rt::told_to_stop());
     let mut stopping: Option<tokio::time::Instant> = None;
     let mut next_ask = 0u64;
     loop {
@@ -571,11 +567,8 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
                 daemon.asked.borrow_mut().insert(next_ask, one.answer);
                 daemon.with(|osd, out| osd.on_admin(rt::now(), next_ask, &one.command, out));
             }
-            signal = &mut stop, if stopping.is_none() => {
-                if signal? == rt::Stop::Reopen {
-                    stop.set(rt::stop_signal()); // logs go to standard error: nothing to open
-                    continue;
-                }
+            told = &mut stop, if stopping.is_none() => {
+                told?;
                 tracing::info!("osd.{id} stops");
                 daemon.with(|osd, out| osd.on_stop(rt::now(), out));
                 stopping = Some(tokio::time::Instant::now() + STOP_MAX);

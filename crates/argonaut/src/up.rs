@@ -65,11 +65,11 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     }
     if let Some(pid) = layout.running("supervise") {
         say!("the cluster in {} runs already (supervisor {pid})", layout.dir.display());
-        add_osds(&layout, &missing, asked.osd_bytes, &progress)?;
+        let made = add_osds(&layout, &missing, asked.osd_bytes, &progress)?;
         make_fs(&layout, asked, &progress)?;
         let mut runs = || layout.running("supervise") == Some(pid);
         if wait_healthy(&layout, &progress, start, &mut runs)?.is_some() {
-            for osd in &missing {
+            for osd in &made {
                 say!("osd.{osd} is new");
             }
             make_s3(&layout, asked, &progress)?;
@@ -92,7 +92,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
         .context("cannot start the supervisor")?;
     let mut runs = || matches!(supervisor.try_wait(), Ok(None));
     let healthy = add_osds(&layout, &missing, asked.osd_bytes, &progress)
-        .and_then(|()| make_fs(&layout, asked, &progress))
+        .and_then(|_| make_fs(&layout, asked, &progress))
         .and_then(|()| wait_healthy(&layout, &progress, start, &mut runs));
     let healthy = healthy.and_then(|health| {
         if health.is_some() {
@@ -249,9 +249,10 @@ fn add_osds(
     missing: &[u32],
     bytes: Option<u64>,
     progress: &Progress,
-) -> Result<()> {
+) -> Result<Vec<u32>> {
+    let mut made = Vec::new();
     if missing.is_empty() {
-        return Ok(());
+        return Ok(made);
     }
     progress.say("asking which OSDs the cluster knows ...");
     let mut osds = None;
@@ -276,8 +277,10 @@ fn add_osds(
         }
         progress.say(&format!("making osd.{i} ..."));
         osd_mkfs::mkfs_local(layout, &conf, *i, bytes, &mut rt::OsRandom)?;
+        made.push(*i);
     }
-    tell_room(layout)
+    tell_room(layout)?;
+    Ok(made)
 }
 
 fn make_fs(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<()> {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use daemon::{asok, read_conf, write_durably};
 use serde_json::{Value, json};
 
-use crate::layout::{Layout, MDS_SECTION, MGR_SECTION, mgr_id, mon_id};
+use crate::layout::{Layout, mgr_id, mon_id, section};
 use crate::supervise;
 
 /// The file system that `--fs` makes; its pools have its name with `_metadata` and `_data` behind.
@@ -32,38 +32,27 @@ pub fn servers(layout: &Layout) -> Result<u32> {
 /// # Errors
 /// When files cannot be written.
 pub fn add_servers(layout: &Layout, count: u32) -> Result<()> {
-    let path = layout.conf();
-    if count > 0 && read_conf(&path)?.section("mds").next().is_none() {
-        // Made by a release that had no metadata servers.
-        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let section = MDS_SECTION.replace("{dir}", &layout.dir.display().to_string());
-        write_durably(&path, format!("{}\n\n{section}", text.trim_end()).as_bytes())?;
-    }
-    for i in 0..count {
-        let data = layout.data(&format!("mds.{}", mon_id(i)));
-        if !data.join("ready").exists() {
-            fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
-            write_durably(&data.join("ready"), b"")?;
-        }
-    }
-    Ok(())
+    add(layout, "mds", (0..count).map(mon_id))
 }
 
-/// Makes the directories of the first `count` managers that are missing, and has `ceph.conf` know where
-/// they are. Their keys come from the monitors.
+/// The same of managers.
 ///
 /// # Errors
-/// When files cannot be written.
+/// As [`add_servers`].
 pub fn add_managers(layout: &Layout, count: u32) -> Result<()> {
+    add(layout, "mgr", (0..count).map(mgr_id))
+}
+
+fn add(layout: &Layout, kind: &str, ids: impl ExactSizeIterator<Item = String>) -> Result<()> {
     let path = layout.conf();
-    if count > 0 && read_conf(&path)?.section("mgr").next().is_none() {
-        // Made by a release that had no managers.
+    if ids.len() > 0 && read_conf(&path)?.section(kind).next().is_none() {
+        // Made by a release that had none of them.
         let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let section = MGR_SECTION.replace("{dir}", &layout.dir.display().to_string());
+        let section = section(kind, &layout.dir);
         write_durably(&path, format!("{}\n\n{section}", text.trim_end()).as_bytes())?;
     }
-    for i in 0..count {
-        let data = layout.data(&format!("mgr.{}", mgr_id(i)));
+    for id in ids {
+        let data = layout.data(&format!("{kind}.{id}"));
         if !data.join("ready").exists() {
             fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
             write_durably(&data.join("ready"), b"")?;

@@ -6,6 +6,7 @@
 //! | `start` | options from `ceph.conf`, addresses, log, pid file, what a daemon tells of its host |
 //! | [`asok`] | the admin socket, from both sides |
 //! | [`commands`] | options, version and help, by socket and `ceph tell` |
+//! | [`node`] | link and connections of a daemon that is a client of its cluster, settings, a new beginning |
 //! | `net` | messengers, the link to the monitors, the cluster's log |
 //! | `identity` | features, and what a ticket proves |
 //! | `log_lines` | how events become lines of a log |
@@ -20,6 +21,7 @@ mod files;
 mod identity;
 mod log_lines;
 mod net;
+pub mod node;
 pub mod private;
 mod start;
 

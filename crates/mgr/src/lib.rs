@@ -63,16 +63,6 @@ pub struct Modules {
     addr: Arc<Mutex<Option<EntityAddr>>>,
 }
 
-/// Commands of modules that only a manager's process has: they serve what it collects.
-const OF_PROCESS: [&str; 2] = ["prometheus", "healthcheck"];
-
-/// Whether a module here answers a command; the monitors answer all others.
-#[must_use]
-pub fn has(args: &Args) -> bool {
-    let first = args.prefix().split(' ').next().unwrap_or_default();
-    first == "rbd" || OF_PROCESS.contains(&first)
-}
-
 /// Images of all pools that are for them, by pool: their names, as many as metrics show. A pool that
 /// cannot be read has none.
 pub async fn image_names(cluster: &Cluster) -> BTreeMap<i64, Vec<String>> {
@@ -147,8 +137,8 @@ impl Modules {
     #[must_use]
     pub fn nothing(args: &Args) -> Answer {
         let out = |text: &str| Answer::out(text.to_owned());
-        let first = args.prefix().split(' ').next().unwrap_or_default();
-        if OF_PROCESS.contains(&first) {
+        // All others serve what a manager's process collects.
+        if args.prefix().split(' ').next() != Some("rbd") {
             let why = "no manager process is registered: argonaut mgr -i NAME starts one";
             return Answer::err(EOPNOTSUPP, why);
         }

@@ -144,26 +144,26 @@ impl Web {
 const HTML: &str = "text/html;charset=utf-8";
 const TEXT: &str = "text/plain;charset=utf-8";
 
+/// The page that links to a manager's metrics; `url` ends with a slash and is escaped.
+fn links_to(url: &str) -> Bytes {
+    let body = format!(
+        "<!DOCTYPE html>\n<html>\n    <head><title>Ceph Exporter</title></head>\n    \
+         <body>\n        <h1>Ceph Exporter</h1>\n        \
+         <p><a href='{url}metrics'>Metrics</a></p>\n    </body>\n</html>"
+    );
+    body.into()
+}
+
 /// Status, kind and body of an answer.
 fn page(page: &Page, path: &str, now_ms: u64) -> (u16, &'static str, Bytes) {
     match (path, page) {
         ("/", Page::Standby(Some(url))) => {
             // It comes from the manager map, which a manager wrote: as text alone.
             let url = url.replace('&', "&amp;").replace('<', "&lt;").replace('\'', "&#39;");
-            let body = format!(
-                "<!DOCTYPE html>\n<html>\n    <head><title>Ceph Exporter</title></head>\n    \
-                 <body>\n        <h1>Ceph Exporter</h1>\n        \
-                 <p><a href='{url}metrics'>Metrics</a></p>\n    </body>\n</html>"
-            );
-            (200, HTML, body.into())
+            (200, HTML, links_to(&url))
         }
         ("/", Page::Standby(None)) => (503, HTML, "no manager is active\n".into()),
-        ("/", _) => {
-            let body = "<!DOCTYPE html>\n<html>\n    <head><title>Ceph Exporter</title></head>\n    \
-                        <body>\n        <h1>Ceph Exporter</h1>\n        \
-                        <p><a href='/metrics'>Metrics</a></p>\n    </body>\n</html>";
-            (200, HTML, body.into())
-        }
+        ("/", _) => (200, HTML, links_to("/")),
         ("/metrics", Page::Standby(_)) => (200, TEXT, Bytes::new()),
         ("/metrics", Page::Collecting) => (503, TEXT, "No cached data available yet\n".into()),
         ("/metrics", Page::Metrics(text, until_ms)) if now_ms <= *until_ms => {

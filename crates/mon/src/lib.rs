@@ -87,6 +87,6 @@ pub use mutation::{AuthChange, Mutation};
 pub use pgmap::{PgMap, Rates, Usage, raw_used_rate, used_ratio};
 pub use progress::Progress;
 pub use security::refusal as security_refusal;
-pub use session::{SessionInfo, Subscription, judge_at_mgr, no_handler};
+pub use session::{SessionInfo, Subscription, judge_at_mgr, no_handler, rights};
 pub use state::{Answered, ClusterLog, ClusterState, HealthMute, OsdHistory};
 pub use volatile::{HealthCheck, HealthReport, HealthStatus, QuorumInfo, SessionGroup, Volatile};

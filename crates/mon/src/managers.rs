@@ -42,6 +42,12 @@ const ON_AT_FIRST: [&str; 2] = ["iostat", "prometheus"];
 /// Releases for which the map says what is always on.
 const RELEASES: [u32; 3] = [18, 19, 20];
 
+/// Modules that are built in, by name: those of the manager's process, and those that the monitors
+/// run for it.
+pub fn built_in() -> impl Iterator<Item = &'static str> {
+    BTreeSet::from_iter(ALWAYS_ON.into_iter().chain(ON_AT_FIRST)).into_iter()
+}
+
 /// Whether the active manager is a process of its own, and not the leading monitor's role.
 #[must_use]
 pub fn is_registered(map: &MgrMap) -> bool {
@@ -98,7 +104,7 @@ impl Edit {
         if is_registered(&self.map) && self.map.active_name == *name && self.map.active_gid != gid {
             self.say(LogPriority::INFO, format!("Active manager daemon {name} restarted"));
             self.drop_active(watch);
-            self.promote(watch);
+            self.promote();
         }
         let same = |s: &&MgrStandby| s.name == *name && s.gid != gid;
         if let Some(old) = self.map.standbys.values().find(same).map(|s| s.gid) {
@@ -126,7 +132,7 @@ impl Edit {
             self.is_dirty = true;
         }
         if !is_registered(&self.map) {
-            self.promote(watch);
+            self.promote();
         }
     }
 
@@ -179,9 +185,9 @@ impl Edit {
             };
             self.say(LogPriority::INFO, line);
             self.drop_active(watch);
-            self.promote(watch);
+            self.promote();
         } else if active.is_none() && !self.map.standbys.is_empty() {
-            self.promote(watch);
+            self.promote();
         }
     }
 
@@ -198,7 +204,7 @@ impl Edit {
             || (gid.is_none() && who == self.map.active_name);
         if is_active && !own {
             self.drop_active(watch);
-            self.promote(watch);
+            self.promote();
             return String::new();
         }
         let is_it = |s: &&MgrStandby| gid == Some(s.gid) || (gid.is_none() && s.name == who);
@@ -255,10 +261,9 @@ impl Edit {
     }
 
     /// The longest registered of those that wait becomes the active one; else this monitor serves.
-    fn promote(&mut self, watch: &mut Watch) {
+    fn promote(&mut self) {
         let Some((gid, standby)) = self.map.standbys.pop_first() else { return self.serve_self() };
         self.say(LogPriority::INFO, format!("Activating manager daemon {}", standby.name));
-        let heard = watch.heard_ms.get(&gid).copied();
         let map = &mut self.map;
         if map.available_modules.is_empty() {
             map.modules = ON_AT_FIRST.map(str::to_owned).into();
@@ -273,9 +278,6 @@ impl Edit {
         map.available = false;
         map.active_change = self.now;
         map.services.clear();
-        if let Some(heard) = heard {
-            watch.heard_ms.insert(gid, heard);
-        }
         self.is_dirty = true;
     }
 

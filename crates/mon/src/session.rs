@@ -135,7 +135,8 @@ impl Session {
 }
 
 /// `rwx` and parts of it as rights.
-pub(crate) fn rights(what: &str) -> Rights {
+#[must_use]
+pub fn rights(what: &str) -> Rights {
     let mut all = Rights::NONE;
     for (c, right) in [('r', Rights::R), ('w', Rights::W), ('x', Rights::X)] {
         if what.contains(c) {

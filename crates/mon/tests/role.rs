@@ -388,11 +388,8 @@ fn restarts_with_the_same_state() {
 fn pools_that_can_never_be_active_are_named() {
     let (mut a, _) = Alone::with_osds();
     let admin = a.admin();
-    let fsid = a.mon.state().fsid;
-    let run = |a: &mut Alone, words: &'static str| {
-        let cmd = vec![Bytes::from_static(words.as_bytes())];
-        a.say(admin, &MonCommand { fsid, cmd, ..MonCommand::default() });
-        a.settle();
+    let run = |a: &mut Alone, words: &str| {
+        assert_eq!(a.run(admin, words).0, 0, "{words}");
         a.tick(1_100);
     };
     let found = |a: &Alone| {
@@ -421,15 +418,9 @@ fn pools_that_can_never_be_active_are_named() {
 fn an_osd_that_may_not_boot_has_ended() {
     let (mut a, _) = Alone::with_osds();
     let admin = a.admin();
-    let fsid = a.mon.state().fsid;
-    let run = |a: &mut Alone, words: &'static str| {
-        let cmd = vec![Bytes::from_static(words.as_bytes())];
-        a.say(admin, &MonCommand { fsid, cmd, ..MonCommand::default() });
-        a.settle();
-    };
-    run(&mut a, r#"{"prefix":"osd set","key":"noup"}"#);
+    assert_eq!(a.run(admin, r#"{"prefix":"osd set","key":"noup"}"#).0, 0);
     let before = a.map().epoch;
-    run(&mut a, r#"{"prefix":"osd down","ids":["1"]}"#);
+    assert_eq!(a.run(admin, r#"{"prefix":"osd down","ids":["1"]}"#).0, 0);
     assert!(a.map().is_down(OsdId(1)));
     let dead = |a: &Alone| a.map().xinfo(OsdId(1)).dead_epoch >= a.map().up_from(OsdId(1));
     a.boot_with(1, 5, before);

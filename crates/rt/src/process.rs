@@ -60,6 +60,16 @@ pub async fn stop_signal() -> io::Result<Stop> {
     })
 }
 
+/// Waits for SIGINT or SIGTERM. SIGHUP is of no matter where logs go to standard error: there is
+/// nothing to open.
+///
+/// # Errors
+/// As [`stop_signal`].
+pub async fn told_to_stop() -> io::Result<()> {
+    while stop_signal().await? == Stop::Reopen {}
+    Ok(())
+}
+
 /// Allows this process as many open files as its hard limit does; returns how many that are.
 pub fn raise_open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

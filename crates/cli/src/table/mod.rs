@@ -148,6 +148,13 @@ impl Command {
     }
 }
 
+/// Whether a module answers the command with this prefix that runs beside the monitors' role, in the
+/// manager's process or in a thread of its own; the role answers all others.
+#[must_use]
+pub fn runs_in_module(prefix: &str) -> bool {
+    matches!(prefix.split_once(' '), Some(("rbd" | "prometheus" | "healthcheck", _)))
+}
+
 /// The command a client means.
 #[must_use]
 pub fn find(args: &Args) -> Option<&'static Command> {

@@ -41,6 +41,12 @@ pub(crate) const fn wanted_of(flags: u32) -> u32 {
     }
 }
 
+/// Entries and bytes that the answer of a listing may have.
+pub(super) fn listing_bounds(args: &ReaddirArgs) -> (usize, usize) {
+    let or = |asked: u32, own: usize| if asked == 0 { own } else { asked as usize };
+    (or(args.max_entries, ENTRIES_MAX).min(ENTRIES_MAX), or(args.max_bytes, LISTING_BYTES))
+}
+
 /// The flags of a listing's answer: `whole` to the fragment's end, `first` from its beginning. A
 /// client that `asked` without bit 0 knows no others than these two.
 pub(super) const fn listing_flags(whole: bool, first: bool, asked: u16) -> u16 {
@@ -149,9 +155,7 @@ impl Rank {
         } else {
             names.partition_point(|(h, _)| *h < args.offset_hash)
         };
-        let limit = if args.max_entries == 0 { ENTRIES_MAX } else { args.max_entries as usize };
-        let limit = limit.min(ENTRIES_MAX);
-        let bytes_max = if args.max_bytes == 0 { LISTING_BYTES } else { args.max_bytes as usize };
+        let (limit, bytes_max) = listing_bounds(args);
         let mut entries = Vec::new();
         let mut bytes = 0;
         let mut whole = true;

@@ -8,7 +8,7 @@ use maps::fs::{Frag, InodeStore, SnapInfo, SnapPayload, dentry_hash, inos};
 use messages::fs::{ReaddirArgs, readdir_flag, snap_op};
 use types::{Denc, Errno, Ino, SnapId};
 
-use super::read::{ENTRIES_MAX, ENTRY_BYTES, LISTING_BYTES, frag_asked, listing_flags};
+use super::read::{ENTRY_BYTES, frag_asked, listing_bounds, listing_flags};
 use crate::capset::bits;
 use crate::errno;
 use crate::rank::Rank;
@@ -217,7 +217,7 @@ impl Rank {
             return Err(errno::NOTDIR.into());
         }
         self.check(call, dir, MdsMay::READ)?;
-        let limit = if args.max_entries == 0 { ENTRIES_MAX } else { args.max_entries as usize };
+        let (limit, _) = listing_bounds(args);
         let after = call.m.path2.path.clone();
         let mut entries = Vec::new();
         let mut flags = readdir_flag::FRAG_END;
@@ -225,7 +225,7 @@ impl Rank {
             if !after.is_empty() && name <= after {
                 continue;
             }
-            if entries.len() >= limit.min(ENTRIES_MAX) {
+            if entries.len() >= limit {
                 flags = 0;
                 break;
             }
@@ -264,13 +264,11 @@ impl Rank {
         } else {
             names.partition_point(|(h, n)| (*h, &n[..]) <= (hash(after), &after[..]))
         };
-        let limit = if args.max_entries == 0 { ENTRIES_MAX } else { args.max_entries as usize };
-        let bytes_max = if args.max_bytes == 0 { LISTING_BYTES } else { args.max_bytes as usize };
+        let (limit, bytes_max) = listing_bounds(args);
         let (mut entries, mut bytes, mut whole) = (Vec::new(), 0, true);
         for (_, name) in &names[begin..] {
             bytes += ENTRY_BYTES + name.len();
-            if entries.len() >= limit.min(ENTRIES_MAX) || (!entries.is_empty() && bytes > bytes_max)
-            {
+            if entries.len() >= limit || (!entries.is_empty() && bytes > bytes_max) {
                 whole = false;
                 break;
             }

@@ -13,7 +13,7 @@ use maps::fs::{DirFrag, Frag, dentry_hash};
 use messages::fs::ReaddirArgs;
 use types::{Errno, Ino, SnapId};
 
-use super::read::{ENTRIES_MAX, ENTRY_BYTES, LISTING_BYTES, frag_asked, listing_flags};
+use super::read::{ENTRY_BYTES, frag_asked, listing_bounds, listing_flags};
 use super::snap::{Place, Seen};
 use crate::errno;
 use crate::rank::Rank;
@@ -80,9 +80,7 @@ impl Rank {
         } else {
             names.partition_point(|(h, n)| (*h, &n[..]) <= (hash(from), &from[..]))
         };
-        let limit = if args.max_entries == 0 { ENTRIES_MAX } else { args.max_entries as usize };
-        let limit = limit.min(ENTRIES_MAX);
-        let bytes_max = if args.max_bytes == 0 { LISTING_BYTES } else { args.max_bytes as usize };
+        let (limit, bytes_max) = listing_bounds(args);
         let (mut entries, mut bytes, mut whole) = (Vec::new(), 0, true);
         for (_, name) in &names[begin..] {
             let was = self.side(call, &before, name)?;

@@ -8,6 +8,7 @@ use cli::{Align, TextTable};
 use types::{EntityKind, EntityName};
 
 use super::{EFBIG, EINVAL, ENOENT, EPERM, ERANGE, Fail, Run, fail, ok, out, propose};
+use crate::managers;
 use crate::{CommandCtx, ConfigPlace, Mutation, Outcome, Reply, normalize, parse_who};
 
 /// Bytes of a value in the key/value store.
@@ -24,24 +25,8 @@ const NOT_CENTRAL: &[&str] =
 /// Beginnings of options that this binary does not know one by one.
 const CLIENT_PREFIXES: &[&str] = &["auth_"];
 
-/// Modules of the peer's manager that have settings in scripts.
-const MGR_MODULES: &[&str] = &[
-    "balancer",
-    "crash",
-    "dashboard",
-    "devicehealth",
-    "iostat",
-    "orchestrator",
-    "pg_autoscaler",
-    "progress",
-    "prometheus",
-    "rbd_support",
-    "restful",
-    "status",
-    "telemetry",
-    "volumes",
-    "cephadm",
-];
+/// Modules of the peer's manager that have settings in scripts and are not built in.
+const MGR_MODULES: &[&str] = &["cephadm", "dashboard", "restful"];
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     match what {
@@ -141,7 +126,7 @@ fn check(name: &str, value: &str) -> Result<String, Fail> {
     let module = name.strip_prefix("mgr/").and_then(|rest| rest.split('/').next());
     let known = module.map_or_else(
         || CLIENT_PREFIXES.iter().any(|p| name.starts_with(p)),
-        |m| MGR_MODULES.contains(&m),
+        |m| MGR_MODULES.contains(&m) || managers::built_in().any(|own| own == m),
     );
     if known {
         return Ok(value.to_owned());

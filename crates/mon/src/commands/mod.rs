@@ -176,9 +176,7 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         // As to `injectargs`, a daemon's own command by tell.
         "tell" | "injectargs" => Err(fail(EINVAL, "unrecognized command")),
         "df" => df::df(ctx),
-        p if ["rbd ", "prometheus ", "healthcheck "].iter().any(|m| p.starts_with(m)) => {
-            Ok(Outcome::Module)
-        }
+        p if cli::runs_in_module(p) => Ok(Outcome::Module),
         p if p.starts_with("crash ") => crash::run(ctx, &p["crash ".len()..]),
         p if p.starts_with("balancer ") => balancer::run(ctx, &p["balancer ".len()..]),
         p if p.starts_with("osd crush ") => crush::run(ctx, &p["osd crush ".len()..]),

@@ -5,10 +5,10 @@ use messages::{ManagerAsk, ManagerReport, MgrBeacon, MgrCommandReply};
 use types::{EntityKind, Epoch};
 
 use super::Monitor;
+use crate::commands::EAGAIN;
 use crate::managers::{self, Edit, OwnRole, Watch};
 use crate::{Mutation, Reply};
 
-const EAGAIN: i32 = 11;
 /// Bytes of what a manager says of itself.
 const METADATA_BYTES_MAX: usize = 64 << 10;
 /// Modules, services and clients that a beacon may name.
@@ -116,11 +116,7 @@ impl Monitor {
 
     /// The session of the active manager's process.
     fn manager_conn(&self) -> Option<ConnId> {
-        let map = &self.state.mgrmap;
-        let gid = Some(map.active_gid).filter(|_| managers::is_registered(map))?;
-        let is_its = |s: &crate::session::Session| {
-            s.info.name.kind == EntityKind::MGR && s.info.global_id == gid && !s.at_mgr
-        };
+        let is_its = |s: &crate::session::Session| !s.at_mgr && self.is_active_manager(&s.info);
         // The last one, where it has just changed its monitor.
         self.sessions.iter().filter(|(_, s)| is_its(s)).map(|(conn, _)| *conn).next_back()
     }

@@ -8,9 +8,9 @@ use types::{EntityKind, EntityName, UTime};
 
 use super::command::Answer;
 use super::{Monitor, Output};
+use crate::commands::EAGAIN;
 use crate::{AuthChange, Mutation, Reply};
 
-const EAGAIN: i32 = 11;
 /// Commands that may wait for modules.
 const OPEN_MAX: usize = 10_000;
 /// As whom modules are clients of the cluster.

@@ -138,8 +138,13 @@ impl Asker {
     /// Whether the map shuts it out: by either address.
     #[must_use]
     pub fn is_fenced(&self, map: &maps::OsdMap) -> bool {
-        [self.addr, self.from].iter().any(|a| map.blocklisted_until(a).is_some())
+        shuts_out(map, [self.addr, self.from])
     }
+}
+
+/// Whether the map shuts out a client that says it has the first address and really has the other.
+pub(crate) fn shuts_out(map: &maps::OsdMap, addrs: [EntityAddr; 2]) -> bool {
+    addrs.iter().any(|a| map.blocklisted_until(a).is_some())
 }
 
 /// Bytes of an object from an offset on, so many.

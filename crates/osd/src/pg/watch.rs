@@ -16,7 +16,7 @@ use messages::{Message, OsdOp, WatchNotify, op};
 use types::{EVersion, EntityAddr, EntityId, HObject};
 
 use super::{Cx, Pg};
-use crate::exec::{Asker, WatchEvent};
+use crate::exec::{Asker, WatchEvent, shuts_out};
 use crate::object::WatchRecord;
 use crate::session::ClientOp;
 use types::Errno;
@@ -40,12 +40,6 @@ struct Watch {
     /// The write that takes it out of the record: until that is everywhere it may come back,
     /// and notifications wait for it.
     ending: Option<EVersion>,
-}
-
-impl Watch {
-    fn is_fenced(&self, map: &maps::OsdMap) -> bool {
-        [self.addr, self.from].iter().any(|a| map.blocklisted_until(a).is_some())
-    }
 }
 
 #[derive(Debug)]
@@ -395,9 +389,9 @@ impl Pg {
             }
             self.forget_watch(&oid, who, cookie, cx);
         }
-        let late = self
-            .watches
-            .matching(|w| w.ending.is_none() && (now >= w.deadline_ms || w.is_fenced(cx.map)));
+        let late = self.watches.matching(|w| {
+            w.ending.is_none() && (now >= w.deadline_ms || shuts_out(cx.map, [w.addr, w.from]))
+        });
         for (oid, who, cookie, _) in late {
             if self.is_degraded(&oid) || !self.is_serving() {
                 continue;

@@ -130,26 +130,35 @@ fn fenced_clients_are_told() {
     }
 }
 
+fn at(ip: &str) -> EntityAddr {
+    EntityAddr::msgr2(format!("{ip}:0").parse().unwrap(), 4242)
+}
+
+/// The client connects to an OSD anew: with these caps, by the address that it says it has, and from
+/// where its socket shows.
+fn open_from(c: &mut Cluster, osd: usize, caps: &str, says: &str, from: &str) {
+    let info = PeerInfo {
+        who: EntityId::new(EntityKind::CLIENT, 4100),
+        name: EntityName::new(EntityKind::CLIENT, "x"),
+        addr: at(says),
+        from: at(from),
+        features: Features::TENTACLE_WORD,
+        caps: caps.into(),
+        allow_all: false,
+        door: crate::Door::Public,
+    };
+    c.break_client(osd);
+    let conn = c.client_conn(osd);
+    c.nodes[osd].osd.as_mut().unwrap().on_open(conn, info);
+}
+
 /// Caps that are bound to a network, and the blocklist, go by where the socket says that a client is,
 /// whatever it says itself; the blocklist by both.
 #[test]
 fn networks_are_seen() {
     let mut c = Cluster::ready(1, 1, 1, 1);
-    let at = |ip: &str| EntityAddr::msgr2(format!("{ip}:0").parse().unwrap(), 4242);
     let open = |c: &mut Cluster, caps: &str, says: &str, from: &str| {
-        let info = PeerInfo {
-            who: EntityId::new(EntityKind::CLIENT, 4100),
-            name: EntityName::new(EntityKind::CLIENT, "x"),
-            addr: at(says),
-            from: at(from),
-            features: Features::TENTACLE_WORD,
-            caps: caps.into(),
-            allow_all: false,
-            door: crate::Door::Public,
-        };
-        c.break_client(0);
-        let conn = c.client_conn(0);
-        c.nodes[0].osd.as_mut().unwrap().on_open(conn, info);
+        open_from(c, 0, caps, says, from);
     };
     let (here, there) = ("127.0.0.1", "10.0.0.1");
     for (caps, says, from, result) in [
@@ -183,24 +192,31 @@ fn nothing_is_no_request() {
     }
 }
 
-/// What waits when its client is fenced is not done later: who fenced it counts on that.
-#[test]
-fn what_waits_is_fenced_too() {
-    let mut c = Cluster::ready(3, 3, 1, 1);
-    c.run(POOL, "x", full(b"before"));
-    c.held = (0..9).map(|n| (n / 3, n % 3)).collect();
+/// A write is under way and a read waits for it when their client is fenced by `addr`: what had begun
+/// ends, what waits is refused.
+fn fence_what_waits(c: &mut Cluster, addr: EntityAddr) {
+    let osds = c.nodes.len();
+    c.held = (0..osds * osds).map(|n| (n / osds, n % osds)).collect();
     let w = c.ask(POOL, "x", full(b"under way"));
     let behind = c.ask(POOL, "x", read());
     c.client_step();
     while c.step() {}
     assert!(c.answers.is_empty(), "one waits for the copies, the other for the first");
     let mut inc = c.inc();
-    inc.new_blocklist.insert(client_addr(), UTime { sec: u32::MAX, nsec: 0 });
+    inc.new_blocklist.insert(addr, UTime { sec: u32::MAX, nsec: 0 });
     c.publish(inc);
     while c.step() {}
     c.held.clear();
     c.settle();
     assert_eq!((c.answers[&w].result, c.answers[&behind].result), (0, -108));
+}
+
+/// What waits when its client is fenced is not done later: who fenced it counts on that.
+#[test]
+fn what_waits_is_fenced_too() {
+    let mut c = Cluster::ready(3, 3, 1, 1);
+    c.run(POOL, "x", full(b"before"));
+    fence_what_waits(&mut c, client_addr());
 }
 
 /// So it is for the address that its client really has, whatever the client says; its watches end.
@@ -211,34 +227,9 @@ fn what_waits_and_watches_is_fenced_by_the_socket() {
     c.run(POOL, "w", full(b"watched"));
     let pg = c.map.pg_to_up_acting(types::PgId { pool: POOL, ps: 0 });
     let primary = pg.acting_primary.expect("it is led").0 as usize;
-    let at = |ip: &str| EntityAddr::msgr2(format!("{ip}:0").parse().unwrap(), 4242);
-    let info = PeerInfo {
-        who: EntityId::new(EntityKind::CLIENT, 4100),
-        name: EntityName::new(EntityKind::CLIENT, "x"),
-        addr: at("10.0.0.1"),
-        from: at("127.0.0.1"),
-        features: Features::TENTACLE_WORD,
-        caps: "allow rw".into(),
-        allow_all: false,
-        door: crate::Door::Public,
-    };
-    c.break_client(primary);
-    let conn = c.client_conn(primary);
-    c.nodes[primary].osd.as_mut().unwrap().on_open(conn, info);
+    open_from(&mut c, primary, "allow rw", "10.0.0.1", "127.0.0.1");
     assert_eq!(c.run(POOL, "w", watch_op(3)).result, 0);
-    c.held = (0..4).map(|n| (n / 2, n % 2)).collect();
-    let w = c.ask(POOL, "x", full(b"under way"));
-    let behind = c.ask(POOL, "x", read());
-    c.client_step();
-    while c.step() {}
-    assert!(c.answers.is_empty(), "one waits for the copies, the other for the first");
-    let mut inc = c.inc();
-    inc.new_blocklist.insert(at("127.0.0.1"), UTime { sec: u32::MAX, nsec: 0 });
-    c.publish(inc);
-    while c.step() {}
-    c.held.clear();
-    c.settle();
-    assert_eq!((c.answers[&w].result, c.answers[&behind].result), (0, -108));
+    fence_what_waits(&mut c, at("127.0.0.1"));
     for i in [primary, 1 - primary, primary] {
         c.event(i, |osd, now, out| osd.on_tick(now, out));
         while c.step() {}

@@ -116,18 +116,18 @@ impl Pg {
     pub(in crate::pg) fn maybe_end_shard_temp(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now.mono_ms();
         let whole = |c: &PgShard| self.peers.get(c).is_some_and(Peer::has_caught_up);
+        let (up, acting) = (&self.info.up, &self.info.acting);
+        let bound = bound(up, acting);
+        let goes_on = |c: &PgShard| bound[c.shard.0 as usize];
         // A set that an operator named may leave out a shard that CRUSH places: it is void.
-        let ready = |c: &PgShard| {
-            self.acts(c) || self.is_without(c.shard) || self.is_bound(c.shard) || whole(c)
-        };
-        let up: Vec<PgShard> = self.up_copies().collect();
-        let good = up.iter().all(|c| ready(c) && cx.map.is_up(c.osd));
+        let ready =
+            |c: &PgShard| self.acts(c) || self.is_without(c.shard) || goes_on(c) || whole(c);
+        let good = self.up_copies().all(|c| ready(&c) && cx.map.is_up(c.osd));
         if !good || now < self.temp_asked_ms + RETRY_MS {
             return;
         }
-        let (up, acting) = (&self.info.up, &self.info.acting);
         let mut want = up.clone();
-        for (s, _) in bound(up, acting).into_iter().enumerate().filter(|(_, bound)| *bound) {
+        for s in (0..want.len()).filter(|s| bound[*s]) {
             want[s] = acting[s];
         }
         let stored = match cx.map.pool(self.id.pg.pool) {
