@@ -273,15 +273,18 @@ impl Store {
         }
     }
 
-    /// Takes over a finished merge.
+    /// Takes over a finished merge, and begins the next where one is due: a store that is full
+    /// gets no checkpoint which would begin it.
     pub(crate) fn take_merge(&mut self) {
         let finished = self.merging.take_if(|m| match &m.progress {
             Progress::Thread(thread) => thread.is_finished(),
             Progress::Waiting(_) => false,
             Progress::Done(_) => true,
         });
-        if let Some(merging) = finished {
-            self.end_merge(merging);
+        if let Some(merging) = finished
+            && self.end_merge(merging)
+        {
+            self.begin_merge();
         }
     }
 
@@ -301,7 +304,8 @@ impl Store {
         }
     }
 
-    fn end_merge(&mut self, merging: Merging) {
+    /// Whether its table took the place of those that it merged.
+    fn end_merge(&mut self, merging: Merging) -> bool {
         let given_up = merging.give_up.load(Ordering::Relaxed);
         let result = match merging.progress {
             Progress::Thread(thread) => thread
@@ -322,6 +326,7 @@ impl Store {
                     self.retired.extend(old.meta.runs.iter());
                 }
                 self.state.tables_changed();
+                true
             }
             Err(e) => {
                 let mut alloc =
@@ -333,6 +338,7 @@ impl Store {
                     tracing::error!("tables cannot be merged: {e}");
                     self.merges_fail = true;
                 }
+                false
             }
         }
     }

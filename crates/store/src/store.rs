@@ -495,6 +495,7 @@ impl Store {
         store.release_leftovers()?;
         // The rest follows: who has just opened the store waits for this group.
         store.sweep_if_due()?;
+        store.begin_merge();
         Ok(store)
     }
 

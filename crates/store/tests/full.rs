@@ -223,3 +223,37 @@ fn older_values_make_room() {
         assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new());
     }
 }
+
+/// Merges fall behind while checkpoints come fast. Afterwards nothing more is written, as on an
+/// OSD that is full: what is due is merged all the same, also when the store is opened anew.
+#[test]
+fn merges_go_on_when_nothing_is_written() {
+    for reopen in [false, true] {
+        let disk = Arc::new(SimDisk::new(96 << 20, false));
+        let mut store = made(&disk, 8 << 20);
+        let mut txn = Transaction::new();
+        txn.touch(C, &object(0));
+        store.submit(txn).unwrap();
+        for n in 0..40u8 {
+            let mut txn = Transaction::new();
+            txn.omap_set(C, &object(0), [("k".into(), vec![n; 800 << 10].into())]);
+            store.submit(txn).unwrap();
+            store.begin_checkpoint().unwrap();
+            while store.step() || store.step_checkpoint() {}
+            store.complete().unwrap();
+        }
+        store.sync().unwrap();
+        let behind = store.statfs().internal;
+        assert!(behind > 30 << 20, "merges are behind: {behind} bytes");
+        if reopen {
+            drop(store);
+            store = open(&disk);
+        }
+        while store.step_merge() {
+            store.complete().unwrap();
+        }
+        let merged = store.statfs().available;
+        assert!(merged > 70 << 20, "reopened {reopen}: {merged} bytes are available");
+        assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new());
+    }
+}
