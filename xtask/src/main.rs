@@ -17,6 +17,7 @@ mod interop;
 mod kill9;
 mod krbd;
 mod lab;
+mod lanes;
 mod memory;
 mod mgr;
 mod pages;
@@ -44,6 +45,7 @@ cargo xtask VERB
   tidy               rules that no compiler checks: arrows between crates, licences and sources of
                      others' code, file lengths, rows of docs/dependencies.md
   test               install what tests need (Debian packages), run them all
+  share [NAME]       the parts of `test` that run side by side, or one of them
   ci                 what runs before a merge: check, then test
   lab root SUITE     make a Debian root with upstream's release: bookworm, trixie, forky
   lab up|down [NAME] start or remove a stock cluster to compare with
@@ -101,6 +103,8 @@ fn main() -> Result<()> {
         ["check"] => test::check(),
         ["tidy"] => tidy::tidy(),
         ["test"] => test::test(),
+        ["share"] => lanes::run()?.end(),
+        ["share", name] => lanes::share(name),
         ["ci"] => test::check().and_then(|()| test::test()),
         ["lab", "root", suite] => {
             println!("{}", lab::root(suite)?.display());

@@ -24,7 +24,48 @@ impl std::fmt::Display for LeftOut {
 
 impl std::error::Error for LeftOut {}
 
+/// How a check went, as its line says.
+pub enum Outcome<'a> {
+    Passed,
+    LeftOut(&'a str),
+    Failed(&'a str),
+}
+
+const OK: &str = "ok      ";
+const LEFT_OUT: &str = "LEFT OUT ";
+const FAILED: &str = "FAILED  ";
+
+impl<'a> Outcome<'a> {
+    /// Reads a line of another process's report; `None` for any other line.
+    pub fn parse(line: &'a str) -> Option<Self> {
+        let failed = |rest: &'a str| Self::Failed(rest.split(": ").next().unwrap_or(rest));
+        line.strip_prefix(OK)
+            .map(|_| Self::Passed)
+            .or_else(|| line.strip_prefix(LEFT_OUT).map(Self::LeftOut))
+            .or_else(|| line.strip_prefix(FAILED).map(failed))
+    }
+
+    /// Whether the check failed.
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::Failed(_))
+    }
+
+    /// The line of a check that failed.
+    pub fn failure(name: &str, why: &str) -> String {
+        format!("{FAILED}{name}: {why}\n")
+    }
+}
+
 impl Report {
+    /// Counts a check of another process.
+    pub fn count(&mut self, outcome: Outcome<'_>) {
+        match outcome {
+            Outcome::Passed => self.passed += 1,
+            Outcome::LeftOut(what) => self.left_out.push(what.to_owned()),
+            Outcome::Failed(name) => self.failed.push(name.to_owned()),
+        }
+    }
+
     /// Runs one check and prints how it went.
     pub fn check(&mut self, name: &str, body: impl FnOnce() -> Result<()>) {
         #[allow(clippy::disallowed_methods, reason = "a test runner tells how long tests took")]
@@ -32,14 +73,14 @@ impl Report {
         match body() {
             Ok(()) => {
                 self.passed += 1;
-                println!("ok      {name} ({:.1} s)", start.elapsed().as_secs_f64());
+                println!("{OK}{name} ({:.1} s)", start.elapsed().as_secs_f64());
             }
             Err(err) if err.is::<LeftOut>() => {
-                println!("LEFT OUT {name}: {err}");
+                println!("{LEFT_OUT}{name}: {err}");
                 self.left_out.push(format!("{name}: {err}"));
             }
             Err(err) => {
-                println!("FAILED  {name}: {err:#}");
+                print!("{}", Outcome::failure(name, &format!("{err:#}")));
                 self.failed.push(name.to_owned());
             }
         }

@@ -6,10 +6,7 @@ use std::process::Command;
 use anyhow::Result;
 
 use crate::report::{LeftOut, Report};
-use crate::{
-    caps, fs, fs_stock, hostile, hostile_clients, interop, kill9, lab, mgr, radosgw, sh, suites,
-    thrash, thrash_mons,
-};
+use crate::{hostile, hostile_clients, kill9, lab, lanes, sh, thrash, thrash_mons};
 
 /// Format, lints, types, and the rules of [`crate::tidy`].
 ///
@@ -121,16 +118,8 @@ pub fn test() -> Result<()> {
     report.check("cargo test", || sh::run(&mut unit));
     report.check("release builds", || release.join().expect("building does not panic"));
     report.add(crate::sim::share());
-    report.add(interop::run(&[], true)?);
-    report.add(interop::client_library());
-    report.add(caps::ours()?);
-    report.add(crate::pages::run(&[])?);
-    report.add(fs_stock::run()?);
-    report.add(fs::run()?);
-    report.add(suites::run(&[])?);
-    report.add(radosgw::run()?);
-    report.add(radosgw::ours()?);
-    report.add(mgr::run()?);
+    report.add(lanes::run()?);
+    // The rest is about time, or takes all of the machine.
     report.add(kill9::run(3)?);
     report.add(thrash_mons::run(25)?);
     report.add(thrash::run(30, thrash::Mode { mons: true, ..Default::default() })?);
