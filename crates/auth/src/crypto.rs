@@ -148,7 +148,7 @@ impl Denc for CryptoKey {
     }
 }
 
-const AES_IV: [u8; 16] = *b"cephsageyudagreg";
+pub(crate) const AES_IV: [u8; 16] = *b"cephsageyudagreg";
 /// Stands in front of every sealed value; tells a wrong key from a right one.
 const MAGIC: u64 = 0xff00_9cad_8826_aa55;
 const TAG: usize = 24;
@@ -419,7 +419,7 @@ fn decrypt_block(
 }
 
 /// CBC over whole blocks, in place.
-fn cbc_encrypt(
+pub(crate) fn cbc_encrypt(
     cipher: &impl BlockCipherEncrypt<BlockSize = aes::cipher::consts::U16>,
     iv: &[u8; 16],
     data: &mut [u8],

@@ -16,6 +16,7 @@ mod keyserver;
 mod monitor;
 pub mod proto;
 mod service;
+mod signer;
 #[cfg(test)]
 mod testutil;
 
@@ -36,3 +37,4 @@ pub use monitor::{MAuthAnswer, MonAuth, MonAuthSettings};
 pub use service::{
     RotatingKeys, ServiceAuth, ServiceAuthSettings, SharedRandom, SharedRotatingKeys,
 };
+pub use signer::MessageSigner;

@@ -53,6 +53,8 @@ bits! {
     SERVER_PACIFIC = 1 << 20 | INC3;
     /// Release 12, and with it resend on split, backoff, upmap, choose_args.
     SERVER_LUMINOUS = 1 << 21 | INC2;
+    /// The acceptor of a v1 connection tells what it has received (v1).
+    RECONNECT_SEQ = 1 << 6;
     /// Signed messages (v1).
     MSG_AUTH = 1 << 23;
     /// CRUSH tunables, second set.

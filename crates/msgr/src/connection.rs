@@ -38,9 +38,9 @@ use crate::session::{Ident, Policy, Resume, Session, Verdict};
 use crate::writer::FrameWriter;
 
 /// Raw bytes that one side may send before its signature.
-const HANDSHAKE_BYTES_MAX: usize = 256 << 10;
+pub(crate) const HANDSHAKE_BYTES_MAX: usize = 256 << 10;
 /// Messages are put on the wire while less than this waits for the socket.
-const OUT_BYTES_LOW: usize = 512 << 10;
+pub(crate) const OUT_BYTES_LOW: usize = 512 << 10;
 
 /// Whether frames are only checked or also encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,6 +158,8 @@ pub enum Event {
     Ident(Ident),
     /// A peer asks for its old session: call [`Connection::decide`].
     Resume(Resume),
+    /// A client of messenger v1 asks for a lossless session: call [`crate::Machine::decide`].
+    Connect(crate::v1::Ask),
     /// The peer lost the session; what was queued for it is gone.
     RemoteReset,
     /// The peer answered a keepalive that carried this time.
@@ -275,18 +277,18 @@ impl Connection {
 
     /// Where the next bytes from the socket belong; afterwards call [`Connection::poll`].
     pub fn read_buf(&mut self) -> Limit<&mut BytesMut> {
-        self.reader.read_buf()
+        self.reader.intake.read_buf()
     }
 
     /// Lends a read buffer for the next [`Connection::read_buf`]; idle connections need
     /// none of their own.
     pub fn lend_stage(&mut self, spare: &mut Option<BytesMut>) {
-        self.reader.lend_stage(spare);
+        self.reader.intake.lend_stage(spare);
     }
 
     /// Takes back a lent read buffer, unless it holds the beginning of a frame.
     pub fn reclaim_stage(&mut self, spare: &mut Option<BytesMut>) {
-        self.reader.reclaim_stage(spare);
+        self.reader.intake.reclaim_stage(spare);
     }
 
     /// Whether the socket should be read: not while the role holds too much, nor while a

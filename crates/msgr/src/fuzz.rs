@@ -23,7 +23,7 @@ pub fn fuzz_frames(bytes: &[u8]) {
 fn feed(reader: &mut FrameReader, mut bytes: &[u8]) -> Result<(), Fault> {
     use bytes::BufMut;
     while let Some(&step) = bytes.first() {
-        let mut buf = reader.read_buf();
+        let mut buf = reader.intake.read_buf();
         let n = bytes.len().min(usize::from(step) + 1).min(buf.remaining_mut());
         buf.put_slice(&bytes[..n]);
         bytes = &bytes[n..];

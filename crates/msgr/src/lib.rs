@@ -1,4 +1,4 @@
-//! Messenger v2.1 as a state machine: bytes in, bytes and events out, no I/O.
+//! The messenger as state machines, v2.1 in both roles and v1 for clients ([`v1`]): bytes in, bytes and events out, no I/O.
 //!
 //! A [`Connection`] is one TCP connection in either role. Its driver
 //! - reads from the socket into [`Connection::read_buf`],
@@ -26,13 +26,17 @@ mod connection;
 mod control;
 mod frame;
 mod fuzz;
+mod intake;
+mod machine;
 mod reader;
 mod secure;
 mod session;
+pub mod v1;
 mod writer;
 
 pub use connection::{Acceptor, ConMode, Connection, Dial, Event, Local, Peer};
 pub use fuzz::fuzz_frames;
+pub use machine::Machine;
 pub use session::{Ident, Policy, Resume, Session, Verdict, judge_ident, judge_resume};
 
 use auth::AuthError;
@@ -42,8 +46,8 @@ use denc::DecodeError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The peer does not speak messenger v2.1.
-    #[error("the peer's banner is not messenger v2.1")]
+    /// The peer does not speak the messenger that is spoken here.
+    #[error("the peer's banner is of another protocol")]
     Banner,
     /// A checksum failed.
     #[error("crc of a {0} is wrong")]
@@ -81,6 +85,12 @@ pub enum Fault {
     /// Another connection of the same peer took over.
     #[error("replaced by a newer connection")]
     Replaced,
+    /// On a connection of messenger v1: a message is not signed as it must be.
+    #[error("a message of a client: {0}")]
+    Unsigned(&'static str),
+    /// The peer said that it closes the connection.
+    #[error("closed by the peer's word")]
+    Closed,
     /// A message to send has a segment beyond the limits.
     #[error("a message is too large to send")]
     TooLarge,

@@ -1,10 +1,6 @@
 //! From bytes to frames.
 //!
-//! Bytes arrive in one of two places. Most go to the *stage*, a buffer of [`STAGE_LEN`]
-//! bytes that one read fills with as many frames as the socket has. When a long segment is
-//! under way, the reader asks for the rest of it right in the segment's own buffer
-//! ([`FrameReader::read_buf`]), so a payload is copied at most for the part that came
-//! together with its header.
+//! Where bytes arrive is [`Intake`]'s matter.
 //!
 //! ```text
 //!   Preamble ──► Head ──► Segment 1..3 ──► Tail ──► Preamble        crc mode
@@ -13,24 +9,15 @@
 //! Nothing is allocated before the preamble's crc (or tag) was verified and its lengths
 //! were found within limits.
 
-use bytes::buf::Limit;
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use stdx::{BlockSums, crc32c};
 
 use crate::Fault;
 use crate::frame::{
     ABORTED, COMPLETE, EPILOGUE_LEN, HEADER_LEN, Header, PREAMBLE_LEN, Preamble, padded, tag,
 };
+use crate::intake::{ALIGN_MIN, Intake, Target, page_buffer};
 use crate::secure::{self, Cipher, INLINE_LEN, TAG_LEN};
-
-/// Capacity of the stage.
-pub(crate) const STAGE_LEN: usize = 32 << 10;
-/// From this many missing bytes on, a segment is read straight into its buffer.
-const DIRECT_MIN: usize = 8 << 10;
-/// Alignment of data segments of at least this size.
-/// Data from here on lies on a page boundary, so that it can go to a disk as it is.
-const ALIGN_MIN: usize = 32 << 10;
-const PAGE: usize = 4096;
 
 /// A frame whose checksums held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,21 +44,9 @@ enum State {
     Body(Preamble),
 }
 
-/// A buffer being filled to `len` bytes.
-struct Target {
-    buf: BytesMut,
-    len: usize,
-}
-
-impl Target {
-    fn missing(&self) -> usize {
-        self.len - self.buf.len()
-    }
-}
-
 /// Cuts one direction of a connection into frames.
 pub(crate) struct FrameReader {
-    stage: BytesMut,
+    pub(crate) intake: Intake,
     state: State,
     cipher: Option<Cipher>,
     /// The peer may send messages and long control frames.
@@ -80,7 +55,6 @@ pub(crate) struct FrameReader {
     pub(crate) hold: bool,
     /// Raw bytes of the handshake, for the signature.
     pub(crate) record: Option<Vec<u8>>,
-    target: Option<Target>,
     head: Bytes,
     header: Header,
     segments: [Bytes; 3],
@@ -89,33 +63,15 @@ pub(crate) struct FrameReader {
     data_sums: Option<BlockSums>,
 }
 
-/// A buffer for `len` bytes, of which offset `lead` lies on a page boundary.
-fn page_buffer(len: usize, lead: usize) -> BytesMut {
-    if lead.is_multiple_of(PAGE) {
-        // The daemons' allocator gives whole pages; what is added to align would cost it the
-        // next class of sizes, a quarter more.
-        let buf = BytesMut::with_capacity(len);
-        if (buf.as_ptr() as usize).is_multiple_of(PAGE) {
-            return buf;
-        }
-    }
-    let mut buf = BytesMut::with_capacity(len + PAGE - 1);
-    let pad = (PAGE - (buf.as_ptr() as usize + lead) % PAGE) % PAGE;
-    buf.resize(pad, 0);
-    buf.advance(pad);
-    buf
-}
-
 impl FrameReader {
     pub(crate) fn new() -> Self {
         Self {
-            stage: BytesMut::new(),
+            intake: Intake::default(),
             state: State::Preamble,
             cipher: None,
             ready: false,
             hold: false,
             record: Some(Vec::new()),
-            target: None,
             head: Bytes::new(),
             header: Header::default(),
             segments: Default::default(),
@@ -129,73 +85,23 @@ impl FrameReader {
         self.cipher = Some(cipher);
     }
 
-    /// Where the next bytes of the socket belong. Whoever fills it calls
-    /// [`FrameReader::next`] until it gives nothing.
-    pub(crate) fn read_buf(&mut self) -> Limit<&mut BytesMut> {
-        if let Some(target) = &mut self.target
-            && target.missing() >= DIRECT_MIN
-        {
-            let missing = target.missing();
-            return (&mut target.buf).limit(missing);
-        }
-        if self.stage.is_empty() {
-            self.stage.reserve(STAGE_LEN);
-        } else if self.stage.capacity() - self.stage.len() < PAGE {
-            let mut stage = BytesMut::with_capacity(STAGE_LEN.max(2 * self.stage.len()));
-            stage.extend_from_slice(&self.stage);
-            self.stage = stage;
-        }
-        let room = self.stage.capacity() - self.stage.len();
-        (&mut self.stage).limit(room)
-    }
-
-    /// Takes `spare` for a stage unless there are bytes in the present one.
-    pub(crate) fn lend_stage(&mut self, spare: &mut Option<BytesMut>) {
-        if self.stage.is_empty()
-            && let Some(stage) = spare.take()
-        {
-            self.stage = stage;
-        }
-    }
-
-    /// Gives the stage back while it is empty.
-    pub(crate) fn reclaim_stage(&mut self, spare: &mut Option<BytesMut>) {
-        if self.stage.is_empty() {
-            *spare = Some(std::mem::take(&mut self.stage));
-        }
-    }
-
     /// Bytes held in buffers of its own.
     pub(crate) fn held(&self) -> usize {
-        let target = self.target.as_ref().map_or(0, |target| target.buf.len());
         let segments: usize = self.segments.iter().map(Bytes::len).sum();
-        self.stage.len() + target + segments + self.head.len()
+        self.intake.held() + segments + self.head.len()
     }
 
     /// The first bytes at hand, outside of any frame.
     pub(crate) fn peek(&self) -> &[u8] {
-        &self.stage
+        &self.intake.stage
     }
 
     /// Consumes `n` bytes of what [`FrameReader::peek`] showed: the banner.
     pub(crate) fn consume(&mut self, n: usize) {
         if let Some(record) = &mut self.record {
-            record.extend_from_slice(&self.stage[..n]);
+            record.extend_from_slice(&self.intake.stage[..n]);
         }
-        self.stage.advance(n);
-    }
-
-    /// A buffer with the next `len` bytes, when all have come. `make` allocates it, with a
-    /// beginning that counts towards `len`.
-    fn gather(&mut self, len: usize, make: impl FnOnce() -> BytesMut) -> Option<BytesMut> {
-        let target = self.target.get_or_insert_with(|| Target { buf: make(), len });
-        let n = target.missing().min(self.stage.len());
-        target.buf.extend_from_slice(&self.stage[..n]);
-        self.stage.advance(n);
-        if target.missing() > 0 {
-            return None;
-        }
-        self.target.take().map(|target| target.buf)
+        self.intake.stage.advance(n);
     }
 
     /// The next whole frame. Frames that their sender aborted are passed over.
@@ -241,7 +147,7 @@ impl FrameReader {
                     let len = pre.lens[i] as usize;
                     self.crcs[i - 1] = if i < usize::from(pre.count) { !0 } else { 0 };
                     if len > 0 {
-                        let buf = self.gather(len, || {
+                        let buf = self.intake.gather(len, || {
                             if i == 3 && len >= ALIGN_MIN {
                                 page_buffer(len, 0)
                             } else {
@@ -258,15 +164,15 @@ impl FrameReader {
                     self.state = if i == 3 { State::Tail(pre) } else { State::Segment(pre, i + 1) };
                 }
                 State::Tail(pre) => {
-                    if self.stage.len() < EPILOGUE_LEN {
+                    if self.intake.stage.len() < EPILOGUE_LEN {
                         return Ok(None);
                     }
-                    let status = self.stage[0] & 0x0f;
+                    let status = self.intake.stage[0] & 0x0f;
                     let sent: [u32; 3] = std::array::from_fn(|i| {
-                        let raw = &self.stage[1 + 4 * i..5 + 4 * i];
+                        let raw = &self.intake.stage[1 + 4 * i..5 + 4 * i];
                         u32::from_le_bytes(raw.try_into().expect("four bytes"))
                     });
-                    self.stage.advance(EPILOGUE_LEN);
+                    self.intake.stage.advance(EPILOGUE_LEN);
                     self.state = State::Preamble;
                     // An aborted frame may be torn; its crcs say nothing.
                     if let Some(frame) = self.close(&pre, status)? {
@@ -281,7 +187,7 @@ impl FrameReader {
                     let lead = padded(pre.lens[1]) + padded(pre.lens[2]);
                     let plain = lead + padded(pre.lens[3]) + secure::EPILOGUE_LEN;
                     let len = plain + TAG_LEN;
-                    let buf = self.gather(len, || {
+                    let buf = self.intake.gather(len, || {
                         if pre.lens[3] as usize >= ALIGN_MIN {
                             page_buffer(len, lead)
                         } else {
@@ -330,7 +236,7 @@ impl FrameReader {
     }
 
     fn plain_preamble(&mut self) -> Result<Option<Preamble>, Fault> {
-        let Some(raw) = self.stage.first_chunk::<PREAMBLE_LEN>() else { return Ok(None) };
+        let Some(raw) = self.intake.stage.first_chunk::<PREAMBLE_LEN>() else { return Ok(None) };
         let pre = Preamble::parse(raw, self.ready)?;
         self.consume(PREAMBLE_LEN);
         Ok(Some(pre))
@@ -343,7 +249,7 @@ impl FrameReader {
             return Ok(true);
         }
         if pre.tag == tag::MESSAGE {
-            let Some(raw) = self.stage.first_chunk::<{ HEADER_LEN + 4 }>() else {
+            let Some(raw) = self.intake.stage.first_chunk::<{ HEADER_LEN + 4 }>() else {
                 return Ok(false);
             };
             let (head, crc) = raw.split_first_chunk::<HEADER_LEN>().expect("longer");
@@ -351,10 +257,10 @@ impl FrameReader {
                 return Err(Fault::Crc("header"));
             }
             self.header = Header::parse(head);
-            self.stage.advance(HEADER_LEN + 4);
+            self.intake.stage.advance(HEADER_LEN + 4);
             return Ok(true);
         }
-        let Some(mut buf) = self.gather(len + 4, || BytesMut::with_capacity(len + 4)) else {
+        let Some(mut buf) = self.intake.gather(len + 4, || BytesMut::with_capacity(len + 4)) else {
             return Ok(false);
         };
         if let Some(record) = &mut self.record {
@@ -372,13 +278,13 @@ impl FrameReader {
     /// stage, decrypted, for [`FrameReader::secure_head`].
     fn secure_preamble(&mut self) -> Result<Option<Preamble>, Fault> {
         const UNIT: usize = PREAMBLE_LEN + INLINE_LEN + TAG_LEN;
-        if self.stage.len() < UNIT {
+        if self.intake.stage.len() < UNIT {
             return Ok(None);
         }
-        self.cipher.as_mut().expect("secure mode").open(&mut self.stage[..UNIT])?;
-        let raw = self.stage.first_chunk::<PREAMBLE_LEN>().expect("unit is longer");
+        self.cipher.as_mut().expect("secure mode").open(&mut self.intake.stage[..UNIT])?;
+        let raw = self.intake.stage.first_chunk::<PREAMBLE_LEN>().expect("unit is longer");
         let pre = Preamble::parse(raw, self.ready)?;
-        self.stage.advance(PREAMBLE_LEN);
+        self.intake.stage.advance(PREAMBLE_LEN);
         Ok(Some(pre))
     }
 
@@ -386,22 +292,22 @@ impl FrameReader {
         let len = pre.lens[0] as usize;
         if padded(pre.lens[0]) <= INLINE_LEN {
             if pre.tag == tag::MESSAGE {
-                let raw = self.stage.first_chunk::<HEADER_LEN>().expect("inline bytes");
+                let raw = self.intake.stage.first_chunk::<HEADER_LEN>().expect("inline bytes");
                 self.header = Header::parse(raw);
             } else {
-                self.head = Bytes::copy_from_slice(&self.stage[..len]);
+                self.head = Bytes::copy_from_slice(&self.intake.stage[..len]);
             }
-            self.stage.advance(INLINE_LEN + TAG_LEN);
+            self.intake.stage.advance(INLINE_LEN + TAG_LEN);
             return Ok(true);
         }
         let unit = padded(pre.lens[0]) + TAG_LEN;
-        if self.target.is_none() {
+        if self.intake.target.is_none() {
             let mut buf = BytesMut::with_capacity(unit);
-            buf.extend_from_slice(&self.stage[..INLINE_LEN]);
-            self.stage.advance(INLINE_LEN + TAG_LEN);
-            self.target = Some(Target { buf, len: unit });
+            buf.extend_from_slice(&self.intake.stage[..INLINE_LEN]);
+            self.intake.stage.advance(INLINE_LEN + TAG_LEN);
+            self.intake.target = Some(Target { buf, len: unit });
         }
-        let Some(mut buf) = self.gather(unit, BytesMut::new) else { return Ok(false) };
+        let Some(mut buf) = self.intake.gather(unit, BytesMut::new) else { return Ok(false) };
         self.cipher.as_mut().expect("secure mode").open(&mut buf[INLINE_LEN..])?;
         buf.truncate(len);
         self.head = buf.freeze();

@@ -94,6 +94,8 @@ impl Policy {
 #[derive(Clone, Debug)]
 pub struct Session {
     pub(crate) policy: Policy,
+    /// Of messenger v1: it has no cookies, and v2 cannot ask for it.
+    pub(crate) legacy: bool,
     /// Chosen by the connecting side; 0 on lossy sessions.
     pub(crate) client_cookie: u64,
     /// Chosen by the accepting side; 0 until established.
@@ -121,6 +123,7 @@ impl Session {
     pub fn new(policy: Policy) -> Self {
         Self {
             policy,
+            legacy: false,
             client_cookie: 0,
             server_cookie: 0,
             connect_seq: 0,
@@ -283,6 +286,9 @@ pub fn judge_ident(
     ask: &Ident,
 ) -> Verdict {
     let Some(old) = existing else { return Verdict::Fresh };
+    if old.legacy {
+        return Verdict::Stale;
+    }
     if old.peer_global_seq > ask.global_seq {
         return Verdict::Stale;
     }
@@ -308,7 +314,9 @@ pub fn judge_resume(
     resetcheck: bool,
     ask: &Resume,
 ) -> Verdict {
-    let Some(old) = existing else { return Verdict::Reset { full: true } };
+    let Some(old) = existing.filter(|old| !old.legacy) else {
+        return Verdict::Reset { full: true };
+    };
     if old.client_cookie != ask.client_cookie {
         return Verdict::Reset { full: resetcheck };
     }

@@ -112,6 +112,18 @@ impl FrameWriter {
         }
     }
 
+    /// A part of a message, as it is.
+    pub(crate) fn segment(&mut self, segment: &Bytes) {
+        if segment.len() < COPY_MAX {
+            self.room(segment.len());
+            self.put(segment);
+        } else {
+            self.seal_tail();
+            self.len += segment.len();
+            self.pieces.push_back(segment.clone());
+        }
+    }
+
     /// A control frame.
     ///
     /// # Errors
@@ -163,14 +175,7 @@ impl FrameWriter {
             );
             let crc = known.unwrap_or_else(|| crc32c(!0, segment));
             epilogue[1 + 4 * i..5 + 4 * i].copy_from_slice(&crc.to_le_bytes());
-            if segment.len() < COPY_MAX {
-                self.room(segment.len());
-                self.put(segment);
-            } else {
-                self.seal_tail();
-                self.len += segment.len();
-                self.pieces.push_back(segment.clone());
-            }
+            self.segment(segment);
         }
         self.room(epilogue.len());
         self.put(&epilogue);

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use env::{ConnId, Random};
 use messages::Envelope;
-use msgr::{Connection, Dial, Event, Fault, Peer, Session, Verdict};
+use msgr::{Connection, Dial, Event, Fault, Machine, Peer, Session, Verdict, v1};
 use tokio::net::TcpSocket;
 use types::{EntityAddr, EntityKind, UTime};
 
@@ -34,7 +34,7 @@ const SLICES: usize = 64;
 pub(crate) struct Conn {
     pub(crate) id: ConnId,
     /// While there is a TCP connection.
-    machine: RefCell<Option<Connection>>,
+    machine: RefCell<Option<Machine>>,
     stream: RefCell<Option<Stream>>,
     /// While there is none: what the next one continues.
     session: RefCell<Option<Session>>,
@@ -128,7 +128,7 @@ impl Conn {
     }
 
     /// Whether nothing is wanted of this peer now; if so the messenger looks again.
-    fn is_held(self: &Rc<Self>, inner: &Inner, machine: &Connection) -> bool {
+    fn is_held(self: &Rc<Self>, inner: &Inner, machine: &Machine) -> bool {
         let t = &self.turnstile;
         let gate = t.gate.borrow();
         let Some(gate) = gate.as_ref().filter(|_| machine.is_ready()) else { return false };
@@ -153,14 +153,24 @@ impl Conn {
         held
     }
 
-    /// A TCP connection came in.
-    pub(crate) fn accepted(&self, inner: &Inner, stream: Stream, from: SocketAddr) {
-        let local = inner.local.borrow().clone();
-        self.begin(Connection::accept(local, inner.doors.clone(), from), stream);
+    /// A TCP connection came in; with rules at a port of messenger v1.
+    pub(crate) fn accepted(
+        &self,
+        inner: &Inner,
+        stream: Stream,
+        from: SocketAddr,
+        v1: Option<v1::Rules>,
+    ) {
+        let (local, doors) = (inner.local.borrow().clone(), inner.doors.clone());
+        let machine = match v1 {
+            Some(rules) => Machine::V1(Box::new(v1::Accepted::new(local, doors, rules, from))),
+            None => Machine::V2(Box::new(Connection::accept(local, doors, from))),
+        };
+        self.begin(machine, stream);
     }
 
     /// A TCP connection stands.
-    fn begin(&self, machine: Connection, stream: Stream) {
+    fn begin(&self, machine: Machine, stream: Stream) {
         if let Err(e) = stream.set_up() {
             tracing::debug!("a socket's options: {e}");
         }
@@ -200,7 +210,7 @@ impl Conn {
     }
 
     pub(crate) fn seen_as(&self) -> Option<SocketAddr> {
-        self.machine.borrow().as_ref().and_then(Connection::seen_as)
+        self.machine.borrow().as_ref().and_then(Machine::seen_as)
     }
 
     pub(crate) fn backlog(&self) -> usize {
@@ -219,7 +229,7 @@ impl Conn {
 
     /// How far its handshake is.
     pub(crate) fn progress(&self) -> u8 {
-        self.machine.borrow().as_ref().map_or(0, Connection::progress)
+        self.machine.borrow().as_ref().map_or(0, Machine::progress)
     }
 
     /// Ends it: its socket is closed now, the rest when its task has a turn.
@@ -488,6 +498,14 @@ impl Conn {
                     };
                     self.on_verdict(inner, verdict, existing, ask.addrs)?;
                 }
+                Some(Event::Connect(ask)) => {
+                    let existing = inner.lossless.borrow().get(&ask.addrs).cloned();
+                    let verdict = match &existing {
+                        Some(old) => self.judged_v1(old, &ask),
+                        None => msgr::v1::judge_connect(None, false, false, &ask),
+                    };
+                    self.on_verdict(inner, verdict, existing, ask.addrs)?;
+                }
             }
         }
         self.heard_ms.set(now.mono_ms());
@@ -535,11 +553,23 @@ impl Conn {
         }
     }
 
+    /// The same of a client by messenger v1, which is known by what it proved, too.
+    fn judged_v1(&self, old: &Conn, ask: &v1::Ask) -> Verdict {
+        let asks = self.machine.borrow().as_ref().map(|m| m.peer().identity.clone());
+        let whose = |peer: Rc<Peer>| (peer.identity.name.clone(), peer.identity.global_id);
+        let same = asks.map(|id| (id.name, id.global_id)) == old.peer().map(whose);
+        let machine = old.machine.borrow();
+        match &*machine {
+            Some(m) => v1::judge_connect(Some(m.session()), same, m.is_ready(), ask),
+            None => v1::judge_connect(old.session.borrow().as_ref(), same, true, ask),
+        }
+    }
+
     /// What is left of the session; the TCP connection is gone.
     fn take_session(&self) -> Option<Session> {
         *self.stream.borrow_mut() = None;
         let machine = self.machine.borrow_mut().take();
-        machine.map(Connection::into_session).or_else(|| self.session.borrow_mut().take())
+        machine.map(Machine::into_session).or_else(|| self.session.borrow_mut().take())
     }
 
     fn on_verdict(
@@ -622,7 +652,8 @@ impl Conn {
         let session = self.session.borrow_mut().take();
         dial.policy = session.as_ref().map_or(dial.policy, Session::policy);
         let local = inner.local.borrow().clone();
-        self.begin(Connection::dial(local, dial, auth, session, to), stream);
+        let machine = Connection::dial(local, dial, auth, session, to);
+        self.begin(Machine::V2(Box::new(machine)), stream);
         Ok(())
     }
 }

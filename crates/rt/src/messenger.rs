@@ -13,7 +13,7 @@ use auth::{ClientAuth, ServerAuth};
 use bytes::BytesMut;
 use env::{ConnId, Random};
 use messages::Envelope;
-use msgr::{Acceptor, Dial, Fault, Local, Peer, Policy};
+use msgr::{Acceptor, Dial, Fault, Local, Peer, Policy, v1};
 use tokio::net::TcpSocket;
 use types::{AddrVec, EntityKind, UTime};
 
@@ -318,6 +318,19 @@ impl Messenger {
     /// # Errors
     /// What the system says.
     pub fn bind(&self, at: SocketAddr) -> io::Result<SocketAddr> {
+        self.bind_for(at, None)
+    }
+
+    /// Listens for clients by messenger v1; port 0 takes a free one. Returns where. What is said there
+    /// of ourselves is the v1 address among those of [`Self::local`].
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn bind_v1(&self, at: SocketAddr, rules: v1::Rules) -> io::Result<SocketAddr> {
+        self.bind_for(at, Some(rules))
+    }
+
+    fn bind_for(&self, at: SocketAddr, v1: Option<v1::Rules>) -> io::Result<SocketAddr> {
         let socket = if at.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(at)?;
@@ -329,7 +342,7 @@ impl Messenger {
                 let accepted = listener.accept().await;
                 let Some(inner) = weak.upgrade() else { return };
                 match accepted {
-                    Ok((stream, from)) => inner.on_accept(Stream::Tcp(stream), from),
+                    Ok((stream, from)) => inner.on_accept(Stream::Tcp(stream), from, v1),
                     Err(e) => {
                         tracing::warn!("accept on {at}: {e}");
                         drop(inner);
@@ -355,7 +368,7 @@ impl Messenger {
                 let Some(inner) = weak.upgrade() else { return };
                 match accepted {
                     Ok((stream, _)) if stream::is_trusted(&stream) => {
-                        inner.on_accept(Stream::Near(stream), SocketAddr::new(at.ip(), 0));
+                        inner.on_accept(Stream::Near(stream), SocketAddr::new(at.ip(), 0), None);
                     }
                     Ok(_) => tracing::info!("{at}: another user's process is not let in"),
                     Err(e) => {
@@ -377,9 +390,31 @@ impl Messenger {
         ip: IpAddr,
         ports: std::ops::RangeInclusive<u16>,
     ) -> io::Result<SocketAddr> {
+        self.bind_range_for(ip, ports, None)
+    }
+
+    /// As [`Self::bind_v1`], on the first free port of `ports`.
+    ///
+    /// # Errors
+    /// What the system says about the last one.
+    pub fn bind_range_v1(
+        &self,
+        ip: IpAddr,
+        ports: std::ops::RangeInclusive<u16>,
+        rules: v1::Rules,
+    ) -> io::Result<SocketAddr> {
+        self.bind_range_for(ip, ports, Some(rules))
+    }
+
+    fn bind_range_for(
+        &self,
+        ip: IpAddr,
+        ports: std::ops::RangeInclusive<u16>,
+        v1: Option<v1::Rules>,
+    ) -> io::Result<SocketAddr> {
         let mut last = io::Error::from(io::ErrorKind::InvalidInput);
         for port in ports {
-            match self.bind(SocketAddr::new(ip, port)) {
+            match self.bind_for(SocketAddr::new(ip, port), v1) {
                 Ok(at) => return Ok(at),
                 Err(e) => last = e,
             }
@@ -601,7 +636,7 @@ impl Inner {
         }
     }
 
-    fn on_accept(self: &Rc<Self>, stream: Stream, from: SocketAddr) {
+    fn on_accept(self: &Rc<Self>, stream: Stream, from: SocketAddr, v1: Option<v1::Rules>) {
         let mut crowd = self.crowd.borrow_mut();
         let open = || self.conns.borrow().len() - self.shed.get();
         if open() >= self.limits.connections_max {
@@ -617,7 +652,7 @@ impl Inner {
         drop(crowd);
         self.shed.set(self.shed.get() + shed);
         self.conns.borrow_mut().insert(conn.id, conn.clone());
-        conn.accepted(self, stream, from);
+        conn.accepted(self, stream, from, v1);
         tokio::task::spawn_local(conn::run(self.clone(), conn));
     }
 
