@@ -5,6 +5,8 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use rados::MON_PORTS;
+use types::{AddrKind, AddrVec, EntityAddr};
 
 /// Kinds of daemons that a cluster's directory may hold, in the order in which they start.
 pub const KINDS: [&str; 5] = ["mon", "osd", "mds", "mgr", "rgw"];
@@ -59,7 +61,11 @@ impl Asked {
             mgrs: self.mgrs.unwrap_or(0),
             size: self.size.unwrap_or(3),
             osd_bytes: self.osd_bytes.unwrap_or(12 << 30),
-            port: self.port.unwrap_or(3300),
+            port: self.port.unwrap_or(MON_PORTS[0]),
+            v1_port: match self.port {
+                None => MON_PORTS[1],
+                Some(port) => port.saturating_add(V1_BESIDE),
+            },
             addr: self.addr.unwrap_or(Ipv4Addr::LOCALHOST),
         }
     }
@@ -82,8 +88,22 @@ pub struct Wanted {
     pub osd_bytes: u64,
     /// The first monitor's port; the next ones follow.
     pub port: u16,
+    /// The first monitor's port of messenger v1; the next ones follow.
+    pub v1_port: u16,
     /// What all daemons listen at and are known by.
     pub addr: Ipv4Addr,
+}
+
+/// From a port that was given for v2 to that of messenger v1.
+const V1_BESIDE: u16 = 50;
+
+impl Wanted {
+    /// Where a monitor listens.
+    #[must_use]
+    pub fn mon_addrs(&self, i: u32) -> AddrVec {
+        let at = |port: u16| EntityAddr::msgr2((self.addr, port + i as u16).into(), 0);
+        AddrVec(vec![at(self.port), at(self.v1_port).with_kind(AddrKind::LEGACY)])
+    }
 }
 
 impl Layout {
@@ -185,9 +205,8 @@ impl Layout {
     #[must_use]
     pub fn conf_text(&self, fsid: &str, wanted: &Wanted) -> String {
         let dir = self.dir.display();
-        let mon_host: Vec<String> = (0..wanted.mons)
-            .map(|i| format!("[v2:{}:{}]", wanted.addr, u32::from(wanted.port) + i))
-            .collect();
+        let mon_host: Vec<String> =
+            (0..wanted.mons).map(|i| wanted.mon_addrs(i).to_string().replace("/0", "")).collect();
         let members: Vec<String> = (0..wanted.mons).map(mon_id).collect();
         let (mon_host, members) = (mon_host.join(","), members.join(","));
         let (size, bytes, addr) = (wanted.size, wanted.osd_bytes, wanted.addr);

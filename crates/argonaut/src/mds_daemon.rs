@@ -15,7 +15,7 @@ use conf::Config;
 use daemon::asok::{self, Asked};
 use daemon::commands::{self, CommandSpec, command};
 use daemon::node::{self, Node};
-use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id};
+use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id, v1_rules};
 use env::{ConnId, Random};
 use maps::{FsMap, MdsMap, MdsState, OsdMapFlags, PoolFlags};
 use mds::{AskId, Beacon, Effect, IoAnswer, IoId, Mds, OsdNews, Outbox, Peer};
@@ -526,7 +526,7 @@ async fn run(config: Config, id: String) -> Result<()> {
         EntityKind::CLIENT => Policy::stateful_server(),
         _ => Policy::stateless_server(),
     });
-    let (addrs, at) = bind(&messenger, daemon::address(&config, "public")?)?;
+    let (addrs, at) = bind(&messenger, daemon::address(&config, "public")?, v1_rules(&config))?;
     let services = vec![EntityKind::MON, EntityKind::OSD, EntityKind::MDS, EntityKind::MGR];
     let link = daemon::link_config(&config, name.clone(), services)?;
     let mut metadata = daemon::metadata();

@@ -18,7 +18,7 @@ use conf::Config;
 use daemon::asok::{self, Asked};
 use daemon::commands::{self, CommandSpec, command};
 use daemon::node::{self, Node};
-use daemon::{Doors, FEATURES, bind, local_text, private, proven_id};
+use daemon::{Doors, FEATURES, bind, local_text, private, proven_id, v1_rules};
 use env::{ConnId, Random};
 use maps::{MgrMap, ModuleInfo};
 use messages::{
@@ -561,7 +561,7 @@ async fn run(config: Config, id: String) -> Result<()> {
     let modes = rados::modes(&config.get("ms_service_mode"));
     let messenger = doors.messenger(&modes, |_| Policy::stateless_server());
     let ip = daemon::address(&config, "public")?;
-    let (addrs, at) = bind(&messenger, ip)?;
+    let (addrs, at) = bind(&messenger, ip, v1_rules(&config))?;
     let services = vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR];
     let link = daemon::link_config(&config, name.clone(), services)?;
     let mut metadata = daemon::metadata();

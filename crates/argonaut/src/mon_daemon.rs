@@ -18,9 +18,9 @@ use maps::{MonInfo, MonMap};
 use mon::known_map::KnownMap;
 use mon::links::{Links, Me, PeerEvent, log_message};
 use mon::{MembershipStep, Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
-use rados::{MonLink, mon_addrs};
+use rados::{MON_PORTS, MonLink, mon_addrs, mon_members};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
-use types::{AddrVec, EntityAddr, EntityKind, EntityName, UTime, Uuid};
+use types::{AddrKind, AddrVec, EntityAddr, EntityKind, EntityName, UTime, Uuid};
 
 use crate::layout::{Layout, Wanted, mgr_id, mon_id};
 use crate::mgr_daemon::reply_of;
@@ -41,10 +41,10 @@ fn wall() -> UTime {
     UTime::from_nanos(rt::now().wall_ns)
 }
 
-fn monmap(fsid: Uuid, members: &[(String, EntityAddr)]) -> MonMap {
-    let info = |(name, addr): &(String, EntityAddr)| MonInfo {
+fn monmap(fsid: Uuid, members: &[(String, AddrVec)]) -> MonMap {
+    let info = |(name, addrs): &(String, AddrVec)| MonInfo {
         name: name.clone(),
-        addrs: AddrVec(vec![*addr]),
+        addrs: addrs.clone(),
         ..MonInfo::default()
     };
     MonMap::new(fsid, wall(), MON_RELEASE, members.iter().map(info).collect())
@@ -63,12 +63,8 @@ pub fn mkfs_cluster(
     let admin = EntityName::new(EntityKind::CLIENT, "admin");
     let mon = EntityName::new(EntityKind::MON, "");
     let mut mkfs = Mkfs { fsid, now: wall(), chooseleaf_kind: 0, ..Mkfs::default() };
-    let members: Vec<(String, EntityAddr)> = (0..wanted.mons)
-        .map(|i| {
-            let sock = (wanted.addr, wanted.port + i as u16).into();
-            (mon_id(i), EntityAddr::msgr2(sock, 0))
-        })
-        .collect();
+    let members: Vec<(String, AddrVec)> =
+        (0..wanted.mons).map(|i| (mon_id(i), wanted.mon_addrs(i))).collect();
     mkfs.monmap = monmap(fsid, &members);
     let osds = (0..wanted.osds).map(|i| EntityName::new(EntityKind::OSD, i.to_string()));
     let servers = (0..wanted.mds).map(|i| EntityName::new(EntityKind::MDS, mon_id(i)));
@@ -108,7 +104,7 @@ pub fn mkfs_cluster(
 }
 
 /// The first monitors by their numbers in the quorum.
-fn founders(members: &[(String, EntityAddr)]) -> BTreeMap<u64, String> {
+fn founders(members: &[(String, AddrVec)]) -> BTreeMap<u64, String> {
     members.iter().enumerate().map(|(i, (name, _))| (i as u64, name.clone())).collect()
 }
 
@@ -126,7 +122,10 @@ fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<(
     let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
     let names = config.get("mon_initial_members");
     let names: Vec<&str> = names.split([',', ' ']).filter(|n| !n.is_empty()).collect();
-    let addrs = mon_addrs(config)?;
+    let mut addrs = mon_members(config)?;
+    if daemon::v1_rules(config).is_none() {
+        addrs.iter_mut().for_each(|a| a.0.retain(|a| a.kind == AddrKind::MSGR2));
+    }
     if names.len() != addrs.len() || !names.contains(&id) {
         bail!(
             "mon_initial_members ({names:?}) and mon_host ({addrs:?}) must name the same monitors, mon.{id} among them"
@@ -171,7 +170,16 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let keys = Keyring::parse(&text).with_context(|| path.display().to_string())?;
     let key = keys.key(&mon).with_context(|| format!("{}: no mon.", path.display()))?.clone();
-    let addr: EntityAddr = addr.parse().map_err(|why| anyhow::anyhow!("{addr}: {why}"))?;
+    let mut addrs: AddrVec = addr.parse().map_err(|why| anyhow::anyhow!("{addr}: {why}"))?;
+    // At the usual port, the usual one of messenger v1 goes with it.
+    if let [EntityAddr { sock: Some(sock), kind: AddrKind::MSGR2, .. }] = &addrs.0[..]
+        && [0, MON_PORTS[0]].contains(&sock.port())
+        && daemon::v1_rules(&config).is_some()
+    {
+        let at = |port| (sock.ip(), port).into();
+        let both = MON_PORTS.map(|port| EntityAddr::msgr2(at(port), 0));
+        addrs = AddrVec(vec![both[0], both[1].with_kind(AddrKind::LEGACY)]);
+    }
     let known = rt::run_local(async {
         let who = rados::Config {
             name: mon.clone(),
@@ -183,7 +191,7 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
             connect_timeout: Duration::from_secs(30),
         };
         let cluster = rados::Cluster::connect(who).await?;
-        let add = serde_json::json!({"prefix": "mon add", "name": id, "addr": addr.to_string()});
+        let add = serde_json::json!({"prefix": "mon add", "name": id, "addr": addrs.to_string()});
         let (r, rs, _) = cluster.mon_command(&add.to_string(), Bytes::new()).await?;
         say!("{rs}");
         if r < 0 {
@@ -233,6 +241,9 @@ struct Daemon {
     wire: PeerWire,
     /// A change of the members is being made.
     changing: Cell<bool>,
+    /// How clients by messenger v1 are served, and where they are already.
+    v1: Option<rt::v1::Rules>,
+    v1_at: Cell<Option<std::net::SocketAddr>>,
     started_ms: u64,
     messenger: Messenger,
     mgr: Messenger,
@@ -400,14 +411,15 @@ impl Daemon {
         Ok(())
     }
 
-    /// Keeps the monitor map where it is newer than the one that was kept.
-    fn keep_map(&self, data: &Path) -> Result<()> {
+    /// Keeps the monitor map where it is newer than the one that was kept. Returns whether it was.
+    fn keep_map(&self, data: &Path) -> Result<bool> {
         let mut known = self.known.borrow_mut();
         known.see(&self.monitor.borrow().state().monmap);
         match known.to_save() {
             Some(bytes) => write_durably(&data.join(KNOWN_MAP), &bytes)
-                .with_context(|| format!("{} cannot be written", data.join(KNOWN_MAP).display())),
-            None => Ok(()),
+                .with_context(|| format!("{} cannot be written", data.join(KNOWN_MAP).display()))
+                .map(|()| true),
+            None => Ok(false),
         }
     }
 
@@ -429,6 +441,41 @@ impl Daemon {
             local.num = rank;
         });
         Ok(at)
+    }
+
+    /// Listens for clients by messenger v1 where the monitor map says.
+    fn bind_v1(&self) -> Result<()> {
+        let at = self.messenger.local().addrs.msgr1().and_then(|addr| addr.sock);
+        let (Some(at), Some(rules)) = (at, self.v1) else { return Ok(()) };
+        if self.v1_at.get() != Some(at) {
+            let why = || {
+                format!(
+                    "mon.{} cannot listen at {at} for clients by messenger v1: `ms_bind_msgr1 = false` \
+                     in ceph.conf does without",
+                    self.links.borrow().name()
+                )
+            };
+            self.messenger.bind_v1(at, rules).with_context(why)?;
+            self.v1_at.set(Some(at));
+            tracing::info!("clients by messenger v1 are served at {at}");
+        }
+        Ok(())
+    }
+
+    /// The monitor map may have changed: takes another address of messenger v1 up. Another one of v2
+    /// needs another start.
+    fn keep_place(&self, id: &str) {
+        let addrs = match self.known.borrow().addrs_of(id) {
+            Some(addrs) if *addrs != self.messenger.local().addrs => addrs.clone(),
+            _ => return,
+        };
+        if addrs.msgr2() != self.messenger.local().addrs.msgr2() {
+            return tracing::warn!("mon.{id} is to listen at {addrs}: it will, once started anew");
+        }
+        self.messenger.set_local(|local| local.addrs = addrs);
+        if let Err(err) = self.bind_v1() {
+            tracing::error!("{err:#}");
+        }
     }
 
     /// The quorum's own work: connections, elections, members that come and go.
@@ -584,6 +631,17 @@ fn mgr_modes(config: &conf::Config, state: &Bytes, id: &str) -> Result<Vec<u32>>
     Ok(rados::modes(&set.unwrap_or_else(|| config.get("ms_service_mode"))))
 }
 
+/// How clients by messenger v1 are served: not where a mode among the central settings is `secure`
+/// alone either.
+fn v1_rules(config: &conf::Config, state: &Bytes, id: &str) -> Result<Option<rt::v1::Rules>> {
+    let state = <mon::ClusterState as denc::Denc>::from_shared(state)?;
+    let name = EntityName::new(EntityKind::MON, id);
+    let modes = ["ms_mon_service_mode", "ms_mon_cluster_mode"];
+    let set = modes.iter().filter_map(|option| state.config.get(&name, option));
+    let plain = |text: String| rados::modes(&text).contains(&auth::handshake::con_mode::CRC);
+    Ok(daemon::v1_rules(config).filter(|_| set.map(plain).all(|plain| plain)))
+}
+
 /// The newest monitor map of a monitor's state and of what is kept beside it.
 fn known_map(data: &Path, monitor: &Monitor) -> Result<KnownMap> {
     let path = data.join(KNOWN_MAP);
@@ -630,9 +688,8 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         limits,
     });
     let public = daemon::address(&config, "public")?;
-    let mgr_at = mgr.bind_range(public, 6800..=7568).context("the manager's role")?;
-    let mgr_addrs = AddrVec(vec![EntityAddr::msgr2(mgr_at, std::process::id())]);
-    mgr.set_local(|local| local.addrs = mgr_addrs.clone());
+    let v1 = v1_rules(&config, &started.state, &id)?;
+    let (mgr_addrs, mgr_at) = daemon::bind(&mgr, public, v1).context("the manager's role")?;
 
     let role = MonConfig {
         name: id.clone(),
@@ -677,6 +734,8 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         links: RefCell::new(Links::new(me)),
         wire: PeerWire::new(id.clone(), mon_key, auth_none, cluster_modes, messenger.clone()),
         changing: Cell::new(false),
+        v1,
+        v1_at: Cell::new(None),
         started_ms,
         modes,
         messenger: messenger.clone(),
@@ -716,6 +775,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     daemon.keep_map(Path::new(&data))?;
     let at = daemon.take_place(&id)?;
     messenger.bind(at).with_context(|| format!("mon.{id} cannot listen at {at}"))?;
+    daemon.bind_v1()?;
     let carrier = daemon.clone();
     tokio::task::spawn_local(async move {
         while let Some(call) = calls.recv().await {
@@ -740,7 +800,9 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
                 while let Ok(event) = events.try_recv() {
                     daemon.on_quorum(event)?;
                 }
-                daemon.keep_map(Path::new(&data))?;
+                if daemon.keep_map(Path::new(&data))? {
+                    daemon.keep_place(&id);
+                }
                 daemon.drain();
             }
             _ = tick.tick() => {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use conf::{Config, Source};
 use daemon::asok::{self, Asked};
-use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id};
+use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id, v1_rules};
 use env::ConnId;
 use messages::{ClassModules, ConfigMsg, Envelope, LogPriority, Message, MonMapMsg, OsdMapMsg};
 use osd::{DataCache, Door, Effect, Identity, Osd, Outbox, PeerInfo, StoreBacking};
@@ -452,8 +452,8 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     let cluster = doors.messenger(&modes("ms_cluster_mode"), |_| {
         Policy::stateless_server().with_budget(256 << 20)
     });
-    let (client_addrs, _) = bind(&public, daemon::address(&config, "public")?)?;
-    let (cluster_addrs, at) = bind(&cluster, daemon::address(&config, "cluster")?)?;
+    let (client_addrs, _) = bind(&public, daemon::address(&config, "public")?, v1_rules(&config))?;
+    let (cluster_addrs, at) = bind(&cluster, daemon::address(&config, "cluster")?, None)?;
     cluster.listen_near(at);
 
     let mut metadata = daemon::metadata();

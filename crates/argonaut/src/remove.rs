@@ -302,6 +302,7 @@ mod tests {
             size: 1,
             osd_bytes: 1 << 30,
             port: 3300,
+            v1_port: 6789,
             addr: [127, 0, 0, 1].into(),
         };
         fs::write(layout.conf(), layout.conf_text("some-fsid", &wanted)).expect("a file");

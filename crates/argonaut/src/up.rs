@@ -172,7 +172,9 @@ fn make(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<Vec<u32>>
         chance.fill(&mut raw);
         let fsid = Uuid::from_random(raw);
         let wanted = asked.of_new();
-        let wanted = Wanted { port: free_port(wanted.addr, wanted.port, wanted.mons)?, ..wanted };
+        let port = free_port(wanted.addr, wanted.port, wanted.mons)?;
+        let v1_port = free_port(wanted.addr, wanted.v1_port, wanted.mons)?;
+        let wanted = Wanted { port, v1_port, ..wanted };
         fs::create_dir_all(&layout.dir).with_context(|| format!("cannot make {dir}"))?;
         // From now on what is here is ours.
         Marker { fsid: fsid.to_string(), made: Made::Begun }.write(layout)?;
@@ -352,7 +354,9 @@ fn make_dirs(layout: &Layout) -> Result<()> {
 fn free_port(addr: Ipv4Addr, wanted: u16, count: u32) -> Result<u16> {
     TcpListener::bind((addr, 0)).with_context(|| format!("cannot listen at {addr}"))?;
     let free = |port: u16| TcpListener::bind((addr, port)).is_ok();
-    let mut candidates = (wanted..=u16::MAX - count as u16).step_by(100).take(100);
+    let more = (wanted..=u16::MAX - count as u16).step_by(100).take(100);
+    // Other daemons take theirs from this range at any time.
+    let mut candidates = more.filter(|port| *port == wanted || !(6700..=7568).contains(port));
     candidates.find(|first| (0..count as u16).all(|i| free(first + i))).with_context(|| {
         format!("no free port for the monitors from {wanted} on: give one with --port")
     })

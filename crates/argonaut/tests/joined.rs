@@ -63,7 +63,7 @@ fn operations_keep_their_order_and_end_with_the_blocklist() {
 async fn act(up: &Up, config: &conf::Config) {
     let doors = Doors::new(config, EntityId::new(EntityKind::MDS, -1), 7);
     let messenger = doors.messenger(&[], |_| Policy::stateless_server());
-    let (addrs, _) = bind(&messenger, [127, 0, 0, 1].into()).unwrap();
+    let (addrs, _) = bind(&messenger, [127, 0, 0, 1].into(), None).unwrap();
     let services = vec![EntityKind::MON, EntityKind::OSD];
     let link = link_config(config, EntityName::new(EntityKind::MDS, "b"), services).unwrap();
     let (tell, mut heard) = mpsc::unbounded_channel();

@@ -125,6 +125,12 @@ pub trait ServerAuth: Send {
     /// AUTH_REQUEST_MORE came.
     fn more(&mut self, now: Now, payload: &[u8]) -> ServerStep;
 
+    /// The number that the client is to have, while its challenge is out; 0 where it is not known.
+    /// By messenger v1 monitors tell it with the challenge.
+    fn global_id(&self) -> u64 {
+        0
+    }
+
     /// Why the last step was [`ServerStep::Refuse`], for the log: entity, address, reason.
     fn refusal(&self) -> Option<&str> {
         None

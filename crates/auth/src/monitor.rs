@@ -696,6 +696,13 @@ impl ServerAuth for MonServerAuth {
         self.answer(step)
     }
 
+    fn global_id(&self) -> u64 {
+        match &self.state {
+            State::Challenged { global_id, .. } => *global_id,
+            State::Idle | State::Authorizer { .. } => 0,
+        }
+    }
+
     fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }

@@ -49,7 +49,7 @@ const BOOL: &str = "client_check_pool_perm client_collect_and_send_global_metric
      mds_wipe_sessions mgr_debug_aggressive_pg_num_changes mgr_enable_op_tracker mgr_pool \
      mgr_standby_modules mgr_stats_period_autotune mgr_test_metadata_error ms_async_rdma_cm \
      ms_async_rdma_enable_hugepage ms_async_rdma_support_srq ms_bind_before_connect \
-     ms_bind_ipv4 ms_bind_ipv6 ms_bind_msgr1 ms_bind_msgr2 ms_bind_prefer_ipv4 \
+     ms_bind_ipv4 ms_bind_ipv6 ms_bind_msgr2 ms_bind_prefer_ipv4 \
      ms_blackhole_client ms_blackhole_mds ms_blackhole_mgr ms_blackhole_mon ms_blackhole_osd \
      ms_compress_secure ms_crc_data ms_crc_header ms_die_on_bad_msg ms_die_on_bug \
      ms_die_on_old_message ms_die_on_skipped_message ms_die_on_unhandled_msg \

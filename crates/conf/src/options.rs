@@ -190,6 +190,27 @@ pub const OPTIONS: &[OptionSpec] = &[
         true,
         "Compressed bytes per byte at most, else data stays as it is.",
     ),
+    opt(
+        "cephx_require_signatures",
+        Bool,
+        "false",
+        false,
+        "Turn clients of messenger v1 away that cannot sign messages.",
+    ),
+    opt(
+        "cephx_service_require_signatures",
+        Bool,
+        "false",
+        false,
+        "The same as cephx_require_signatures.",
+    ),
+    opt(
+        "cephx_sign_messages",
+        Bool,
+        "true",
+        false,
+        "Sign messages of clients by messenger v1 that can, and refuse unsigned ones.",
+    ),
     opt("cluster_addr", Str, "", false, "Address for traffic between OSDs."),
     opt(
         "cluster_network",
@@ -489,6 +510,13 @@ pub const OPTIONS: &[OptionSpec] = &[
         "0.5",
         true,
         "Part of osd_scrub_max_interval beyond it after which a PG is reported; 0 never.",
+    ),
+    opt(
+        "ms_bind_msgr1",
+        Bool,
+        "true",
+        false,
+        "Listen for clients by messenger v1, too, where no mode is `secure` alone.",
     ),
     opt(
         "ms_client_mode",

@@ -10,7 +10,9 @@ use conf::Config;
 use messages::{Envelope, LogEntry, LogMsg, LogPriority, Message, Paxos};
 use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
 use rt::{Messenger, Policy};
-use types::{AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTime, Uuid};
+use types::{
+    AddrKind, AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Features, UTime, Uuid,
+};
 
 use crate::{FEATURES, hostname};
 
@@ -67,14 +69,43 @@ impl Doors {
     }
 }
 
-/// Listens at the first free port that daemons use, and makes that the messenger's address.
+/// How clients by messenger v1 are served; `None` where they are not: `ms_bind_msgr1` is off, or a
+/// mode is `secure` alone, which v1 cannot be.
+#[must_use]
+pub fn v1_rules(config: &Config) -> Option<rt::v1::Rules> {
+    let modes =
+        ["ms_service_mode", "ms_cluster_mode", "ms_mon_service_mode", "ms_mon_cluster_mode"];
+    let plain =
+        |name: &&str| rados::modes(&config.get(name)).contains(&auth::handshake::con_mode::CRC);
+    (config.bool("ms_bind_msgr1") && modes.iter().all(plain)).then(|| rt::v1::Rules {
+        sign: config.bool("cephx_sign_messages"),
+        require_signatures: config.bool("cephx_require_signatures")
+            || config.bool("cephx_service_require_signatures"),
+    })
+}
+
+/// The ports that daemons other than monitors listen at.
+const PORTS: std::ops::RangeInclusive<u16> = 6800..=7568;
+
+/// Listens at the first free port that daemons use, with `v1` at the next free one for clients by
+/// messenger v1, and makes that the messenger's address. Returns it and where v2 listens.
 ///
 /// # Errors
 /// When no port from 6800 to 7568 is free.
-pub fn bind(messenger: &Messenger, ip: IpAddr) -> Result<(AddrVec, SocketAddr)> {
-    let at = messenger.bind_range(ip, 6800..=7568).context("no free port from 6800 to 7568")?;
+pub fn bind(
+    messenger: &Messenger,
+    ip: IpAddr,
+    v1: Option<rt::v1::Rules>,
+) -> Result<(AddrVec, SocketAddr)> {
+    let none = "no free port from 6800 to 7568";
+    let at = messenger.bind_range(ip, PORTS).context(none)?;
     let nonce = messenger.local().nonce;
-    let addrs = AddrVec(vec![EntityAddr::msgr2(at, nonce)]);
+    let mut addrs = vec![EntityAddr::msgr2(at, nonce)];
+    if let Some(rules) = v1 {
+        let at = messenger.bind_range_v1(ip, PORTS, rules).context(none)?;
+        addrs.push(EntityAddr::msgr2(at, nonce).with_kind(AddrKind::LEGACY));
+    }
+    let addrs = AddrVec(addrs);
     messenger.set_local(|local| local.addrs = addrs.clone());
     Ok((addrs, at))
 }

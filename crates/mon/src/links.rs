@@ -109,6 +109,12 @@ impl Links {
         }
     }
 
+    /// This monitor's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.me.name
+    }
+
     /// Whether a connection is another monitor's.
     #[must_use]
     pub fn owns(&self, conn: ConnId) -> bool {

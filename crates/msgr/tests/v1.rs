@@ -27,6 +27,8 @@ fn hex(raw: &[u8]) -> String {
 /// One challenge, whatever the authorizer; "no" is refused.
 struct TestServer;
 
+const GLOBAL_ID: u64 = 0x1231;
+
 impl ServerAuth for TestServer {
     fn request(
         &mut self,
@@ -53,13 +55,16 @@ impl ServerAuth for TestServer {
             };
         }
         ServerStep::Done(Box::new(AuthDone {
-            global_id: 0x1231,
+            global_id: GLOBAL_ID,
             con_mode: 1,
             payload: Bytes::from_static(b"proof"),
             session_key: Bytes::from_static(&KEY),
             connection_secret: Bytes::new(),
-            peer: PeerIdentity { global_id: 0x1231, ..PeerIdentity::default() },
+            peer: PeerIdentity { global_id: GLOBAL_ID, ..PeerIdentity::default() },
         }))
+    }
+    fn global_id(&self) -> u64 {
+        GLOBAL_ID
     }
 }
 
@@ -251,8 +256,8 @@ fn a_monitor_answers_as_upstreams() {
     let header = "0701000000000000000000000000000000 1200 c400 0100 21000000 00000000 00000000 0000 \
                   01 0000000000000000 0100 0000";
     assert_eq!(hex(&reply[..50]), header.replace(' ', ""));
-    // Upstream names the global id already here; its clients take it from the last answer.
-    let front = "02000000 00000000 0000000000000000 09000000 01 d01026e642256102 00000000";
+    // A client begins anew when it hears of another global id later.
+    let front = "02000000 00000000 3112000000000000 09000000 01 d01026e642256102 00000000";
     assert_eq!(hex(&reply[54..54 + 33]), front.replace(' ', ""));
     let footer = &reply[87..];
     assert_eq!((footer.len(), &footer[4..]), (21, &[&[0; 16][..], &[1]].concat()[..]));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use auth::{CryptoKey, Keyring};
 use conf::{ConfFile, Config};
-use types::{AddrKind, EntityAddr, EntityName};
+use types::{AddrKind, AddrVec, EntityAddr, EntityName};
 
 /// Why the configuration does not lead to a cluster.
 #[derive(Debug, thiserror::Error)]
@@ -81,29 +81,70 @@ pub fn configured_key(config: &Config, name: &EntityName) -> Result<CryptoKey, C
     }
 }
 
-/// The messenger v2 addresses in `mon_host`: `[v2:IP:PORT,v1:IP:PORT],...`, or plain hosts.
+/// The ports of monitors: messenger v2 and v1.
+pub const MON_PORTS: [u16; 2] = [3300, 6789];
+
+/// What is between commas and spaces, and not within brackets.
+fn hosts(text: &str) -> Vec<String> {
+    let (mut words, mut depth) = (vec![String::new()], 0);
+    for c in text.chars() {
+        match c {
+            ',' | ' ' | ';' | '\t' | '\n' if depth == 0 => words.push(String::new()),
+            _ => {
+                depth += i32::from(c == '[') - i32::from(c == ']');
+                words.last_mut().expect("never empty").push(c);
+            }
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+/// The monitors in `mon_host`: `[v2:IP:PORT,v1:IP:PORT],...`, or plain hosts. A host without a port
+/// has both addresses at their ports; what has no v2 address is left out.
+///
+/// # Errors
+/// [`ConfigError::MonHost`].
+pub fn mon_members(config: &Config) -> Result<Vec<AddrVec>, ConfigError> {
+    let text = config.get("mon_host");
+    let mut members = Vec::new();
+    for word in hosts(&text) {
+        let list: Vec<&str> = word.split([',', ' ', ';']).filter(|w| !w.is_empty()).collect();
+        let parsed: Result<AddrVec, _> = list.join(",").parse();
+        let addrs = parsed.map_err(|why| ConfigError::MonHost(format!("'{word}': {why}")))?;
+        members.push(with_ports(addrs, &word));
+    }
+    members.retain(|addrs| addrs.msgr2().is_some());
+    if members.is_empty() {
+        let how = "names no monitor; write 'mon host = v2:IP:PORT' into ceph.conf";
+        return Err(ConfigError::MonHost(how.to_owned()));
+    }
+    Ok(members)
+}
+
+/// The addresses with ports where `text` gives none.
+fn with_ports(mut addrs: AddrVec, text: &str) -> AddrVec {
+    let lacks = |addr: &EntityAddr| addr.sock.is_some_and(|sock| sock.port() == 0);
+    if let [one] = addrs.0[..]
+        && lacks(&one)
+        && !text.contains("v2:")
+        && !text.contains("v1:")
+    {
+        addrs = AddrVec(vec![one, one.with_kind(AddrKind::LEGACY)]);
+    }
+    for addr in addrs.0.iter_mut().filter(|addr| lacks(addr)) {
+        let port = MON_PORTS[usize::from(addr.kind == AddrKind::LEGACY)];
+        addr.sock.iter_mut().for_each(|sock| sock.set_port(port));
+    }
+    addrs
+}
+
+/// The messenger v2 addresses in `mon_host`.
 ///
 /// # Errors
 /// [`ConfigError::MonHost`].
 pub fn mon_addrs(config: &Config) -> Result<Vec<EntityAddr>, ConfigError> {
-    let text = config.get("mon_host");
-    let mut addrs = Vec::new();
-    for word in text.split([',', ' ', ';', '[', ']']).map(str::trim).filter(|w| !w.is_empty()) {
-        let addr: EntityAddr =
-            word.parse().map_err(|why| ConfigError::MonHost(format!("'{word}': {why}")))?;
-        let with_port = addr.sock.map(|mut sock| {
-            if sock.port() == 0 {
-                sock.set_port(3300);
-            }
-            EntityAddr { sock: Some(sock), ..addr }
-        });
-        addrs.extend(with_port.filter(|a| a.kind == AddrKind::MSGR2));
-    }
-    if addrs.is_empty() {
-        let how = "names no monitor; write 'mon host = v2:IP:PORT' into ceph.conf";
-        return Err(ConfigError::MonHost(how.to_owned()));
-    }
-    Ok(addrs)
+    Ok(mon_members(config)?.iter().filter_map(AddrVec::msgr2).collect())
 }
 
 /// Connection modes by their names in options: `crc secure`, in order of preference.

@@ -43,7 +43,9 @@ mod snaps;
 mod watch;
 
 pub use cluster::{Cluster, Config};
-pub use config::{ConfigError, configured_key, key_in, methods, modes, mon_addrs};
+pub use config::{
+    ConfigError, MON_PORTS, configured_key, key_in, methods, modes, mon_addrs, mon_members,
+};
 pub use error::{Error, Result};
 pub use ioctx::{IoCtx, Pending};
 pub use joined::News;

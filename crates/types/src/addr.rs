@@ -252,6 +252,12 @@ impl AddrVec {
         v1.or(self.0.first()).copied().unwrap_or_default()
     }
 
+    /// The first messenger v1 address, where there is one.
+    #[must_use]
+    pub fn msgr1(&self) -> Option<EntityAddr> {
+        self.0.iter().copied().find(|a| a.kind == AddrKind::LEGACY)
+    }
+
     /// The first address, blank when there is none.
     #[must_use]
     pub fn front(&self) -> EntityAddr {
@@ -268,6 +274,18 @@ impl AddrVec {
 impl From<EntityAddr> for AddrVec {
     fn from(addr: EntityAddr) -> Self {
         Self(vec![addr])
+    }
+}
+
+/// Reads one address or `[v2:IP:PORT/NONCE,v1:IP:PORT/NONCE]`.
+impl std::str::FromStr for AddrVec {
+    type Err = &'static str;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let inner = s.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        // A bare IPv6 address has brackets, too.
+        let list = inner.filter(|list| list.starts_with(['v', 'a']));
+        list.unwrap_or(s).split(',').map(str::parse).collect::<Result<_, _>>().map(Self)
     }
 }
 
@@ -332,6 +350,11 @@ mod tests {
         let vec = AddrVec(vec![addr, addr.with_kind(AddrKind::LEGACY)]);
         assert_eq!(vec.to_string(), "[v2:127.0.0.1:6800/11010,v1:127.0.0.1:6800/11010]");
         assert_eq!(AddrVec::from_bytes(&vec.to_bytes()), Ok(vec.clone()));
+        assert_eq!(vec.to_string().parse(), Ok(vec.clone()));
+        assert_eq!(addr.to_string().parse(), Ok(AddrVec::from(addr)));
+        assert!("[v2:127.0.0.1:6800,nonsense]".parse::<AddrVec>().is_err());
+        let six: AddrVec = "[::1]:3300".parse().unwrap();
+        assert_eq!(six.to_string(), "v2:[::1]:3300/0");
         let old = vec.to_bytes_for(Features::NONE);
         assert_eq!(old.len(), 136);
         assert_eq!(AddrVec::from_bytes(&old).unwrap().0, [vec.legacy()]);

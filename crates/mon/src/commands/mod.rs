@@ -142,7 +142,6 @@ pub const UNBUILT: &[&str] = &[
     "compact",
     "device info",
     "mon set",
-    "mon set-addrs",
     "mon set-rank",
     "osd force-create-pg",
     "pg getmap",

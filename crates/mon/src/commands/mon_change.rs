@@ -12,8 +12,8 @@ use super::mons::{addrs_text, feature_names};
 use super::{EBUSY, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM, Run, fail, ok, propose};
 use crate::{CommandCtx, Mutation};
 
-/// Where a monitor listens unless told otherwise.
-const PORT: u16 = 3300;
+/// Where a monitor listens unless told otherwise: messenger v2, and v1.
+const PORTS: [u16; 2] = [3300, 6789];
 
 fn changed(ctx: &CommandCtx<'_>, change: impl FnOnce(&mut MonMap)) -> Mutation {
     let mut map = ctx.state.monmap.clone();
@@ -26,15 +26,15 @@ pub(super) fn add(ctx: &mut CommandCtx<'_>) -> Run {
     let name = ctx.cmd.need_str("name")?.to_owned();
     let text = ctx.cmd.need_str("addr")?.to_owned();
     let bad = || fail(EINVAL, format!("addr {text} does not parse"));
-    let addr: EntityAddr = text.trim_matches(['[', ']']).parse().map_err(|_| bad())?;
-    let mut sock = addr.sock.ok_or_else(bad)?;
-    if addr.kind == AddrKind::LEGACY {
-        return Err(fail(EINVAL, "monitors of this cluster listen at v2 addresses"));
-    }
-    if sock.port() == 0 {
-        sock.set_port(PORT);
-    }
-    let addrs = AddrVec(vec![EntityAddr::msgr2(sock, 0)]);
+    let given: AddrVec = text.parse().map_err(|_| bad())?;
+    let addrs = match given.0[..] {
+        // As with the peer: who names the old port or none means both at their usual ports.
+        [EntityAddr { sock: Some(sock), .. }] if [0, PORTS[1]].contains(&sock.port()) => {
+            let at = |port| EntityAddr::msgr2((sock.ip(), port).into(), 0);
+            AddrVec(vec![at(PORTS[0]), at(PORTS[1]).with_kind(AddrKind::LEGACY)])
+        }
+        _ => listened_at(given)?,
+    };
     let shown = addrs_text(&addrs);
     let map = &ctx.state.monmap;
     if let Some(known) = map.mons.get(&name) {
@@ -55,6 +55,51 @@ pub(super) fn add(ctx: &mut CommandCtx<'_>) -> Run {
         map.ranks.push(name);
     });
     propose(mutation, rs)
+}
+
+/// The addresses that a monitor is to have.
+fn listened_at(mut addrs: AddrVec) -> Result<AddrVec, super::Fail> {
+    for addr in &mut addrs.0 {
+        addr.nonce = 0;
+        if addr.sock.is_none_or(|sock| sock.port() == 0) {
+            return Err(fail(EINVAL, format!("monitor must bind to a non-zero port, not {addr}")));
+        }
+    }
+    let of = |kind| addrs.0.iter().filter(|a| a.kind == kind).count();
+    let (v2, v1) = (of(AddrKind::MSGR2), of(AddrKind::LEGACY));
+    if v2 != 1 || v1 > 1 || v1 + v2 != addrs.0.len() {
+        let why =
+            "a monitor of this cluster has one v2 address, and with it one v1 address or none";
+        return Err(fail(EINVAL, why));
+    }
+    // What is tried first stands first.
+    addrs.0.sort_by_key(|a| a.kind != AddrKind::MSGR2);
+    Ok(addrs)
+}
+
+/// Another address of messenger v1 is taken up at once, another one of v2 when the monitor is started
+/// anew.
+pub(super) fn set_addrs(ctx: &mut CommandCtx<'_>) -> Run {
+    let name = ctx.cmd.need_str("name")?.to_owned();
+    let text = ctx.cmd.need_str("addrs")?.to_owned();
+    let map = &ctx.state.monmap;
+    if !map.mons.contains_key(&name) {
+        return Err(fail(ENOENT, format!("mon.{name} does not exist")));
+    }
+    let bad = |_| fail(EINVAL, format!("failed to parse addrs '{text}'"));
+    let addrs = listened_at(text.parse().map_err(bad)?)?;
+    let taken =
+        |mon: &&MonInfo| mon.name != name && mon.addrs.0.iter().any(|a| addrs.0.contains(a));
+    if let Some(other) = map.mons.values().find(taken) {
+        let why = format!("mon.{} has one of the addresses {addrs}", other.name);
+        return Err(fail(EEXIST, why));
+    }
+    let mutation = changed(ctx, |map| {
+        if let Some(info) = map.mons.get_mut(&name) {
+            info.addrs = addrs;
+        }
+    });
+    propose(mutation, "")
 }
 
 pub(super) fn remove(ctx: &mut CommandCtx<'_>) -> Run {

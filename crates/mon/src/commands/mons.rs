@@ -38,6 +38,7 @@ pub(super) fn has(prefix: &str) -> bool {
             | "mon rm"
             | "mon remove"
             | "mon set-weight"
+            | "mon set-addrs"
             | "mon enable-msgr2"
             | "mon scrub"
             | "mon set election_strategy"
@@ -91,6 +92,7 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         "mon feature set" => super::mon_change::feature_set(ctx),
         "mon add" => super::mon_change::add(ctx),
         "mon rm" | "mon remove" => super::mon_change::remove(ctx),
+        "mon set-addrs" => super::mon_change::set_addrs(ctx),
         "mon set-weight" => super::mon_change::set_weight(ctx),
         "mon enable-msgr2" => super::mon_change::enable_msgr2(ctx),
         // What the monitors have is one log, and each entry of it is checked when it is read:

@@ -588,10 +588,12 @@ impl Accepted {
                 _ => return Err(Fault::Frame("authentication begins with a choice of methods")),
             }
         };
+        // A client that hears of another number begins anew.
+        let global_id = self.knocking.auth.as_ref().map_or(0, |auth| auth.global_id());
         let mut reply = AuthReply {
             protocol,
             result: 0,
-            global_id: 0,
+            global_id,
             payload: Bytes::new(),
             message: String::new(),
         };
