@@ -89,10 +89,12 @@ fn noise(random: &mut Seeded, max: u64) -> Vec<u8> {
 
 /// Noise, a broken handshake, or well-formed frames in a wrong place or with wrong content.
 fn stream(random: &mut Seeded) -> Vec<u8> {
-    let kind = random.u64() % 5;
+    let kind = random.u64() % 8;
     let mut out = Vec::new();
-    if kind == 0 {
-        return noise(random, 2000);
+    match kind {
+        0 => return noise(random, 2000),
+        5.. => return stream_v1(random),
+        _ => {}
     }
     out.extend(b"ceph v2\n\x10\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
     if kind == 1 {
@@ -119,6 +121,55 @@ fn stream(random: &mut Seeded) -> Vec<u8> {
         _ => {}
     }
     for _ in 0..=random.u64() % 4 {
+        let at = (random.u64() % out.len() as u64) as usize;
+        out[at] = random.u64() as u8;
+    }
+    out
+}
+
+/// The same for ports of messenger v1.
+fn stream_v1(random: &mut Seeded) -> Vec<u8> {
+    let mut out = b"ceph v027".to_vec();
+    out.extend([0; 136]);
+    let protocol = [15, 24, 32][(random.u64() % 3) as usize];
+    for _ in 0..1 + random.u64() % 3 {
+        let authorizer = if protocol == 15 { Vec::new() } else { noise(random, 300) };
+        out.extend(0x3f01_cfbd_fffd_ffff_u64.to_le_bytes());
+        let method = 2 * u32::from(protocol != 15);
+        for word in [8, 1, 0, protocol, method, authorizer.len() as u32] {
+            out.extend(word.to_le_bytes());
+        }
+        out.push(1);
+        out.extend(authorizer);
+        if protocol == 15 {
+            break;
+        }
+    }
+    out.extend([0; 8]);
+    for seq in 1..=random.u64() % 4 {
+        let mut front = vec![0; 22];
+        if random.u64().is_multiple_of(2) {
+            front.extend(b"\x1e\0\0\0\x01\x01\0\0\0\x02\0\0\0\x08\0\0\0\x05\0\0\0admin\0\0\0\0\0\0\0\0");
+        } else {
+            front[18] = (random.u64() % 3) as u8;
+            front.extend(noise(random, 200));
+        }
+        let mut head = seq.to_le_bytes().to_vec();
+        head.extend([0; 8]);
+        head.extend([17, 0, 127, 0, 1, 0]);
+        head.extend((front.len() as u32).to_le_bytes());
+        head.extend([0; 10]);
+        head.extend([8, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+        let crc = stdx::crc32c(0, &head);
+        out.push(7);
+        out.extend(head);
+        out.extend(crc.to_le_bytes());
+        out.extend(&front);
+        out.extend(stdx::crc32c(0, &front).to_le_bytes());
+        out.extend([0; 16]);
+        out.push(1);
+    }
+    for _ in 0..random.u64() % 4 {
         let at = (random.u64() % out.len() as u64) as usize;
         out[at] = random.u64() as u8;
     }

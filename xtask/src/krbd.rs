@@ -22,7 +22,7 @@ fn guest(args: &[&str]) -> Command {
     command
 }
 
-/// Runs the script in `modes` of the messenger: crc, secure.
+/// Runs the script in `modes` of the messenger: crc, secure, legacy (v1).
 ///
 /// # Errors
 /// When the namespace, the guest or the cluster cannot be made; what failed is in the report.

@@ -70,7 +70,7 @@ cargo xtask VERB
   shrink             three OSDs, two copies, writing; each OSD fails in turn: capacity
                      shrinks, data stays
   qemu [SUITE]       a virtual machine boots from an image while OSDs are killed, and from a clone
-  krbd [MODE..]      the kernel's rbd in a virtual machine (crc secure)
+  krbd [MODE..]      the kernel's rbd in a virtual machine (crc secure legacy)
   radosgw            stock radosgw on OSDs of ours, boto3 as its client
   rgw                our gateway, boto3 as its client, stock radosgw beside it
   hosts              a cluster over four hosts (network namespaces), cut off and joined
@@ -132,7 +132,7 @@ fn main() -> Result<()> {
         ["shrink"] => shrink::run()?.end(),
         ["qemu"] => qemu::run("forky")?.end(),
         ["qemu", suite] => qemu::run(suite)?.end(),
-        ["krbd"] => krbd::run(&["crc", "secure"])?.end(),
+        ["krbd"] => krbd::run(&["crc", "secure", "legacy"])?.end(),
         ["krbd", modes @ ..] => krbd::run(modes)?.end(),
         ["radosgw"] => radosgw::run()?.end(),
         ["rgw"] => radosgw::ours()?.end(),

@@ -162,20 +162,36 @@ plain_message! {
         fsid: Uuid,
     }
 }
-plain_message! {
-    /// cephx within a session: renewal of tickets. `MAuth`.
-    Auth, 17;
-    {
-        /// Leads the message.
-        paxos: Paxos,
-        /// 2 is cephx.
-        protocol: u32,
-        /// The request.
-        payload: Bytes,
-        /// The monitor map the sender has.
-        monmap_epoch: Epoch,
+/// cephx within a session: renewal of tickets; by messenger v1 all of it. `MAuth`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Auth {
+    /// Leads the message.
+    pub paxos: Paxos,
+    /// 2 is cephx; 0 where the client offers several.
+    pub protocol: u32,
+    /// The request.
+    pub payload: Bytes,
+    /// The monitor map the sender has; kernels leave it out.
+    pub monmap_epoch: Epoch,
+}
+
+impl Message for Auth {
+    const KIND: u16 = 17;
+
+    fn encode_front(&self, w: &mut Writer) {
+        self.paxos.encode(w);
+        w.u32(self.protocol);
+        self.payload.encode(w);
+        self.monmap_epoch.encode(w);
+    }
+
+    fn decode_front(r: &mut Reader<'_>, _version: u16, _data: &Bytes) -> Result<Self, DecodeError> {
+        let (paxos, protocol, payload) = (Denc::decode(r)?, r.u32()?, Denc::decode(r)?);
+        let monmap_epoch = if r.left() == 0 { Epoch::default() } else { Denc::decode(r)? };
+        Ok(Self { paxos, protocol, payload, monmap_epoch })
     }
 }
+
 plain_message! {
     /// Answer to [`Auth`]. `MAuthReply`.
     AuthReply, 18, priority PRIO_HIGH;

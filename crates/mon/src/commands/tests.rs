@@ -637,6 +637,56 @@ fn everything_is_known_and_nothing_panics() {
     }
 }
 
+/// A monitor has a v2 address and may have one of v1; `mon add` names both as the peer does.
+#[test]
+fn monitors_have_addresses_of_both_messengers() {
+    let mut cluster = Cluster::new();
+    let mut run = |words: &str| {
+        let reply = cluster.run(words, &Bytes::new());
+        let map = &cluster.state.monmap;
+        let of = |name| map.mons.get(name).map(|m: &MonInfo| m.addrs.to_string());
+        (reply.r, reply.rs, of("a"), of("b"))
+    };
+    let set = |name: &str, addrs: &str| {
+        format!(r#"{{"prefix":"mon set-addrs","name":"{name}","addrs":"{addrs}"}}"#)
+    };
+    let both = "[v2:127.0.0.1:44700/0,v1:127.0.0.1:6789/0]";
+    // As an operator types it; the order and the nonce do not matter.
+    let done = run(&set("a", "[v1:127.0.0.1:6789/9,v2:127.0.0.1:44700]"));
+    assert_eq!((done.0, done.2.as_deref()), (0, Some(both)), "{}", done.1);
+    for (name, addrs, r) in [
+        ("z", "v2:127.0.0.1:44700", -2),
+        ("a", "v1:127.0.0.1:6789", -22),
+        ("a", "v2:127.0.0.1:0", -22),
+        ("a", "[v2:127.0.0.1:44700,v2:127.0.0.1:44701]", -22),
+        ("a", "nowhere", -22),
+    ] {
+        let refused = run(&set(name, addrs));
+        assert_eq!((refused.0, refused.2.as_deref()), (r, Some(both)), "{addrs}: {}", refused.1);
+        assert!(!refused.1.is_empty());
+    }
+    let add = |addr: &str| format!(r#"{{"prefix":"mon add","name":"b","addr":"{addr}"}}"#);
+    let of_b = |addr, given: &str, mut cluster: Cluster| {
+        let reply = cluster.run(given, &Bytes::new());
+        assert_eq!(reply.r, 0, "{addr}: {}", reply.rs);
+        cluster.state.monmap.mons["b"].addrs.to_string()
+    };
+    let usual = "[v2:10.0.0.2:3300/0,v1:10.0.0.2:6789/0]";
+    for (addr, expected) in [
+        ("10.0.0.2", usual),
+        ("10.0.0.2:6789", usual),
+        ("v1:10.0.0.2:6789", usual),
+        ("10.0.0.2:3300", "v2:10.0.0.2:3300/0"),
+        ("[v2:10.0.0.2:7000/0,v1:10.0.0.2:7001/0]", "[v2:10.0.0.2:7000/0,v1:10.0.0.2:7001/0]"),
+    ] {
+        assert_eq!(of_b(addr, &add(addr), Cluster::new()), expected, "{addr}");
+    }
+    assert_eq!(Cluster::new().run(&add("v1:10.0.0.2:7001"), &Bytes::new()).r, -22);
+    run(&add("10.0.0.2"));
+    let taken = run(&set("a", "[v2:127.0.0.1:44700,v1:10.0.0.2:6789]"));
+    assert_eq!((taken.0, taken.2.as_deref()), (-17, Some(both)), "{}", taken.1);
+}
+
 fn health_options() -> crate::health::HealthOptions {
     crate::health::HealthOptions {
         autoscale: crate::autoscale::Bounds::default(),
