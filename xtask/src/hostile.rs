@@ -149,7 +149,9 @@ fn stream_v1(random: &mut Seeded) -> Vec<u8> {
     for seq in 1..=random.u64() % 4 {
         let mut front = vec![0; 22];
         if random.u64().is_multiple_of(2) {
-            front.extend(b"\x1e\0\0\0\x01\x01\0\0\0\x02\0\0\0\x08\0\0\0\x05\0\0\0admin\0\0\0\0\0\0\0\0");
+            front.extend(
+                b"\x1e\0\0\0\x01\x01\0\0\0\x02\0\0\0\x08\0\0\0\x05\0\0\0admin\0\0\0\0\0\0\0\0",
+            );
         } else {
             front[18] = (random.u64() % 3) as u8;
             front.extend(noise(random, 200));

@@ -89,7 +89,8 @@ enum MonVerb {
     Join {
         #[command(flatten)]
         daemon: Daemon,
-        /// Where it will listen: v2:IP:PORT.
+        /// Where it will listen: v2:IP:PORT, or [v2:IP:PORT,v1:IP:PORT]. At port 3300 messenger v1
+        /// has 6789, too.
         #[arg(long)]
         addr: String,
     },

@@ -21,16 +21,18 @@ fn an_administrator_is_answered_beside_half_open_sockets() {
     let up = Command::new("sh").args(["-c", &up]).output().unwrap();
     assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
     let conf = std::fs::read_to_string(dir.join("ceph.conf")).unwrap();
-    let at = conf.split_once("mon host = [v2:").unwrap().1.split_once(']').unwrap().0.to_owned();
+    let at = conf.split_once("mon host = [v2:").unwrap().1.split_once(']').unwrap().0;
+    let (at, v1) = at.split_once(",v1:").unwrap();
     let mut strangers = Vec::new();
-    for _ in 0..3000 {
+    for i in 0..3000 {
+        let (at, hello) = if i % 2 == 0 { (at, "ceph v2\n") } else { (v1, "ceph v027") };
         // The backlog of the listener may be full for a moment.
         let Ok(mut stranger) =
             TcpStream::connect_timeout(&at.parse().unwrap(), Duration::from_secs(2))
         else {
             continue;
         };
-        let _ = stranger.write_all(b"ceph v2\n");
+        let _ = stranger.write_all(hello.as_bytes());
         strangers.push(stranger);
     }
     assert!(strangers.len() > 1024, "more than it may open: {}", strangers.len());

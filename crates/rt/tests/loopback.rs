@@ -627,3 +627,109 @@ fn holds_push_back() {
         }
     });
 }
+
+/// A client of messenger v1, by hand: what it says up to the end of the handshake, and what it is answered
+/// there: the tag, connect_seq, and where it is told the last number that was received.
+async fn dial_v1(at: SocketAddr, seqs: &[[u32; 2]]) -> (TcpStream, u8, u32, u64) {
+    use denc::Denc;
+    let mut s = TcpStream::connect(at).await.unwrap();
+    let mut hello = b"ceph v027".to_vec();
+    let me: EntityAddr = "v1:127.0.0.1:0/77".parse().unwrap();
+    hello.extend(me.to_bytes_for(Features::NONE));
+    s.write_all(&hello).await.unwrap();
+    s.read_exact(&mut [0; 9 + 2 * 136]).await.unwrap();
+    let (mut reply, mut seq) = ([0; 26], [0; 8]);
+    for [global_seq, connect_seq] in seqs {
+        // Without signatures.
+        let features = Features::PACIFIC_WORD.0 & !Features::MSG_AUTH.0;
+        let mut connect = features.to_le_bytes().to_vec();
+        for word in [8, *global_seq, *connect_seq, 32, 2, 0] {
+            connect.extend_from_slice(&word.to_le_bytes());
+        }
+        connect.push(0);
+        s.write_all(&connect).await.unwrap();
+        s.read_exact(&mut reply).await.unwrap();
+    }
+    if reply[0] == 13 {
+        s.read_exact(&mut seq).await.unwrap();
+        s.write_all(&[0; 8]).await.unwrap();
+    }
+    let connect_seq = u32::from_le_bytes(reply[13..17].try_into().unwrap());
+    (s, reply[0], connect_seq, u64::from_le_bytes(seq))
+}
+
+/// An empty message of v1 without a signature.
+fn message_v1(seq: u64) -> Vec<u8> {
+    let mut raw = vec![7];
+    raw.extend_from_slice(&seq.to_le_bytes());
+    raw.extend_from_slice(&[0; 8]);
+    raw.extend_from_slice(&[24, 0, 127, 0, 1, 0]);
+    raw.extend_from_slice(&[0; 14]);
+    raw.extend_from_slice(&[8, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    let crc = stdx::crc32c(0, &raw[1..]);
+    raw.extend_from_slice(&crc.to_le_bytes());
+    raw.extend_from_slice(&[0; 12]);
+    raw.push(1);
+    raw
+}
+
+/// The numbers of the messages that come until there are `n`; acknowledgements are passed over.
+async fn read_v1(s: &mut TcpStream, n: usize) -> Vec<u64> {
+    let mut seqs = Vec::new();
+    while seqs.len() < n {
+        let mut head = [0; 9];
+        s.read_exact(&mut head).await.unwrap();
+        if head[0] == 7 {
+            s.read_exact(&mut [0; 53 - 8 + 13]).await.unwrap();
+            seqs.push(u64::from_le_bytes(head[1..].try_into().unwrap()));
+        }
+    }
+    seqs
+}
+
+/// A client of messenger v1 whose connection breaks goes on where it was, and the role hears nothing of
+/// it; one that starts anew is told as that.
+#[test]
+fn sessions_of_v1_go_on() {
+    test(async {
+        let m = messenger(EntityKind::MDS, Policy::stateful_server(), Limits::default());
+        let at = m.bind_v1("127.0.0.1:0".parse().unwrap(), rt::v1::Rules::default()).unwrap();
+        m.set_local(|local| local.addrs = EntityAddr::msgr2(at, 99).into());
+        let (back, seen) = (m.clone(), Rc::new(RefCell::new((0, 0, 0))));
+        let count = seen.clone();
+        m.set_handler(move |event| match event {
+            NetEvent::Opened { peer, .. } => {
+                assert_eq!((peer.id.num, peer.lossy), (5, false));
+                count.borrow_mut().0 += 1;
+            }
+            NetEvent::Message { conn, env, .. } => {
+                count.borrow_mut().1 += 1;
+                back.send(conn, env);
+            }
+            NetEvent::Closed { .. } => count.borrow_mut().2 += 1,
+            NetEvent::Alive { .. } => {}
+        });
+        let (mut s, tag, connect_seq, _) = dial_v1(at, &[[1, 0]]).await;
+        assert_eq!((tag, connect_seq), (13, 1));
+        s.write_all(&[message_v1(1), message_v1(2)].concat()).await.unwrap();
+        assert_eq!(read_v1(&mut s, 2).await, [1, 2]);
+        drop(s);
+        // It says the same number again, as kernels do, and then the one that it is told.
+        let (_, tag, next, _) = dial_v1(at, &[[2, 1]]).await;
+        assert_eq!((tag, next), (4, 2));
+        let (mut s, tag, _, last) = dial_v1(at, &[[3, 1], [3, 2]]).await;
+        assert_eq!((tag, last), (13, 2));
+        assert_eq!(read_v1(&mut s, 2).await, [1, 2], "it said that it had received nothing");
+        s.write_all(&[message_v1(2), message_v1(3)].concat()).await.unwrap();
+        assert_eq!(read_v1(&mut s, 1).await, [3]);
+        assert_eq!(*seen.borrow(), (1, 3, 0));
+        // Another connection with an old number does not take it.
+        let (_, tag, _, _) = dial_v1(at, &[[2, 9]]).await;
+        assert_eq!(tag, 5, "RETRY_GLOBAL");
+        let (mut s, tag, connect_seq, last) = dial_v1(at, &[[4, 0]]).await;
+        assert_eq!((tag, connect_seq, last), (13, 1, 0));
+        s.write_all(&message_v1(1)).await.unwrap();
+        assert_eq!(read_v1(&mut s, 1).await, [1]);
+        assert_eq!(*seen.borrow(), (2, 4, 1));
+    });
+}
