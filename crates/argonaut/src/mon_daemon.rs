@@ -637,9 +637,9 @@ fn v1_rules(config: &conf::Config, state: &Bytes, id: &str) -> Result<Option<rt:
     let state = <mon::ClusterState as denc::Denc>::from_shared(state)?;
     let name = EntityName::new(EntityKind::MON, id);
     let modes = ["ms_mon_service_mode", "ms_mon_cluster_mode"];
-    let set = modes.iter().filter_map(|option| state.config.get(&name, option));
+    let mut set = modes.iter().filter_map(|option| state.config.get(&name, option));
     let plain = |text: String| rados::modes(&text).contains(&auth::handshake::con_mode::CRC);
-    Ok(daemon::v1_rules(config).filter(|_| set.map(plain).all(|plain| plain)))
+    Ok(daemon::v1_rules(config).filter(|_| set.all(plain)))
 }
 
 /// The newest monitor map of a monitor's state and of what is kept beside it.

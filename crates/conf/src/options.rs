@@ -197,13 +197,7 @@ pub const OPTIONS: &[OptionSpec] = &[
         false,
         "Turn clients of messenger v1 away that cannot sign messages.",
     ),
-    opt(
-        "cephx_service_require_signatures",
-        Bool,
-        "false",
-        false,
-        "The same as cephx_require_signatures.",
-    ),
+    opt("cephx_service_require_signatures", Bool, "false", false, "cephx_require_signatures."),
     opt(
         "cephx_sign_messages",
         Bool,
