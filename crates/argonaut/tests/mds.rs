@@ -99,7 +99,10 @@ fn a_server_is_added_gets_a_rank_and_begins_anew() {
     assert!(second > first && cluster.pid() == pid, "{first} {second}{}", cluster.log());
     assert!(cluster.log().contains("begins anew"));
     let blocked = cluster.ceph(&["osd", "blocklist", "ls"]);
-    assert_eq!(blocked.lines().count(), 1, "the successor is not its predecessor: {blocked}");
+    // Both addresses of its predecessor, and none of its own.
+    let nonces = blocked.lines().filter_map(|line| line.split(['/', ' ']).nth(1));
+    let nonces: std::collections::BTreeSet<&str> = nonces.collect();
+    assert_eq!((blocked.lines().count(), nonces.len()), (2, 1), "{blocked}");
 
     // Killed: another process.
     assert!(Command::new("kill").args(["-9", &pid]).status().unwrap().success());
