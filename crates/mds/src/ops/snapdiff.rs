@@ -34,13 +34,23 @@ fn told(before: Option<Seen>, after: Option<Seen>) -> Told {
 
 impl Rank {
     /// One side of a name; a link whose inode is nowhere is left out rather than hiding all others.
-    fn side(&mut self, call: &Call, dir: &Seen, name: &Bytes) -> Op<Option<Seen>> {
+    /// `waits` becomes the inode whose writers were asked here for what they have.
+    fn side(
+        &mut self,
+        call: &Call,
+        dir: &Seen,
+        name: &Bytes,
+        waits: &mut Option<Ino>,
+    ) -> Op<Option<Seen>> {
         let seen = match self.seen_child(dir, name) {
             Err(Stop::Ino(lost)) if self.waiting.lost.contains(&lost) => None,
             other => other?,
         };
         if let Some(seen) = &seen {
-            self.need_flushed(call, seen)?;
+            match self.need_flushed(call, seen) {
+                Err(Stop::Caps(ino)) => *waits = Some(ino),
+                other => other?,
+            }
         }
         Ok(seen)
     }
@@ -82,9 +92,11 @@ impl Rank {
         };
         let (limit, bytes_max) = listing_bounds(args);
         let (mut entries, mut bytes, mut whole) = (Vec::new(), 0, true);
+        // The writers of all files are asked before the first is waited for.
+        let mut waits = None;
         for (_, name) in &names[begin..] {
-            let was = self.side(call, &before, name)?;
-            let is = self.side(call, &after, name)?;
+            let was = self.side(call, &before, name, &mut waits)?;
+            let is = self.side(call, &after, name, &mut waits)?;
             let told: Vec<Seen> = told(was, is).into_iter().flatten().collect();
             bytes += told.len() * (ENTRY_BYTES + name.len());
             // Both of one name are in one answer: the next goes on behind the name.
@@ -94,6 +106,9 @@ impl Rank {
                 break;
             }
             entries.extend(told.into_iter().map(|seen| (name.clone(), seen)));
+        }
+        if let Some(ino) = waits {
+            return Err(Stop::Caps(ino));
         }
         let flags = listing_flags(whole, begin == 0, args.flags);
         let extra = Extra::Past(frag, entries, flags);

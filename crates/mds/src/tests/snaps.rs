@@ -95,6 +95,32 @@ fn what_only_it_had_goes_with_it() {
     assert_eq!(w.stat("there"), Ok((0o100_644, 0)));
 }
 
+/// Writers of many files are asked for what they have at once, not one after the other's answer.
+#[test]
+fn differences_ask_all_writers_at_once() {
+    let mut w = World::new();
+    w.mkdir("d");
+    let files: Vec<Ino> = (0..20).map(|n| w.create(&format!("d/f{n}"))).collect();
+    let snap = |reply: &ClientReply| reply.target.as_ref().expect("a snapshot").snapid;
+    let one = snap(&w.done(mds_op::MKSNAP, 1, "d//one", &Args::Mode(0o755)));
+    let two = snap(&w.done(mds_op::MKSNAP, 1, "d//two", &Args::Mode(0o755)));
+    assert!(two > one);
+    let args = messages::fs::ReaddirArgs { snap_other: one.0, flags: 1, ..Default::default() };
+    let mut m = request(mds_op::READDIR_SNAPDIFF, 1, "d//two", &Args::Readdir(args));
+    m.stamp = UTime::from_nanos(w.now().wall_ns);
+    w.heard.clear();
+    w.tid += 1;
+    let tid = w.tid;
+    w.message(CLIENT, &m, tid);
+    let asked = |e: &Envelope| {
+        let m = ClientCaps::decode(e).ok().filter(|m| m.op == cap_op::REVOKE)?;
+        Some(m.ino)
+    };
+    let caps = w.heard.iter().filter(|(_, e)| e.kind == ClientCaps::KIND);
+    let asked: std::collections::BTreeSet<Ino> = caps.filter_map(|(_, e)| asked(e)).collect();
+    assert_eq!(asked.len(), files.len(), "all at once");
+}
+
 /// What two snapshots of a directory do not have in common, from either side and in pages.
 #[test]
 fn what_differs_between_two() {
