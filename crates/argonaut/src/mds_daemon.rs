@@ -37,6 +37,8 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a server that is told to end writes to the tree, where nobody takes its rank over: the
 /// supervisor waits a little longer.
 const LEAVE_MAX: Duration = Duration::from_secs(8);
+/// Requests that ended and are kept, whatever `mds_op_history_size` says.
+const OP_HISTORY_MAX: u64 = 10_000;
 /// Longest name of a metadata server.
 const NAME_MAX: usize = 64;
 
@@ -136,6 +138,15 @@ fn role_options(config: &Config) -> mds::Options {
         blocklist: config.bool("mds_session_blocklist_on_evict"),
         cache_bytes_max: config.u64("mds_cache_memory_limit"),
         caps_per_client_max: config.u64("mds_max_caps_per_client") as usize,
+        throttle: mds::Throttle {
+            acquired: config.u64("mds_session_cap_acquisition_throttle"),
+            half_life_ms: ms("mds_session_cap_acquisition_decay_rate").max(1),
+            held_ratio: config.f64("mds_session_max_caps_throttle_ratio"),
+            retry_ms: ms("mds_cap_acquisition_throttle_retry_request_timeout"),
+        },
+        op_history_size: config.u64("mds_op_history_size").min(OP_HISTORY_MAX) as usize,
+        op_history_secs: config.u64("mds_op_history_duration"),
+        op_complaint_secs: config.f64("mds_op_complaint_time"),
         ..mds::Options::default()
     }
 }
@@ -420,7 +431,15 @@ impl Daemon {
     fn on_settings(self: &Rc<Self>, env: &Envelope) {
         if node::take_settings(&self.config, env) {
             self.has_settings.set(true);
+            self.obey();
             self.begin();
+        }
+    }
+
+    /// The role's options may have other values now.
+    fn obey(&self) {
+        if let Some(role) = self.role.borrow_mut().as_mut() {
+            role.set_options(&role_options(&self.config.borrow()));
         }
     }
 
@@ -457,7 +476,10 @@ impl Daemon {
             commands::common(&mut config, "mds", &ALL_COMMANDS, &prefix, &args)
         };
         let done = match (common, &*prefix) {
-            (Some(done), _) => done,
+            (Some(done), _) => {
+                self.obey();
+                done
+            }
             (None, "status") => Ok((String::new(), self.status())),
             (None, "exit") => {
                 self.stop.notify_one();

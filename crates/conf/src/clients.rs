@@ -166,10 +166,10 @@ const UINT: &str = "cephfs_mirror_directory_scan_interval cephfs_mirror_max_conc
      mds_log_minor_segments_per_major_segment mds_log_trim_upkeep_interval \
      mds_max_completed_flushes mds_max_completed_requests \
      mds_max_file_recover mds_max_purge_ops mds_max_snaps_per_dir \
-     mds_min_caps_per_client mds_min_caps_working_set mds_op_history_duration \
-     mds_op_history_size mds_op_history_slow_op_size mds_op_history_slow_op_threshold \
+     mds_min_caps_per_client mds_min_caps_working_set \
+     mds_op_history_slow_op_size mds_op_history_slow_op_threshold \
      mds_scrub_stats_review_period mds_server_dispatch_client_request_delay \
-     mds_session_cap_acquisition_throttle mds_sessionmap_keys_per_op mds_snap_max_uid \
+     mds_sessionmap_keys_per_op mds_snap_max_uid \
      mds_snap_min_uid mds_verify_backtrace mgr_client_messages mgr_max_pg_creating \
      mgr_mds_messages mgr_module_load_delay mgr_module_load_expiration mgr_mon_messages \
      mgr_num_op_tracker_shard mgr_op_history_duration mgr_op_history_size \
@@ -246,17 +246,17 @@ const FLOAT: &str = "client_cache_mid client_oc_max_dirty_age immutable_object_c
      mds_bal_split_rd mds_bal_split_wr mds_bal_target_decay mds_bal_unreplicate_threshold \
      mds_cache_mid mds_cache_quiesce_decay_rate \
      mds_cache_reservation mds_cache_trim_decay_rate \
-     mds_cap_acquisition_throttle_retry_request_timeout mds_cap_revoke_eviction_timeout \
+     mds_cap_revoke_eviction_timeout \
      mds_decay_halflife mds_dirstat_min_interval mds_export_ephemeral_distributed_factor \
      mds_export_ephemeral_random_max mds_freeze_tree_timeout mds_health_cache_threshold \
      mds_heartbeat_grace mds_inject_journal_corrupt_dentry_first \
      mds_inject_rename_corrupt_dentry_first mds_inject_traceless_reply_probability \
      mds_log_trim_decay_rate mds_log_warn_factor mds_max_purge_ops_per_pg \
-     mds_op_complaint_time mds_purge_queue_busy_flush_period \
+     mds_purge_queue_busy_flush_period \
      mds_recall_max_decay_rate mds_recall_warning_decay_rate \
      mds_replay_interval mds_request_load_average_decay_rate mds_scatter_nudge_interval \
      mds_server_dispatch_killpoint_random mds_session_cache_liveness_decay_rate \
-     mds_session_cap_acquisition_decay_rate mds_session_max_caps_throttle_ratio \
+     \
      mds_sleep_rank_change mds_task_status_update_interval mds_tick_interval \
      mgr_client_service_daemon_unregister_timeout mgr_connect_retry_interval \
      mgr_op_complaint_time mgr_op_history_slow_op_threshold \

@@ -152,6 +152,13 @@ impl FeatureBits {
         (0..self.0.len() * 64).filter(|bit| self.has(*bit))
     }
 
+    /// `0x0000000000ffffff`: the words, the highest first. The peer's `feature_bitset_t::print`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let words: String = self.0.iter().rev().map(|word| format!("{word:016x}")).collect();
+        format!("0x{}", if words.is_empty() { "0" } else { &words })
+    }
+
     /// The bits of `other` that are not set here: what a client lacks.
     pub fn missing<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = usize> + 'a {
         other.bits().filter(|bit| !self.has(*bit))

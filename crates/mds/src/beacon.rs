@@ -58,8 +58,13 @@ impl Heart {
         self.send(now, epoch, out);
     }
 
+    /// Whether [`Heart::tick`] says it now.
+    pub fn is_due(&self, now: Now) -> bool {
+        self.seq == 0 || now.mono_ms() >= self.sent_ms + self.interval_ms
+    }
+
     pub fn tick(&mut self, now: Now, epoch: Epoch, out: &mut Outbox) {
-        if self.seq == 0 || now.mono_ms() >= self.sent_ms + self.interval_ms {
+        if self.is_due(now) {
             self.send(now, epoch, out);
         }
     }

@@ -599,20 +599,9 @@ impl Rank {
                 addr: info.inst.addr,
                 features: Features::ALL,
             };
-            self.sessions.by_client.insert(
-                client,
-                session::Session {
-                    peer,
-                    conn: None,
-                    info,
-                    life: session::Life::Open,
-                    pushes: 0,
-                    renewed_ms: self.world.ms(),
-                    caps: BTreeSet::new(),
-                    awaited: true,
-                    dirty: true,
-                },
-            );
+            let awaited = session::Session::new(peer, None, info, self.world.ms());
+            let awaited = session::Session { awaited: true, ..awaited };
+            self.sessions.by_client.insert(client, awaited);
         }
         self.take_over();
         self.tables.dirty_since = Some(self.journal.span().0);
@@ -652,6 +641,8 @@ impl Rank {
         for ino in self.waiting.rejoining.clone() {
             self.open_ino(ino, 0);
         }
+        let replayed: Vec<Ino> = self.tree.nodes.keys().copied().collect();
+        self.find_cuts(replayed);
         let state = self.state();
         self.entered(state);
     }

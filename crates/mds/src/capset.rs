@@ -44,6 +44,24 @@ pub(crate) mod bits {
 }
 use bits::*;
 
+/// `pAsLsXsFscr`; `-` for none. The peer's `ccap_string`.
+pub(crate) fn caps_text(caps: u32) -> String {
+    const GROUPS: [(char, u32, u32); 4] = [('A', 2, 3), ('L', 4, 3), ('X', 6, 3), ('F', 8, 0xff)];
+    let mut text = String::new();
+    if caps & PIN != 0 {
+        text.push('p');
+    }
+    for (group, shift, mask) in GROUPS {
+        let own = caps >> shift & mask;
+        if own != 0 {
+            text.push(group);
+            let letters = "sxcrwbal".chars().enumerate();
+            text.extend(letters.filter(|(n, _)| own >> n & 1 != 0).map(|(_, letter)| letter));
+        }
+    }
+    if text.is_empty() { "-".to_owned() } else { text }
+}
+
 /// What one client holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cap {

@@ -8,7 +8,7 @@ use maps::OsdMap;
 use types::{EntityAddr, EntityId, EntityName, Epoch, Features, PoolId, SnapId};
 
 /// What a server is told when it starts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Its name, without `mds.`.
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Config {
 }
 
 /// Options, in the units of their names.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// `mds_beacon_interval`.
     pub beacon_interval_ms: u64,
@@ -46,6 +46,34 @@ pub struct Options {
     pub cache_bytes_max: u64,
     /// `mds_max_caps_per_client`.
     pub caps_per_client_max: usize,
+    /// Who listings are held back for.
+    pub throttle: Throttle,
+    /// `mds_op_history_size`.
+    pub op_history_size: usize,
+    /// `mds_op_history_duration`.
+    pub op_history_secs: u64,
+    /// `mds_op_complaint_time`: a request in hand for longer counts as blocked.
+    pub op_complaint_secs: f64,
+}
+
+/// When a client is made to wait with its listings: while it holds many caps, and was given many by
+/// listings lately.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Throttle {
+    /// `mds_session_cap_acquisition_throttle`.
+    pub acquired: u64,
+    /// `mds_session_cap_acquisition_decay_rate`: after this time half of them count.
+    pub half_life_ms: u64,
+    /// `mds_session_max_caps_throttle_ratio`, times [`Options::caps_per_client_max`].
+    pub held_ratio: f64,
+    /// `mds_cap_acquisition_throttle_retry_request_timeout`.
+    pub retry_ms: u64,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        Self { acquired: 100_000, half_life_ms: 30_000, held_ratio: 1.1, retry_ms: 500 }
+    }
 }
 
 impl Default for Options {
@@ -63,6 +91,10 @@ impl Default for Options {
             blocklist: true,
             cache_bytes_max: 4 << 30,
             caps_per_client_max: 1 << 20,
+            throttle: Throttle::default(),
+            op_history_size: 20,
+            op_history_secs: 600,
+            op_complaint_secs: 30.0,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The server: which events go where.
 
 use env::{ConnId, Now};
-use maps::fs::{MdsHealth, MdsHealthMetric};
 use maps::{MdsMap, MdsState};
 use messages::fs::{
     ClientCapRelease, ClientCaps, ClientLease, ClientReclaim, ClientReconnect, ClientRequest,
@@ -30,6 +29,14 @@ impl Mds {
     pub fn new(config: Config) -> Self {
         let heart = Heart::new(config.options.beacon_interval_ms);
         Self { config, map: None, osd: OsdNews::default(), heart, rank: None }
+    }
+
+    /// Options have other values now. The beacons' interval stays.
+    pub fn set_options(&mut self, options: &crate::Options) {
+        self.config.options = options.clone();
+        if let Some(rank) = &mut self.rank {
+            rank.world.config.options = options.clone();
+        }
     }
 
     /// The state that the newest map gives it; [`MdsState::BOOT`] before it is in one.
@@ -106,8 +113,6 @@ impl Mds {
         {
             self.heart.want(wish, now, epoch, out);
         }
-        let (read_only, oversized) = (rank.read_only.is_some(), rank.is_oversized());
-        self.heart.health = health(read_only, oversized);
     }
 
     /// A newer map of OSDs.
@@ -207,6 +212,9 @@ impl Mds {
             r.laggy = laggy;
             r.on_tick();
         });
+        if self.heart.is_due(now) {
+            self.heart.health = self.rank.as_ref().map(|r| r.health()).unwrap_or_default();
+        }
         self.heart.tick(now, self.epoch(), out);
     }
 
@@ -223,27 +231,6 @@ impl Mds {
             self.heart.want(MdsState::DNE, now, self.epoch(), out);
         }
     }
-}
-
-fn health(read_only: bool, oversized: bool) -> MdsHealth {
-    let mut health = MdsHealth::default();
-    if read_only {
-        health.metrics.push(MdsHealthMetric {
-            kind: 9,
-            severity: 1,
-            message: "MDS in read-only mode".to_owned(),
-            ..MdsHealthMetric::default()
-        });
-    }
-    if oversized {
-        health.metrics.push(MdsHealthMetric {
-            kind: 11,
-            severity: 1,
-            message: "MDS cache is too large".to_owned(),
-            ..MdsHealthMetric::default()
-        });
-    }
-    health
 }
 
 impl Rank {

@@ -58,6 +58,11 @@ impl Rank {
                 && pairs.keys().any(|k| !k.ends_with(b"_head"));
             self.tree.load(dir, &header, pairs).map_err(|e| e.to_string())
         });
+        if loaded.is_ok() {
+            let entries = self.tree.fragment(dir).into_iter().flat_map(|f| f.entries.values());
+            let inodes: Vec<Ino> = entries.map(|e| e.link.ino()).collect();
+            self.find_cuts(inodes);
+        }
         if let Err(why) = loaded {
             tracing::error!(%dir, why, "a directory cannot be read");
             self.tree.damaged.insert(dir);

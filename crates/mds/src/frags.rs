@@ -148,18 +148,24 @@ impl Rank {
         }
     }
 
-    fn fragment(&mut self, ino: Ino, old: &[Frag], new: &[Frag]) {
+    /// Makes the `new` fragments of a directory of the `old` ones: one is split, or all of one
+    /// branch are merged. `false` when it cannot be now.
+    pub fn fragment(&mut self, ino: Ino, old: &[Frag], new: &[Frag]) -> bool {
         let frags = &self.tree.at(ino).frags;
         let writing = |f: &Frag| frags.get(f).is_none_or(|f| f.dirty.writing_since.is_some());
         if old.iter().any(writing) || self.purger.active.contains_key(&ino) {
-            return; // later
+            return false; // later
         }
         let mut txn = Txn::at(self.world.time());
         // So that nothing is owed to the inode.
         self.tree.touch(&mut txn, ino);
         let is_split = old.len() == 1;
         let tree = &mut self.tree.at_mut(ino).store.fragtree;
-        let changed = if is_split { tree.split(old[0], SPLIT_BITS) } else { tree.merge(new[0]) };
+        let changed = if is_split {
+            tree.split(old[0], new[0].bits() - old[0].bits())
+        } else {
+            tree.merge(new[0])
+        };
         if changed {
             // What was settled is recorded with the new fragments.
             txn.forget_frags(ino, old);
@@ -168,7 +174,7 @@ impl Rank {
         }
         self.commit(txn);
         if !changed {
-            return;
+            return false;
         }
         tracing::debug!(%ino, from = old.len(), to = new.len(), "a directory's fragments");
         for frag in old {
@@ -183,6 +189,7 @@ impl Rank {
             let snapc = (types::SnapId(0), Vec::new());
             self.io_behind(Io { id, pool, object, nspace: Bytes::new(), snapc, ops });
         }
+        true
     }
 }
 

@@ -13,6 +13,7 @@
 //! | [`Mds::on_message`], [`Mds::on_closed`] | connections of clients, accepted by the driver |
 //! | [`Mds::on_done`] | an [`Io`] or [`Effect::Blocklist`] ended |
 //! | [`Mds::on_command`] | a command over the admin socket or from `ceph tell` |
+//! | [`Mds::set_options`] | an option that may change meanwhile has another value |
 //! | [`Mds::on_tick`] | some time has passed; at least four times a second |
 //! | [`Mds::on_stop`] | the process is asked to end; once more when that takes too long |
 //!
@@ -35,6 +36,7 @@ mod errno;
 mod fetch;
 mod flock;
 mod frags;
+mod health;
 mod journal;
 mod ops;
 mod outbox;
@@ -50,11 +52,12 @@ mod stray;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod track;
 mod tree;
 mod trim;
 mod writeback;
 
 pub use commands::COMMANDS;
-pub use config::{Config, Options, OsdNews, Peer};
+pub use config::{Config, Options, OsdNews, Peer, Throttle};
 pub use core::Mds;
 pub use outbox::{AskId, Beacon, Effect, Io, IoAnswer, IoData, IoId, IoOp, Outbox};

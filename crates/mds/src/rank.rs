@@ -10,6 +10,7 @@ use messages::Message;
 use types::{Epoch, Errno, Ino, PoolId, SnapId, UTime};
 
 use crate::boot::Boot;
+use crate::commands::Flush;
 use crate::journal::{self, Journal};
 use crate::record::{Change, Record};
 use crate::request::Requests;
@@ -17,7 +18,7 @@ use crate::session::Sessions;
 use crate::stray::Purger;
 use crate::tables::Tables;
 use crate::tree::{Tree, Txn};
-use crate::{AskId, Config, Effect, Io, IoAnswer, IoId, IoOp, OsdNews};
+use crate::{Config, Effect, Io, IoAnswer, IoId, IoOp, OsdNews};
 
 /// What an answer of the OSDs belongs to.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub(crate) enum Job {
     Probed(Ino, u64),
     /// One object of a removed inode is gone.
     Purged(Ino),
+    /// One object of a file that was cut is.
+    Cut(Ino),
     /// The monitors blocklisted a client.
     Blocklisted(i64),
     /// The objects of a clean stop are written, step by step.
@@ -126,7 +129,7 @@ pub(crate) struct Rank {
     /// Why nothing may be changed.
     pub read_only: Option<String>,
     /// Commands that wait for all to be written back.
-    pub flushes: Vec<AskId>,
+    pub flushes: Vec<Flush>,
     pub last_tick_ms: u64,
     pub trimmed_ms: u64,
     /// The monitors do not answer: nobody is evicted meanwhile.
@@ -288,6 +291,7 @@ impl Rank {
             Job::WroteTables => self.wrote_tables(result.map(drop)),
             Job::Probed(ino, object) => self.size_probed(ino, object, result),
             Job::Purged(ino) => self.purged(ino, result.map(drop)),
+            Job::Cut(ino) => self.cut_done(ino, result.map(drop)),
             // A server that leaves keeps the session: the next one ends it.
             Job::Blocklisted(_) if self.boot.is_leaving() => {}
             Job::Blocklisted(client) => self.end_session(client, true),
@@ -320,6 +324,7 @@ impl Rank {
         }
         if now >= self.last_tick_ms + 250 {
             self.last_tick_ms = now;
+            self.requests.wake_throttled(now);
             match self.state() {
                 _ if self.boot.is_leaving() => {}
                 MdsState::ACTIVE if !self.laggy => self.session_tick(),

@@ -21,6 +21,7 @@ use crate::ops::Seen;
 use crate::rank::Rank;
 use crate::record::Change;
 use crate::session::Life;
+use crate::track::{History, Trail};
 use crate::tree::{Link, Missing, Txn};
 
 /// Why a request does not go on.
@@ -36,6 +37,8 @@ pub(crate) enum Stop {
     Caps(Ino),
     /// A lock on this file is held.
     Lock(Ino),
+    /// Its client was given too much lately.
+    Throttled,
 }
 
 pub(crate) type Op<T> = Result<T, Stop>;
@@ -93,6 +96,7 @@ pub(crate) struct Request {
     pub holds: BTreeSet<Ino>,
     /// It was done before, and made this inode: only its answer is wanted.
     done: Option<Ino>,
+    pub trail: Trail,
 }
 
 /// What comes too early.
@@ -121,6 +125,9 @@ pub(crate) struct Requests {
     ready: BTreeSet<u64>,
     caps: BTreeMap<Ino, BTreeSet<u64>>,
     locks: BTreeMap<Ino, BTreeSet<u64>>,
+    /// Those whose clients are held back, by when they are tried again.
+    throttled: BTreeSet<(u64, u64)>,
+    pub history: History,
     interrupted: BTreeSet<u64>,
     /// Inodes of which a client was told in an answer that it has what it has to give back.
     pub too_much: BTreeSet<Ino>,
@@ -140,6 +147,15 @@ impl Requests {
     pub fn wake_locks(&mut self, ino: Ino) {
         let waiting = self.locks.remove(&ino).unwrap_or_default();
         self.wake(waiting);
+    }
+
+    /// Tries those again that were held back until now.
+    pub fn wake_throttled(&mut self, now_ms: u64) {
+        while let Some((until, id)) = self.throttled.first().copied().filter(|(t, _)| *t <= now_ms)
+        {
+            self.throttled.remove(&(until, id));
+            self.ready.insert(id);
+        }
     }
 
     /// A client gives up waiting for a lock.
@@ -170,14 +186,15 @@ impl Requests {
         ids.into_iter().filter_map(take).collect()
     }
 
-    /// A request is answered. Returns the inodes whose caps were withheld for it.
-    fn take(&mut self, id: u64) -> BTreeSet<Ino> {
-        let Some(request) = self.all.remove(&id) else { return BTreeSet::new() };
+    /// A request is answered. Returns the inodes whose caps were withheld for it, and what it went
+    /// through.
+    fn take(&mut self, id: u64) -> (BTreeSet<Ino>, Option<Trail>) {
+        let Some(request) = self.all.remove(&id) else { return (BTreeSet::new(), None) };
         if let Some(tids) = self.by_tid.get_mut(&request.client) {
             tids.remove(&request.tid);
         }
         self.interrupted.remove(&id);
-        request.holds
+        (request.holds, Some(request.trail))
     }
 }
 
@@ -225,7 +242,8 @@ impl Rank {
         self.requests.last += 1;
         let id = self.requests.last;
         let holds = BTreeSet::new();
-        let request = Request { client, tid, m: Arc::new(m), holds, done: before };
+        let trail = Trail::begin(self.world.time());
+        let request = Request { client, tid, m: Arc::new(m), holds, done: before, trail };
         self.requests.all.insert(id, request);
         self.requests.ready.insert(id);
     }
@@ -270,6 +288,15 @@ impl Rank {
                 Some(ino) => self.answer_again(&call.m, ino),
                 None => self.execute(&mut call),
             };
+            let waits = match &result {
+                Err(Stop::Frag(_)) => "waiting for a directory",
+                Err(Stop::Ino(_)) => "waiting for an inode",
+                Err(Stop::Caps(_)) => "failed to rdlock, waiting",
+                Err(Stop::Lock(_)) => "waiting for a file lock",
+                Err(Stop::Throttled) => "cap_acquisition_throttle",
+                Err(Stop::Fail(_)) | Ok(_) => "acquired locks",
+            };
+            self.note_event(id, waits);
             match result {
                 Err(Stop::Frag(dir)) if self.tree.damaged.contains(&dir) => {
                     self.finish(id, client, tid, call, Err(Errno::IO));
@@ -285,9 +312,20 @@ impl Rank {
                 Err(Stop::Lock(ino)) => {
                     self.requests.locks.entry(ino).or_default().insert(id);
                 }
+                Err(Stop::Throttled) => {
+                    let until = self.world.ms() + self.world.config.options.throttle.retry_ms;
+                    self.requests.throttled.insert((until, id));
+                }
                 Err(Stop::Fail(e)) => self.finish(id, client, tid, call, Err(e)),
                 Ok(answer) => self.finish(id, client, tid, call, Ok(answer)),
             }
+        }
+    }
+
+    fn note_event(&mut self, id: u64, event: &'static str) {
+        let now = self.world.time();
+        if let Some(request) = self.requests.all.get_mut(&id) {
+            request.trail.note(now, event);
         }
     }
 
@@ -304,7 +342,14 @@ impl Rank {
         mut call: Call,
         result: Result<Answer, Errno>,
     ) {
-        let holds = self.requests.take(id);
+        let (holds, trail) = self.requests.take(id);
+        if let Some(mut trail) = trail {
+            let now = self.world.time();
+            trail.note(now, "done");
+            let errno = result.as_ref().map_or_else(|e| e.0, |_| 0);
+            let options = &self.world.config.options;
+            self.requests.history.add((client, tid, &call.m), trail, errno, (now, options));
+        }
         for ino in &holds {
             if let Some(node) = self.tree.nodes.get_mut(ino) {
                 node.caps.holds.remove(&id);

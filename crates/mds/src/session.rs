@@ -49,9 +49,49 @@ pub(crate) struct Session {
     pub awaited: bool,
     /// Its part in the map of sessions is not written.
     pub dirty: bool,
+    /// Inodes that listings told it of, fewer the longer ago.
+    pub acquired: Decay,
+    /// When it was opened here.
+    pub since_ms: u64,
+}
+
+/// A count that halves as time goes by. The peer's `DecayCounter`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Decay {
+    value: f64,
+    at_ms: u64,
+}
+
+impl Decay {
+    pub fn get(&self, now_ms: u64, half_life_ms: u64) -> f64 {
+        let passed = now_ms.saturating_sub(self.at_ms) as f64 / half_life_ms.max(1) as f64;
+        self.value * 0.5f64.powf(passed)
+    }
+
+    pub fn add(&mut self, n: usize, now_ms: u64, half_life_ms: u64) {
+        self.value = self.get(now_ms, half_life_ms) + n as f64;
+        self.at_ms = now_ms;
+    }
 }
 
 impl Session {
+    /// One that begins now.
+    pub fn new(peer: Peer, conn: Option<ConnId>, info: SessionInfo, now_ms: u64) -> Self {
+        Self {
+            peer,
+            conn,
+            info,
+            life: Life::Open,
+            pushes: 0,
+            renewed_ms: now_ms,
+            caps: BTreeSet::new(),
+            awaited: false,
+            dirty: true,
+            acquired: Decay::default(),
+            since_ms: now_ms,
+        }
+    }
+
     /// After so much silence it is ended, where it said so itself; a gateway that takes its session
     /// over again asks for more than others have.
     fn timeout_ms(&self) -> Option<u64> {
@@ -203,20 +243,8 @@ impl Rank {
             client,
             info: Some(Box::new(info.clone())),
         };
-        self.sessions.by_client.insert(
-            client,
-            Session {
-                peer: peer.clone(),
-                conn: Some(conn),
-                info,
-                life: Life::Open,
-                pushes: 0,
-                renewed_ms: self.world.ms(),
-                caps: BTreeSet::new(),
-                awaited: false,
-                dirty: true,
-            },
-        );
+        let session = Session::new(peer.clone(), Some(conn), info, self.world.ms());
+        self.sessions.by_client.insert(client, session);
         self.sessions.ended.remove(&client);
         self.sessions.by_conn.insert(conn, client);
         self.note(change);

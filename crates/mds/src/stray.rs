@@ -34,6 +34,8 @@ pub(crate) struct Purger {
     pub active: BTreeMap<Ino, Purging>,
     /// Files that were cut: their objects are to be.
     pub cuts: BTreeSet<Ino>,
+    /// Files whose objects are being cut: how many of them, for which cut.
+    pub cutting: BTreeMap<Ino, (usize, u32)>,
     /// Stray directories that were looked through since the start.
     scanned: BTreeSet<Ino>,
     /// Names that were found of inodes whose first one is gone.
@@ -51,6 +53,7 @@ impl Purger {
         self.active.is_empty()
             && self.look.is_empty()
             && self.cuts.is_empty()
+            && self.cutting.is_empty()
             && self.unsettled.is_empty()
             && self.recovering.is_empty()
             && self.named.borrow().is_empty()
@@ -59,7 +62,10 @@ impl Purger {
 
     /// Whether something is half done; the rest is found again by the next server.
     pub fn is_at_work(&self) -> bool {
-        !self.active.is_empty() || !self.cuts.is_empty() || !self.recovering.is_empty()
+        !self.active.is_empty()
+            || !self.cuts.is_empty()
+            || !self.cutting.is_empty()
+            || !self.recovering.is_empty()
     }
 
     /// A snapshot is gone: perhaps it was the last that needed some of them.
@@ -281,28 +287,71 @@ impl Rank {
         self.commit(txn);
     }
 
+    /// Finds files that are cut and whose objects may not be: among those that were just read or
+    /// replayed. Costs a look at each.
+    pub fn find_cuts(&mut self, among: impl IntoIterator<Item = Ino>) {
+        let pending = |ino: &Ino| {
+            self.tree.node(*ino).is_some_and(|n| n.store.inode.file.truncate.pending > 0)
+        };
+        let found: Vec<Ino> = among.into_iter().filter(pending).collect();
+        self.purger.cuts.extend(found);
+    }
+
     /// Cuts the objects of a file that is shorter now.
     fn cut(&mut self, ino: Ino) {
         let Some(node) = self.tree.node(ino) else { return };
+        if self.purger.cutting.contains_key(&ino) || self.purger.active.contains_key(&ino) {
+            return; // looked at again at its end; or it goes
+        }
         let i = &node.store.inode;
         let (cut, layout) = (i.file.truncate, i.layout.clone());
-        if let Ok(striping) = layout.striping()
-            && cut.from > cut.size
-        {
-            let snapc = self.tree.snap_context(ino);
-            for e in striping.object_extents(cut.size, (cut.from - cut.size).min(1 << 40)) {
-                let id = self.job(Job::Nothing);
-                let op = IoOp::TrimTruncate { size: e.off, seq: cut.seq };
-                self.io_behind(Io {
-                    id,
-                    pool: layout.pool,
-                    object: object_name(ino, e.object),
-                    nspace: layout.pool_ns.clone(),
-                    snapc: snapc.clone(),
-                    ops: vec![op],
-                });
+        let extents = match layout.striping() {
+            Ok(striping) if cut.from > cut.size => {
+                striping.object_extents(cut.size, (cut.from - cut.size).min(1 << 40))
             }
+            _ => Vec::new(),
+        };
+        if extents.is_empty() {
+            return self.is_cut(ino);
         }
+        self.purger.cutting.insert(ino, (extents.len(), cut.seq));
+        let snapc = self.tree.snap_context(ino);
+        for e in extents {
+            let id = self.job(Job::Cut(ino));
+            let op = IoOp::TrimTruncate { size: e.off, seq: cut.seq };
+            self.io_behind(Io {
+                id,
+                pool: layout.pool,
+                object: object_name(ino, e.object),
+                nspace: layout.pool_ns.clone(),
+                snapc: snapc.clone(),
+                ops: vec![op],
+            });
+        }
+    }
+
+    /// One object of a file is cut, or was not there.
+    pub fn cut_done(&mut self, ino: Ino, result: Result<(), Errno>) {
+        if let Err(e) = result
+            && e != Errno::NOENT
+        {
+            tracing::warn!(%ino, ?e, "an object of a file that was cut stays as it was");
+        }
+        let Some((left, seq)) = self.purger.cutting.get_mut(&ino) else { return };
+        *left -= 1;
+        if *left > 0 {
+            return;
+        }
+        let seq = *seq;
+        self.purger.cutting.remove(&ino);
+        match self.tree.node(ino).map(|n| n.store.inode.file.truncate.seq) {
+            Some(newest) if newest != seq => drop(self.purger.cuts.insert(ino)),
+            Some(_) => self.is_cut(ino),
+            None => {}
+        }
+    }
+
+    fn is_cut(&mut self, ino: Ino) {
         let mut txn = Txn::at(self.world.time());
         self.tree.at_mut(ino).store.inode.file.truncate.pending = 0;
         self.tree.touch(&mut txn, ino);

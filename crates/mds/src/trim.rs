@@ -14,7 +14,7 @@ use crate::session::Life;
 use crate::tree::Link;
 
 /// Bytes that an inode takes with its entry and one cap, about.
-const INODE_BYTES: u64 = 2 << 10;
+pub(crate) const INODE_BYTES: u64 = 2 << 10;
 /// Fragments that one look drops at most: as long as it may take.
 const DROPS_MAX: usize = 512;
 /// A client keeps so many caps, whatever memory says: the peer's `mds_min_caps_per_client`.
@@ -76,8 +76,23 @@ impl Rank {
         }
     }
 
+    /// Asks every client for all that it does not use. Returns for how many caps.
+    pub fn recall_all(&mut self) -> usize {
+        let open = self.sessions.by_client.iter();
+        let open = open.filter(|(_, s)| s.life == Life::Open && s.conn.is_some());
+        let asked: Vec<(i64, usize)> = open
+            .map(|(client, s)| (*client, s.caps.len().saturating_sub(CAPS_MIN)))
+            .filter(|(_, over)| *over > 0)
+            .collect();
+        for (client, _) in &asked {
+            let (op, max_caps) = (session_op::RECALL_STATE, CAPS_MIN as u32);
+            self.send(*client, &ClientSession { op, max_caps, ..ClientSession::default() }, 0);
+        }
+        asked.iter().map(|(_, over)| over).sum()
+    }
+
     /// Drops fragments, the longest unused first, until so many inodes are left.
-    fn drop_unused(&mut self, inodes: usize) {
+    pub fn drop_unused(&mut self, inodes: usize) {
         let mut all = Vec::new();
         for (ino, node) in &self.tree.nodes {
             let system = inos::is_private(*ino) || *ino == inos::ROOT;
@@ -113,7 +128,7 @@ impl Rank {
         let purger = &self.purger;
         let mut busy = purger.look.clone();
         busy.extend(purger.unsettled.iter().chain(purger.recovering.keys()));
-        busy.extend(purger.cuts.iter().chain(purger.active.keys()));
+        busy.extend(purger.cuts.iter().chain(purger.cutting.keys()).chain(purger.active.keys()));
         busy.extend(purger.named.borrow().iter().flat_map(|(ino, (dir, _))| [*ino, *dir]));
         busy.extend(self.tree.traces.iter().chain(self.tree.traces_writing.keys()));
         busy.extend(self.waiting.traces.keys().chain(self.waiting.inos.keys()));

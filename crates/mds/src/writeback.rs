@@ -10,7 +10,7 @@ use crate::journal;
 use crate::rank::{Job, Rank};
 use crate::tables::{SNAPTABLE_OBJECT, inotable_object, sessionmap_object};
 use crate::tree::Tree;
-use crate::{Effect, Io, IoOp};
+use crate::{Io, IoOp};
 
 /// Writes of one kind that are on their way at the same time.
 const WRITES_MAX: usize = 32;
@@ -112,16 +112,8 @@ impl Rank {
             self.write_tables();
         }
         self.trim();
-        if !self.flushes.is_empty() && self.is_clean() {
-            for ask in std::mem::take(&mut self.flushes) {
-                let output = serde_json::json!({"message": "", "return_code": 0}).to_string();
-                self.fx.push(Effect::Answer {
-                    ask,
-                    r: 0,
-                    rs: String::new(),
-                    output: output.into(),
-                });
-            }
+        if !self.flushes.is_empty() {
+            self.end_flushes();
         }
     }
 

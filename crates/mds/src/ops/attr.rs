@@ -135,7 +135,9 @@ impl Rank {
         i.file.size = size;
         i.file.truncate.seq = i.file.truncate.seq.max(1) + 1;
         i.file.truncate.size = size;
-        i.file.truncate.from = before;
+        // Objects of an earlier cut that is not done yet go with this one.
+        let earlier = if i.file.truncate.pending > 0 { i.file.truncate.from } else { 0 };
+        i.file.truncate.from = before.max(earlier);
         i.times.mtime = call.txn.time;
         i.times.ctime = i.times.ctime.max(call.txn.time);
         i.dir.rstat.rbytes = size as i64;

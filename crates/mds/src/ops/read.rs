@@ -10,7 +10,7 @@ use super::snap::Place;
 use crate::capset::bits;
 use crate::errno;
 use crate::rank::Rank;
-use crate::request::{Answer, Call, Extra, Op};
+use crate::request::{Answer, Call, Extra, Op, Stop};
 use crate::tree::Link;
 
 /// Entries that one answer has at most, where the client leaves it to the server.
@@ -128,7 +128,20 @@ impl Rank {
         }
     }
 
+    /// Holds back a client that lists faster than it gives back what listings gave it.
+    fn need_pace(&self, call: &Call) -> Op<()> {
+        let options = &self.world.config.options;
+        let throttle = &options.throttle;
+        let Some(session) = self.sessions.by_client.get(&call.client) else { return Ok(()) };
+        let held = session.caps.len() as f64;
+        let acquired = session.acquired.get(self.world.ms(), throttle.half_life_ms);
+        let many = held > options.caps_per_client_max as f64 * throttle.held_ratio;
+        if many && acquired >= throttle.acquired as f64 { Err(Stop::Throttled) } else { Ok(()) }
+    }
+
+    /// Lists a directory. A client that has too much waits ([`Options`](crate::Options::throttle)).
     pub(super) fn op_readdir(&mut self, call: &Call, args: &ReaddirArgs) -> Op<Answer> {
+        self.need_pace(call)?;
         let dir = match self.place_of(call.m.path.ino, &call.m.path.path)? {
             Place::Now(dir) => dir,
             Place::Snaps(_) => return Err(Errno::INVAL.into()),
@@ -146,7 +159,7 @@ impl Rank {
         let offset = if after.is_empty() { args.offset_hash } else { hash(after) };
         let frag = frag_asked(tree, asked, offset);
         let at = maps::fs::DirFrag { ino: dir, frag };
-        let fragment = self.tree.fragment(at).ok_or(crate::request::Stop::Frag(at))?;
+        let fragment = self.tree.fragment(at).ok_or(Stop::Frag(at))?;
         fragment.used_ms.set(self.tree.clock);
         let mut names: Vec<(u32, &Bytes)> = fragment.entries.keys().map(|n| (hash(n), n)).collect();
         names.sort_unstable();
@@ -172,11 +185,16 @@ impl Rank {
                 if self.waiting.lost.contains(&ino) {
                     continue;
                 }
-                return Err(crate::request::Stop::Ino(ino));
+                return Err(Stop::Ino(ino));
             }
             entries.push(((*name).clone(), ino, matches!(entry.link, Link::Primary(_))));
         }
         let flags = listing_flags(whole, begin == 0, args.flags);
+        let (now, half_life_ms) =
+            (self.world.ms(), self.world.config.options.throttle.half_life_ms);
+        if let Some(session) = self.sessions.by_client.get_mut(&call.client) {
+            session.acquired.add(entries.len(), now, half_life_ms);
+        }
         let extra = Extra::Listing(frag, entries, flags);
         Ok(Answer { target: Some(dir), extra, ..Answer::default() })
     }

@@ -183,7 +183,7 @@ impl Rank {
     }
 
     /// The subvolume that an inode is in, or is.
-    pub(super) fn subvolume_of(&self, ino: Ino) -> Option<Ino> {
+    pub fn subvolume_of(&self, ino: Ino) -> Option<Ino> {
         let mut up = std::iter::once(ino).chain(self.tree.ancestors(ino));
         up.find(|i| {
             let node = self.tree.node(*i);

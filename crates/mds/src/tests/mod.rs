@@ -1,6 +1,7 @@
 //! The whole server against objects in memory: a client's requests, and crashes between any two
 //! writes of it.
 
+mod commands;
 mod crash;
 mod frags;
 mod liars;
@@ -97,6 +98,10 @@ impl Pools {
                 IoOp::GetXattr(name) => {
                     IoData::Bytes(o.xattrs.get(name).cloned().ok_or(Errno::NODATA)?)
                 }
+                IoOp::TrimTruncate { size, .. } => {
+                    o.data.truncate(*size as usize);
+                    IoData::Done
+                }
                 IoOp::SetXattr(name, value) => {
                     o.xattrs.insert(name.clone(), value.clone());
                     IoData::Done
@@ -131,6 +136,10 @@ struct World {
     slow_map: bool,
     /// The server has said its last word.
     ended: bool,
+    /// What commands were answered with: errno, sentence, output.
+    said: Vec<(i32, String, Bytes)>,
+    /// What the last beacon said is wrong.
+    ills: Vec<String>,
 }
 
 fn options() -> Options {
@@ -184,6 +193,8 @@ impl World {
             osd,
             slow_map: false,
             ended: false,
+            said: Vec::new(),
+            ills: Vec::new(),
         };
         world.begin(MdsState::CREATING);
         assert_eq!(world.state(), MdsState::ACTIVE);
@@ -212,6 +223,8 @@ impl World {
             match effect {
                 Effect::Send(conn, envelope) => self.heard.push_back((conn, envelope)),
                 Effect::Beacon(beacon) => {
+                    let ills = beacon.health.metrics.iter();
+                    self.ills = ills.map(|m| format!("{} {}", m.kind, m.message)).collect();
                     self.mds.on_beacon_ack(now, beacon.seq, &mut out);
                     let info = self.map.mds_info.get_mut(&GID).expect("it is in the map");
                     assert_ne!(beacon.state, MdsState::DAMAGED);
@@ -248,6 +261,7 @@ impl World {
                 Effect::RemoveSnaps(snaps) => self.removed.push(snaps),
                 Effect::Respawn { why } => panic!("the server gives up: {why}"),
                 Effect::Close(conn) => self.closed.push(conn),
+                Effect::Answer { r, rs, output, .. } => self.said.push((r, rs, output)),
                 _ => {}
             }
             effects.extend(out.drain());
