@@ -129,7 +129,7 @@ impl Rank {
     }
 
     /// Holds back a client that lists faster than it gives back what listings gave it.
-    fn need_pace(&self, call: &Call) -> Op<()> {
+    pub(super) fn need_pace(&self, call: &Call) -> Op<()> {
         let options = &self.world.config.options;
         let throttle = &options.throttle;
         let Some(session) = self.sessions.by_client.get(&call.client) else { return Ok(()) };
@@ -137,6 +137,14 @@ impl Rank {
         let acquired = session.acquired.get(self.world.ms(), throttle.half_life_ms);
         let many = held > options.caps_per_client_max as f64 * throttle.held_ratio;
         if many && acquired >= throttle.acquired as f64 { Err(Stop::Throttled) } else { Ok(()) }
+    }
+
+    /// Counts inodes that a listing tells its client of.
+    pub(super) fn count_listed(&mut self, call: &Call, inodes: usize) {
+        let (now, half_life_ms) = (self.world.ms(), self.world.config.options.throttle.half_life_ms);
+        if let Some(session) = self.sessions.by_client.get_mut(&call.client) {
+            session.acquired.add(inodes, now, half_life_ms);
+        }
     }
 
     /// Lists a directory. A client that has too much waits ([`Options`](crate::Options::throttle)).

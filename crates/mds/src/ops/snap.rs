@@ -281,6 +281,7 @@ impl Rank {
                 entries.push((name.clone(), seen));
             }
         }
+        self.count_listed(call, entries.len());
         let flags = listing_flags(whole, begin == 0, args.flags);
         let extra = Extra::Past(frag, entries, flags);
         Ok(Answer { seen: Some(dir), extra, ..Answer::default() })

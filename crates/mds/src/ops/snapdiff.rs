@@ -68,6 +68,7 @@ impl Rank {
         if !dir.store.inode.is_dir() {
             return Err(errno::NOTDIR.into());
         }
+        self.need_pace(call)?;
         self.check_seen(call, &dir, MdsMay::READ)?;
         let ino: Ino = self.inode(dir.ino())?;
         let side = |snap| Seen { snap, store: dir.store.clone() };
@@ -110,6 +111,7 @@ impl Rank {
         if let Some(ino) = waits {
             return Err(Stop::Caps(ino));
         }
+        self.count_listed(call, entries.len());
         let flags = listing_flags(whole, begin == 0, args.flags);
         let extra = Extra::Past(frag, entries, flags);
         // The answer's inode is the other side's: a client of 20.2.4 that finds the one it asked about
