@@ -366,4 +366,16 @@ mod tests {
         }
         assert!(CODES.iter().all(|(_, fate)| !matches!(fate, Fate::Never(why) if why.is_empty())));
     }
+
+    /// The page for operators says what to do about each code that a check raises, upstream's and
+    /// ours.
+    #[test]
+    fn the_page_has_each_code() {
+        let page = include_str!("../../../docs/ops/health.md");
+        let raised = CODES.iter().filter(|(_, fate)| *fate == Fate::Raised).map(|(code, _)| *code);
+        let ours = ["OSD_NEVER_UP", "OSD_UNSAFE_JOURNAL", "POOL_UNPLACEABLE"];
+        for code in raised.chain(ours) {
+            assert!(page.contains(&format!("`{code}`")), "docs/ops/health.md says nothing of {code}");
+        }
+    }
 }
