@@ -17,9 +17,18 @@ use crate::{Effect, Peer};
 
 /// Features that are known here, beside the five spent ones: jewel to `reclaim_client`,
 /// `lazy_caps_wanted`, `multi_reconnect`, `deleg_ino`, `alternate_name`, `op_getvxattr`,
-/// `32bits_retry_fwd`, `new_snaprealm_info`, `has_owner_uidgid`, `client_mds_auth_caps`.
-const FEATURES: u64 =
-    0x7ff | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 15 | 1 << 17 | 1 << 18 | 1 << 19 | 1 << 20 | 1 << 21;
+/// `32bits_retry_fwd`, `new_snaprealm_info`, `has_owner_uidgid`, `client_mds_auth_caps`, `charmap`.
+const FEATURES: u64 = 0x7ff
+    | 1 << 11
+    | 1 << 12
+    | 1 << 13
+    | 1 << 15
+    | 1 << 17
+    | 1 << 18
+    | 1 << 19
+    | 1 << 20
+    | 1 << 21
+    | 1 << CHARMAP;
 
 /// How far a session is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,6 +110,8 @@ impl Session {
     }
 }
 
+/// The feature `charmap`: a client that compares names as a directory says.
+pub(crate) const CHARMAP: usize = 22;
 /// The feature `new_snaprealm_info`.
 pub(crate) const NEW_SNAPREALM_INFO: usize = 19;
 

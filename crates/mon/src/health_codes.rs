@@ -375,7 +375,10 @@ mod tests {
         let raised = CODES.iter().filter(|(_, fate)| *fate == Fate::Raised).map(|(code, _)| *code);
         let ours = ["OSD_NEVER_UP", "OSD_UNSAFE_JOURNAL", "POOL_UNPLACEABLE"];
         for code in raised.chain(ours) {
-            assert!(page.contains(&format!("`{code}`")), "docs/ops/health.md says nothing of {code}");
+            assert!(
+                page.contains(&format!("`{code}`")),
+                "docs/ops/health.md says nothing of {code}"
+            );
         }
     }
 }

@@ -125,6 +125,7 @@ impl Rank {
         let (from, old) = self.parent(call.m.path2.ino, &call.m.path2.path)?;
         self.check(call, from, MdsMay::WRITE)?;
         self.check(call, to, MdsMay::WRITE)?;
+        self.may_name(call, to)?;
         if self.tree.at(to).is_stray() || self.tree.at(from).is_stray() {
             return Err(Errno::NOENT.into());
         }

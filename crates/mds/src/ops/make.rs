@@ -25,6 +25,7 @@ impl Rank {
             return Err(Errno::NOENT.into());
         }
         self.check(call, dir, MdsMay::WRITE)?;
+        self.may_name(call, dir)?;
         if self.tree.lookup(dir, &name)?.is_some() {
             return Err(Errno::EXIST.into());
         }
@@ -75,6 +76,7 @@ impl Rank {
         i.dir.rstat.rctime = t;
         if i.is_dir() {
             i.dir.hash = maps::fs::dir_hash::RJENKINS;
+            i.optmetadata.set_charmap(parent.optmetadata.charmap().cloned());
             i.dir.rstat.rsubdirs = 1;
         } else {
             i.layout = self.layout_for(dir);

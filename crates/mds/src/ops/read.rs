@@ -141,7 +141,8 @@ impl Rank {
 
     /// Counts inodes that a listing tells its client of.
     pub(super) fn count_listed(&mut self, call: &Call, inodes: usize) {
-        let (now, half_life_ms) = (self.world.ms(), self.world.config.options.throttle.half_life_ms);
+        let (now, half_life_ms) =
+            (self.world.ms(), self.world.config.options.throttle.half_life_ms);
         if let Some(session) = self.sessions.by_client.get_mut(&call.client) {
             session.acquired.add(inodes, now, half_life_ms);
         }

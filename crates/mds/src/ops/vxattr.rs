@@ -2,13 +2,15 @@
 
 use auth::MdsMay;
 use bytes::Bytes;
-use maps::fs::{Pins, Quota, SnapRealm};
+use maps::fs::{Charmap, Pins, Quota, SnapRealm};
 use striper::FileLayout;
 use types::{Denc, Errno, Ino, PoolId};
 
 use super::snap::Place;
+use crate::errno::NOTEMPTY;
 use crate::rank::Rank;
 use crate::request::{Answer, Call, Extra, Op};
+use crate::session::CHARMAP;
 
 /// Longest name of an extended attribute, as Linux has it.
 pub(super) const MAX_XATTR_NAME: usize = 255;
@@ -19,11 +21,18 @@ const RANDOM_MAX: f64 = 0.01;
 const EDOM: Errno = Errno(-33);
 
 /// What setting an attribute of a directory changes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum DirChange {
     Quota(Quota),
     Pins(Pins),
     Subvolume(bool),
+    Charmap(Charmap),
+}
+
+/// How names are compared where only a part of that was set. The peer's `charmap_md_t`.
+fn charmap_default() -> Charmap {
+    let text = Bytes::from_static;
+    Charmap { case_sensitive: true, normalization: text(b"nfd"), encoding: text(b"utf8") }
 }
 
 impl Rank {
@@ -90,9 +99,10 @@ impl Rank {
         let change = self.dir_change(ino, name, &value)?;
         self.tree.cow(&mut call.txn, ino);
         let i = &mut self.tree.at_mut(ino).store.inode;
-        match change {
-            DirChange::Quota(quota) => i.dir.quota = quota,
-            DirChange::Pins(pins) => i.pins = pins,
+        match &change {
+            DirChange::Quota(quota) => i.dir.quota = *quota,
+            DirChange::Pins(pins) => i.pins = *pins,
+            DirChange::Charmap(charmap) => i.optmetadata.set_charmap(Some(charmap.clone())),
             DirChange::Subvolume(_) => {}
         }
         i.times.ctime = i.times.ctime.max(call.txn.time);
@@ -111,7 +121,7 @@ impl Rank {
                 self.tree.at_mut(ino).store.snap_realm = realm.to_bytes();
                 self.tree.touch(&mut call.txn, ino);
             }
-            DirChange::Pins(_) => {}
+            DirChange::Pins(_) | DirChange::Charmap(_) => {}
         }
         Ok(Answer { target: Some(ino), ..Answer::default() })
     }
@@ -178,8 +188,47 @@ impl Rank {
                 }
                 DirChange::Subvolume(is)
             }
+            "ceph.dir.casesensitive" | "ceph.dir.normalization" | "ceph.dir.encoding" => {
+                self.may_remap(ino)?;
+                let mut charmap = i.optmetadata.charmap().cloned().unwrap_or_else(charmap_default);
+                let default = charmap_default();
+                let or = |default: Bytes| match value {
+                    "" => default,
+                    value => Bytes::copy_from_slice(value.as_bytes()),
+                };
+                match name {
+                    "ceph.dir.casesensitive" => charmap.case_sensitive = flag()?,
+                    "ceph.dir.normalization" => charmap.normalization = or(default.normalization),
+                    _ => charmap.encoding = or(default.encoding),
+                }
+                DirChange::Charmap(charmap)
+            }
             _ => return Err(Errno::INVAL.into()),
         })
+    }
+
+    /// Whether a directory's names may be compared in another way from now on: there are none.
+    /// ENOTEMPTY, EINVAL for the root.
+    fn may_remap(&self, ino: Ino) -> Op<()> {
+        if ino == maps::fs::inos::ROOT {
+            return Err(Errno::INVAL.into());
+        }
+        let (files, dirs, _, _, _) = self.tree.at(ino).unsettled();
+        let stat = &self.tree.at(ino).store.inode.dir.dirstat;
+        let empty = stat.nfiles + files + stat.nsubdirs + dirs == 0;
+        if empty && self.tree.snaps_of(ino).is_empty() { Ok(()) } else { Err(NOTEMPTY.into()) }
+    }
+
+    /// Whether a client may give a name in a directory: where names are compared in another way
+    /// than byte by byte it has to know how. EPERM.
+    pub(super) fn may_name(&self, call: &Call, dir: Ino) -> Op<()> {
+        let plain = self.tree.at(dir).store.inode.optmetadata.charmap().is_none();
+        let session = self.sessions.by_client.get(&call.client);
+        if plain || session.is_some_and(|s| s.info.metadata.features.has(CHARMAP)) {
+            Ok(())
+        } else {
+            Err(Errno::PERM.into())
+        }
     }
 
     /// The subvolume that an inode is in, or is.
@@ -215,6 +264,18 @@ impl Rank {
     pub(super) fn remove_vxattr(&mut self, call: &mut Call, ino: Ino, name: &[u8]) -> Op<Answer> {
         self.check(call, ino, MdsMay(MdsMay::WRITE.0 | MdsMay::SET_VXATTR.0))?;
         let node = self.tree.at(ino);
+        if node.is_dir() && name == b"ceph.dir.charmap" {
+            if node.store.inode.optmetadata.charmap().is_some() {
+                self.may_remap(ino)?;
+                self.tree.cow(&mut call.txn, ino);
+                let i = &mut self.tree.at_mut(ino).store.inode;
+                i.optmetadata.set_charmap(None);
+                i.times.ctime = i.times.ctime.max(call.txn.time);
+                i.versions.change_attr += 1;
+                self.tree.touch(&mut call.txn, ino);
+            }
+            return Ok(Answer { target: Some(ino), ..Answer::default() });
+        }
         if name != b"ceph.dir.layout" || !node.is_dir() {
             return Err(Errno::NODATA.into());
         }
@@ -250,6 +311,24 @@ impl Rank {
             }
             "ceph.dir.pin.distributed" if node.is_dir() => {
                 u8::from(i.pins.flags & maps::fs::Pins::DISTRIBUTED != 0).to_string()
+            }
+            "ceph.dir.charmap"
+            | "ceph.dir.casesensitive"
+            | "ceph.dir.normalization"
+            | "ceph.dir.encoding" => {
+                let charmap = i.optmetadata.charmap().ok_or(Errno::NODATA)?;
+                let text = |b: &Bytes| String::from_utf8_lossy(b).into_owned();
+                match &name[..] {
+                    "ceph.dir.casesensitive" => u8::from(charmap.case_sensitive).to_string(),
+                    "ceph.dir.normalization" => text(&charmap.normalization),
+                    "ceph.dir.encoding" => text(&charmap.encoding),
+                    _ => format!(
+                        "{{\"casesensitive\":{},\"normalization\":{},\"encoding\":{}}}",
+                        charmap.case_sensitive,
+                        serde_json::Value::String(text(&charmap.normalization)),
+                        serde_json::Value::String(text(&charmap.encoding)),
+                    ),
+                }
             }
             _ => {
                 let kind = if node.is_dir() { "ceph.dir.layout" } else { "ceph.file.layout" };

@@ -1,6 +1,7 @@
 //! The whole server against objects in memory: a client's requests, and crashes between any two
 //! writes of it.
 
+mod charmap;
 mod commands;
 mod crash;
 mod frags;
@@ -297,10 +298,16 @@ impl World {
     }
 
     fn open(&mut self, client: i64) {
+        self.open_with(client, maps::FeatureBits::default());
+    }
+
+    /// A session of a client that knows these features.
+    fn open_with(&mut self, client: i64, features: maps::FeatureBits) {
         self.conns += 1;
+        let detail = messages::fs::SessionDetail { features, ..Default::default() };
         let open = ClientSession {
             op: session_op::REQUEST_OPEN,
-            detail: Some(Box::default()),
+            detail: Some(Box::new(detail)),
             ..ClientSession::default()
         };
         self.message(client, &open, 0);
