@@ -50,7 +50,7 @@ mod session;
 mod snap;
 mod stray;
 mod tables;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod tests;
 mod track;
 mod tree;
@@ -61,3 +61,5 @@ pub use commands::COMMANDS;
 pub use config::{Config, Options, OsdNews, Peer, Throttle};
 pub use core::Mds;
 pub use outbox::{AskId, Beacon, Effect, Io, IoAnswer, IoData, IoId, IoOp, Outbox};
+#[cfg(fuzzing)]
+pub use tests::proved::run as fuzz_proved;

@@ -8,6 +8,7 @@
 
 mod daemon;
 pub mod fs;
+pub mod fuzz;
 mod log;
 mod mgr;
 mod mon;

@@ -157,6 +157,8 @@ impl ObjectStore for StoreBacking {
         if let Some(e) = &self.refused {
             return Err(e.clone());
         }
+        #[cfg(any(test, fuzzing))]
+        while self.store.step() || self.store.step_checkpoint() {}
         let durable = self.store.complete().map_err(|e| StoreError(e.to_string()))?;
         let mut newest = None;
         while self.open.front().is_some_and(|(seq, _)| *seq <= durable) {

@@ -65,7 +65,7 @@ mod session;
 mod slots;
 mod snapset;
 mod split;
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 mod tests;
 mod tier;
 mod unite;
@@ -80,3 +80,5 @@ pub use doors::Door;
 pub use inspect::{PgSummary, clones_fit, dirty, version_of};
 pub use load::Load;
 pub use outbox::{Effect, Outbox};
+#[cfg(fuzzing)]
+pub use tests::proved::run as fuzz_proved;

@@ -19,6 +19,9 @@ use crate::pg::{Pg, PoolView};
 /// Epochs in one message.
 const SHARED_MAX: u32 = 40;
 
+/// PGs of a pool, in any map that is taken; the monitors' own bound is `mon_max_pool_pg_num`.
+const PG_NUM_MAX: u32 = 1 << 20;
+
 /// Whether no PG can be anywhere else in `b` than in `a`, or takes other writes.
 fn same_placement(a: &OsdMap, b: &OsdMap) -> bool {
     let full = |m: &OsdMap| m.flags.has(maps::OsdMapFlags::FULL);
@@ -108,12 +111,29 @@ impl Osd {
             let inc = Incremental::from_shared(raw).map_err(|x| x.to_string())?;
             let mut next = OsdMap::clone(&self.c.map);
             match next.apply_incremental(&inc) {
-                Ok(()) => return Ok(Some(next)),
+                Ok(()) => return self.sound(next, e).map(Some),
                 Err(x) if !m.fulls.contains_key(&e) => return Err(x.to_string()),
                 Err(_) => {}
             }
         }
-        m.fulls.get(&e).map(|raw| OsdMap::from_shared(raw).map_err(|x| x.to_string())).transpose()
+        let Some(raw) = m.fulls.get(&e) else { return Ok(None) };
+        let next = OsdMap::from_shared(raw).map_err(|x| x.to_string())?;
+        self.sound(next, e).map(Some)
+    }
+
+    /// A map is what it was sent as, and one that monitors make: other OSDs pass maps on, and one of
+    /// them may be in wrong hands.
+    fn sound(&self, map: OsdMap, e: Epoch) -> Result<OsdMap, String> {
+        if map.epoch != e || map.fsid != self.c.id.fsid {
+            return Err(format!("it is map {} of {}", map.epoch.0, map.fsid));
+        }
+        for (id, pool) in map.pools.iter() {
+            let sizes = pool.size > 0 && (1..=PG_NUM_MAX).contains(&pool.pg_num);
+            if !sizes || pool.pg_num_pending > pool.pg_num {
+                return Err(format!("pool {} has {} PGs, {} copies", id.0, pool.pg_num, pool.size));
+            }
+        }
+        Ok(map)
     }
 
     /// Goes on to `next`: every PG takes the step, new ones are made, old ones removed.

@@ -223,13 +223,13 @@ record! {
 }
 
 impl PoolStat {
-    /// Adds all of `other`.
+    /// Adds all of `other`; what an OSD reports may be any number, so sums wrap.
     pub fn add(&mut self, other: &Self) {
         self.stats.sum.add(&other.stats.sum);
-        self.log_size += other.log_size;
-        self.ondisk_log_size += other.ondisk_log_size;
-        self.up += other.up;
-        self.acting += other.acting;
+        self.log_size = self.log_size.wrapping_add(other.log_size);
+        self.ondisk_log_size = self.ondisk_log_size.wrapping_add(other.ondisk_log_size);
+        self.up = self.up.wrapping_add(other.up);
+        self.acting = self.acting.wrapping_add(other.acting);
         self.store_stats.add(&other.store_stats);
         self.num_store_stats = self.num_store_stats.wrapping_add(other.num_store_stats);
     }

@@ -165,16 +165,17 @@ impl OsdStat {
         ]
     }
 
-    /// Adds all of `other`.
+    /// Adds all of `other`; what an OSD reports may be any number, so sums wrap.
     pub fn add(&mut self, other: &Self) {
-        self.snap_trim_queue_len += other.snap_trim_queue_len;
-        self.num_snap_trimming += other.num_snap_trimming;
-        self.num_pgs += other.num_pgs;
+        self.snap_trim_queue_len = self.snap_trim_queue_len.wrapping_add(other.snap_trim_queue_len);
+        self.num_snap_trimming = self.num_snap_trimming.wrapping_add(other.num_snap_trimming);
+        self.num_pgs = self.num_pgs.wrapping_add(other.num_pgs);
         self.statfs.add(&other.statfs);
-        self.num_shards_repaired += other.num_shards_repaired;
-        self.num_osds += other.num_osds;
-        self.num_per_pool_osds += other.num_per_pool_osds;
-        self.num_per_pool_omap_osds += other.num_per_pool_omap_osds;
+        self.num_shards_repaired = self.num_shards_repaired.wrapping_add(other.num_shards_repaired);
+        self.num_osds = self.num_osds.wrapping_add(other.num_osds);
+        self.num_per_pool_osds = self.num_per_pool_osds.wrapping_add(other.num_per_pool_osds);
+        self.num_per_pool_omap_osds =
+            self.num_per_pool_omap_osds.wrapping_add(other.num_per_pool_omap_osds);
         for (osd, alerts) in &other.os_alerts {
             self.os_alerts.entry(*osd).or_default().extend(alerts.clone());
         }

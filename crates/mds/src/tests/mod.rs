@@ -1,12 +1,21 @@
 //! The whole server against objects in memory: a client's requests, and crashes between any two
-//! writes of it.
+//! writes of it. Fuzz targets use some of it.
+#![cfg_attr(fuzzing, allow(missing_docs, dead_code, unused_imports, reason = "a world of tests"))]
 
+#[cfg(test)]
 mod charmap;
+#[cfg(test)]
 mod commands;
+#[cfg(test)]
 mod crash;
+#[cfg(test)]
 mod frags;
+#[cfg(test)]
 mod liars;
+pub mod proved;
+#[cfg(test)]
 mod snaps;
+#[cfg(test)]
 mod takeover;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -371,7 +371,8 @@ fn dump_stuck(ctx: &mut CommandCtx<'_>) -> Run {
             return out_rs("failed", format!("Unknown type: {kind}\n"));
         }
     }
-    let cutoff = ctx.now.wall_ns.saturating_sub(threshold as u64 * 1_000_000_000);
+    let threshold_ns = (threshold as u64).saturating_mul(1_000_000_000);
+    let cutoff = ctx.now.wall_ns.saturating_sub(threshold_ns);
     let long = |stamp: types::UTime| stamp.nanos() < cutoff;
     let stuck = |stat: &PgStat| {
         kinds.iter().any(|kind| match *kind {

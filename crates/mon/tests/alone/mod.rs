@@ -1,6 +1,8 @@
 //! One monitor without a network: what it is told, and what it says.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub mod proved;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -111,6 +113,19 @@ impl Alone {
         let mut this = Self::with(mon, now, state, Vec::new());
         this.news(ballot);
         this
+    }
+
+    /// The state that a follower has which was given that log.
+    pub fn following_log(state: Bytes, log: &[(u64, Bytes)]) -> Bytes {
+        let mut this = Self::following(state);
+        for (index, (token, data)) in log.iter().enumerate() {
+            let index = index as u64 + 1;
+            let (token, data) = (*token, data.clone());
+            let event = quorum::Event::Committed { index, origin: 0, token, data };
+            this.mon.on_quorum(this.now, event).unwrap();
+            this.mon.poll();
+        }
+        this.mon.state().to_bytes()
     }
 
     /// The leader of that election, number 0, tells who agrees.

@@ -1,6 +1,7 @@
 //! The cluster under test: OSDs, a monitor that makes maps, a client, and the wires.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use env::{ConnId, Now, Random, Seeded};
@@ -14,12 +15,25 @@ use types::{
     OsdId, PgId, PoolId, ReqId, SnapId, SpgId, UTime, Uuid,
 };
 
+use store::{MkfsOptions, OpenOptions, SimDisk, Store};
+
 use crate::memory::MemStore;
-use crate::{Door, Effect, Identity, Osd, Outbox, PeerInfo};
+use crate::{DataCache, Door, Effect, Identity, ObjectStore, Osd, Outbox, PeerInfo, StoreBacking};
 
 const FSID: Uuid = Uuid([7; 16]);
 /// The client's connections are numbered from here, by OSD.
 const CLIENT: u64 = 1 << 32;
+
+/// Bytes of a disk, and of the smallest log that `mkfs` gives one.
+const DISK: u64 = 192 << 20;
+const LOG: u64 = 33 << 20;
+/// How often a real store is asked after an event what is durable: that may bring more.
+const POLLS: usize = 3;
+
+/// How stores are opened that lie on disks.
+pub fn on_disk() -> OpenOptions {
+    OpenOptions { io_uring: false, threads: false, ..OpenOptions::default() }
+}
 
 /// A wire in one direction between two OSDs, for one life of both.
 #[derive(Default)]
@@ -77,10 +91,16 @@ pub struct Cluster {
     pub options: Vec<(&'static str, &'static str)>,
     /// OSDs whose stores told them to stop.
     pub stopped: Vec<usize>,
+    /// Connections that OSDs wanted closed; they are not.
+    pub closed: Vec<(usize, ConnId)>,
     /// Bytes of the largest front of a message between OSDs.
     pub largest: usize,
     /// What goes from the first to the second waits.
     pub held: std::collections::BTreeSet<(usize, usize)>,
+    /// Where OSDs keep their real stores; without any they have stores in memory.
+    pub disks: Vec<Arc<SimDisk>>,
+    /// What OSDs told each other, from whom and to whom, where that is wanted.
+    pub heard: Option<Vec<(usize, usize, Envelope)>>,
 }
 
 /// Gives a pool so many PGs at once; no fewer than it has.
@@ -100,6 +120,21 @@ pub fn client_addr() -> EntityAddr {
 
 impl Cluster {
     pub fn new(osds: usize, seed: u64) -> Self {
+        Self::with(osds, seed, Vec::new())
+    }
+
+    /// OSDs with real stores on disks in memory; what they are given is durable at once.
+    pub fn on_disks(osds: usize, seed: u64) -> Self {
+        static EMPTY: LazyLock<Arc<SimDisk>> = LazyLock::new(|| {
+            let options = MkfsOptions { size: DISK, log_bytes: LOG, ..MkfsOptions::default() };
+            let disk = Arc::new(SimDisk::new(DISK, false));
+            Store::mkfs_on(disk.clone(), &options).expect("an empty disk takes a store");
+            disk
+        });
+        Self::with(osds, seed, (0..osds).map(|_| Arc::new(EMPTY.copy(false))).collect())
+    }
+
+    fn with(osds: usize, seed: u64, disks: Vec<Arc<SimDisk>>) -> Self {
         let weights: Vec<(i32, u32)> = (0..osds as i32).map(|o| (o, 0x1_0000)).collect();
         let mut crush = crush::CrushMap::build_simple("host", &weights, true).unwrap();
         let spread =
@@ -133,8 +168,11 @@ impl Cluster {
             backfills: 1 + 7 * (seed % 2) as usize,
             options: Vec::new(),
             stopped: Vec::new(),
+            closed: Vec::new(),
             largest: 0,
             held: std::collections::BTreeSet::new(),
+            disks,
+            heard: None,
         };
         for i in 0..osds {
             let node = Node { osd: None, store: MemStore::default(), nonce: 0, life: 0 };
@@ -171,8 +209,15 @@ impl Cluster {
         let mut c = Self::new(osds, seed);
         c.settle();
         assert_eq!(c.map.osd_counts().1, osds, "all are up");
-        let id = PoolId(i64::from(c.map.pool_max) + 1);
-        let mut inc = c.inc();
+        c.make_coded((k, m), pg_num);
+        c.settle();
+        c
+    }
+
+    /// An erasure-coded pool with chunks of 32 bytes.
+    pub fn make_coded(&mut self, (k, m): (usize, usize), pg_num: u32) -> PoolId {
+        let id = PoolId(i64::from(self.map.pool_max) + 1);
+        let mut inc = self.inc();
         let (size, min) = ((k + m) as u8, (k + usize::from(m > 1)) as u8);
         let mut pool = PgPool::new(PoolKind::ERASURE, size, min, 1, pg_num);
         pool.last_change = inc.epoch;
@@ -185,9 +230,8 @@ impl Cluster {
         inc.new_pools.insert(id, pool);
         inc.new_pool_names.insert(id, format!("pool{id}"));
         inc.new_pool_max = Some(id.0);
-        c.publish(inc);
-        c.settle();
-        c
+        self.publish(inc);
+        id
     }
 
     /// Deletes a pool.
@@ -330,7 +374,13 @@ impl Cluster {
         for (name, value) in own.into_iter().chain(self.options.iter().copied()) {
             options.set(conf::Source::Override, name, value).unwrap();
         }
-        let store = Box::new(self.nodes[i].store.clone());
+        let store: Box<dyn ObjectStore> = match self.disks.get(i) {
+            None => Box::new(self.nodes[i].store.clone()),
+            Some(disk) => {
+                let store = Store::open_on(disk.clone(), on_disk()).expect("it was closed well");
+                Box::new(StoreBacking::new(store, DataCache::new(256 << 10)))
+            }
+        };
         self.nodes[i].osd = Some(Osd::new(id, options, store).unwrap());
         for j in 0..self.nodes.len() {
             if j != i && self.nodes[j].osd.is_some() {
@@ -373,7 +423,7 @@ impl Cluster {
         }
     }
 
-    fn conn(&self, at: usize, peer: usize) -> ConnId {
+    pub fn conn(&self, at: usize, peer: usize) -> ConnId {
         let life = self.lives.get(&(at.min(peer), at.max(peer))).copied().unwrap_or(0);
         ConnId((life << 8) + peer as u64 + 1)
     }
@@ -460,11 +510,22 @@ impl Cluster {
     pub fn event(&mut self, i: usize, f: impl FnOnce(&mut Osd, Now, &mut Outbox)) {
         let mut out = Outbox::new();
         let now = self.now;
+        let mut good = true;
         if let Some(osd) = &mut self.nodes[i].osd {
             f(osd, now, &mut out);
+            for _ in 0..if self.disks.is_empty() { 0 } else { POLLS } {
+                if let Err(e) = osd.poll_store(now, &mut out) {
+                    eprintln!("osd.{i} stops: {e}");
+                    good = false;
+                }
+            }
         }
         for effect in out.drain() {
             self.effect(i, effect);
+        }
+        if !good {
+            self.stopped.push(i);
+            self.kill(i);
         }
     }
 
@@ -475,6 +536,9 @@ impl Cluster {
                 // What the messenger takes; more would break the line.
                 assert!(e.front.len() <= 16 << 20 && e.middle.len() <= 16 << 20);
                 assert!(e.data.len() <= 96 << 20);
+                if let Some(heard) = &mut self.heard {
+                    heard.push((i, to.0 as usize, e.clone()));
+                }
                 if let Some(w) = self.wires.get_mut(&(i, to.0 as usize)) {
                     w.queue.push_back(e);
                 }
@@ -491,6 +555,10 @@ impl Cluster {
             }
             Effect::Mon(e) => self.to_mon.push_back((i, e)),
             Effect::SubscribeMaps(from) => self.wants[i] = from,
+            Effect::Close(conn) => {
+                self.closed.push((i, conn));
+                self.effects_seen.push(Effect::Close(conn));
+            }
             other => self.effects_seen.push(other),
         }
     }
