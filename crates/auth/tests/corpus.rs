@@ -4,7 +4,6 @@
 
 use std::path::Path;
 
-use auth::caps::{MdsCapAuth, MdsMatch};
 use auth::proto::*;
 use auth::{CryptoKey, EntityAuth, KeyServer, MonCap};
 use denc::{Denc, Reader};
@@ -68,8 +67,8 @@ fn corpus() {
             check::<KeyServer>(r, "KeyServer", has_old_entities),
             check::<RotatingSecrets>(r, "RotatingSecrets", never),
             check::<MonCap>(r, "MonCap", never),
-            check::<MdsMatch>(r, "MDSCapMatch", never),
-            check::<MdsCapAuth>(r, "MDSCapAuth", never),
+            check::<types::MdsMatch>(r, "MDSCapMatch", never),
+            check::<types::MdsCapAuth>(r, "MDSCapAuth", never),
         ];
         total += counts.iter().sum::<usize>();
     }

@@ -112,7 +112,7 @@ pub mod fuzz {
             one::<crate::fs::LogEvent>,
             one::<crate::fs::PurgeItem>,
             one::<crate::fs::MdsHealth>,
-            one::<crate::fs::CapAuth>,
+            one::<types::MdsCapAuth>,
             one::<crate::fs::FragTree>,
         ];
         if let Some((kind, rest)) = bytes.split_first() {

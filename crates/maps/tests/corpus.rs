@@ -164,8 +164,8 @@ fn rows() -> Vec<Row> {
         "PurgeItem": cephfs::PurgeItem;
         "MDSHealth": cephfs::MdsHealth;
         "MDSHealthMetric": cephfs::MdsHealthMetric;
-        "MDSCapAuth": cephfs::CapAuth;
-        "MDSCapMatch": cephfs::CapMatch;
+        "MDSCapAuth": types::MdsCapAuth;
+        "MDSCapMatch": types::MdsMatch;
     };
     for (name, recode) in [
         ("inode_t<std::allocator>", recode_inode::<cephfs::Inode, 0> as Recode),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use env::ConnId;
-use maps::fs::{CapAuth, CapMatch, ClientMetadata, InoIntervals, SessionInfo};
+use maps::fs::{ClientMetadata, InoIntervals, SessionInfo};
 use maps::{FeatureBits, MdsState};
 use messages::fs::{ClientReconnect, ClientSession, SessionDetail, session_op};
 use types::{EntityInst, Ino};
@@ -265,20 +265,9 @@ impl Rank {
     /// Tells a client that its session is open.
     pub fn send_open(&mut self, client: i64) {
         let Some(session) = self.sessions.by_client.get(&client) else { return };
-        let auths = session.peer.caps.auths().into_iter().map(|a| CapAuth {
-            matches: CapMatch {
-                uid: a.matches.uid,
-                gids: a.matches.gids,
-                path: a.matches.path.into(),
-                fs_name: a.matches.fs_name,
-                root_squash: a.matches.root_squash,
-            },
-            readable: a.readable,
-            writeable: a.writeable,
-        });
         let detail = SessionDetail {
             features: FeatureBits::from_word(FEATURES),
-            cap_auths: auths.collect(),
+            cap_auths: session.peer.caps.auths(),
             ..SessionDetail::default()
         };
         let open = ClientSession {

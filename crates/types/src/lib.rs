@@ -6,6 +6,7 @@
 //! bytes, as on the wire; names of entities, pools and classes are UTF-8.
 
 mod addr;
+mod caps;
 mod entity;
 mod errno;
 mod ids;
@@ -13,6 +14,7 @@ mod object;
 mod time;
 
 pub use addr::{AddrKind, AddrVec, EntityAddr};
+pub use caps::{MdsCapAuth, MdsMatch};
 pub use entity::{EntityId, EntityInst, EntityKind, EntityName};
 pub use errno::{Errno, OpResult};
 pub use ids::{EVersion, Epoch, Ino, OsdId, PgId, PoolId, ReqId, ShardId, SnapId, SpgId, Uuid};

@@ -8,8 +8,7 @@
 
 use std::fmt;
 
-use denc::{DecodeError, Denc, Reader, Writer};
-use types::EntityAddr;
+use types::{EntityAddr, MdsCapAuth, MdsMatch};
 
 use super::{CapError, Cursor, Network, Parsed, holds_at, put_list, put_network};
 
@@ -37,83 +36,6 @@ impl MdsMay {
 
     const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
-    }
-}
-
-/// Which callers and files a grant is about. The peer's `MDSCapMatch`: 1/1 { i64 uid,
-/// vector of u32 gids, string path, string file system, u8 root_squash }.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MdsMatch {
-    /// The caller's user; -1 is any.
-    pub uid: i64,
-    /// The caller's groups, sorted; empty is any.
-    pub gids: Vec<u32>,
-    /// Without leading slashes; empty is the root.
-    pub path: String,
-    /// Empty is any.
-    pub fs_name: String,
-    /// User and group 0 may not write.
-    pub root_squash: bool,
-}
-
-impl Default for MdsMatch {
-    fn default() -> Self {
-        Self {
-            uid: -1,
-            gids: vec![],
-            path: String::new(),
-            fs_name: String::new(),
-            root_squash: false,
-        }
-    }
-}
-
-impl Denc for MdsMatch {
-    fn encode(&self, w: &mut Writer) {
-        w.framed(1, 1, |w| {
-            w.i64(self.uid);
-            self.gids.encode(w);
-            w.str(&self.path);
-            w.str(&self.fs_name);
-            w.bool(self.root_squash);
-        });
-    }
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("MDSCapMatch", 1, |r, _| {
-            Ok(Self {
-                uid: r.i64()?,
-                gids: Denc::decode(r)?,
-                path: r.string()?,
-                fs_name: r.string()?,
-                root_squash: r.bool()?,
-            })
-        })
-    }
-}
-
-/// A grant as clients are told it. The peer's `MDSCapAuth`: 1/1 { match, u8, u8 }.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MdsCapAuth {
-    /// Whom and what it is about.
-    pub matches: MdsMatch,
-    /// May read.
-    pub readable: bool,
-    /// May write.
-    pub writeable: bool,
-}
-
-impl Denc for MdsCapAuth {
-    fn encode(&self, w: &mut Writer) {
-        w.framed(1, 1, |w| {
-            self.matches.encode(w);
-            w.bool(self.readable);
-            w.bool(self.writeable);
-        });
-    }
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("MDSCapAuth", 1, |r, _| {
-            Ok(Self { matches: Denc::decode(r)?, readable: r.bool()?, writeable: r.bool()? })
-        })
     }
 }
 
@@ -166,43 +88,31 @@ pub struct MdsAccess<'a> {
     pub addr: &'a EntityAddr,
 }
 
-impl MdsMatch {
-    fn is_all(&self) -> bool {
-        self.uid == -1 && self.path.is_empty() && self.fs_name.is_empty()
-    }
+fn is_about_all(m: &MdsMatch) -> bool {
+    m.uid == -1 && m.path.is_empty() && m.fs_name.is_empty()
+}
 
-    /// Whether `path` is the granted one or below it.
-    #[must_use]
-    pub fn matches_path(&self, path: &str) -> bool {
-        let own = self.path.trim_end_matches('/');
-        match path.strip_prefix(own) {
-            Some(rest) => own.is_empty() || rest.is_empty() || rest.starts_with('/'),
-            None => false,
-        }
+fn is_about(m: &MdsMatch, a: &MdsAccess<'_>) -> bool {
+    if !m.fs_name.is_empty() && m.fs_name != a.fs_name {
+        return false;
     }
-
-    fn matches(&self, a: &MdsAccess<'_>) -> bool {
-        if !self.fs_name.is_empty() && self.fs_name != a.fs_name {
+    if m.uid != -1 {
+        if m.uid != i64::from(a.caller_uid) {
             return false;
         }
-        if self.uid != -1 {
-            if self.uid != i64::from(a.caller_uid) {
-                return false;
-            }
-            let own = self.gids.contains(&a.caller_gid)
-                || a.caller_gids.iter().any(|g| self.gids.iter().any(|m| u64::from(*m) == *g));
-            if !self.gids.is_empty() && !own {
-                return false;
-            }
+        let own = m.gids.contains(&a.caller_gid)
+            || a.caller_gids.iter().any(|g| m.gids.iter().any(|m| u64::from(*m) == *g));
+        if !m.gids.is_empty() && !own {
+            return false;
         }
-        self.matches_path(a.path)
     }
+    m.matches_path(a.path)
 }
 
 impl MdsGrant {
     fn is_capable(&self, a: &MdsAccess<'_>) -> bool {
         let wants = |may| a.wants.meets(may);
-        if !holds_at(self.network.as_ref(), a.addr) || !self.matches.matches(a) {
+        if !holds_at(self.network.as_ref(), a.addr) || !is_about(&self.matches, a) {
             return false;
         }
         let reads = wants(MdsMay::READ) || wants(MdsMay::EXECUTE);
@@ -307,7 +217,7 @@ impl MdsCap {
     /// Whether everything is allowed.
     #[must_use]
     pub fn is_allow_all(&self) -> bool {
-        self.grants.iter().any(|g| g.all && g.matches.is_all())
+        self.grants.iter().any(|g| g.all && is_about_all(&g.matches))
     }
 
     /// Whether `a` is allowed; one grant must cover all of it.

@@ -14,7 +14,7 @@ use std::net::IpAddr;
 
 use types::EntityAddr;
 
-pub use mds::{MdsAccess, MdsCap, MdsCapAuth, MdsGrant, MdsMatch, MdsMay};
+pub use mds::{MdsAccess, MdsCap, MdsGrant, MdsMay};
 pub use mgr::{MgrAccess, MgrCaller, MgrCap, MgrGrant};
 pub use mon::{MonAccess, MonCap, MonGrant};
 pub use osd::{ClassCall, OsdAccess, OsdCap, OsdGrant, PoolApps};

@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use types::{DecodeError, Denc, Reader, Writer};
-
 use crate::features::{CompatSet, FeatureSet};
 use crate::wire::record;
 
@@ -29,69 +26,6 @@ record! {
     MdsHealth "MDSHealth", compat 1, known 1, |f| 1; {
         /// All of them.
         metrics: Vec<MdsHealthMetric>,
-    }
-}
-
-/// Where and for whom a grant holds. The peer's `MDSCapMatch`, 1/1.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CapMatch {
-    /// The user; -1 for any.
-    pub uid: i64,
-    /// The groups; none for any.
-    pub gids: Vec<u32>,
-    /// Below this path, which has no leading slash.
-    pub path: Bytes,
-    /// In this file system; empty for all.
-    pub fs_name: String,
-    /// User 0 does not write.
-    pub root_squash: bool,
-}
-
-impl Default for CapMatch {
-    fn default() -> Self {
-        Self {
-            uid: -1,
-            gids: Vec::new(),
-            path: Bytes::new(),
-            fs_name: String::new(),
-            root_squash: false,
-        }
-    }
-}
-
-impl Denc for CapMatch {
-    fn encode(&self, w: &mut Writer) {
-        w.framed(1, 1, |w| {
-            w.i64(self.uid);
-            self.gids.encode(w);
-            w.blob(&self.path);
-            w.str(&self.fs_name);
-            w.bool(self.root_squash);
-        });
-    }
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.framed("MDSCapMatch", 1, |r, _| {
-            Ok(Self {
-                uid: r.i64()?,
-                gids: Denc::decode(r)?,
-                path: r.blob()?,
-                fs_name: r.string()?,
-                root_squash: r.bool()?,
-            })
-        })
-    }
-}
-
-record! {
-    /// One grant, as clients are told. The peer's `MDSCapAuth`.
-    #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    CapAuth "MDSCapAuth", compat 1, known 1, |f| 1; {
-        /// Where and for whom.
-        matches: CapMatch,
-        /// To read.
-        readable: bool,
-        /// To write.
-        writeable: bool,
     }
 }
 

@@ -28,8 +28,7 @@ mod tables;
 pub use backtrace::{Backpointer, Backtrace};
 pub use client::{ClientMetadata, MetricSpec, SessionInfo, SessionMapHeader, session_key};
 pub use daemon::{
-    CapAuth, CapMatch, FEATURE_NAMES, MdsHealth, MdsHealthMetric, compat_default, compat_supported,
-    feature_name,
+    FEATURE_NAMES, MdsHealth, MdsHealthMetric, compat_default, compat_supported, feature_name,
 };
 pub use dirfrag::{DentryKey, DentryLink, DentryValue, Fnode, dtype};
 pub use frag::{DirFrag, Frag, FragTree, dentry_hash, dir_hash};

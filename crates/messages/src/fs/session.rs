@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use denc::{DecodeError, Denc, Features, Reader, Writer};
 use maps::FeatureBits;
-use maps::fs::{ByteMap, CapAuth, MetricSpec};
+use maps::fs::{ByteMap, MetricSpec};
 use types::UTime;
 
 use crate::Message;
@@ -57,7 +57,7 @@ pub struct SessionDetail {
     /// 1: the client is blocklisted (v5).
     pub flags: u32,
     /// What the client may do, for its own checks (v6).
-    pub cap_auths: Vec<CapAuth>,
+    pub cap_auths: Vec<types::MdsCapAuth>,
     /// No request below is resent; `u64::MAX` when not said (v7).
     pub oldest_client_tid: u64,
 }
