@@ -7,7 +7,7 @@ use crate::report::Report;
 use crate::{lab, sh, test};
 
 /// Scripts of a minute and more.
-const LONG: &[&str] = &["rbd"];
+const LONG: &[&str] = &["keys", "rbd"];
 
 /// Runs `tests/interop/*.sh` in each suite's root, in crc and in secure mode; only a `share` of
 /// them: long ones in one mode of each suite.

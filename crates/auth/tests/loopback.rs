@@ -291,6 +291,95 @@ fn renewal_and_rotation() {
     }
 }
 
+/// Three monitors whose clocks are two minutes apart, and daemons and clients on either side of them:
+/// whichever monitor gives a ticket or leads when keys are made, every OSD takes it, for hours.
+#[test]
+fn clocks_that_are_minutes_apart() {
+    const APART_S: u64 = 120;
+    const START_S: u64 = 1_000;
+    let mut c = Cluster::new(KeyKind::AES, KeyKind::AES);
+    let mut seed = Seeded(6);
+    let mons: Vec<MonAuth> = (0..3)
+        .map(|n| {
+            let mon = MonAuth::new(c.settings.clone(), rng(20 + n));
+            mon.set_keys(c.keys.clone());
+            mon.add_global_ids(5000 + n * 100_000..5000 + (n + 1) * 100_000);
+            mon
+        })
+        .collect();
+    let by = |clock: usize, second: u64| at(START_S + second + clock as u64 * APART_S - APART_S);
+    // By the clock of each an OSD, and a client that keeps its tickets.
+    let mut osds: Vec<SharedRotatingKeys> = Vec::new();
+    for _ in 0..3 {
+        let secrets = c.keys.rotating(EntityKind::OSD).unwrap().clone();
+        osds.push(Arc::new(RwLock::new(RotatingKeys::from(secrets))));
+    }
+    let mut clients: Vec<SharedTickets> = (0..3).map(|_| c.tickets("client.admin")).collect();
+    let mut rotations = 0;
+    for step in 0..150 {
+        let second = step as u64 * 200;
+        let leader = step / 7 % 3;
+        let planned = c.keys.plan_rotation(wall(by(leader, second)), &c.settings.policy, &mut seed);
+        if let Some(planned) = planned {
+            c.keys.apply_rotation(&planned).unwrap();
+            mons.iter().for_each(|mon| mon.set_keys(c.keys.clone()));
+            rotations += 1;
+        }
+        for (clock, osd) in osds.iter().enumerate() {
+            // A ticket of a key that it does not know makes it ask, too.
+            if osd.read().unwrap().needs_renewal(by(clock, second), 3600) {
+                let secrets = c.keys.rotating(EntityKind::OSD).unwrap().clone();
+                *osd.write().unwrap() = secrets.into();
+            }
+        }
+        for (clock, tickets) in clients.iter_mut().enumerate() {
+            let now = by(clock, second);
+            for (n, mon) in mons.iter().enumerate() {
+                let new = c.tickets("client.admin");
+                // The monitor goes by its own clock, which only its side of the handshake sees.
+                let mut there = Apart { server: mon.connection(), now: by(n, second) };
+                run(now, &mut to_mon(&c, &new, true), &mut there)
+                    .unwrap_or_else(|e| panic!("{second} s, client {clock}, mon {n}: {e}"));
+                if n == step % 3 && step % 10 == 0 {
+                    *tickets = new;
+                }
+            }
+            for (o, keys) in osds.iter().enumerate() {
+                let settings = ServiceAuthSettings::cephx(EntityKind::OSD);
+                let server = Box::new(ServiceAuth::new(settings, keys.clone(), rng(3)));
+                let mut there = Apart { server, now: by(o, second) };
+                run(now, &mut to_osd(tickets, true), &mut there)
+                    .unwrap_or_else(|e| panic!("{second} s, client {clock}, osd {o}: {e}"));
+            }
+        }
+    }
+    assert!(rotations > 5, "{rotations}");
+}
+
+/// A server whose clock is another than its client's.
+struct Apart {
+    server: Box<dyn ServerAuth>,
+    now: Now,
+}
+
+impl ServerAuth for Apart {
+    fn request(
+        &mut self,
+        _: Now,
+        kind: EntityKind,
+        addr: &EntityAddr,
+        method: u32,
+        modes: &[u32],
+        payload: &[u8],
+    ) -> ServerStep {
+        self.server.request(self.now, kind, addr, method, modes, payload)
+    }
+
+    fn more(&mut self, _: Now, payload: &[u8]) -> ServerStep {
+        self.server.more(self.now, payload)
+    }
+}
+
 /// Monitors show each other tickets they seal themselves.
 #[test]
 fn between_monitors() {
