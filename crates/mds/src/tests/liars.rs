@@ -75,3 +75,36 @@ fn a_reconnect_with_inodes_that_are_nowhere() {
     assert_eq!(w.state(), MdsState::ACTIVE);
     assert!(w.stat("f").is_ok());
 }
+
+/// Clients keep names in 255 bytes, and kernels ran over with longer ones: none is ever made.
+#[test]
+fn names_stay_within_clients_limits() {
+    const ENAMETOOLONG: i32 = -36;
+    let mut w = World::new();
+    w.mkdir("d");
+    w.create("f");
+    for (bytes, want) in [(255, 0), (256, ENAMETOOLONG), (4_000, ENAMETOOLONG)] {
+        let name = |kind: &str| format!("d/{}", kind.repeat(bytes));
+        let open = OpenArgs { flags: 0o101, mode: 0o644, pool: -1, ..OpenArgs::default() };
+        for (op, path, args) in [
+            (mds_op::MKDIR, name("m"), Args::Mode(0o755)),
+            (mds_op::CREATE, name("c"), Args::Open(open)),
+            (mds_op::MKNOD, name("n"), Args::Mode(0o100_644)),
+            // Beside its inode's number, in another realm's directory: `_NAME_NUMBER`.
+            (mds_op::MKSNAP, format!("d//{}", "s".repeat(bytes - 15)), Args::Mode(0o755)),
+        ] {
+            let reply = w.op(op, 1, &path, &args).expect("an answer");
+            assert_eq!(reply.result, want, "{op:#x} of {bytes} bytes");
+        }
+        for (op, to) in [(mds_op::SYMLINK, name("y")), (mds_op::LINK, name("l"))] {
+            let mut m = request(op, 1, &to, &Args::None);
+            m.path2 = FilePath { ino: Ino(1), path: Bytes::from_static(b"f") };
+            assert_eq!(w.ask(&m).expect("an answer").result, want, "{op:#x} of {bytes} bytes");
+        }
+        let mut m = request(mds_op::RENAME, 1, &name("r"), &Args::None);
+        m.path2 = FilePath { ino: Ino(1), path: Bytes::from_static(b"f") };
+        assert_eq!(w.ask(&m).expect("an answer").result, want, "rename to {bytes} bytes");
+        w.create("f");
+    }
+    assert!(w.names(mds_op::READDIR, "d").iter().all(|n| n.len() <= 255));
+}

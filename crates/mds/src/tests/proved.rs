@@ -19,7 +19,7 @@ const STEPS_MAX: usize = 60;
 const RECONNECT_TICKS: usize = 200;
 const LIAR: i64 = 88;
 const PATHS: [&str; 14] =
-    ["", "d", "d/f", "d/l", "f", "e", "e/g", "d/..", "/", "d//f", "f/x", ".snap", "d/.snap/s", "n"];
+    ["", "d", "d/f", "d/l", "f", "e", "e/g", "d/..", "/", "d//f", "f/x", "d//s", "d//s/f", "n"];
 /// Numbers that the server knows.
 const KNOWN: [u64; 8] = [1, 0x100, 0x3e8, 1 << 40, (1 << 40) + 1, 77, 88, 4_242];
 

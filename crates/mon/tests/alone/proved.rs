@@ -534,10 +534,28 @@ fn holds(a: &mut Alone) {
     for pool in map.pools.keys() {
         let _ = map.pg_to_up_acting(PgId { pool: *pool, ps: 0 });
     }
+    stays_within_clients_limits(&map);
     let admin = a.admin();
     for prefix in ["status", "osd dump", "health", "osd tree", "df", "pg dump", "auth ls"] {
         let cmd = serde_json::json!({"prefix": prefix, "format": "json"}).to_string();
         let (r, rs, _) = a.run(admin, &cmd);
         assert_eq!(r, 0, "{prefix}: {rs}");
     }
+}
+
+/// What kernels and libraries bear: 32 OSDs of one PG, names of 255 bytes, types that have names.
+fn stays_within_clients_limits(map: &OsdMap) {
+    let lists = map.pg_temp.values().map(Vec::len);
+    let lists = lists.chain(map.pg_upmap.values().map(Vec::len));
+    let lists = lists.chain(map.pg_upmap_items.values().map(Vec::len));
+    let sizes = map.pools.values().map(|p| usize::from(p.size));
+    assert!(lists.chain(sizes).all(|n| n <= 32), "more OSDs of a PG than clients take");
+    let crush = map.crush.map();
+    for bucket in crush.buckets() {
+        assert!(crush.types().get(i32::from(bucket.kind())).is_some(), "a type without a name");
+    }
+    let names = [crush.types(), crush.names(), crush.rule_names(), crush.class_names()];
+    let names = names.into_iter().flat_map(|all| all.iter().map(|(_, name)| name.len()));
+    let pools = (map.pools.keys()).filter_map(|p| map.pool_name(*p)).map(str::len);
+    assert!(names.chain(pools).all(|n| n <= 255), "a name longer than clients take");
 }
