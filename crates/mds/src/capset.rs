@@ -62,6 +62,9 @@ pub(crate) fn caps_text(caps: u32) -> String {
     if text.is_empty() { "-".to_owned() } else { text }
 }
 
+/// What one client held before, at so many times: more are one.
+const HISTORY_MAX: usize = 64;
+
 /// What one client holds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cap {
@@ -86,6 +89,11 @@ impl Cap {
     /// What it is told next; counts.
     pub fn tell(&mut self, caps: u32, now_ms: u64) -> u32 {
         if self.pending & !caps != 0 {
+            // Of a client that confirms nothing, the two oldest become one that holds for both.
+            if self.history.len() >= HISTORY_MAX {
+                let (_, oldest) = self.history.remove(0);
+                self.history[0].1 |= oldest;
+            }
             self.history.push((self.seq + 1, self.pending));
             if self.revoking_ms == 0 {
                 self.revoking_ms = now_ms.max(1);

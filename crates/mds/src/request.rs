@@ -109,8 +109,12 @@ pub(crate) enum Later {
 
 /// Requests of one client that wait at the same time: one that has more is evicted.
 const WAITING_MAX: usize = 1 << 16;
+/// Bytes of them, about; one alone may have more.
+const WAITING_BYTES_MAX: usize = 32 << 20;
 /// Messages that came before the rank was active: what comes beyond costs its connection.
 const LATER_MAX: usize = 1 << 16;
+/// Bytes of them, about. Clients of a large file system have millions of caps to tell of.
+const LATER_BYTES_MAX: usize = 256 << 20;
 /// Requests whose end is kept for one client, in case that it asks again. A client that never says
 /// what it has heard of is evicted at this number: the peer's `mds_max_completed_requests`.
 const DONE_MAX: usize = 100_000;
@@ -120,8 +124,7 @@ const DONE_MAX: usize = 100_000;
 pub(crate) struct Requests {
     last: u64,
     pub all: BTreeMap<u64, Request>,
-    /// Those of each client, by its number for them.
-    by_tid: BTreeMap<i64, BTreeSet<u64>>,
+    by_client: BTreeMap<i64, Asked>,
     ready: BTreeSet<u64>,
     caps: BTreeMap<Ino, BTreeSet<u64>>,
     locks: BTreeMap<Ino, BTreeSet<u64>>,
@@ -132,7 +135,43 @@ pub(crate) struct Requests {
     /// Inodes of which a client was told in an answer that it has what it has to give back.
     pub too_much: BTreeSet<Ino>,
     pub later: Vec<(ConnId, Peer, Later)>,
+    /// Of those, about.
+    later_bytes: usize,
 }
+
+/// What one client waits for.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Its numbers for them.
+    tids: BTreeSet<u64>,
+    bytes: usize,
+}
+
+/// What a request takes in memory, about.
+fn held(m: &ClientRequest) -> usize {
+    let parts = [&m.path.path, &m.path2.path, &m.alternate_name, &m.data];
+    let releases = m.releases.len() * size_of::<messages::fs::ReleaseItem>();
+    size_of::<Request>() + parts.iter().map(|p| p.len()).sum::<usize>() + releases
+}
+
+impl Later {
+    /// What it takes in memory, about.
+    fn held(&self) -> usize {
+        match self {
+            Self::Open(m) => m.detail.as_ref().map_or(0, |d| bytes_of(&d.metadata)) + EACH,
+            Self::Request(_, m) => held(m),
+            Self::Reconnect(m) => (m.caps.len() + m.realms.len() + 1) * EACH,
+        }
+    }
+}
+
+/// What a client's words of itself take in memory, about.
+pub(crate) fn bytes_of(metadata: &maps::fs::ByteMap) -> usize {
+    metadata.iter().map(|(k, v)| k.len() + v.len() + EACH).sum()
+}
+
+/// What a part of a message takes beside what is counted of it, about.
+const EACH: usize = 256;
 
 impl Requests {
     pub fn wake(&mut self, requests: impl IntoIterator<Item = u64>) {
@@ -179,19 +218,32 @@ impl Requests {
 
     /// Forgets a client's requests. Returns them with the inodes whose caps are withheld for each.
     pub fn drop_client(&mut self, client: i64) -> Vec<(u64, BTreeSet<Ino>)> {
-        self.by_tid.remove(&client);
+        self.by_client.remove(&client);
         let of_client = |(id, r): (&u64, &Request)| (r.client == client).then_some(*id);
         let ids: Vec<u64> = self.all.iter().filter_map(of_client).collect();
         let take = |id| self.all.remove(&id).map(|r| (id, r.holds));
         ids.into_iter().filter_map(take).collect()
     }
 
+    /// Takes what came too early and is wanted now.
+    pub fn take_later(
+        &mut self,
+        mut wanted: impl FnMut(ConnId, &Later) -> bool,
+    ) -> Vec<(ConnId, Peer, Later)> {
+        let taken: Vec<_> =
+            self.later.extract_if(.., |(conn, _, what)| wanted(*conn, what)).collect();
+        self.later_bytes -= taken.iter().map(|(_, _, what)| what.held()).sum::<usize>();
+        taken
+    }
+
     /// A request is answered. Returns the inodes whose caps were withheld for it, and what it went
     /// through.
     fn take(&mut self, id: u64) -> (BTreeSet<Ino>, Option<Trail>) {
         let Some(request) = self.all.remove(&id) else { return (BTreeSet::new(), None) };
-        if let Some(tids) = self.by_tid.get_mut(&request.client) {
-            tids.remove(&request.tid);
+        if let Some(asked) = self.by_client.get_mut(&request.client)
+            && asked.tids.remove(&request.tid)
+        {
+            asked.bytes -= held(&request.m);
         }
         self.interrupted.remove(&id);
         (request.holds, Some(request.trail))
@@ -229,16 +281,19 @@ impl Rank {
             self.reply(client, tid, m.op, Ok(Answer::default()));
             return;
         }
-        let tids = self.requests.by_tid.entry(client).or_default();
-        if tids.contains(&tid) {
+        let asked = self.requests.by_client.entry(client).or_default();
+        if asked.tids.contains(&tid) {
             return;
         }
-        if tids.len() >= WAITING_MAX || done >= DONE_MAX {
-            tracing::warn!(client, waiting = tids.len(), done, "a client asks without end");
+        let (waiting, bytes) = (asked.tids.len(), asked.bytes + held(&m));
+        let much = waiting >= WAITING_MAX || waiting > 0 && bytes > WAITING_BYTES_MAX;
+        if much || done >= DONE_MAX {
+            tracing::warn!(client, waiting, bytes, done, "a client asks without end");
             self.evict(client);
             return;
         }
-        tids.insert(tid);
+        asked.tids.insert(tid);
+        asked.bytes = bytes;
         self.requests.last += 1;
         let id = self.requests.last;
         let holds = BTreeSet::new();
@@ -250,8 +305,10 @@ impl Rank {
 
     /// Keeps what came before the rank was active.
     pub fn later(&mut self, conn: ConnId, peer: &Peer, what: Later) {
-        if self.requests.later.len() < LATER_MAX {
+        let bytes = self.requests.later_bytes + what.held();
+        if self.requests.later.len() < LATER_MAX && bytes <= LATER_BYTES_MAX {
             self.requests.later.push((conn, peer.clone(), what));
+            self.requests.later_bytes = bytes;
             return;
         }
         self.fx.push(crate::Effect::Close(conn));

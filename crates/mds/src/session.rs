@@ -30,6 +30,12 @@ const FEATURES: u64 = 0x7ff
     | 1 << 21
     | 1 << CHARMAP;
 
+/// A client may come back with so many times the caps that it should have: it is asked for some, and
+/// may be slow to give them back.
+const CLAIMS_PART: usize = 4;
+/// Bytes of what a client says of itself: they stay while its session does.
+const METADATA_BYTES_MAX: usize = 64 << 10;
+
 /// How far a session is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Life {
@@ -54,6 +60,8 @@ pub(crate) struct Session {
     pub renewed_ms: u64,
     /// Inodes with caps of it.
     pub caps: BTreeSet<Ino>,
+    /// Caps that it said it has, since this server took over.
+    pub claimed: usize,
     /// It has not come back since this server took over.
     pub awaited: bool,
     /// Its part in the map of sessions is not written.
@@ -94,6 +102,7 @@ impl Session {
             pushes: 0,
             renewed_ms: now_ms,
             caps: BTreeSet::new(),
+            claimed: 0,
             awaited: false,
             dirty: true,
             acquired: Decay::default(),
@@ -201,6 +210,11 @@ impl Rank {
             return;
         }
         let fs = self.world.map.fs_name.clone();
+        let metadata = m.detail.as_ref().map_or(0, |d| crate::request::bytes_of(&d.metadata));
+        if metadata > METADATA_BYTES_MAX {
+            self.refuse(conn, peer, session_op::REJECT, "the client says too much of itself");
+            return;
+        }
         if self.world.osd.map.blocklisted_until(&peer.addr).is_some() {
             let why = "blocklisted (blacklisted)";
             self.refuse(conn, peer, session_op::REJECT, why);
@@ -366,9 +380,7 @@ impl Rank {
 
     /// Clients may hear before this server that they can come back.
     pub fn run_early_reconnects(&mut self) {
-        let is_it =
-            |(_, _, later): &mut (ConnId, Peer, Later)| matches!(later, Later::Reconnect(_));
-        let early: Vec<_> = self.requests.later.extract_if(.., is_it).collect();
+        let early = self.requests.take_later(|_, what| matches!(what, Later::Reconnect(_)));
         for (conn, peer, later) in early {
             if let Later::Reconnect(m) = later {
                 self.on_reconnect(conn, &peer, &m);
@@ -391,7 +403,14 @@ impl Rank {
         session.conn = Some(conn);
         session.peer = peer.clone();
         session.renewed_ms = self.world.now.mono_ms();
+        session.claimed += m.caps.len();
+        let claimed = session.claimed;
         self.sessions.by_conn.insert(conn, client);
+        if claimed > CLAIMS_PART * self.world.config.options.caps_per_client_max {
+            tracing::warn!(client, claimed, "a client claims more caps than any is given");
+            self.evict(client);
+            return;
+        }
         for (ino, cap) in &m.caps {
             if self.tree.node(*ino).is_some() {
                 self.restore_cap(client, *ino, cap);
@@ -413,7 +432,7 @@ impl Rank {
 
     /// What came before the rank was active.
     pub fn run_later(&mut self) {
-        for (conn, peer, later) in std::mem::take(&mut self.requests.later) {
+        for (conn, peer, later) in self.requests.take_later(|_, _| true) {
             match later {
                 Later::Open(m) => self.open_session(conn, &peer, &m),
                 Later::Request(tid, m) => self.on_request(conn, &peer, tid, *m),
@@ -423,7 +442,7 @@ impl Rank {
     }
 
     pub fn on_closed(&mut self, conn: ConnId) {
-        self.requests.later.retain(|(c, _, _)| *c != conn);
+        self.requests.take_later(|c, _| c == conn);
         if let Some(client) = self.sessions.by_conn.remove(&conn)
             && let Some(session) = self.sessions.by_client.get_mut(&client)
             && session.conn == Some(conn)

@@ -12,7 +12,7 @@ use crate::sh;
 
 const LIST: &str = "xtask/src/tidy/held.txt";
 /// Where roles are.
-const ROLES: [&str; 2] = ["crates/mon/src/", "crates/osd/src/"];
+const ROLES: [&str; 3] = ["crates/mon/src/", "crates/osd/src/", "crates/mds/src/"];
 const COLLECTIONS: [&str; 8] =
     ["Vec<", "VecDeque<", "BTreeMap<", "BTreeSet<", "HashMap<", "HashSet<", "FastMap<", "FastSet<"];
 

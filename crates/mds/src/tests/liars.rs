@@ -4,6 +4,8 @@ use messages::fs::{CapReconnect, ClientCapRelease, ClientCaps, ReleaseItem, Rele
 
 use super::*;
 
+const LIAR: i64 = 88;
+
 /// Numbers that were never given, of inodes that are nowhere: nothing happens, and others go on.
 #[test]
 fn caps_that_were_never_given() {
@@ -107,4 +109,61 @@ fn names_stay_within_clients_limits() {
         w.create("f");
     }
     assert!(w.names(mds_op::READDIR, "d").iter().all(|n| n.len() <= 255));
+}
+
+/// Requests that wait are bounded in bytes as well as in number; so is what comes before the rank
+/// is active, what a client says of itself, and what it claims to hold.
+#[test]
+fn what_waits_is_bounded_in_bytes() {
+    const BYTES: usize = 4 << 20;
+    // Nobody answers what has to be read: requests wait.
+    let mut w = World::new();
+    w.open(LIAR);
+    let mut sent = 0;
+    let mut waits = request(mds_op::GETATTR, 1 << 41, "", &Args::Mask(0));
+    waits.data = vec![b'x'; BYTES].into();
+    w.deaf = true;
+    while w.blocklisted == 0 && sent < 40 {
+        sent += 1;
+        w.message(LIAR, &waits, sent);
+    }
+    assert_eq!(sent, 8, "32 MiB of requests, of 4 MiB each");
+    // Before the rank is active.
+    let mut w = World::new();
+    w.mds = new_mds(options());
+    w.slow_map = true;
+    w.begin(MdsState::REPLAY);
+    w.closed.clear();
+    for n in 0..100 {
+        w.message(CLIENT, &waits, n);
+    }
+    assert!(!w.closed.is_empty(), "100 requests of 4 MiB are not kept");
+    // Words of itself.
+    let mut w = World::new();
+    w.conns += 1;
+    let metadata = [("hostname".into(), vec![b'h'; 70 << 10].into())].into();
+    let detail = messages::fs::SessionDetail { metadata, ..Default::default() };
+    let open = ClientSession {
+        op: session_op::REQUEST_OPEN,
+        detail: Some(Box::new(detail)),
+        ..ClientSession::default()
+    };
+    w.heard.clear();
+    w.message(LIAR, &open, 0);
+    let (_, answer) = w.heard.pop_front().expect("an answer");
+    assert_eq!(ClientSession::decode(&answer).unwrap().op, session_op::REJECT);
+    // Caps that it says it has.
+    let mut w = World::new();
+    w.options.caps_per_client_max = 10;
+    w.mds = new_mds(w.options.clone());
+    w.begin(MdsState::REPLAY);
+    w.conns += 1;
+    let cap = CapReconnect { cap_id: 7, ..Default::default() };
+    for n in 0..5u64 {
+        let caps = (0..10).map(|i| (Ino((1 << 42) + n * 10 + i), cap.clone())).collect();
+        let m = ClientReconnect { caps, more: true, ..ClientReconnect::default() };
+        assert_eq!(w.blocklisted, 0, "after {n} messages");
+        w.message(CLIENT, &m, 0);
+    }
+    assert_eq!(w.blocklisted, 1, "50 caps, where 10 are given");
 }

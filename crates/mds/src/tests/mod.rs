@@ -150,6 +150,10 @@ struct World {
     said: Vec<(i32, String, Bytes)>,
     /// What the last beacon said is wrong.
     ills: Vec<String>,
+    /// Objects are not read.
+    deaf: bool,
+    /// Clients that the server had blocklisted.
+    blocklisted: usize,
 }
 
 fn options() -> Options {
@@ -205,6 +209,8 @@ impl World {
             ended: false,
             said: Vec::new(),
             ills: Vec::new(),
+            deaf: false,
+            blocklisted: 0,
         };
         world.begin(MdsState::CREATING);
         assert_eq!(world.state(), MdsState::ACTIVE);
@@ -262,10 +268,14 @@ impl World {
                         }
                         *left -= 1;
                     }
+                    if self.deaf {
+                        continue;
+                    }
                     let answer = self.pools.run(&io);
                     self.mds.on_done(now, io.id, answer, &mut out);
                 }
                 Effect::Blocklist { id, .. } => {
+                    self.blocklisted += 1;
                     self.mds.on_done(now, id, Ok(IoAnswer::default()), &mut out);
                 }
                 Effect::RemoveSnaps(snaps) => self.removed.push(snaps),
