@@ -22,6 +22,10 @@ const ANSWER_MIN: usize = 32 << 10;
 const UNREAD_MAX: u64 = 32 << 20;
 /// What a request takes beside its bytes.
 const EACH: usize = 1 << 10;
+/// How often what a request brings beside an object's data is in memory, once more than in the request:
+/// in this log's record, in messages to two other copies, in the records of their logs. An object's
+/// data is written from where it came.
+const COPIED: usize = 5;
 /// A connection may have this part of what is free in hand.
 const SHARE_PART: u64 = 4;
 /// And so many requests, whatever their size: each takes time here and on other copies, for which
@@ -143,6 +147,16 @@ pub fn expected(ops: &[OsdOp]) -> usize {
     reads.map(each).sum::<u64>() as usize
 }
 
+/// Bytes that a vector takes here and on other copies beside those that came: of attributes, omap and
+/// what classes are given, which are copied where data is not.
+pub fn copied(ops: &[OsdOp]) -> usize {
+    let is_data = |o: &OsdOp| {
+        matches!(o.code, op::WRITE | op::WRITEFULL | op::APPEND | op::WRITESAME | op::CMPEXT)
+    };
+    let writes = ops.iter().filter(|o| (o.is_write() || o.code == op::CALL) && !is_data(o));
+    writes.map(|o| o.data.len()).sum::<usize>() * COPIED
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         self.load.total.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -176,6 +190,27 @@ mod tests {
         drop(part);
         assert_eq!(load.bytes(), 0);
         assert_eq!(load.share(0).carry(Bytes::from_static(b"small")), "small");
+    }
+
+    /// Of what is copied again and again less may be in hand than of data.
+    #[test]
+    fn copies_count() {
+        let bytes = || Bytes::from(vec![0; 1000]);
+        let of = |code| copied(&[OsdOp::new(code, bytes())]);
+        for code in [op::WRITE, op::WRITEFULL, op::APPEND, op::READ, op::OMAPGETVALSBYKEYS] {
+            assert_eq!(of(code), 0, "{code:#x}");
+        }
+        for code in [op::SETXATTR, op::OMAPSETVALS, op::OMAPSETHEADER, op::CALL] {
+            assert_eq!(of(code), 1000 * COPIED, "{code:#x}");
+        }
+        // Of requests with 18 MB of omap a connection has one in hand, of data five.
+        let load = Load::new(500 << 20);
+        let omap = vec![OsdOp::new(op::OMAPSETVALS, vec![0; 18 << 20].into())];
+        let one = load.share((18 << 20) + copied(&omap));
+        assert!(load.is_full(0, false));
+        drop(one);
+        let _data: Vec<_> = (0..4).map(|_| load.share(18 << 20)).collect();
+        assert!(!load.is_full(0, false));
     }
 
     /// Small requests are bounded by their number.

@@ -155,7 +155,7 @@ impl crate::core::Core {
             reqid = ReqId { client: by.who, tid, inc: msg.reqid.inc };
         }
         self.seq += 1;
-        let bytes = bytes + crate::load::expected(&msg.ops);
+        let bytes = bytes + crate::load::expected(&msg.ops) + crate::load::copied(&msg.ops);
         let load = self.sessions.by_conn.get(&conn).map_or(&self.load_bytes, |s| &s.load);
         let share = load.share(bytes);
         Box::new(ClientOp {
