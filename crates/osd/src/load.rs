@@ -22,9 +22,10 @@ const ANSWER_MIN: usize = 32 << 10;
 const UNREAD_MAX: u64 = 32 << 20;
 /// What a request takes beside its bytes.
 const EACH: usize = 1 << 10;
-/// How often what a request brings beside an object's data is in memory, once more than in the request:
-/// in this log's record, in messages to two other copies, in the records of their logs. An object's
-/// data is written from where it came.
+/// How often what a request brings beside an object's data is in memory besides the request: in this
+/// log's record, in messages to two other copies, in the records of their logs. An object's data is
+/// written from where it came. To its connection it counts so; in the sum of all it does not, since
+/// others would be held for it.
 const COPIED: usize = 5;
 /// A connection may have this part of what is free in hand.
 const SHARE_PART: u64 = 4;
@@ -58,6 +59,8 @@ pub struct Load {
 pub struct Share {
     load: Load,
     bytes: u64,
+    /// What its connection is charged besides.
+    copied: u64,
     /// 0 for an answer.
     requests: u64,
 }
@@ -96,24 +99,24 @@ impl Load {
             || unread as u64 > most(UNREAD_MAX)
     }
 
-    fn add(&self, bytes: usize, requests: u64) -> Share {
-        let bytes = bytes as u64;
+    fn add(&self, bytes: usize, copied: usize, requests: u64) -> Share {
+        let (bytes, copied) = (bytes as u64, copied as u64);
         self.total.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.own.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.own.bytes.fetch_add(bytes + copied, Ordering::Relaxed);
         self.own.requests.fetch_add(requests, Ordering::Relaxed);
-        Share { load: self.clone(), bytes, requests }
+        Share { load: self.clone(), bytes, copied, requests }
     }
 
-    /// A request of so many bytes is there.
-    pub(crate) fn share(&self, bytes: usize) -> Arc<Share> {
-        Arc::new(self.add(bytes + EACH, 1))
+    /// A request of so many bytes is there, of which so many more are taken by copies.
+    pub(crate) fn share(&self, bytes: usize, copied: usize) -> Arc<Share> {
+        Arc::new(self.add(bytes + EACH, copied, 1))
     }
 }
 
 impl Share {
     /// Of a request that is answered: counts nothing.
     pub(crate) fn none() -> Arc<Self> {
-        Arc::new(Load::new(0).add(0, 0))
+        Arc::new(Load::new(0).add(0, 0, 0))
     }
 
     /// An answer's data, which counts until it has left.
@@ -121,7 +124,7 @@ impl Share {
         if data.len() < ANSWER_MIN {
             return data;
         }
-        let _share = self.load.add(data.len(), 0);
+        let _share = self.load.add(data.len(), 0, 0);
         Bytes::from_owner(Carried { data, _share })
     }
 }
@@ -160,7 +163,7 @@ pub fn copied(ops: &[OsdOp]) -> usize {
 impl Drop for Share {
     fn drop(&mut self) {
         self.load.total.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.load.own.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.load.own.bytes.fetch_sub(self.bytes + self.copied, Ordering::Relaxed);
         self.load.own.requests.fetch_sub(self.requests, Ordering::Relaxed);
     }
 }
@@ -172,7 +175,7 @@ mod tests {
     #[test]
     fn the_last_copy_gives_back() {
         let load = Load::new(10_000);
-        let (one, two) = (load.share(100), load.another().share(7));
+        let (one, two) = (load.share(100, 0), load.another().share(7, 0));
         let copy = one.clone();
         drop(one);
         assert_eq!(load.bytes(), 107 + 2 * EACH as u64);
@@ -183,13 +186,13 @@ mod tests {
     #[test]
     fn an_answer_counts_until_it_has_left() {
         let load = Load::new(10_000);
-        let data = load.share(10).carry(Bytes::from(vec![7; 100_000]));
+        let data = load.share(10, 0).carry(Bytes::from(vec![7; 100_000]));
         let part = data.slice(5..10);
         drop(data);
         assert_eq!((load.bytes(), &part[..]), (100_000, &[7; 5][..]));
         drop(part);
         assert_eq!(load.bytes(), 0);
-        assert_eq!(load.share(0).carry(Bytes::from_static(b"small")), "small");
+        assert_eq!(load.share(0, 0).carry(Bytes::from_static(b"small")), "small");
     }
 
     /// Of what is copied again and again less may be in hand than of data.
@@ -203,23 +206,28 @@ mod tests {
         for code in [op::SETXATTR, op::OMAPSETVALS, op::OMAPSETHEADER, op::CALL] {
             assert_eq!(of(code), 1000 * COPIED, "{code:#x}");
         }
-        // Of requests with 18 MB of omap a connection has one in hand, of data five.
+        // Of requests with 18 MB of omap a connection has two in hand, of data six.
         let load = Load::new(500 << 20);
         let omap = vec![OsdOp::new(op::OMAPSETVALS, vec![0; 18 << 20].into())];
-        let one = load.share((18 << 20) + copied(&omap));
-        assert!(load.is_full(0, false));
-        drop(one);
-        let _data: Vec<_> = (0..4).map(|_| load.share(18 << 20)).collect();
-        assert!(!load.is_full(0, false));
+        let in_hand = |copied: usize| {
+            let mut held = Vec::new();
+            while !load.is_full(0, false) {
+                held.push(load.share(18 << 20, copied));
+            }
+            assert_eq!(load.bytes(), held.len() as u64 * ((18 << 20) + EACH as u64), "not to all");
+            held.len()
+        };
+        assert_eq!((in_hand(copied(&omap)), in_hand(0)), (2, 6));
+        assert_eq!(load.bytes(), 0);
     }
 
     /// Small requests are bounded by their number.
     #[test]
     fn requests_are_counted() {
         let load = Load::new(u64::MAX);
-        let mut held: Vec<_> = (1..REQUESTS_MAX).map(|_| load.share(10)).collect();
+        let mut held: Vec<_> = (1..REQUESTS_MAX).map(|_| load.share(10, 0)).collect();
         assert!(!load.is_full(0, false));
-        held.push(load.share(10));
+        held.push(load.share(10, 0));
         assert!(load.is_full(0, false));
         held.truncate(REQUESTS_MAX as usize / 4 * 3);
         assert!(!load.is_full(0, false) && load.is_full(0, true));
@@ -241,7 +249,7 @@ mod tests {
                 let before = held.len();
                 for load in &loads {
                     if !load.is_full(0, false) {
-                        held.push(load.share(ONE));
+                        held.push(load.share(ONE, 0));
                     }
                 }
                 if held.len() == before {

@@ -96,7 +96,7 @@ impl Parked {
         }
         let (share, max) = match from {
             From::Osd => (None, OSD_BYTES_MAX),
-            From::Client { max, load } => (Some(load.share(envelope.size())), max / CLIENT_PART),
+            From::Client { max, load } => (Some(load.share(envelope.size(), 0)), max / CLIENT_PART),
         };
         let w = Waiting { epoch, conn, envelope, came_ns: now.mono_ns, _share: share };
         let (count, bytes) = self.by_conn.entry(conn).or_default();

@@ -155,9 +155,9 @@ impl crate::core::Core {
             reqid = ReqId { client: by.who, tid, inc: msg.reqid.inc };
         }
         self.seq += 1;
-        let bytes = bytes + crate::load::expected(&msg.ops) + crate::load::copied(&msg.ops);
+        let bytes = bytes + crate::load::expected(&msg.ops);
         let load = self.sessions.by_conn.get(&conn).map_or(&self.load_bytes, |s| &s.load);
-        let share = load.share(bytes);
+        let share = load.share(bytes, crate::load::copied(&msg.ops));
         Box::new(ClientOp {
             seq: self.seq,
             conn,

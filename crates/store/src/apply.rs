@@ -79,7 +79,6 @@ impl State {
         };
         // All of it is written, however little of it changes.
         self.active_bytes += 512 + onode.attrs.bytes();
-        self.active_attrs += onode.attrs.bytes();
         let result = f(Arc::make_mut(&mut onode));
         self.active.insert(name.key.clone(), Entry::Onode(onode));
         Ok(result)
@@ -469,7 +468,6 @@ impl State {
                 let mut o = self.target(txn, *t, known)?;
                 let bytes = pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() as u64;
                 self.active_bytes += bytes;
-                self.active_attrs += bytes;
                 self.edit(&mut o, |o| {
                     for (k, v) in pairs {
                         o.attrs.set(k.clone(), v.clone());

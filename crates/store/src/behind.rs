@@ -21,8 +21,6 @@ type Result<T> = std::result::Result<T, StoreError>;
 
 /// Runs of blocks that become free at a time, so that the owner's turns stay short.
 const RESTED: u64 = 256;
-/// Attributes of changed objects that may wait for the next checkpoint, whatever the log has of them.
-const ATTRS_MIN: u64 = 64 << 20;
 
 impl Store {
     /// Without threads: makes one group durable. Returns whether there was one.
@@ -183,25 +181,10 @@ impl Store {
     }
 
     pub(crate) fn freeze_if_due(&mut self) -> Result<()> {
-        let due = self.since_freeze >= self.checkpoint_bytes
-            || self.state.active_attrs >= self.attrs_ahead();
-        if due && self.state.frozen.is_none() {
+        if self.since_freeze >= self.checkpoint_bytes && self.state.frozen.is_none() {
             return self.freeze();
         }
         Ok(())
-    }
-
-    /// Waits for the checkpoint under way where objects with large attributes were changed
-    /// meanwhile: they take memory that their few bytes in the log do not tell of.
-    pub(crate) fn bound_attrs(&mut self) -> Result<()> {
-        if self.state.active_attrs >= 2 * self.attrs_ahead() {
-            self.finish_checkpoint()?;
-        }
-        Ok(())
-    }
-
-    fn attrs_ahead(&self) -> u64 {
-        self.checkpoint_bytes.max(ATTRS_MIN)
     }
 
     /// Begins a checkpoint of everything submitted.
@@ -233,7 +216,6 @@ impl Store {
         state.frozen = Some(frozen.clone());
         state.tables_coll = state.next_coll;
         state.frozen_bytes = std::mem::take(&mut state.active_bytes);
-        state.active_attrs = 0;
         state.frozen_blocks = std::mem::take(&mut state.active_blocks);
         let pools = state.pools.iter();
         let job = Job {
@@ -335,7 +317,7 @@ mod tests {
     const ATTRS: usize = 30 << 20;
 
     /// Objects with large attributes are written whole however little of them changes: space is kept
-    /// for that, and they do not gather in memory until the log has grown.
+    /// for that.
     #[test]
     fn attributes_count_when_little_changes() {
         let disk = Arc::new(SimDisk::new(1 << 30, false));
@@ -356,18 +338,13 @@ mod tests {
         }
         store.checkpoint().unwrap();
         assert!(store.state.kept_for_changes() < 1 << 20);
-        let mut most = 0;
         for n in 0..5 {
             let mut txn = Transaction::new();
             txn.set_attr(coll, &object(n), "small", Bytes::from_static(b"x"));
             store.submit(txn).unwrap();
-            if n == 0 {
-                assert!(store.state.kept_for_changes() >= ATTRS as u64, "space for all of it");
-            }
-            most = most.max(store.state.active_attrs);
+            let all = (u64::from(n) + 1) * ATTRS as u64;
+            assert!(store.state.kept_for_changes() >= 2 * all, "space for all of them");
         }
-        assert!(store.state.frozen.is_some() || store.state.active_attrs < 4 * ATTRS as u64);
-        assert!(most < 4 * ATTRS as u64, "{most}");
         store.sync().unwrap();
         store.checkpoint().unwrap();
         assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new());

@@ -52,7 +52,6 @@ pub(crate) fn load(
         space: Space { disk: disk.clone(), alloc, ledger: None },
         active: Map::new(),
         active_bytes: 0,
-        active_attrs: 0,
         active_blocks: 0,
         frozen: None,
         frozen_bytes: 0,

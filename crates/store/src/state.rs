@@ -126,8 +126,6 @@ pub(crate) struct State {
     /// Changes since the last checkpoint began.
     pub active: Map,
     pub active_bytes: u64,
-    /// What of them is attributes: those of an object are written whenever it changes.
-    pub active_attrs: u64,
     /// Blocks that small data in memory will need, at most.
     pub active_blocks: u64,
     pub frozen: Option<Arc<Frozen>>,

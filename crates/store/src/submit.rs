@@ -247,7 +247,6 @@ impl Store {
     /// Refuses what does not fit, and waits while the log or the queue is full.
     pub(crate) fn make_room(&mut self, txn: &Transaction) -> Result<()> {
         let needs = self.needs(txn)?;
-        self.bound_attrs()?;
         if needs.wants_space() {
             self.require(needs.space, needs.frees())?;
         }
