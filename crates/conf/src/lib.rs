@@ -9,6 +9,7 @@
 
 mod clients;
 mod file;
+mod kinds;
 mod limits;
 mod options;
 
@@ -16,8 +17,9 @@ use std::collections::BTreeMap;
 
 pub use clients::client_option;
 pub use file::{ConfError, ConfFile};
+pub use kinds::{OptionKind, parse_size};
 pub use limits::{Limit, limit};
-pub use options::{OPTIONS, OptionKind, OptionSpec, option, parse_size};
+pub use options::{OPTIONS, OptionSpec, option};
 
 /// `Foo bar-baz` -> `foo_bar_baz`.
 #[must_use]
@@ -152,7 +154,7 @@ impl Config {
     /// a file gives the default.
     #[must_use]
     pub fn u64(&self, name: &str) -> u64 {
-        let parse = |v: &str| options::parse_size(v);
+        let parse = |v: &str| kinds::parse_size(v);
         parse(&self.get(name))
             .or_else(|| option(&normalize(name)).and_then(|s| parse(s.default)))
             .unwrap_or(0)
@@ -168,7 +170,7 @@ impl Config {
     /// As a switch: `true`, `1`, `yes`, `on`.
     #[must_use]
     pub fn bool(&self, name: &str) -> bool {
-        options::parse_bool(&self.get(name)).unwrap_or(false)
+        kinds::parse_bool(&self.get(name)).unwrap_or(false)
     }
 
     /// Every option somebody gave a value, with the winning value and its source.

@@ -1,83 +1,6 @@
 //! The options this release knows. Names, types and defaults are the peer's where it has
 //! the option; one that is accepted and has no effect yet says so.
 
-/// What a value looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OptionKind {
-    /// Any text.
-    Str,
-    /// `true`/`false`, `1`/`0`, `yes`/`no`, `on`/`off`.
-    Bool,
-    /// A whole number, with sign.
-    Int,
-    /// A whole number from 0.
-    Uint,
-    /// Bytes: a number with `K`, `M`, `G`, `T` (times 1024), `Ki`, ..., or `B`.
-    Size,
-    /// A number.
-    Float,
-    /// Seconds.
-    Secs,
-}
-
-impl OptionKind {
-    /// The peer's name of the type.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Str => "str",
-            Self::Bool => "bool",
-            Self::Int => "int",
-            Self::Uint => "uint",
-            Self::Size => "size",
-            Self::Float => "float",
-            Self::Secs => "secs",
-        }
-    }
-
-    /// Whether a value fits.
-    ///
-    /// # Errors
-    /// What would fit.
-    pub fn check(self, value: &str) -> Result<(), String> {
-        let (fits, wanted) = match self {
-            Self::Str => return Ok(()),
-            Self::Bool => (parse_bool(value).is_some(), "true or false"),
-            Self::Int => (value.parse::<i64>().is_ok(), "a whole number"),
-            Self::Uint | Self::Secs => (value.parse::<u64>().is_ok(), "a whole number from 0"),
-            Self::Size => (parse_size(value).is_some(), "bytes, for example 4096, 64K, 4G"),
-            Self::Float => (value.parse::<f64>().is_ok_and(f64::is_finite), "a number"),
-        };
-        if fits { Ok(()) } else { Err(format!("'{value}' is not {wanted}")) }
-    }
-}
-
-pub(crate) fn parse_bool(value: &str) -> Option<bool> {
-    match value.to_ascii_lowercase().as_str() {
-        "true" | "1" | "yes" | "on" => Some(true),
-        "false" | "0" | "no" | "off" => Some(false),
-        _ => None,
-    }
-}
-
-/// Reads `4096`, `64K`, `4GiB`: bytes.
-#[must_use]
-pub fn parse_size(value: &str) -> Option<u64> {
-    let value = value.trim();
-    let digits = value.find(|c: char| !c.is_ascii_digit()).unwrap_or(value.len());
-    let number: u64 = value[..digits].parse().ok()?;
-    let shift = match value[digits..].trim().to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "k" | "ki" | "kib" | "kb" => 10,
-        "m" | "mi" | "mib" | "mb" => 20,
-        "g" | "gi" | "gib" | "gb" => 30,
-        "t" | "ti" | "tib" | "tb" => 40,
-        "p" | "pi" | "pib" | "pb" => 50,
-        _ => return None,
-    };
-    number.checked_mul(1 << shift)
-}
-
 /// One option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
@@ -124,6 +47,7 @@ const fn opt(
     OptionSpec { name, kind, default, runtime, about }
 }
 
+use crate::kinds::{OptionKind, parse_size};
 use OptionKind::{Bool, Float, Int, Secs, Size, Str, Uint};
 
 /// Every option, by name.
@@ -1023,65 +947,4 @@ pub const OPTIONS: &[OptionSpec] = &[
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What `docs/ops/options.md` says, made of [`OPTIONS`].
-    fn page() -> String {
-        let mut page = String::from(
-            "# Options\n\n\
-             Every option that daemons of ours obey, made from `conf/src/options.rs`. Upstream's other options are taken where their value\n\
-             fits and have no effect; `ceph config help NAME` says so. *at once*: a change takes effect without a restart.\n\
-             Set one by `ceph config set WHO NAME VALUE` (WHO: `global`, `mon`, `osd`, `osd.3`, `mds`, `client`, ...), in `ceph.conf`, or for one\n\
-             process by `ceph tell DAEMON config set NAME VALUE`.\n",
-        );
-        let area = |name: &str| name.split('_').next().unwrap_or_default().to_owned();
-        let mut last = String::new();
-        for o in OPTIONS {
-            if area(o.name) != last {
-                last = area(o.name);
-                page += &format!(
-                    "\n## {last}\n\n| option | type | default | at once | what it is |\n|---|---|---|---|---|\n"
-                );
-            }
-            let default =
-                if o.default.is_empty() { String::new() } else { format!("`{}`", o.default) };
-            let about = o.about.replace('|', "\\|");
-            let runtime = if o.runtime { "yes" } else { "" };
-            page += &format!(
-                "| `{}` | {} | {default} | {runtime} | {about} |\n",
-                o.name,
-                o.kind.name()
-            );
-        }
-        page
-    }
-
-    /// The page is what the table says. `ARGONAUT_WRITE_DOCS=1` writes it.
-    #[test]
-    fn page_is_up_to_date() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ops/options.md");
-        if std::env::var_os("ARGONAUT_WRITE_DOCS").is_some() {
-            std::fs::write(path, page()).expect("the page can be written");
-        }
-        let is = std::fs::read_to_string(path).unwrap_or_default();
-        assert!(is == page(), "run `ARGONAUT_WRITE_DOCS=1 cargo test -p conf page_is_up_to_date`");
-    }
-
-    #[test]
-    fn sorted_and_fitting() {
-        assert!(OPTIONS.windows(2).all(|w| w[0].name < w[1].name), "binary search needs order");
-        for spec in OPTIONS {
-            spec.kind.check(spec.default).unwrap_or_else(|why| panic!("{}: {why}", spec.name));
-        }
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(parse_size("64K"), Some(65536));
-        assert_eq!(parse_size("4GiB"), Some(4 << 30));
-        assert_eq!(parse_size("99999999999P"), None);
-        assert_eq!(parse_size("4X"), None);
-        assert_eq!(parse_size(""), None);
-    }
-}
+mod tests;
