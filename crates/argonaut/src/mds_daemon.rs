@@ -37,8 +37,6 @@ const TICK: Duration = Duration::from_millis(100);
 /// How long a server that is told to end writes to the tree, where nobody takes its rank over: the
 /// supervisor waits a little longer.
 const LEAVE_MAX: Duration = Duration::from_secs(8);
-/// Requests that ended and are kept, whatever `mds_op_history_size` says.
-const OP_HISTORY_MAX: u64 = 10_000;
 /// Longest name of a metadata server.
 const NAME_MAX: usize = 64;
 
@@ -144,7 +142,7 @@ fn role_options(config: &Config) -> mds::Options {
             held_ratio: config.f64("mds_session_max_caps_throttle_ratio"),
             retry_ms: ms("mds_cap_acquisition_throttle_retry_request_timeout"),
         },
-        op_history_size: config.u64("mds_op_history_size").min(OP_HISTORY_MAX) as usize,
+        op_history_size: config.u64("mds_op_history_size") as usize,
         op_history_secs: config.u64("mds_op_history_duration"),
         op_complaint_secs: config.f64("mds_op_complaint_time"),
         ..mds::Options::default()

@@ -59,6 +59,8 @@ bits! {
     MSG_AUTH = 1 << 23;
     /// CRUSH tunables, second set.
     CRUSH_TUNABLES2 = 1 << 25;
+    /// A client that makes a file names its pool; the others leave zeros there.
+    CREATEPOOLID = 1 << 26;
     /// Release 13.
     SERVER_MIMIC = 1 << 28 | INC2;
     /// Pools hashed with their id.

@@ -12,6 +12,8 @@ use types::UTime;
 use crate::capset::caps_text;
 use crate::config::Options;
 
+/// Requests that ended and are kept, whatever `mds_op_history_size` says.
+const OP_HISTORY_MAX: usize = 1_000;
 /// Events of one request that are kept.
 const EVENTS_MAX: usize = 64;
 
@@ -69,7 +71,7 @@ impl History {
             return self.ended.clear();
         }
         self.forget(at, options);
-        while self.ended.len() >= options.op_history_size {
+        while self.ended.len() >= options.op_history_size.min(OP_HISTORY_MAX) {
             self.ended.pop_front();
         }
         self.ended.push_back(Ended { client, tid, m: Arc::clone(m), trail, result, at });

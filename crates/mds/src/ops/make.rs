@@ -5,7 +5,7 @@ use bytes::Bytes;
 use maps::fs::{ByteMap, InlineData, InodeStore, dtype, inos};
 use messages::fs::OpenArgs;
 use striper::FileLayout;
-use types::{Denc, Errno, Ino, PoolId};
+use types::{Denc, Errno, Features, Ino, PoolId};
 
 use super::read::{oflag, wanted_of};
 use crate::capset::bits;
@@ -104,7 +104,7 @@ impl Rank {
             let dentry = Some((dir, name));
             return Ok(Answer { dentry, target: Some(ino), wanted, ..Answer::default() });
         }
-        let layout = self.open_layout(dir, args)?;
+        let layout = self.open_layout(call, dir, args)?;
         let (dir, name) = self.place(call)?;
         let mut node = self.make(call, dir, args.mode & 0o7777 | 0o100_000)?;
         self.initial_xattrs(call, &mut node);
@@ -118,8 +118,11 @@ impl Rank {
     }
 
     /// What the client asks for over what the directory has; EINVAL.
-    fn open_layout(&self, dir: Ino, args: &OpenArgs) -> Op<FileLayout> {
+    fn open_layout(&self, call: &Call, dir: Ino, args: &OpenArgs) -> Op<FileLayout> {
         let mut layout = self.layout_for(dir);
+        let session = self.sessions.by_client.get(&call.client);
+        // Linux knows no such field, and leaves zeros in its place.
+        let names_pool = session.is_some_and(|s| s.peer.features.has(Features::CREATEPOOLID));
         if args.stripe_unit > 0 {
             layout.stripe_unit = args.stripe_unit;
         }
@@ -129,7 +132,7 @@ impl Rank {
         if args.object_size > 0 {
             layout.object_size = args.object_size;
         }
-        if args.pool >= 0 {
+        if args.pool >= 0 && names_pool {
             layout.pool = PoolId(i64::from(args.pool));
             layout.pool_ns = Bytes::new();
             if !self.world.map.data_pools.contains(&layout.pool) {

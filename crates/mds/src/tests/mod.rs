@@ -11,6 +11,8 @@ mod crash;
 #[cfg(test)]
 mod frags;
 #[cfg(test)]
+mod kernel;
+#[cfg(test)]
 mod liars;
 pub mod proved;
 #[cfg(test)]

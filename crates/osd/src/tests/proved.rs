@@ -459,7 +459,8 @@ pub fn run(input: &[u8]) {
             0 => c.tick(100 << choices.below(6)),
             1 => {
                 let pool = *choices.of(&[REPLICATED, CODED]);
-                c.ask(pool, *choices.of(&OBJECTS), full(b"an honest client's"));
+                let name = *choices.of(&OBJECTS);
+                c.ask(pool, name, full(b"an honest client's"));
                 c.client_step();
             }
             2..=5 => {
