@@ -25,7 +25,7 @@ const KNOWN: [u64; 8] = [1, 0x100, 0x3e8, 1 << 40, (1 << 40) + 1, 77, 88, 4_242]
 
 fn path(c: &mut Choices<'_>) -> FilePath {
     let ino = Ino(*c.of(&[1, 1, 1, 1, 0, 2, 3, 0x100, 0x600, 1 << 40, (1 << 40) + 1, u64::MAX]));
-    let text: &str = *c.of(&PATHS);
+    let text = *c.of(&PATHS);
     let path = match c.below(12) {
         0 => text.repeat(1 + c.below(200) as usize),
         1 => format!("{text}/{}", "n".repeat(c.below(300) as usize)),
