@@ -73,7 +73,14 @@ fn check_crush(map: &crush::CrushMap) -> Result<(), String> {
             return Err(too_long(what, name));
         }
     }
-    Ok(())
+    // Each bucket has a shadow for each class, named after both; it may not be made yet.
+    let own = map.names().iter().filter(|(id, _)| *id < 0 && !map.is_shadow(*id));
+    let bucket = own.map(|(_, name)| name).max_by_key(|name| name.len()).unwrap_or("");
+    let class = map.class_names().iter().map(|(_, name)| name).max_by_key(|name| name.len());
+    match class.map(|class| format!("{bucket}~{class}")) {
+        Some(shadow) if shadow.len() > NAME_BYTES_MAX => Err(too_long("shadow bucket", &shadow)),
+        _ => Ok(()),
+    }
 }
 
 #[cfg(test)]

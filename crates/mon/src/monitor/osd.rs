@@ -199,6 +199,11 @@ impl Monitor {
                 Ok(None) => {}
                 Err(e) => tracing::warn!("osd.{osd} is not placed in the CRUSH map: {e}"),
             }
+            // What it says of its place and class may be of any length.
+            if let Err(why) = limits::check(&inc) {
+                tracing::warn!("osd.{osd} is not placed in the CRUSH map: {why}");
+                inc.crush.clear();
+            }
         }
         self.osd.failures.remove(&osd);
         self.volatile.refused_boots.remove(&osd);

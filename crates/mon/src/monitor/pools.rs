@@ -9,7 +9,7 @@ use messages::{LogPriority, Message, PoolOp, RemoveSnaps, pool_op};
 use types::{Epoch, PoolId, SnapId};
 
 use super::Monitor;
-use crate::{Mutation, poolops};
+use crate::{Mutation, limits, poolops};
 
 const EPERM: i32 = -1;
 const ENOENT: i32 = -2;
@@ -35,6 +35,9 @@ impl Monitor {
         }
         match self.plan_pool_op(conn, msg) {
             Ok((None, data)) => self.reply_pool_op(conn, tid, 0, epoch, data),
+            Ok((Some(inc), _)) if limits::check(&inc).is_err() => {
+                self.reply_pool_op(conn, tid, EINVAL, epoch, None);
+            }
             Ok((Some(inc), data)) => {
                 self.propose(Mutation::Osd(Box::new(inc)));
                 let out = data.clone().unwrap_or_default();
