@@ -9,6 +9,21 @@ says() {
     return 1
 }
 
+# pings MON: it says how it is. Upstream's pinger (MonClientPinger::ms_handle_reset) takes the end of its
+# own connection for an answer: then the command prints nothing and ends with 0, one time in some
+# hundred on a busy machine, and is asked again.
+pings() {
+    local out
+    for _ in 1 2 3; do
+        out=$(ceph ping "mon.$1")
+        test -z "$out" || break
+        echo "'ceph ping mon.$1' printed nothing: once more" >&2
+    done
+    grep -q HEALTH <<<"$out" && return
+    echo "no 'HEALTH' in what 'ceph ping mon.$1' printed: $out" >&2
+    return 1
+}
+
 hosts=$(python3 - <<'PY'
 import os, re
 text = open(os.environ["CEPH_CONF"]).read()
@@ -40,6 +55,6 @@ says reef ceph mon feature ls
 for mon in a b c; do
     says "\"name\": \"$mon\"" ceph tell mon.$mon mon_status
     says version ceph tell mon.$mon version
-    says HEALTH ceph ping mon.$mon
+    pings $mon
     says "\"name\": \"$mon\"" ceph mon metadata
 done
