@@ -50,7 +50,7 @@ impl Rank {
     }
 
     /// Requests that have been in hand for `mds_op_complaint_time`, and that time in seconds.
-    fn slow_requests(&self) -> (usize, f64) {
+    pub fn slow_requests(&self) -> (usize, f64) {
         let (now, secs) = (self.world.time(), self.world.config.options.op_complaint_secs);
         // The oldest come first.
         let slow = self.requests.all.values();

@@ -261,19 +261,20 @@ impl Rank {
             features: detail.features.clone(),
             metrics: detail.metrics.clone(),
         };
-        self.tables.sessions += 1;
-        let change = Change::Session {
-            version: self.tables.sessions,
-            table: self.tables.inos.version,
-            client,
-            info: Some(Box::new(info.clone())),
-        };
+        let known = Some(Box::new(info.clone()));
         let session = Session::new(peer.clone(), Some(conn), info, self.world.ms());
         self.sessions.by_client.insert(client, session);
         self.sessions.ended.remove(&client);
         self.sessions.by_conn.insert(conn, client);
-        self.note(change);
+        self.note_session(client, known);
         self.send_open(client);
+    }
+
+    /// Records what a session is now; that it ended, without `info`.
+    pub fn note_session(&mut self, client: i64, info: Option<Box<SessionInfo>>) {
+        self.tables.sessions += 1;
+        let (version, table) = (self.tables.sessions, self.tables.inos.version);
+        self.note(Change::Session { version, table, client, info });
     }
 
     /// Tells a client that its session is open.
@@ -318,10 +319,7 @@ impl Rank {
             self.tables.inos.table.free.insert(start, len);
         }
         self.tables.inos.version += 1;
-        self.tables.sessions += 1;
-        let version = self.tables.sessions;
-        let table = self.tables.inos.version;
-        self.note(Change::Session { version, table, client, info: None });
+        self.note_session(client, None);
         freed.extend(session.caps);
         for ino in freed {
             let Some(node) = self.tree.nodes.get_mut(&ino) else { continue };

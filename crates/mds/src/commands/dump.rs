@@ -195,7 +195,7 @@ impl Rank {
         states.push("complete");
         let mut fields = Map::new();
         fields.insert("path".to_owned(), json!(path));
-        fields.insert("dirfrag".to_owned(), json!(dirfrag_text(DirFrag { ino, frag })));
+        fields.insert("dirfrag".to_owned(), json!(DirFrag { ino, frag }.to_string()));
         fields.insert("snapid_first".to_owned(), json!(self.tree.at(ino).first.0));
         fields.insert("projected_version".to_owned(), json!(version));
         fields.insert("version".to_owned(), json!(version));
@@ -349,9 +349,4 @@ impl Rank {
         };
         Said::Value(roots.iter().filter_map(one).collect())
     }
-}
-
-/// `0x10000000000`, `0x10000000000.10*`
-fn dirfrag_text(dir: DirFrag) -> String {
-    dir.to_string()
 }

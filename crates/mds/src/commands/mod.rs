@@ -132,7 +132,7 @@ impl Rank {
             "dirfrag merge" => self.dirfrag_merge(command),
             "damage ls" => Ok(self.damage_ls()),
             "damage rm" => self.damage_rm(command),
-            "ops" | "dump_ops_in_flight" => Ok(self.ops_in_flight(0.0)),
+            "ops" | "dump_ops_in_flight" => Ok(self.ops_in_flight()),
             "dump_blocked_ops" => Ok(self.blocked_ops()),
             "dump_blocked_ops_count" => Ok(self.blocked_count()),
             "dump_historic_ops" => Ok(self.historic(false)),

@@ -19,8 +19,8 @@ impl Rank {
         self.requests.all.values().filter(old).map(show).collect()
     }
 
-    pub(super) fn ops_in_flight(&self, secs: f64) -> Said {
-        let ops = self.in_hand(secs);
+    pub(super) fn ops_in_flight(&self) -> Said {
+        let ops = self.in_hand(0.0);
         let num_ops = ops.len();
         Said::Value(json!({"ops": ops, "num_ops": num_ops}))
     }
@@ -33,8 +33,8 @@ impl Rank {
     }
 
     pub(super) fn blocked_count(&self) -> Said {
-        let secs = self.world.config.options.op_complaint_secs;
-        Said::Value(json!({"complaint_time": secs, "num_blocked_ops": self.in_hand(secs).len()}))
+        let (slow, secs) = self.slow_requests();
+        Said::Value(json!({"complaint_time": secs, "num_blocked_ops": slow}))
     }
 
     pub(super) fn historic(&mut self, by_duration: bool) -> Said {

@@ -9,7 +9,6 @@ use types::Errno;
 use super::{Done, Said, fail, int};
 use crate::capset::caps_text;
 use crate::rank::Rank;
-use crate::record::Change;
 use crate::session::{Life, Session};
 
 /// Which sessions are meant.
@@ -189,14 +188,8 @@ impl Rank {
             return fail(Errno::INVAL, format!("'{value}' is no number of seconds"));
         }
         session.dirty = true;
-        self.tables.sessions += 1;
-        let change = Change::Session {
-            version: self.tables.sessions,
-            table: self.tables.inos.version,
-            client,
-            info: Some(Box::new(session.info.clone())),
-        };
-        self.note(change);
+        let info = Some(Box::new(session.info.clone()));
+        self.note_session(client, info);
         Ok(Said::Words(String::new()))
     }
 }

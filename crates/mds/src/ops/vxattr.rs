@@ -2,7 +2,7 @@
 
 use auth::MdsMay;
 use bytes::Bytes;
-use maps::fs::{Charmap, Pins, Quota, SnapRealm};
+use maps::fs::{Charmap, Inode, Pins, Quota, SnapRealm};
 use striper::FileLayout;
 use types::{Denc, Errno, Ino, PoolId};
 
@@ -264,34 +264,34 @@ impl Rank {
     pub(super) fn remove_vxattr(&mut self, call: &mut Call, ino: Ino, name: &[u8]) -> Op<Answer> {
         self.check(call, ino, MdsMay(MdsMay::WRITE.0 | MdsMay::SET_VXATTR.0))?;
         let node = self.tree.at(ino);
-        if node.is_dir() && name == b"ceph.dir.charmap" {
-            if node.store.inode.optmetadata.charmap().is_some() {
+        let answer = Answer { target: Some(ino), ..Answer::default() };
+        let unset: fn(&mut Inode) = match name {
+            _ if !node.is_dir() => return Err(Errno::NODATA.into()),
+            b"ceph.dir.charmap" => {
+                if node.store.inode.optmetadata.charmap().is_none() {
+                    return Ok(answer); // none is as good as removed, as the peer has it
+                }
                 self.may_remap(ino)?;
-                self.tree.cow(&mut call.txn, ino);
-                let i = &mut self.tree.at_mut(ino).store.inode;
-                i.optmetadata.set_charmap(None);
-                i.times.ctime = i.times.ctime.max(call.txn.time);
-                i.versions.change_attr += 1;
-                self.tree.touch(&mut call.txn, ino);
+                |i| i.optmetadata.set_charmap(None)
             }
-            return Ok(Answer { target: Some(ino), ..Answer::default() });
-        }
-        if name != b"ceph.dir.layout" || !node.is_dir() {
-            return Err(Errno::NODATA.into());
-        }
-        if ino == maps::fs::inos::ROOT {
-            return Err(Errno::INVAL.into());
-        }
-        if node.store.inode.layout.is_none() {
-            return Err(Errno::NODATA.into());
-        }
+            b"ceph.dir.layout" => {
+                if ino == maps::fs::inos::ROOT {
+                    return Err(Errno::INVAL.into());
+                }
+                if node.store.inode.layout.is_none() {
+                    return Err(Errno::NODATA.into());
+                }
+                |i| i.layout = FileLayout::default()
+            }
+            _ => return Err(Errno::NODATA.into()),
+        };
         self.tree.cow(&mut call.txn, ino);
-        let node = self.tree.at_mut(ino);
-        node.store.inode.layout = FileLayout::default();
-        node.store.inode.times.ctime = node.store.inode.times.ctime.max(call.txn.time);
-        node.store.inode.versions.change_attr += 1;
+        let i = &mut self.tree.at_mut(ino).store.inode;
+        unset(i);
+        i.times.ctime = i.times.ctime.max(call.txn.time);
+        i.versions.change_attr += 1;
         self.tree.touch(&mut call.txn, ino);
-        Ok(Answer { target: Some(ino), ..Answer::default() })
+        Ok(answer)
     }
 
     pub(super) fn op_getvxattr(&mut self, call: &Call) -> Op<Answer> {
