@@ -15,14 +15,15 @@ const INPUT_SECS_MAX: u32 = 20;
 const MEMORY_MIB_MAX: u32 = 2048;
 
 /// Cargo of the nightly toolchain, which targets are built with.
-fn nightly(args: &[&str]) -> Command {
+pub fn nightly(args: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
     command.current_dir(sh::repo()).arg("+nightly").args(args);
     command
 }
 
-fn works(mut command: Command) -> bool {
+/// Whether a command can be run, and ends well.
+pub fn works(mut command: Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|s| s.success())
 }

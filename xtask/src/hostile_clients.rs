@@ -13,6 +13,9 @@ use crate::{lab, sh};
 const GIVEN_BACK_S: f64 = 10.0;
 /// What a daemon may keep of a scene's bound: its caches hold what was written last.
 const KEPT_SHARE: f64 = 0.5;
+/// What each OSD is told to stay within, MiB: a quarter of it is its cache of data, which whoever
+/// writes fills.
+const TARGET_MIB: u64 = 1024;
 /// No operation of the honest client may take longer, in seconds.
 const LONGEST_S: f64 = 10.0;
 
@@ -37,6 +40,10 @@ pub fn run(secs: u32, only: &[&str]) -> Result<Report> {
     lab::root("forky")?;
     let program = program()?;
     let cluster = Cluster::up("hostile-clients", &["--osds", "3"])?;
+    let conf = std::fs::read_to_string(cluster.conf())?;
+    cluster.argonaut("down", &[])?;
+    std::fs::write(cluster.conf(), format!("{conf}\n[osd]\nosd memory target = {TARGET_MIB}M\n"))?;
+    let cluster = cluster.start(&[])?;
     let ceph = |line: &str| sh::output(&mut cluster.client("forky", line));
     ceph("ceph osd pool create tenant 16 && ceph osd pool create honest 16")?;
     let alone = honest(&cluster, &program, secs)?.end()?;

@@ -35,6 +35,7 @@ mod thrash;
 mod thrash_mons;
 mod thrash_rbd;
 mod tidy;
+mod unsafe_code;
 
 use anyhow::{Result, bail};
 
@@ -80,6 +81,7 @@ cargo xtask VERB
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   hostile clients [SECS] [SCENE..]
                      limited clients that cost or lie as much as they can, an honest one beside (10)
+  unsafe             unsafe code under Miri and the address sanitizer (nightly compiler)
   fuzz [TARGET] [SECS]
                      every fuzz target, or one, for so long (60)
   sim store [--states N] [--seed S] [--seeds N]
@@ -148,6 +150,7 @@ fn main() -> Result<()> {
         ["caps", "peer"] => caps::peer()?.end(),
         ["caps", "record"] => caps::record(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
+        ["unsafe"] => unsafe_code::run()?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),
         ["fuzz", target, ..] => fuzz::run(Some(target), number(2, 60)?)?.end(),

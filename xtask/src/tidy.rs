@@ -35,6 +35,20 @@ const ONE_WORD_DOCS_MAX: usize = 210;
 const MACHINE_PATHS: &[&str] =
     &[concat!("/", "work/"), concat!("/", "farm/"), concat!("/", "root/.")];
 
+/// Files with code that the compiler cannot check, and in how many places. `cargo xtask unsafe` runs
+/// their tests under Miri and a sanitizer.
+const UNSAFE: &[(&str, usize)] = &[
+    ("crates/argonaut/src/memory.rs", 4),
+    ("crates/argonaut/src/osd_daemon.rs", 1),
+    ("crates/crush/src/hash.rs", 1),
+    ("crates/ec/src/region.rs", 2),
+    ("crates/store/src/buf.rs", 2),
+    ("crates/store/src/uring.rs", 3),
+];
+
+/// How options are read, up to their names: `config.get("NAME")`.
+const READS: [&str; 5] = ["get", "u64", "f64", "bool", "is_set"];
+
 /// Checks every rule.
 ///
 /// # Errors
@@ -130,6 +144,16 @@ fn texts(breaches: &mut Vec<String>) -> Result<()> {
                 breaches.push(format!("{name}:{}: names a path of one machine, {path}", n + 1));
             }
         }
+        if name.starts_with("crates/") && is_rust {
+            options(name, &text, breaches);
+            let marks = text.matches("allow(unsafe_code").count();
+            let known = UNSAFE.iter().find(|(file, _)| *file == name).map_or(0, |(_, n)| *n);
+            if marks != known {
+                breaches.push(format!(
+                    "{name}: {marks} places of unsafe code, and UNSAFE knows {known}"
+                ));
+            }
+        }
         one_word += if is_rust { one_word_docs(&text) } else { 0 };
     }
     if one_word > ONE_WORD_DOCS_MAX {
@@ -138,6 +162,25 @@ fn texts(breaches: &mut Vec<String>) -> Result<()> {
         ));
     }
     Ok(())
+}
+
+/// Options that code reads have a row in the table of `conf`: the default stands there alone.
+fn options(file: &str, text: &str, breaches: &mut Vec<String>) {
+    for (n, line) in text.lines().enumerate() {
+        for read in READS {
+            for receiver in ["config", "conf", "options", "config()"] {
+                let Some((_, rest)) = line.split_once(&format!("{receiver}.{read}(\"")) else {
+                    continue;
+                };
+                let name = rest.split('"').next().unwrap_or_default();
+                // Those of the manager's modules are upstream's.
+                let module = name.starts_with("mgr/");
+                if !module && conf::option(&conf::normalize(name)).is_none() {
+                    breaches.push(format!("{file}:{}: no option {name} in conf::OPTIONS", n + 1));
+                }
+            }
+        }
+    }
 }
 
 /// Doc comments that are one word in all: no line of the comment stands before or behind it.

@@ -39,12 +39,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 
 #[derive(Parser)]
-#[command(
-    name = "argonaut",
-    version,
-    about = "A storage cluster that Ceph's own clients use",
-    propagate_version = true
-)]
+#[command(name = "argonaut", about = "A storage cluster that Ceph's own clients use")]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -322,6 +317,12 @@ fn size(text: &str) -> Result<u64, String> {
 }
 
 fn main() -> ExitCode {
+    types::release::set_commit(env!("ARGONAUT_COMMIT"));
+    let first = std::env::args().nth(1).unwrap_or_default();
+    if ["--version", "-V", "-v"].contains(&first.as_str()) {
+        say!("{}", types::release::version());
+        return ExitCode::SUCCESS;
+    }
     match run(Cli::parse().verb) {
         Ok(code) => code,
         Err(err) => {

@@ -567,7 +567,6 @@ async fn run(config: Config, id: String) -> Result<()> {
     let mut metadata = daemon::metadata();
     metadata.insert("addr".to_owned(), ip.to_string());
     metadata.insert("addrs".to_owned(), addrs.to_string());
-    metadata.insert("implementation".to_owned(), format!("argonaut {}", env!("CARGO_PKG_VERSION")));
     let modules_config = rados::Config {
         name,
         key: link.key.clone(),

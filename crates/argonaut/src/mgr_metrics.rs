@@ -68,7 +68,10 @@ impl Metrics {
         let number = |name: &str| config.get(name).trim().parse::<f64>().ok();
         let interval = number("mgr/prometheus/scrape_interval").unwrap_or(INTERVAL_S);
         self.0.interval.set(interval.clamp(1.0, 3_600.0));
-        let addr = config.get("mgr/prometheus/server_addr").trim().parse().unwrap_or(ip);
+        // Without a word of the operator's it is the manager's own address, not every one.
+        let told = config.is_set("mgr/prometheus/server_addr");
+        let told = told.then(|| config.get("mgr/prometheus/server_addr"));
+        let addr = told.and_then(|addr| addr.trim().parse().ok()).unwrap_or(ip);
         let port = config.get("mgr/prometheus/server_port").trim().parse().unwrap_or(PORT);
         let wanted = SocketAddr::new(addr, port);
         if !is_on {

@@ -92,6 +92,7 @@ pub fn mkfs_cluster(
         write_secret(&data.join("keyring"), &secret)?;
         fs::remove_file(data.join("store")).ok();
         quorum::create(&data.join("store"), node, &founders, &state)?;
+        daemon::mark_made(&data, wall())?;
         write_durably(&data.join("ready"), b"")
     };
     // Each waits for the disk a few times: all at once.
@@ -150,6 +151,7 @@ fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<(
     founders.retain(|node, _| rank == 0 && *node == 0);
     quorum::create(&data.join("store"), rank as u64, &founders, &state)?;
     write_secret(&data.join("keyring"), &text)?;
+    daemon::mark_made(data, wall())?;
     write_durably(&data.join("ready"), b"")
 }
 
@@ -211,6 +213,7 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
     write_durably(&data.join(KNOWN_MAP), &known)?;
     quorum::create(&data.join("store"), node, &BTreeMap::new(), &mkfs.to_state_bytes())?;
     write_secret(&data.join("keyring"), &kept.to_string())?;
+    daemon::mark_made(data, wall())?;
     write_durably(&data.join("ready"), b"")?;
     say!("mon.{id} is made in {}; start it: argonaut mon -i {id}", data.display());
     Ok(())
@@ -642,6 +645,15 @@ fn v1_rules(config: &conf::Config, state: &Bytes, id: &str) -> Result<Option<rt:
     Ok(daemon::v1_rules(config).filter(|_| set.all(plain)))
 }
 
+/// What a monitor tells of itself beside its address.
+fn metadata(data: &Path) -> BTreeMap<String, String> {
+    let mut all = daemon::metadata();
+    all.extend(crate::device::metadata(data));
+    all.extend(daemon::made(data));
+    all.insert("compression_algorithms".into(), "none, snappy, zlib, zstd, lz4".into());
+    all
+}
+
 /// The newest monitor map of a monitor's state and of what is kept beside it.
 fn known_map(data: &Path, monitor: &Monitor) -> Result<KnownMap> {
     let path = data.join(KNOWN_MAP);
@@ -696,7 +708,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         node: started.node,
         mgr_addrs: Some(mgr_addrs),
         auth_none,
-        metadata: daemon::metadata(),
+        metadata: metadata(Path::new(&data)),
         options: config.all().map(|(k, v)| (k.to_owned(), v)).collect(),
     };
     let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(OsRandom));

@@ -357,11 +357,16 @@ impl Daemon {
     }
 
     /// Near the limit, and without work for long, freed memory is not kept for later; without
-    /// work for a moment, it is taken for what the cache wanted to keep.
+    /// work for a moment, it is taken for what the cache wanted to keep. Near the limit and without
+    /// work for a while, large changes in the store's memory are written to their places: no write
+    /// may come that makes the next checkpoint due.
     fn look_at_memory(&self, now_ms: u64) {
         let target = self.config.borrow().u64("osd_memory_target");
         let Ok(resident) = memory::resident() else { return };
         let mut watch = self.memory.borrow_mut();
+        if watch.idle_ms(now_ms) >= SPILL_IDLE_MS || resident > target / 4 * 3 {
+            self.with(|osd, _| osd.spill(target / 32));
+        }
         if watch.is_due(now_ms, resident, target) {
             self.cache.give_memory();
             memory::give_back();
@@ -370,6 +375,9 @@ impl Daemon {
         }
     }
 }
+
+/// Without work for so long, changes in the store's memory are written to their places, in ms.
+const SPILL_IDLE_MS: u64 = 1_000;
 
 /// Bytes of memory that the cache may take in a tick without work: some 5 ms.
 const TAKEN_WHEN_IDLE: usize = 8 << 20;
@@ -459,17 +467,19 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     let mut metadata = daemon::metadata();
     metadata.extend([
         ("osd_data".to_owned(), data.display().to_string()),
-        ("osd_objectstore".to_owned(), "argonaut".to_owned()),
         ("osd_journal_placement".to_owned(), journal.name().to_owned()),
+        ("front_iface".to_owned(), daemon::interface_of(&client_addrs)),
+        ("back_iface".to_owned(), daemon::interface_of(&cluster_addrs)),
         ("front_addr".to_owned(), client_addrs.to_string()),
         ("back_addr".to_owned(), cluster_addrs.to_string()),
         ("hb_front_addr".to_owned(), cluster_addrs.to_string()),
         ("hb_back_addr".to_owned(), cluster_addrs.to_string()),
     ]);
+    metadata.extend(device::store_metadata(&block, device_bytes, journal == LogPlacement::Own));
+    metadata.extend(daemon::made(&data));
     let mut device_class = String::new();
     if let Some(rotates) = device::rotates(&block) {
         let class = device::class(rotates).to_owned();
-        metadata.insert("rotational".to_owned(), u8::from(rotates).to_string());
         metadata.insert("default_device_class".to_owned(), class.clone());
         if config.bool("osd_class_update_on_start") {
             device_class = class;

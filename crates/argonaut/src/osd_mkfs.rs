@@ -92,6 +92,7 @@ pub fn mkfs(
 /// # Errors
 /// When that cannot be written.
 pub fn finish(data: &Path) -> Result<()> {
+    daemon::mark_made(data, types::UTime::from_nanos(rt::now().wall_ns))?;
     write_durably(&data.join("ready"), b"")?;
     fs::remove_file(data.join("making")).ok();
     Ok(())

@@ -115,7 +115,15 @@ fn is_ours(path: &[&str], kind: Kind) -> bool {
             is_daemon(daemon)
                 && matches!(
                     name.strip_suffix(".new").unwrap_or(name),
-                    "keyring" | "ready" | "making" | "store" | "monmap" | "block" | "journal"
+                    "keyring"
+                        | "ready"
+                        | "making"
+                        | "store"
+                        | "monmap"
+                        | "block"
+                        | "journal"
+                        | "ceph_version_when_created"
+                        | "created_at"
                 )
         }
         ([daemon, name], Kind::Link) => is_daemon(daemon) && matches!(*name, "block" | "journal"),

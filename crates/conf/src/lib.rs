@@ -7,19 +7,19 @@
 //!
 //! Source: the peer's `common/ConfUtils.cc`, `common/config.cc`, `doc/rados/configuration`.
 
-mod clients;
 mod file;
 mod kinds;
-mod limits;
+mod known;
 mod options;
+mod upstream;
 
 use std::collections::BTreeMap;
 
-pub use clients::client_option;
 pub use file::{ConfError, ConfFile};
 pub use kinds::{OptionKind, parse_size};
-pub use limits::{Limit, limit};
+pub use known::{Effect, Known, all_known, known};
 pub use options::{OPTIONS, OptionSpec, option};
+pub use upstream::{Upstream, items};
 
 /// `Foo bar-baz` -> `foo_bar_baz`.
 #[must_use]
@@ -85,9 +85,9 @@ impl Config {
         let mut wrong = Vec::new();
         from_file.retain(|name, value: &mut String| {
             // What other options fill in is known later.
-            let Some(spec) = option(name).filter(|_| !value.contains('$')) else { return true };
+            let Some(spec) = known(name).filter(|_| !value.contains('$')) else { return true };
             let Err(why) = spec.check(value) else { return true };
-            wrong.push(format!("{name} = {value}: {why}; {} counts", spec.default));
+            wrong.push(format!("{name} = {value}: {why}; {} counts", spec.default()));
             false
         });
         Self {
@@ -106,7 +106,7 @@ impl Config {
     /// A sentence for the operator.
     pub fn set(&mut self, source: Source, name: &str, value: &str) -> Result<(), String> {
         let name = normalize(name);
-        let spec = option(&name).ok_or_else(|| format!("unrecognized config option '{name}'"))?;
+        let spec = known(&name).ok_or_else(|| format!("unrecognized config option '{name}'"))?;
         spec.check(value).map_err(|why| format!("{name}: {why}"))?;
         self.layers.entry(source).or_default().insert(name, value.to_owned());
         Ok(())
@@ -120,7 +120,7 @@ impl Config {
     /// Replaces the monitors' layer. Returns the names this binary does not know.
     pub fn set_mon_layer(&mut self, values: BTreeMap<String, String>) -> Vec<String> {
         let values: BTreeMap<_, _> = values.into_iter().map(|(k, v)| (normalize(&k), v)).collect();
-        let unknown = values.keys().filter(|k| option(k).is_none()).cloned().collect();
+        let unknown = values.keys().filter(|k| known(k).is_none()).cloned().collect();
         self.layers.insert(Source::Mon, values);
         unknown
     }
@@ -135,7 +135,7 @@ impl Config {
                 return Some((value, *source));
             }
         }
-        option(&name).map(|spec| (spec.default, Source::Default))
+        known(&name).map(|spec| (spec.default(), Source::Default))
     }
 
     /// The value with its variables filled in; empty for an unknown option.
@@ -156,14 +156,14 @@ impl Config {
     pub fn u64(&self, name: &str) -> u64 {
         let parse = |v: &str| kinds::parse_size(v);
         parse(&self.get(name))
-            .or_else(|| option(&normalize(name)).and_then(|s| parse(s.default)))
+            .or_else(|| known(&normalize(name)).and_then(|s| parse(s.default())))
             .unwrap_or(0)
     }
 
     /// As a float.
     #[must_use]
     pub fn f64(&self, name: &str) -> f64 {
-        let default = || option(&normalize(name)).and_then(|s| s.default.parse().ok());
+        let default = || known(&normalize(name)).and_then(|s| s.default().parse().ok());
         self.get(name).parse().ok().or_else(default).unwrap_or(0.0)
     }
 
@@ -185,19 +185,35 @@ impl Config {
 
     /// Every known option with its value in force.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
-        OPTIONS.iter().map(|spec| (spec.name, self.get(spec.name)))
+        all_known().map(|option| (option.name(), self.get(option.name())))
+    }
+
+    /// Options of this kind of daemon that somebody gave a value and nothing here obeys.
+    pub fn without_effect(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let names: std::collections::BTreeSet<&String> =
+            self.layers.values().flat_map(BTreeMap::keys).collect();
+        let options = names.into_iter().filter_map(|name| known(name));
+        let idle = options.filter(|option| option.effect() == Effect::None);
+        idle.filter(|option| self.concerns(option.name())).map(|option| option.name())
+    }
+
+    /// Whether an option is for this kind of daemon, or for all.
+    fn concerns(&self, name: &str) -> bool {
+        const KINDS: [&str; 5] = ["mon", "osd", "mds", "mgr", "rgw"];
+        match name.split('_').next() {
+            Some("bluestore" | "bluefs" | "rocksdb" | "filestore" | "journal") => {
+                self.entity_type == "osd"
+            }
+            Some(kind) if KINDS.contains(&kind) => kind == self.entity_type,
+            _ => true,
+        }
     }
 
     /// Names in the file's sections that this binary does not know.
     #[must_use]
     pub fn unknown(&self) -> Vec<String> {
         let file = self.layers.get(&Source::File);
-        file.into_iter()
-            .flatten()
-            .map(|(k, _)| k)
-            .filter(|k| option(k).is_none())
-            .cloned()
-            .collect()
+        file.into_iter().flatten().map(|(k, _)| k).filter(|k| known(k).is_none()).cloned().collect()
     }
 
     /// Values in the file that do not fit their options, each in a sentence: they were left out.
@@ -314,6 +330,20 @@ mod tests {
         assert_eq!(config.get("debug_ms"), "20");
         assert!(config.set(Source::Override, "nope", "1").unwrap_err().contains("unrecognized"));
         assert!(config.set(Source::Override, "osd_max_backfills", "x").is_err());
+    }
+
+    /// Options that nothing obeys are told to the daemons that they are for; those of clients to nobody.
+    #[test]
+    fn options_without_effect_are_told() {
+        let text = "[global]\nosd op num shards = 4\nmon clean pg upmaps per chunk = 3\nrbd cache = true\n\
+                    ms dispatch throttle bytes = 7\nosd memory target = 1G\n";
+        let file = ConfFile::parse(text).unwrap();
+        let osd = Config::new(&file, "osd", "0", "h", 1);
+        let told: Vec<&str> = osd.without_effect().collect();
+        assert_eq!(told, ["ms_dispatch_throttle_bytes", "osd_op_num_shards"]);
+        assert!(osd.unknown().is_empty());
+        assert_eq!(osd.get("osd_op_num_shards"), "4");
+        assert_eq!(osd.get("osd_op_num_shards_hdd"), "1", "upstream's default");
     }
 
     #[test]

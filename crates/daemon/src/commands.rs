@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use conf::{Config, Source};
 use serde_json::{Map, Value, json};
-use types::Errno;
+use types::{Errno, release};
 
 /// One command.
 #[derive(Clone, Copy, Debug)]
@@ -134,8 +134,8 @@ pub fn common(
             ok(Value::Object(all.collect()))
         }
         "version" => ok(json!({
-            "version": "20.2.4", "release": "tentacle", "release_type": "stable",
-            "implementation": concat!("argonaut ", env!("CARGO_PKG_VERSION")),
+            "version": release::NUMBER, "release": release::NAME, "release_type": release::TYPE,
+            "implementation": release::IMPLEMENTATION,
         })),
         "config show" => {
             ok(Value::Object(config.all().map(|(k, v)| (k.to_owned(), json!(v))).collect()))
@@ -143,7 +143,7 @@ pub fn common(
         "config diff" => {
             let mut diff = Map::new();
             for (name, value, source) in config.overridden() {
-                let default = conf::option(&name).map_or("", |o| o.default);
+                let default = conf::known(&name).map_or("", |o| o.default());
                 let v = json!({ "default": default, source.name(): value, "final": value });
                 diff.insert(name, v);
             }
@@ -151,7 +151,7 @@ pub fn common(
         }
         "config get" => var().and_then(|var| {
             let name = conf::normalize(var);
-            if conf::option(&name).is_none() {
+            if conf::known(&name).is_none() {
                 let why = format!("error getting '{var}': (2) No such file or directory");
                 return Err((Errno::NOENT, why));
             }
@@ -213,13 +213,13 @@ fn descriptions(module: &str, own: &[CommandSpec]) -> Value {
 }
 
 fn help(var: Option<&str>) -> Value {
-    let one = |o: &conf::OptionSpec| {
-        json!({ "name": o.name, "type": o.kind.name(), "level": "advanced", "desc": o.about,
-                "default": o.default, "can_update_at_runtime": o.runtime })
+    let one = |o: conf::Known| {
+        json!({ "name": o.name(), "type": o.type_name(), "level": o.level(), "desc": o.about(),
+                "default": o.default(), "can_update_at_runtime": o.runtime() })
     };
     match var {
-        Some(var) => conf::option(&conf::normalize(var)).map_or(json!({}), one),
-        None => Value::Array(conf::OPTIONS.iter().map(one).collect()),
+        Some(var) => conf::known(&conf::normalize(var)).map_or(json!({}), one),
+        None => Value::Array(conf::all_known().map(one).collect()),
     }
 }
 

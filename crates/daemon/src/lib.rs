@@ -20,6 +20,7 @@ pub mod commands;
 mod files;
 mod identity;
 mod log_lines;
+mod made;
 mod net;
 pub mod node;
 pub mod private;
@@ -28,6 +29,7 @@ mod start;
 pub use asok::local_text;
 pub use files::{write_durably, write_secret};
 pub use identity::{FEATURES, proven_id};
+pub use made::{interface_of, made, mark_made};
 pub use net::{ClusterLog, Doors, bind, fsid, link_config, v1_rules};
 pub use start::{
     address, hostname, metadata, options, read_conf, require_security, start_log, write_pid,

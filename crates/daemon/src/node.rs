@@ -54,10 +54,16 @@ pub fn join<N: Node>(
 /// the manager's modules are not looked for among a daemon's.
 pub fn take_settings(config: &RefCell<Config>, env: &Envelope) -> bool {
     let Ok(message) = ConfigMsg::decode(env) else { return false };
+    let before: Vec<&str> = config.borrow().without_effect().collect();
     let mut unknown = config.borrow_mut().set_mon_layer(message.config);
     unknown.retain(|name| !name.starts_with("mgr/"));
     if !unknown.is_empty() {
-        tracing::info!("settings without meaning here: {}", unknown.join(", "));
+        tracing::info!("unknown settings: {}", unknown.join(", "));
+    }
+    let now: Vec<&str> = config.borrow().without_effect().collect();
+    let new: Vec<&str> = now.into_iter().filter(|name| !before.contains(name)).collect();
+    if !new.is_empty() {
+        tracing::info!("settings without effect here: {}", new.join(", "));
     }
     true
 }

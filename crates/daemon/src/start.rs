@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use conf::{ConfFile, Config};
+use types::release;
 
 use crate::log_lines::{LINES_PER_SECOND, LogLines};
 use crate::private;
@@ -177,7 +178,11 @@ pub fn start_log(config: &Config) -> Result<()> {
     }
     let unknown = config.unknown();
     if !unknown.is_empty() {
-        tracing::warn!("ceph.conf: without meaning here: {}", unknown.join(", "));
+        tracing::warn!("ceph.conf: unknown options: {}", unknown.join(", "));
+    }
+    let idle: Vec<&str> = config.without_effect().collect();
+    if !idle.is_empty() {
+        tracing::info!("ceph.conf: options without effect here: {}", idle.join(", "));
     }
     Ok(())
 }
@@ -206,19 +211,28 @@ pub fn metadata() -> std::collections::BTreeMap<String, String> {
     };
     let pairs = [
         ("arch", text(uname.machine())),
-        ("ceph_version", format!("argonaut {}", env!("CARGO_PKG_VERSION"))),
-        ("ceph_version_short", env!("CARGO_PKG_VERSION").to_owned()),
-        ("ceph_release", "reef".to_owned()),
+        ("ceph_release", release::NAME.to_owned()),
+        ("ceph_version", release::version()),
+        ("ceph_version_short", release::NUMBER.to_owned()),
         ("cpu", first("/proc/cpuinfo", "model name")),
         ("distro", first("/etc/os-release", "ID=")),
         ("distro_description", first("/etc/os-release", "PRETTY_NAME")),
         ("hostname", hostname()),
         ("kernel_version", text(uname.release())),
+        ("implementation", release::IMPLEMENTATION.to_owned()),
         ("kernel_description", text(uname.version())),
+        ("mem_swap_kb", first("/proc/meminfo", "SwapTotal").trim_end_matches(" kB").to_owned()),
         ("mem_total_kb", first("/proc/meminfo", "MemTotal").trim_end_matches(" kB").to_owned()),
         ("os", text(uname.sysname())),
     ];
-    pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
+    // Set by whoever starts containers.
+    let told = [
+        ("CONTAINER_IMAGE", "container_image"),
+        ("POD_NAME", "pod_name"),
+        ("POD_NAMESPACE", "pod_namespace"),
+    ];
+    let told = told.into_iter().filter_map(|(var, key)| Some((key, std::env::var(var).ok()?)));
+    pairs.into_iter().chain(told).map(|(k, v)| (k.to_owned(), v)).collect()
 }
 
 #[cfg(test)]

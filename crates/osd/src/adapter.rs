@@ -202,6 +202,14 @@ impl ObjectStore for StoreBacking {
         self.store.kick();
     }
 
+    fn spill(&mut self, least: u64) {
+        if self.refused.is_none()
+            && let Err(e) = self.store.spill(least)
+        {
+            self.refused = Some(StoreError(format!("no more writes: {e}")));
+        }
+    }
+
     fn kick_reads(&mut self) {
         self.store.kick_reads();
     }

@@ -107,6 +107,9 @@ pub trait ObjectStore: Send {
     /// Begins to make durable what was submitted; it may have begun before.
     fn kick(&mut self) {}
 
+    /// Begins to write changes in memory to their places, if they take more than `least` bytes.
+    fn spill(&mut self, _least: u64) {}
+
     /// Begins to read what was asked for by [`ObjectStore::fetch`].
     fn kick_reads(&mut self) {}
 

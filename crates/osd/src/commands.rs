@@ -14,7 +14,7 @@ use crate::core::Osd;
 use crate::outbox::{Effect, Outbox};
 use crate::pg::scrub::Order;
 use crate::pg::{Pg, Ticket};
-use types::Errno;
+use types::{Errno, release};
 
 /// Who waits for a command's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -298,8 +298,8 @@ impl Osd {
                 COMMANDS.iter().map(|(n, _, h, _)| ((*n).to_owned(), json!(h))).collect(),
             )),
             "version" => ok(json!({
-                "version": "20.2.4", "release": "tentacle", "release_type": "stable",
-                "implementation": concat!("argonaut ", env!("CARGO_PKG_VERSION")),
+                "version": release::NUMBER, "release": release::NAME,
+                "release_type": release::TYPE, "implementation": release::IMPLEMENTATION,
             })),
             "status" => ok(self.status()),
             "perf dump" => {
@@ -332,7 +332,7 @@ impl Osd {
             "config diff" => {
                 let mut diff = Map::new();
                 for (name, value, source) in self.c.options.overridden() {
-                    let default = conf::option(&name).map_or("", |o| o.default);
+                    let default = conf::known(&name).map_or("", |o| o.default());
                     let v = json!({ "default": default, source.name(): value, "final": value });
                     diff.insert(name, v);
                 }
@@ -341,7 +341,7 @@ impl Osd {
             "config get" => {
                 let var = text(args, "var").ok_or_else(|| invalid("no variable is named"))?;
                 let name = conf::normalize(var);
-                if conf::option(&name).is_none() {
+                if conf::known(&name).is_none() {
                     let why = format!("error getting '{var}': (2) No such file or directory");
                     return Err((Errno::NOENT, why));
                 }
@@ -720,13 +720,13 @@ fn answer(caller: Caller, r: i32, rs: String, output: Bytes, out: &mut Outbox) {
 }
 
 fn config_help(var: Option<&str>) -> Value {
-    let one = |o: &conf::OptionSpec| {
-        json!({ "name": o.name, "type": o.kind.name(), "level": "advanced", "desc": o.about,
-                "default": o.default, "can_update_at_runtime": o.runtime })
+    let one = |o: conf::Known| {
+        json!({ "name": o.name(), "type": o.type_name(), "level": o.level(), "desc": o.about(),
+                "default": o.default(), "can_update_at_runtime": o.runtime() })
     };
     match var {
-        Some(var) => conf::option(&conf::normalize(var)).map_or(json!({}), one),
-        None => Value::Array(conf::OPTIONS.iter().map(one).collect()),
+        Some(var) => conf::known(&conf::normalize(var)).map_or(json!({}), one),
+        None => Value::Array(conf::all_known().map(one).collect()),
     }
 }
 

@@ -483,6 +483,12 @@ impl Osd {
         }
     }
 
+    /// Begins to write what the store has changed in memory to its places, if that takes more than
+    /// `least` bytes.
+    pub fn spill(&mut self, least: u64) {
+        self.c.store.spill(least);
+    }
+
     /// Transactions that the store was given since [`Osd::kick_store`].
     #[must_use]
     pub fn unkicked(&self) -> u64 {

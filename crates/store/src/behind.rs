@@ -93,6 +93,18 @@ impl Store {
         self.freeze()
     }
 
+    /// Begins a checkpoint, where none is under way, if changes since the last take more than
+    /// `least` bytes of memory. What is changed again counts again. Waits for nothing.
+    ///
+    /// # Errors
+    /// As [`Store::complete`].
+    pub fn spill(&mut self, least: u64) -> Result<()> {
+        if self.stopped || self.state.active_bytes <= least {
+            return Ok(());
+        }
+        self.freeze()
+    }
+
     fn is_thread_gone(threads: &Threads) -> bool {
         threads.io.iter().chain([&threads.checkpointer]).any(JoinHandle::is_finished)
     }
@@ -346,6 +358,15 @@ mod tests {
             assert!(store.state.kept_for_changes() >= 2 * all, "space for all of them");
         }
         store.sync().unwrap();
+        // A checkpoint takes them out of memory, if it is asked to.
+        store.spill(u64::MAX).unwrap();
+        assert!(store.job.is_none());
+        store.spill(ATTRS as u64).unwrap();
+        assert!(store.step_checkpoint());
+        store.complete().unwrap();
+        assert!(store.state.kept_for_changes() < 1 << 20, "{}", store.state.kept_for_changes());
+        store.spill(ATTRS as u64).unwrap();
+        assert!(store.job.is_none(), "nothing changed since");
         store.checkpoint().unwrap();
         assert_eq!(store.fsck(true).unwrap().errors, Vec::<String>::new());
     }

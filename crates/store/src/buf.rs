@@ -181,3 +181,47 @@ impl Drop for Pooled {
         kept.push(std::mem::take(&mut self.buf));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes are where they were put, whatever it grows, is cut and is padded to.
+    #[test]
+    fn holds_what_was_put() {
+        let mut buf = AlignedBuf::with_capacity(10);
+        assert!(buf.is_empty() && buf[..].is_empty());
+        buf.put(b"first");
+        buf.put(&[7; ALIGN]);
+        assert_eq!((&buf[..5], &buf[5..]), (&b"first"[..], &[7; ALIGN][..]));
+        assert!(buf.as_ptr().addr().is_multiple_of(ALIGN));
+        buf.pad();
+        assert_eq!(buf.len(), 2 * ALIGN);
+        assert!(buf[5 + ALIGN..].iter().all(|b| *b == 0));
+        buf[2 * ALIGN - 1] = 9;
+        buf.set_len(3 * ALIGN);
+        assert_eq!((buf[2 * ALIGN - 1], buf[3 * ALIGN - 1]), (9, 0));
+        buf.clear();
+        buf.put(b"x");
+        let frozen = buf.freeze();
+        assert_eq!(&frozen.clone()[..], b"x");
+        assert_eq!(AlignedBuf::zeroed(ALIGN + 1)[..], [0; ALIGN + 1]);
+    }
+
+    /// A buffer comes back when its last reader is done, and is used again.
+    #[test]
+    fn pooled_buffers_come_back() {
+        let pool = Pool::default();
+        let mut taken = pool.take(*KEPT.start());
+        taken[0] = 1;
+        let at = taken.as_ptr();
+        let (read, again) = (taken.freeze(), pool.take(*KEPT.start()));
+        assert_ne!(again.as_ptr(), at, "it is being read");
+        let reader = read.slice(..1);
+        drop(read);
+        assert_eq!(reader[0], 1);
+        drop(reader);
+        let taken = pool.take(*KEPT.start());
+        assert_eq!((taken.as_ptr(), taken[0]), (at, 1));
+    }
+}

@@ -11,6 +11,7 @@ mod entity;
 mod errno;
 mod ids;
 mod object;
+pub mod release;
 mod time;
 
 pub use addr::{AddrKind, AddrVec, EntityAddr};

@@ -1,13 +1,15 @@
 //! The table is in order and fits, and the page for operators says what it says.
 
 use super::*;
+use crate::parse_size;
 
 /// What `docs/ops/options.md` says, made of [`OPTIONS`].
 fn page() -> String {
     let mut page = String::from(
         "# Options\n\n\
-         Every option that daemons of ours obey, made from `conf/src/options.rs`. Upstream's other options are taken where their value\n\
-         fits and have no effect; `ceph config help NAME` says so. *at once*: a change takes effect without a restart.\n\
+         Every option that daemons of ours obey, made from `conf/src/options.rs`. All of upstream's 2,294 are known: the others are read\n\
+         by clients, or taken where their value fits and have no effect: `ceph config help NAME` says so, `ceph config show` and a daemon's log\n\
+         too. What is no option is refused. *at once*: a change takes effect without a restart.\n\
          Set one by `ceph config set WHO NAME VALUE` (WHO: `global`, `mon`, `osd`, `osd.3`, `mds`, `client`, ...), in `ceph.conf`, or for one\n\
          process by `ceph tell DAEMON config set NAME VALUE`.\n",
     );

@@ -18,13 +18,6 @@ const HISTORY_MAX: u64 = 200;
 const HISTORY: &str = "config-history/";
 const SETTINGS: &str = "config/";
 
-/// Options that make no sense in the central settings.
-const NOT_CENTRAL: &[&str] =
-    &["fsid", "mon_host", "mon_data", "osd_data", "keyring", "keyfile", "key"];
-
-/// Beginnings of options that this binary does not know one by one.
-const CLIENT_PREFIXES: &[&str] = &["auth_"];
-
 /// Modules of the peer's manager that have settings in scripts and are not built in.
 const MGR_MODULES: &[&str] = &["cephadm", "dashboard", "restful"];
 
@@ -81,15 +74,6 @@ fn debug_level(value: &str) -> Result<String, Fail> {
     Ok(format!("{log}/{memory}"))
 }
 
-/// Whom an option concerns, as far as its name tells.
-fn services(name: &str) -> &'static [&'static str] {
-    match name.split('_').next() {
-        Some("mon") => &["mon"],
-        Some("osd") => &["osd"],
-        _ => &[],
-    }
-}
-
 /// Refuses a promise of security that would not be kept.
 fn promised(name: &str, value: &str) -> Result<(), Fail> {
     match crate::security::refusal(name, value) {
@@ -102,33 +86,28 @@ fn promised(name: &str, value: &str) -> Result<(), Fail> {
 fn check(name: &str, value: &str) -> Result<String, Fail> {
     let name = normalize(name);
     promised(&name, value)?;
-    if NOT_CENTRAL.contains(&name.as_str()) {
+    let known = conf::known(&name);
+    let mut flags = known.and_then(|o| o.upstream()).into_iter().flat_map(|o| conf::items(o.flags));
+    if flags.any(|flag| flag == "no_mon_update") {
         return Err(fail(EINVAL, format!("{name} is special and cannot be stored by the mon")));
     }
     let wrong = |why: String| fail(EINVAL, format!("error parsing value: {why}"));
     if name.starts_with("debug_") {
         return debug_level(value);
     }
-    if let Some(spec) = conf::option(&name) {
-        let kept = canonical(spec.kind, value).map_err(wrong)?;
-        if let Some(limit) = conf::limit(&name) {
-            limit.check(&kept, spec.kind != conf::OptionKind::Float).map_err(wrong)?;
-        }
-        return Ok(kept);
-    }
-    if let Some(kind) = conf::client_option(&name) {
+    if let Some(option) = known {
         let starts_well = value.starts_with(|c: char| c.is_ascii_digit());
-        if kind == conf::OptionKind::Secs && !starts_well {
+        let duration = ["secs", "millisecs"].contains(&option.type_name());
+        if option.effect() != conf::Effect::Obeyed && duration && !starts_well {
             return Err(wrong("expected digit".into()));
         }
-        return canonical(kind, value).map_err(wrong);
+        let kept = canonical(option.kind(), value).map_err(wrong)?;
+        option.check_bounds(&kept).map_err(wrong)?;
+        return Ok(kept);
     }
     let module = name.strip_prefix("mgr/").and_then(|rest| rest.split('/').next());
-    let known = module.map_or_else(
-        || CLIENT_PREFIXES.iter().any(|p| name.starts_with(p)),
-        |m| MGR_MODULES.contains(&m) || managers::built_in().any(|own| own == m),
-    );
-    if known {
+    let is_built_in = |m: &str| managers::built_in().any(|own| own == m);
+    if module.is_some_and(|m| MGR_MODULES.contains(&m) || is_built_in(m)) {
         return Ok(value.to_owned());
     }
     Err(fail(EINVAL, format!("unrecognized config option '{name}'")))
@@ -243,7 +222,12 @@ fn split_who(who: &str) -> (&str, &str) {
 
 /// Whether a change reaches a running daemon.
 fn at_runtime(name: &str) -> bool {
-    conf::option(name).is_none_or(|spec| spec.runtime)
+    conf::known(name).is_none_or(|spec| spec.runtime())
+}
+
+/// For whom a setting is: `basic`, `advanced`, `dev`; those of modules are `advanced`.
+fn level(name: &str) -> &'static str {
+    conf::known(name).map_or("advanced", |option| option.level())
 }
 
 fn settings_table(rows: impl Iterator<Item = (String, String, String)>) -> String {
@@ -261,7 +245,7 @@ fn settings_table(rows: impl Iterator<Item = (String, String, String)>) -> Strin
         table.row(vec![
             section.to_owned(),
             mask.to_owned(),
-            "advanced".to_owned(),
+            level(&name).to_owned(),
             name,
             value,
             read_only.to_owned(),
@@ -283,8 +267,8 @@ fn get(ctx: &mut CommandCtx<'_>) -> Run {
         if key == "fsid" {
             return out(format!("{}\n", ctx.state.fsid));
         }
-        return match conf::option(&key) {
-            Some(spec) => out(format!("{}\n", spec.default)),
+        return match conf::known(&key) {
+            Some(spec) => out(format!("{}\n", spec.default())),
             None => Err(fail(ENOENT, format!("unrecognized key '{key}'"))),
         };
     }
@@ -344,7 +328,7 @@ fn dump(ctx: &mut CommandCtx<'_>) -> Run {
                 f.string("section", section);
                 f.string("name", name);
                 f.string("value", value);
-                f.string("level", "advanced");
+                f.string("level", level(name));
                 f.bool("can_update_at_runtime", at_runtime(name));
                 f.string("mask", mask);
                 dump_mask(f, mask);
@@ -356,49 +340,52 @@ fn dump(ctx: &mut CommandCtx<'_>) -> Run {
 
 fn help(ctx: &mut CommandCtx<'_>) -> Run {
     let key = normalize(ctx.cmd.str_or_empty("key")?);
-    let Some(spec) = conf::option(&key) else { return Err(fail(ENOENT, "")) };
+    let Some(option) = conf::known(&key) else { return Err(fail(ENOENT, "")) };
+    let of = |field: fn(&conf::Upstream) -> &'static str| option.upstream().map_or("", field);
+    let list = |field: fn(&conf::Upstream) -> &'static str| -> Vec<&'static str> {
+        conf::items(of(field)).collect()
+    };
+    let services = list(|o| o.services);
     let Some(mut f) = ctx.formatter() else {
+        let line = |name: &str, values: &[&str]| match values {
+            [] => String::new(),
+            all => format!("  {name}: [{}]\n", all.join(",")),
+        };
         return out(format!(
-            "{} - {}\n  ({}, advanced)\n  Default: {}\n  Can update at runtime: {}\n{}",
-            spec.name,
-            spec.about,
-            spec.kind.name(),
-            spec.default,
-            spec.runtime,
-            match services(spec.name) {
-                [] => String::new(),
-                all => format!("  Services: [{}]\n", all.join(",")),
-            }
+            "{} - {}\n  ({}, {})\n  Default: {}\n  Can update at runtime: {}\n{}{}",
+            option.name(),
+            option.about(),
+            option.type_name(),
+            option.level(),
+            option.default(),
+            option.runtime(),
+            line("Services", &services),
+            line("See also", &list(|o| o.see_also)),
         ));
     };
+    let number = |f: &mut cli::Formatter, name: &str, value: &str| match option.type_name() {
+        "bool" | "int" | "uint" | "float" if !value.is_empty() => f.unquoted(name, value),
+        _ => f.string(name, value),
+    };
     f.object("option", |f| {
-        f.string("name", spec.name);
-        f.string("type", spec.kind.name());
-        f.string("level", "advanced");
-        f.string("desc", spec.about);
+        f.string("name", option.name());
+        f.string("type", option.type_name());
+        f.string("level", option.level());
+        f.string("desc", option.about());
         f.string("long_desc", "");
-        match spec.kind {
-            conf::OptionKind::Bool | conf::OptionKind::Int | conf::OptionKind::Uint => {
-                f.unquoted("default", spec.default);
-            }
-            _ => f.string("default", spec.default),
+        number(f, "default", option.default());
+        number(f, "daemon_default", of(|o| o.daemon_default));
+        f.array("tags", |f| list(|o| o.tags).iter().for_each(|tag| f.string("tag", tag)));
+        f.array("services", |f| services.iter().for_each(|s| f.string("service", s)));
+        f.array("see_also", |f| list(|o| o.see_also).iter().for_each(|o| f.string("option", o)));
+        let choices = list(|o| o.choices);
+        if option.type_name() == "str" {
+            f.array("enum_values", |f| choices.iter().for_each(|c| f.string("enum_value", c)));
         }
-        f.string("daemon_default", "");
-        f.array("tags", |_| {});
-        f.array("services", |f| {
-            for service in services(spec.name) {
-                f.string("service", service);
-            }
-        });
-        f.array("see_also", |_| {});
-        f.string("min", "");
-        f.string("max", "");
-        f.bool("can_update_at_runtime", spec.runtime);
-        f.array("flags", |f| {
-            if spec.runtime {
-                f.string("option", "runtime");
-            }
-        });
+        number(f, "min", of(|o| o.min));
+        number(f, "max", of(|o| o.max));
+        f.bool("can_update_at_runtime", option.runtime());
+        f.array("flags", |f| list(|o| o.flags).iter().for_each(|flag| f.string("option", flag)));
     });
     out(f.finish())
 }
@@ -406,14 +393,14 @@ fn help(ctx: &mut CommandCtx<'_>) -> Run {
 fn ls(ctx: &mut CommandCtx<'_>) -> Run {
     let Some(mut f) = ctx.formatter() else {
         let mut text = String::new();
-        for spec in conf::OPTIONS {
-            let _ = writeln!(text, "{}", spec.name);
+        for spec in conf::all_known() {
+            let _ = writeln!(text, "{}", spec.name());
         }
         return out(text);
     };
     f.array("options", |f| {
-        for spec in conf::OPTIONS {
-            f.string("option", spec.name);
+        for spec in conf::all_known() {
+            f.string("option", spec.name());
         }
     });
     out(f.finish())
@@ -537,7 +524,7 @@ fn show(ctx: &mut CommandCtx<'_>, defaults: bool) -> Run {
     let key = normalize(ctx.cmd.str_or_empty("key")?);
     if !key.is_empty() {
         let value = effective.get(&key).map(|(value, _)| value.clone());
-        let value = value.or_else(|| conf::option(&key).map(|s| s.default.to_owned()));
+        let value = value.or_else(|| conf::known(&key).map(|s| s.default().to_owned()));
         return match value {
             Some(value) => out(format!("{value}\n")),
             None => Err(fail(ENOENT, "")),
@@ -545,8 +532,8 @@ fn show(ctx: &mut CommandCtx<'_>, defaults: bool) -> Run {
     }
     let mut rows: BTreeMap<String, (String, &str)> = BTreeMap::new();
     if defaults {
-        for spec in conf::OPTIONS {
-            rows.insert(spec.name.to_owned(), (spec.default.to_owned(), "default"));
+        for spec in conf::all_known() {
+            rows.insert(spec.name().to_owned(), (spec.default().to_owned(), "default"));
         }
     }
     for (name, (value, _)) in effective {
@@ -561,7 +548,13 @@ fn show(ctx: &mut CommandCtx<'_>, defaults: bool) -> Run {
             ("IGNORES", Align::Left, Align::Left),
         ]);
         for (name, (value, source)) in rows {
-            table.row(vec![name, value, source.to_owned()]);
+            let effect = conf::known(&name).map(|option| option.effect());
+            let ignored = if effect == Some(conf::Effect::None) && source != "default" {
+                "without effect".to_owned()
+            } else {
+                String::new()
+            };
+            table.row(vec![name, value, source.to_owned(), String::new(), ignored]);
         }
         return out(table.render());
     };

@@ -111,9 +111,7 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
 /// This monitor's version, as it says of itself.
 pub(super) fn version(ctx: &CommandCtx<'_>) -> String {
     let own = ctx.state.mon_metadata.get(&ctx.volatile.quorum.name);
-    own.and_then(|m| m.get("ceph_version"))
-        .cloned()
-        .unwrap_or_else(|| format!("argonaut {}", env!("CARGO_PKG_VERSION")))
+    own.and_then(|m| m.get("ceph_version")).cloned().unwrap_or_else(types::release::version)
 }
 
 /// Names of the monitors that agree.
@@ -518,7 +516,14 @@ fn dump_own(f: &mut Formatter, map: &BTreeMap<String, String>) {
 
 fn metadata(ctx: &mut CommandCtx<'_>) -> Run {
     let mut f = ctx.formatter_or_pretty();
-    let all = &ctx.state.mon_metadata;
+    let all = ctx.state.mon_metadata.iter().map(|(name, own)| {
+        let mut own = own.clone();
+        if let Some(info) = ctx.state.monmap.mons.get(name) {
+            own.insert("addrs".to_owned(), info.addrs.to_string());
+        }
+        (name.as_str(), own)
+    });
+    let all: BTreeMap<&str, BTreeMap<String, String>> = all.collect();
     if let Some(name) = ctx.cmd.str("id")? {
         if !ctx.state.monmap.mons.contains_key(name) {
             return Err(fail(ENOENT, "requested mon not found"));
@@ -531,7 +536,7 @@ fn metadata(ctx: &mut CommandCtx<'_>) -> Run {
         for name in ctx.state.monmap.mons.keys() {
             f.object("mon", |f| {
                 f.string("name", name);
-                if let Some(own) = all.get(name) {
+                if let Some(own) = all.get(name.as_str()) {
                     dump_own(f, own);
                 }
             });

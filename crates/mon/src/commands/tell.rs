@@ -10,7 +10,7 @@ use cli::Formatter;
 use maps::PgState;
 use types::{EntityKind, EntityName};
 
-use super::{EINVAL, ENOENT, Fail, Run, dispatch, fail, mons, out, release_name};
+use super::{EINVAL, ENOENT, Fail, Run, dispatch, fail, mons, out};
 use crate::{CommandCtx, ConfigPlace, Mutation, Outcome, Reply};
 
 /// Whether a command is this daemon's own, whoever leads.
@@ -54,7 +54,7 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>) -> Run {
         "version" => version(ctx),
         "git_version" => {
             let mut f = ctx.formatter_or_pretty();
-            f.object("version", |f| f.string("git_version", env!("CARGO_PKG_VERSION")));
+            f.object("version", |f| f.string("git_version", types::release::commit()));
             out(f.finish())
         }
         "config show" if !central => config_show(ctx),
@@ -106,9 +106,9 @@ fn version(ctx: &mut CommandCtx<'_>) -> Run {
     let release = own.and_then(|m| m.get("ceph_release")).cloned();
     let mut f = ctx.formatter_or_pretty();
     f.object("version", |f| {
-        f.string("version", short.unwrap_or_else(|| env!("CARGO_PKG_VERSION").to_owned()));
-        f.string("release", release.as_deref().unwrap_or_else(|| release_name(20)));
-        f.string("release_type", "stable");
+        f.string("version", short.as_deref().unwrap_or(types::release::NUMBER));
+        f.string("release", release.as_deref().unwrap_or(types::release::NAME));
+        f.string("release_type", types::release::TYPE);
     });
     out(f.finish())
 }
@@ -125,7 +125,7 @@ fn own_settings(ctx: &CommandCtx<'_>) -> BTreeMap<String, (String, String)> {
 /// Each option's value in force.
 fn values(ctx: &CommandCtx<'_>) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, String> =
-        conf::OPTIONS.iter().map(|o| (o.name.to_owned(), o.default.to_owned())).collect();
+        conf::all_known().map(|o| (o.name().to_owned(), o.default().to_owned())).collect();
     all.insert("fsid".to_owned(), ctx.state.fsid.to_string());
     all.extend(own_settings(ctx).into_iter().map(|(name, (value, _))| (name, value)));
     all
@@ -167,7 +167,7 @@ fn change(ctx: &CommandCtx<'_>, name: &str, value: Option<String>) -> Mutation {
 }
 
 fn checked(name: &str, value: &str) -> Result<(), String> {
-    conf::option(name).map_or(Ok(()), |spec| spec.kind.check(value))
+    conf::known(name).map_or(Ok(()), |spec| spec.kind().check(value))
 }
 
 fn config_set(ctx: &mut CommandCtx<'_>) -> Run {
@@ -181,11 +181,11 @@ fn config_set(ctx: &mut CommandCtx<'_>) -> Run {
     let error = |errno: i32, what: &str| {
         fail(errno, format!("error setting '{var}' to '{value}': ({errno}) {what}"))
     };
-    let spec = conf::option(&name).ok_or_else(|| error(ENOENT, "No such file or directory"))?;
+    let spec = conf::known(&name).ok_or_else(|| error(ENOENT, "No such file or directory"))?;
     checked(&name, &value).map_err(|_| error(EINVAL, "Invalid argument"))?;
     let plain = ctx.formatter().is_none();
     let mut f = ctx.formatter_or_pretty();
-    let note = if spec.runtime { "" } else { "(not observed, change may require restart) " };
+    let note = if spec.runtime() { "" } else { "(not observed, change may require restart) " };
     let text = if plain { format!("{name} = '' {note}") } else { note.to_owned() };
     f.object("config_set", |f| f.string("success", text));
     let then = Reply::out(f.finish());
@@ -195,7 +195,7 @@ fn config_set(ctx: &mut CommandCtx<'_>) -> Run {
 fn config_unset(ctx: &mut CommandCtx<'_>) -> Run {
     let var = ctx.cmd.need_str("var")?;
     let name = conf::normalize(var);
-    let known = conf::option(&name).is_some() || own_settings(ctx).contains_key(&name);
+    let known = conf::known(&name).is_some() || own_settings(ctx).contains_key(&name);
     if !known {
         let why = format!("error unsetting '{var}': (2) No such file or directory");
         return Err(fail(ENOENT, why));
@@ -216,7 +216,7 @@ fn config_diff(ctx: &mut CommandCtx<'_>, only: Option<&str>) -> Run {
     f.object("config_diff", |f| {
         f.object("diff", |f| {
             for (name, (value, _)) in &settings {
-                let default = conf::option(name).map_or("", |spec| spec.default);
+                let default = conf::known(name).map_or("", |spec| spec.default());
                 if only.is_some_and(|o| o != name) {
                     continue;
                 }
@@ -234,23 +234,23 @@ fn config_diff(ctx: &mut CommandCtx<'_>, only: Option<&str>) -> Run {
 fn config_help(ctx: &mut CommandCtx<'_>) -> Run {
     let var = ctx.cmd.str("var")?.map(conf::normalize);
     if let Some(var) = &var
-        && conf::option(var).is_none()
+        && conf::known(var).is_none()
     {
         return Err(fail(ENOENT, format!("Setting not found: '{var}'")));
     }
-    let dump = |f: &mut Formatter, spec: &conf::OptionSpec| {
-        f.string("name", spec.name);
-        f.string("type", spec.kind.name());
-        f.string("level", "advanced");
-        f.string("desc", spec.about);
-        f.string("default", spec.default);
-        f.bool("can_update_at_runtime", spec.runtime);
+    let dump = |f: &mut Formatter, spec: conf::Known| {
+        f.string("name", spec.name());
+        f.string("type", spec.type_name());
+        f.string("level", spec.level());
+        f.string("desc", spec.about());
+        f.string("default", spec.default());
+        f.bool("can_update_at_runtime", spec.runtime());
     };
     let mut f = ctx.formatter_or_pretty();
-    match var.as_deref().and_then(conf::option) {
+    match var.as_deref().and_then(conf::known) {
         Some(spec) => f.object("option", |f| dump(f, spec)),
         None => f.array("options", |f| {
-            for spec in conf::OPTIONS {
+            for spec in conf::all_known() {
                 f.object("option", |f| dump(f, spec));
             }
         }),
@@ -276,7 +276,7 @@ fn injected(words: &[String]) -> Result<Vec<(String, String)>, Fail> {
             }
         };
         let name = conf::normalize(name);
-        if conf::option(&name).is_some() && checked(&name, &value).is_ok() {
+        if conf::known(&name).is_some() && checked(&name, &value).is_ok() {
             all.push((name, value));
         } else {
             bad.push(word.to_owned());
