@@ -13,7 +13,7 @@ use crate::sh;
 /// The layers of ARCHITECTURE.md, lowest first. A crate may use crates of lower layers, and those that stand before
 /// it in its own.
 const LAYERS: &[(&str, &[&str])] = &[
-    ("base", &["stdx", "denc", "env"]),
+    ("base", &["stdx", "denc", "env", "metrics"]),
     ("domain", &["types", "crush", "cli", "auth", "conf", "ec", "nbd", "striper", "rgw-proto"]),
     ("wire", &["maps", "messages", "msgr"]),
     ("engines", &["store", "monc", "osdc", "cls", "rgw-core"]),

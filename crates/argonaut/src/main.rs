@@ -6,6 +6,7 @@ mod say;
 mod classes;
 mod client;
 mod device;
+mod exporter;
 mod layout;
 mod lines;
 mod mds_daemon;
@@ -251,6 +252,15 @@ enum Verb {
         #[arg(short, long, env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
         conf: PathBuf,
     },
+    /// Serve the counters of this host's daemons for Prometheus, as `ceph-exporter`.
+    Exporter {
+        /// Where their admin sockets are, in place of `exporter_sock_dir`.
+        #[arg(long)]
+        sock_dir: Option<PathBuf>,
+        /// The cluster's ceph.conf.
+        #[arg(short, long, env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
+        conf: PathBuf,
+    },
     /// Keep a cluster's daemons running (started by `up`).
     #[command(hide = true)]
     Supervise(Dir),
@@ -404,6 +414,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             }
         }
         Verb::Mds { id, conf } => mds_daemon::main(&conf, &id)?,
+        Verb::Exporter { sock_dir, conf } => exporter::main(&conf, sock_dir)?,
         Verb::Mgr { id, conf } => mgr_daemon::main(&conf, &id)?,
         Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
         Verb::Ceph { connect, format, words } => {

@@ -226,6 +226,8 @@ impl Rank {
 
     /// A client says what it holds, what it wants, and what it changed.
     pub fn on_caps(&mut self, client: i64, m: &ClientCaps, tid: u64) {
+        self.counted.mds.handle_client_caps += 1;
+        self.counted.mds.handle_client_caps_dirty += u64::from(m.dirty != 0);
         let now = self.world.ms();
         if let Some(session) = self.sessions.by_client.get_mut(&client) {
             session.renewed_ms = now;
@@ -390,6 +392,7 @@ impl Rank {
     }
 
     pub fn on_cap_release(&mut self, client: i64, m: &ClientCapRelease) {
+        self.counted.mds.handle_client_cap_release += 1;
         for r in &m.caps {
             let cap = self.tree.node(r.ino).and_then(|n| n.caps.by_client.get(&client));
             if cap.is_some_and(|c| c.id == r.cap_id && c.issue_seq <= r.seq) {
@@ -400,6 +403,7 @@ impl Rank {
 
     /// What a request gives back before it asks.
     pub fn on_release_item(&mut self, client: i64, r: &ReleaseItem) {
+        self.counted.mds.process_request_cap_release += 1;
         let Some(node) = self.tree.nodes.get_mut(&r.ino) else { return };
         let Some(cap) = node.caps.by_client.get_mut(&client) else { return };
         if cap.id != r.cap_id || r.cap_id == 0 {

@@ -59,6 +59,7 @@ impl Rank {
             self.tree.load(dir, &header, pairs).map_err(|e| e.to_string())
         });
         if loaded.is_ok() {
+            self.counted.mds.dir_fetch_complete += 1;
             let entries = self.tree.fragment(dir).into_iter().flat_map(|f| f.entries.values());
             let inodes: Vec<Ino> = entries.map(|e| e.link.ino()).collect();
             self.find_cuts(inodes);

@@ -167,6 +167,9 @@ impl Rank {
             tree.merge(new[0])
         };
         if changed {
+            let counted = &mut self.counted.mds;
+            let done = if is_split { &mut counted.dir_split } else { &mut counted.dir_merge };
+            *done += 1;
             // What was settled is recorded with the new fragments.
             txn.forget_frags(ino, old);
             self.tree.deal(&mut txn, ino, old, new);

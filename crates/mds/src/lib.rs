@@ -32,6 +32,7 @@ mod capset;
 mod commands;
 mod config;
 mod core;
+mod counters;
 mod errno;
 mod fetch;
 mod flock;

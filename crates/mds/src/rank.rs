@@ -11,6 +11,7 @@ use types::{Epoch, Errno, Ino, PoolId, SnapId, UTime};
 
 use crate::boot::Boot;
 use crate::commands::Flush;
+use crate::counters::Counters;
 use crate::journal::{self, Journal};
 use crate::record::{Change, Record};
 use crate::request::Requests;
@@ -124,6 +125,7 @@ pub(crate) struct Rank {
     pub requests: Requests,
     pub waiting: Waiting,
     pub purger: Purger,
+    pub counted: Counters,
     /// The state that is wished for, when it is not the map's.
     pub wish: Option<MdsState>,
     /// Why nothing may be changed.
@@ -152,6 +154,7 @@ impl Rank {
             requests: Requests::default(),
             waiting: Waiting::default(),
             purger: Purger::default(),
+            counted: Counters::default(),
             wish: None,
             read_only: None,
             flushes: Vec::new(),

@@ -265,6 +265,8 @@ impl Rank {
             return;
         }
         let client = peer.id.num;
+        self.counted.mds.request += 1;
+        self.counted.server.handle_client_request += 1;
         let now = self.world.ms();
         let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
         if session.conn != Some(conn) || session.life == Life::Killing {
@@ -404,6 +406,7 @@ impl Rank {
             let now = self.world.time();
             trail.note(now, "done");
             let errno = result.as_ref().map_or_else(|e| e.0, |_| 0);
+            self.counted.answered(call.m.op, trail.lasted(now));
             let options = &self.world.config.options;
             self.requests.history.add((client, tid, &call.m), trail, errno, (now, options));
         }

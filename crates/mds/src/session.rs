@@ -140,6 +140,7 @@ pub(crate) struct Sessions {
 
 impl Rank {
     pub fn on_session(&mut self, conn: ConnId, peer: &Peer, m: &ClientSession) {
+        self.counted.server.handle_client_session += 1;
         let client = peer.id.num;
         match m.op {
             session_op::REQUEST_OPEN => self.open_session(conn, peer, m),

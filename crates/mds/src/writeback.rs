@@ -199,6 +199,7 @@ impl Rank {
         fragment.dirty.writing_since = None;
         match result {
             Ok(()) => {
+                self.counted.mds.dir_commit += 1;
                 fragment.fresh = false;
                 if fragment.dirty.since.is_none() {
                     self.tree.dirty.remove(&dir);

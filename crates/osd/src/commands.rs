@@ -186,14 +186,6 @@ fn number(args: &Map<String, Value>, name: &str) -> Option<u64> {
 }
 
 /// Counters of loggers in the form that has labels; none of ours has any.
-fn labelled(loggers: &Value) -> Value {
-    let loggers = loggers.as_object().into_iter().flatten();
-    let of = |(name, counters): (&String, &Value)| {
-        (name.clone(), json!([{ "labels": {}, "counters": counters }]))
-    };
-    Value::Object(loggers.map(of).collect())
-}
-
 fn invalid(why: impl Into<String>) -> (Errno, String) {
     (Errno::INVAL, why.into())
 }
@@ -244,7 +236,7 @@ impl Osd {
         let known = session.caps.is_allow_all(&session.from)
             || session.caps.reads_images(&session.from) && is_image_io(&command);
         if !known {
-            self.c.perf.caps_denied += 1;
+            self.c.perf.own.caps_denied += 1;
             tracing::warn!(entity = %session.name, addr = %session.from, "denied: a command");
             answer(caller, Errno::ACCES.0, "access denied".into(), Bytes::new(), out);
             return;
@@ -302,22 +294,15 @@ impl Osd {
                 "release_type": release::TYPE, "implementation": release::IMPLEMENTATION,
             })),
             "status" => ok(self.status()),
-            "perf dump" => {
-                let v = self.c.perf.json();
-                let v = match (text(args, "logger"), text(args, "counter")) {
-                    (Some(l), None) => json!({ l: v.get(l).cloned().unwrap_or(json!({})) }),
-                    (Some(l), Some(c)) => {
-                        let found = v.get(l).and_then(|x| x.get(c)).cloned().unwrap_or(json!(0));
-                        json!({ l: { c: found } })
-                    }
-                    _ => v,
-                };
-                ok(v)
+            "perf dump" | "perf schema" => {
+                let (logger, counter) = (text(args, "logger"), text(args, "counter"));
+                let groups = self.counters();
+                ok(metrics::perf(&groups, prefix == "perf schema", logger, counter))
             }
-            "perf schema" => ok(self.perf_schema()),
-            "counter dump" => ok(labelled(&self.c.perf.json())),
-            "counter schema" => ok(labelled(&self.perf_schema())),
-            "perf histogram dump" => ok(json!({})),
+            "counter dump" | "counter schema" => {
+                ok(metrics::labelled(&self.counters(), prefix == "counter schema"))
+            }
+            "perf histogram dump" => ok(self.c.perf.histograms()),
             "perf reset" => {
                 self.c.perf.reset();
                 let var = text(args, "var").unwrap_or("all");
@@ -468,23 +453,16 @@ impl Osd {
         })
     }
 
-    fn perf_schema(&self) -> Value {
-        let mut schema = Map::new();
-        if let Some(counters) = self.c.perf.json().get("osd").and_then(Value::as_object) {
-            for (name, v) in counters {
-                let (kind, metric, values) = match v {
-                    Value::Object(_) => (5, "gauge", "real-integer-pair"),
-                    _ if name.starts_with("numpg") => (2, "gauge", "integer"),
-                    _ => (10, "counter", "integer"),
-                };
-                schema.insert(
-                    name.clone(),
-                    json!({ "type": kind, "metric_type": metric, "value_type": values,
-                            "description": "", "nick": "", "priority": 5, "units": "none" }),
-                );
-            }
-        }
-        json!({ "osd": schema })
+    /// Every counter, with what is looked up only when somebody asks.
+    fn counters(&mut self) -> Vec<metrics::Group> {
+        let space = crate::report::statfs(&self.c.store.space());
+        let ops = self.ops_in_hand();
+        let counters = &mut self.c.perf.osd;
+        counters.op_wip.0 = ops;
+        counters.stat_bytes.0 = space.total;
+        counters.stat_bytes_avail.0 = space.available;
+        counters.stat_bytes_used.0 = space.total.saturating_sub(space.available);
+        self.c.perf.groups()
     }
 
     /// Who has slots, and how fast work in the background goes; the latter is ours.

@@ -273,7 +273,7 @@ impl Osd {
                 mapping: Arc::new(mapping),
                 store,
                 tickets,
-                perf: Perf { history_size: conf.history_size, ..Perf::default() },
+                perf: Perf::new(conf.history_size),
                 options,
                 conf,
                 sessions: Sessions::default(),

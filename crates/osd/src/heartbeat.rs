@@ -95,7 +95,7 @@ impl Osd {
                     out.push(Effect::Heartbeat { osd: *osd, back, envelope });
                 }
             }
-            self.c.perf.heartbeat_to_peers = self.c.heartbeats.peers.len() as u64;
+            self.c.perf.osd.heartbeat_to_peers.0 = self.c.heartbeats.peers.len() as u64;
         }
         let mut silent = Vec::new();
         for (osd, peer) in &mut self.c.heartbeats.peers {

@@ -101,6 +101,13 @@ impl Osd {
         self.c.homeless.values().flatten().for_each(|op| add(op, "waiting for pg"));
     }
 
+    /// How many requests there are.
+    pub(crate) fn ops_in_hand(&self) -> u64 {
+        let mut n = 0;
+        self.each_op(&mut |_, _| n += 1);
+        n + self.c.waiting.requests().count() as u64
+    }
+
     /// Requests that take longer than they may: how many, and the oldest's age in ms.
     pub(crate) fn slow_ops(&self, now: Now) -> (u32, u64) {
         let (mut n, mut oldest) = (0, 0);

@@ -78,7 +78,7 @@ impl Osd {
             return;
         };
         if let Err(why) = kind.rule().admits(session) {
-            self.c.perf.messages_dropped += 1;
+            self.c.perf.own.messages_dropped += 1;
             if let Some(left_out) = session.tells(now) {
                 let (entity, addr) = (&session.name, session.addr);
                 tracing::warn!(%entity, %addr, left_out, "{kind:?}: {why}");
@@ -214,7 +214,7 @@ impl Osd {
         let epochs = (epoch, self.c.map.epoch);
         let put = self.c.waiting.put(now, epochs, (conn, from), envelope);
         if let Err(why) = put {
-            self.c.perf.messages_dropped += 1;
+            self.c.perf.own.messages_dropped += 1;
             let who = session.map(|s| (s.who, s.addr));
             tracing::warn!(?who, "a connection is closed: {why}");
             self.c.waiting.on_closed(conn);
@@ -255,7 +255,7 @@ impl Osd {
                 // Whatever a map says of pools.
                 let by = session.map(Session::asker).expect("just seen");
                 let op = self.c.client_op(now, conn, by, e.tid, m, e.size());
-                self.c.perf.caps_denied += 1;
+                self.c.perf.own.caps_denied += 1;
                 Answer::error(&op, Errno::PERM).send(&op, &mut self.c.cx(now, out));
                 return;
             }
@@ -281,7 +281,7 @@ impl Osd {
         let refused = if op.msg.ops.is_empty() {
             Some(Errno::INVAL)
         } else if !session.caps.allows(&op, &session.from, &self.c.map) {
-            self.c.perf.caps_denied += 1;
+            self.c.perf.own.caps_denied += 1;
             if let Some(left_out) = session.tells(now) {
                 tracing::warn!(
                     entity = %session.name, addr = %session.from, pool = name, left_out,

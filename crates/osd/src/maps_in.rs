@@ -52,12 +52,12 @@ impl Osd {
             tracing::error!(theirs = %m.fsid, "maps of another cluster are refused");
             return;
         }
-        self.c.perf.map_messages += 1;
-        self.c.perf.map_message_epochs += (m.incrementals.len() + m.fulls.len()) as u64;
+        self.c.perf.osd.map_messages += 1;
+        self.c.perf.osd.map_message_epochs += (m.incrementals.len() + m.fulls.len()) as u64;
         let (Some(first), Some(last)) = (m.first(), m.last()) else { return };
         let have = self.c.map.epoch;
         if last <= have {
-            self.c.perf.map_message_epoch_dups += 1;
+            self.c.perf.osd.map_message_epoch_dups += 1;
             return;
         }
         let mut ops = Vec::new();

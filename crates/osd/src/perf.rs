@@ -3,32 +3,11 @@
 use std::collections::VecDeque;
 
 use env::Now;
+use metrics::{Axis, Histogram};
 use serde_json::{Value, json};
 
 use crate::image_io::ImageIo;
 use crate::session::ClientOp;
-
-/// Sum and number of durations.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Latency {
-    /// How many.
-    pub count: u64,
-    /// Together, ns.
-    pub sum_ns: u64,
-}
-
-impl Latency {
-    fn add(&mut self, ns: u64) {
-        self.count += 1;
-        self.sum_ns += ns;
-    }
-
-    fn json(self) -> Value {
-        let sum = self.sum_ns as f64 / 1e9;
-        let avg = if self.count == 0 { 0.0 } else { sum / self.count as f64 };
-        json!({ "avgcount": self.count, "sum": sum, "avgtime": avg })
-    }
-}
 
 /// A request that was answered.
 #[derive(Clone, Debug)]
@@ -39,72 +18,120 @@ pub struct Past {
     pub took_ns: u64,
 }
 
-/// The OSD's counters.
-#[derive(Debug, Default)]
-#[allow(missing_docs)] // the peer's names and meanings
+metrics::group! {
+    /// What an OSD counts.
+    pub struct Counters "osd" {
+        op_wip Level 5 "" "Requests of clients in hand"
+        op Count 10 "ops" "Requests of clients"
+        op_in_bytes Bytes 8 "wr" "Bytes that requests brought"
+        op_out_bytes Bytes 8 "rd" "Bytes that answers took"
+        op_latency Time 9 "l" "Time of requests, from arrival to answer"
+        op_r Count 5 "" "Reads"
+        op_r_out_bytes Bytes 5 "" "Bytes that reads took"
+        op_r_latency Time 5 "" "Time of reads"
+        op_w Count 5 "" "Writes"
+        op_w_in_bytes Count 5 "" "Bytes that writes brought"
+        op_w_latency Time 5 "" "Time of writes"
+        op_rw Count 5 "" "Requests that read and write"
+        op_rw_in_bytes Bytes 5 "" "Bytes that these brought"
+        op_rw_out_bytes Bytes 5 "" "Bytes that these took"
+        op_rw_latency Time 5 "" "Time of these"
+        subop Count 0 "" "Changes ordered by leading OSDs"
+        subop_in_bytes Bytes 0 "" "Bytes of these"
+        subop_w Count 0 "" "Writes ordered by leading OSDs"
+        subop_w_in_bytes Bytes 0 "" "Bytes of these writes"
+        recovery_ops Count 8 "rop" "Objects recovered here or by this OSD"
+        recovery_bytes Count 8 "rbt" "Bytes of these"
+        numpg Level 5 "pgs" "PGs"
+        numpg_primary Level 0 "" "PGs that this OSD leads"
+        numpg_replica Level 0 "" "PGs of which it holds a copy"
+        numpg_stray Level 0 "" "PGs that it holds and should not"
+        heartbeat_to_peers Level 0 "" "Peers that it pings"
+        map_messages Count 0 "" "Messages with maps"
+        map_message_epochs Count 0 "" "Maps in these"
+        map_message_epoch_dups Count 0 "" "Maps that were known"
+        stat_bytes LevelBytes 5 "size" "Size of the device"
+        stat_bytes_used LevelBytes 5 "used" "Used of it"
+        stat_bytes_avail LevelBytes 0 "" "Free of it"
+    }
+}
+
+metrics::group! {
+    /// What no OSD of upstream counts.
+    pub struct Own "argonaut" {
+        messages_dropped Count 5 "" "Messages that could not be read or were not allowed"
+        caps_denied Count 5 "" "Requests beyond their sender's caps"
+    }
+}
+
+/// An OSD's counters, and what stands beside them.
+#[derive(Debug)]
 pub struct Perf {
-    pub op: u64,
-    pub op_in_bytes: u64,
-    pub op_out_bytes: u64,
-    pub op_latency: Latency,
-    pub op_r: u64,
-    pub op_r_out_bytes: u64,
-    pub op_r_latency: Latency,
-    pub op_w: u64,
-    pub op_w_in_bytes: u64,
-    pub op_w_latency: Latency,
-    pub op_rw: u64,
-    pub op_rw_in_bytes: u64,
-    pub op_rw_out_bytes: u64,
-    pub op_rw_latency: Latency,
-    pub subop: u64,
-    pub subop_in_bytes: u64,
-    pub subop_w: u64,
-    pub map_messages: u64,
-    pub map_message_epochs: u64,
-    pub map_message_epoch_dups: u64,
-    pub recovery_ops: u64,
-    pub recovery_bytes: u64,
-    pub heartbeat_to_peers: u64,
-    pub numpg: u64,
-    pub numpg_primary: u64,
-    pub numpg_replica: u64,
-    pub numpg_stray: u64,
-    pub messages_dropped: u64,
-    pub caps_denied: u64,
+    /// Under upstream's names.
+    pub osd: Counters,
+    /// Under our own.
+    pub own: Own,
     /// Requests that took longest, bounded.
     pub slowest: VecDeque<Past>,
     /// How many of them are kept.
     pub history_size: usize,
+    /// What images do.
     pub images: ImageIo,
+    reads: Histogram,
+    writes: Histogram,
+    both_in: Histogram,
+    both_out: Histogram,
 }
 
 impl Perf {
+    /// Nothing counted; `history_size` of the slowest requests are kept.
+    pub(crate) fn new(history_size: usize) -> Self {
+        const TIME: Axis = Axis { name: "Latency (usec)", min: 0, quantum: 100_000, buckets: 32 };
+        const SIZE: Axis = Axis { name: "Request size (bytes)", min: 0, quantum: 512, buckets: 32 };
+        let empty = || Histogram::new([TIME, SIZE]);
+        Self {
+            osd: Counters::default(),
+            own: Own::default(),
+            slowest: VecDeque::new(),
+            history_size,
+            images: ImageIo::default(),
+            reads: empty(),
+            writes: empty(),
+            both_in: empty(),
+            both_out: empty(),
+        }
+    }
+
     pub(crate) fn on_answer(&mut self, op: &ClientOp, out_bytes: u64, now: Now) {
         let took = now.mono_ns.saturating_sub(op.came_ns);
         let in_bytes: u64 = op.msg.ops.iter().map(|o| o.data.len() as u64).sum();
         let writes = op.may_write();
         let reads = op.msg.ops.iter().any(messages::OsdOp::is_read);
-        self.op += 1;
-        self.op_in_bytes += in_bytes;
-        self.op_out_bytes += out_bytes;
-        self.op_latency.add(took);
+        let c = &mut self.osd;
+        c.op += 1;
+        c.op_in_bytes += in_bytes;
+        c.op_out_bytes += out_bytes;
+        c.op_latency.add(took);
         match (reads, writes) {
             (true, true) => {
-                self.op_rw += 1;
-                self.op_rw_in_bytes += in_bytes;
-                self.op_rw_out_bytes += out_bytes;
-                self.op_rw_latency.add(took);
+                c.op_rw += 1;
+                c.op_rw_in_bytes += in_bytes;
+                c.op_rw_out_bytes += out_bytes;
+                c.op_rw_latency.add(took);
+                self.both_in.add(took, in_bytes);
+                self.both_out.add(took, out_bytes);
             }
             (_, true) => {
-                self.op_w += 1;
-                self.op_w_in_bytes += in_bytes;
-                self.op_w_latency.add(took);
+                c.op_w += 1;
+                c.op_w_in_bytes += in_bytes;
+                c.op_w_latency.add(took);
+                self.writes.add(took, in_bytes);
             }
             _ => {
-                self.op_r += 1;
-                self.op_r_out_bytes += out_bytes;
-                self.op_r_latency.add(took);
+                c.op_r += 1;
+                c.op_r_out_bytes += out_bytes;
+                c.op_r_latency.add(took);
+                self.reads.add(took, out_bytes);
             }
         }
         self.images.on_answer(op, in_bytes, out_bytes, now);
@@ -134,46 +161,44 @@ impl Perf {
         self.slowest.truncate(self.history_size);
     }
 
-    /// As `perf dump` shows them.
+    /// Every counter.
     #[must_use]
-    pub fn json(&self) -> Value {
+    pub fn groups(&self) -> Vec<metrics::Group> {
+        vec![self.osd.group(), self.own.group()]
+    }
+
+    /// As `perf histogram dump` tells them: by time in ns and bytes.
+    #[must_use]
+    pub fn histograms(&self) -> Value {
         json!({ "osd": {
-            "op": self.op,
-            "op_in_bytes": self.op_in_bytes,
-            "op_out_bytes": self.op_out_bytes,
-            "op_latency": self.op_latency.json(),
-            "op_r": self.op_r,
-            "op_r_out_bytes": self.op_r_out_bytes,
-            "op_r_latency": self.op_r_latency.json(),
-            "op_w": self.op_w,
-            "op_w_in_bytes": self.op_w_in_bytes,
-            "op_w_latency": self.op_w_latency.json(),
-            "op_rw": self.op_rw,
-            "op_rw_in_bytes": self.op_rw_in_bytes,
-            "op_rw_out_bytes": self.op_rw_out_bytes,
-            "op_rw_latency": self.op_rw_latency.json(),
-            "subop": self.subop,
-            "subop_in_bytes": self.subop_in_bytes,
-            "subop_w": self.subop_w,
-            "map_messages": self.map_messages,
-            "map_message_epochs": self.map_message_epochs,
-            "map_message_epoch_dups": self.map_message_epoch_dups,
-            "recovery_ops": self.recovery_ops,
-            "recovery_bytes": self.recovery_bytes,
-            "heartbeat_to_peers": self.heartbeat_to_peers,
-            "numpg": self.numpg,
-            "numpg_primary": self.numpg_primary,
-            "numpg_replica": self.numpg_replica,
-            "numpg_stray": self.numpg_stray,
-            "messages_dropped": self.messages_dropped,
-            "caps_denied": self.caps_denied,
+            "op_r_latency_out_bytes_histogram": self.reads.json(),
+            "op_w_latency_in_bytes_histogram": self.writes.json(),
+            "op_rw_latency_in_bytes_histogram": self.both_in.json(),
+            "op_rw_latency_out_bytes_histogram": self.both_out.json(),
         } })
     }
 
     /// Back to zero; gauges stay.
     pub fn reset(&mut self) {
-        let gauges = (self.numpg, self.numpg_primary, self.numpg_replica, self.numpg_stray);
-        *self = Self { history_size: self.history_size, ..Self::default() };
-        (self.numpg, self.numpg_primary, self.numpg_replica, self.numpg_stray) = gauges;
+        self.osd.reset();
+        self.own.reset();
+        self.slowest.clear();
+        self.images = ImageIo::default();
+        for histogram in [&mut self.reads, &mut self.writes, &mut self.both_in, &mut self.both_out]
+        {
+            histogram.reset();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_upstreams() {
+        let schema = metrics::labelled(&Perf::new(20).groups(), true);
+        let recorded = include_str!("../../../vectors/metrics/counters-20.2.4.tsv");
+        assert_eq!(metrics::differences("osd", &schema, recorded), Vec::<String>::new());
     }
 }

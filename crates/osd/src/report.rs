@@ -160,9 +160,11 @@ impl Osd {
                 m.pgs.insert(id.pg, pg.stat(me, epoch, now).to_bytes());
             }
         }
-        let perf = &mut self.c.perf;
-        perf.numpg = self.pgs.len() as u64;
-        (perf.numpg_primary, perf.numpg_replica, perf.numpg_stray) = (primary, replica, stray);
+        let counters = &mut self.c.perf.osd;
+        counters.numpg.0 = self.pgs.len() as u64;
+        counters.numpg_primary.0 = primary;
+        counters.numpg_replica.0 = replica;
+        counters.numpg_stray.0 = stray;
         self.c.reports.seq += 1;
         let mut stat = OsdStat::new(statfs(&self.c.store.space()));
         stat.hb_peers = self.c.heartbeats.peers().collect();

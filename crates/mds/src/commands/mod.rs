@@ -71,6 +71,11 @@ pub const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("dump_historic_ops_by_duration", "", "show recent ops, sorted by op duration", "r"),
     ("op get", "id:CephString", "get op", "r"),
     ("cache status", "", "show cache status", "r"),
+    ("perf dump", "logger:CephString? counter:CephString?", "dump perfcounters value", "r"),
+    ("perf schema", "logger:CephString? counter:CephString?", "dump perfcounters schema", "r"),
+    ("perf reset", "var:CephString", "perf reset <name>: perf reset all or one", "rw"),
+    ("counter dump", "", "dump all labeled and non-labeled counters and their values", "r"),
+    ("counter schema", "", "dump all labeled and non-labeled counters schemas", "r"),
     (
         "cache drop",
         "timeout:CephInt?",
@@ -138,7 +143,21 @@ impl Rank {
             "dump_historic_ops" => Ok(self.historic(false)),
             "dump_historic_ops_by_duration" => Ok(self.historic(true)),
             "op get" => self.op_get(command),
-            "perf dump" => Ok(Said::Value(self.perf_dump())),
+            "perf dump" | "perf schema" => {
+                let word = |name: &str| command[name].as_str();
+                let schema = command["prefix"] == "perf schema";
+                let groups = self.counters();
+                Ok(Said::Value(metrics::perf(&groups, schema, word("logger"), word("counter"))))
+            }
+            "counter dump" | "counter schema" => {
+                let schema = command["prefix"] == "counter schema";
+                Ok(Said::Value(metrics::labelled(&self.counters(), schema)))
+            }
+            "perf reset" => {
+                self.counted.reset();
+                let what = command["var"].as_str().unwrap_or("all");
+                Ok(Said::Value(json!({"success": format!("perf reset {what}")})))
+            }
             "cache status" => Ok(Said::Value(self.cache_status())),
             "cache drop" => match self.cache_drop(ask, command) {
                 Ok(()) => return,
@@ -231,16 +250,5 @@ impl Rank {
                 }
             }
         }
-    }
-
-    fn perf_dump(&self) -> Value {
-        let dirs = self.tree.nodes.values().map(|n| n.frags.len()).sum::<usize>();
-        let caps: usize = self.sessions.by_client.values().map(|s| s.caps.len()).sum();
-        json!({
-            "mds_mem": {"ino": self.tree.nodes.len(), "dir": dirs, "cap": caps},
-            "mds_sessions": {"session_count": self.sessions.by_client.len()},
-            "mds_cache": {"num_strays": self.purger.look.len() + self.purger.active.len()},
-            "mds_log": {"wrpos": self.journal.bytes(), "seq": self.journal.submitted},
-        })
     }
 }

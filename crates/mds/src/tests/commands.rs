@@ -253,3 +253,25 @@ fn slow_requests_are_told() {
     w.ticks(8);
     assert!(w.ills.contains(&"9 MDS in read-only mode".to_owned()), "{:?}", w.ills);
 }
+
+#[test]
+fn counters_are_upstreams() {
+    let mut w = tree();
+    let schema = w.ok("counter schema", json!({}));
+    let recorded = include_str!("../../../../vectors/metrics/counters-20.2.4.tsv");
+    assert_eq!(metrics::differences("mds", &schema, recorded), Vec::<String>::new());
+    let all = w.ok("perf dump", json!({}));
+    assert_eq!(all["mds_server"]["req_mkdir_latency"]["avgcount"], json!(2));
+    assert_eq!(all["mds_server"]["req_create_latency"]["avgcount"], json!(3));
+    assert_eq!(all["mds"]["reply"], all["mds"]["request"]);
+    assert_eq!(
+        all["mds_mem"]["dn"],
+        json!(5 + 10),
+        "two directories, three files, stray directories"
+    );
+    let one = w.ok("perf dump", json!({"logger": "mds_mem", "counter": "ino"}));
+    assert_eq!(one, json!({"mds_mem": {"ino": all["mds_mem"]["ino"]}}));
+    w.ok("perf reset", json!({"var": "all"}));
+    let all = w.ok("perf dump", json!({"logger": "mds"}));
+    assert_eq!(all["mds"]["request"], json!(0));
+}

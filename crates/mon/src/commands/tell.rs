@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 
 use cli::Formatter;
 use maps::PgState;
+use metrics::{Amount, Family, Group, Shape, Unit};
+use serde_json::Value;
 use types::{EntityKind, EntityName};
 
 use super::{EINVAL, ENOENT, Fail, Run, dispatch, fail, mons, out};
@@ -68,8 +70,8 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>) -> Run {
         }
         "config help" if !ctx.cmd.has("key") => config_help(ctx),
         "injectargs" => inject(ctx),
-        "perf dump" => perf_dump(ctx),
-        "perf schema" => perf_schema(ctx),
+        "perf dump" => perf(ctx, false),
+        "perf schema" => perf(ctx, true),
         "counter dump" => labelled(ctx, false),
         "counter schema" => labelled(ctx, true),
         "ops" | "dump_historic_ops" => ops(ctx, &prefix),
@@ -316,25 +318,24 @@ fn ops(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
     out(f.finish())
 }
 
-/// One counter.
-struct Counter {
+fn gauge(name: &'static str, value: impl TryInto<u64>, about: &'static str) -> (Family, Amount) {
+    let unit = if name.contains("bytes") { Unit::Bytes } else { Unit::None };
+    let family = Family { name, about, nick: "", priority: 0, shape: Shape::Gauge, unit };
+    (family, Amount::Number(value.try_into().unwrap_or(0)))
+}
+
+fn counter(
     name: &'static str,
+    nick: &'static str,
     value: u64,
-    /// It counts up; otherwise it shows a state.
-    counts: bool,
     about: &'static str,
-}
-
-fn gauge(name: &'static str, value: impl TryInto<u64>, about: &'static str) -> Counter {
-    Counter { name, value: value.try_into().unwrap_or(0), counts: false, about }
-}
-
-fn counter(name: &'static str, value: u64, about: &'static str) -> Counter {
-    Counter { name, value, counts: true, about }
+) -> (Family, Amount) {
+    let (shape, priority) = (Shape::Counter, metrics::PRIORITY_USEFUL);
+    (Family { name, about, nick, priority, shape, unit: Unit::None }, Amount::Number(value))
 }
 
 /// Every counter, by logger.
-fn counters(ctx: &CommandCtx<'_>) -> Vec<(&'static str, Vec<Counter>)> {
+fn counters(ctx: &CommandCtx<'_>) -> Vec<Group> {
     let (state, volatile) = (ctx.state, ctx.volatile);
     let (osds, up, inn) = state.osdmap.osd_counts();
     let (total, avail, used) = super::df::totals(ctx);
@@ -382,94 +383,49 @@ fn counters(ctx: &CommandCtx<'_>) -> Vec<(&'static str, Vec<Counter>)> {
         gauge("num_object_unfound", sum.num_objects_unfound, "Unfound objects"),
         gauge("num_bytes", sum.num_bytes, "Size of all objects"),
     ];
-    let mon = vec![
-        gauge("num_sessions", sessions, "Open sessions"),
-        counter("num_elections", u64::from(quorum.election_epoch / 2), "Elections participated in"),
+    let mut sessions = gauge("num_sessions", sessions, "Open sessions");
+    (sessions.0.nick, sessions.0.priority) = ("sess", metrics::PRIORITY_USEFUL);
+    let elections = u64::from(quorum.election_epoch / 2);
+    let mon =
+        vec![sessions, counter("num_elections", "ecnt", elections, "Elections participated in")];
+    let own = vec![
         gauge("monmap_epoch", state.monmap.epoch.0, "Current epoch of monitor map"),
-        counter("log_version", state.log.version, "Lines of the cluster log"),
-        counter("config_version", state.config.version, "Changes of central settings"),
-        counter("auth_version", state.auth.version, "Changes of keys"),
-        counter("pg_reports", volatile.pgmap.version, "Statistics reports of OSDs"),
+        counter("log_version", "", state.log.version, "Lines of the cluster log"),
+        counter("config_version", "", state.config.version, "Changes of central settings"),
+        counter("auth_version", "", state.auth.version, "Changes of keys"),
+        counter("pg_reports", "", volatile.pgmap.version, "Statistics reports of OSDs"),
         gauge("osdmap_first_committed", state.osd_history.first.0, "Oldest OSD map kept"),
         gauge("osdmap_last_committed", state.osd_history.last.0, "Newest OSD map"),
     ];
-    vec![("cluster", cluster), ("mon", mon)]
+    vec![Group::new("cluster", cluster), Group::new("mon", mon), Group::new("argonaut", own)]
 }
 
-/// The loggers and counters asked for: all, one logger's, or one.
-fn asked(ctx: &CommandCtx<'_>) -> Result<Vec<(&'static str, Vec<Counter>)>, Fail> {
-    let logger = ctx.cmd.str_or_empty("logger")?;
-    let one = ctx.cmd.str_or_empty("counter")?;
-    let mut all = counters(ctx);
-    all.retain(|(name, _)| logger.is_empty() || *name == logger);
-    for (_, counters) in &mut all {
-        counters.retain(|c| one.is_empty() || c.name == one);
-    }
-    Ok(all)
+fn perf(ctx: &mut CommandCtx<'_>, schema: bool) -> Run {
+    let word = |name| -> Result<Option<String>, Fail> {
+        Ok(ctx.cmd.str(name)?.filter(|word| !word.is_empty()).map(str::to_owned))
+    };
+    let (logger, one) = (word("logger")?, word("counter")?);
+    let told = metrics::perf(&counters(ctx), schema, logger.as_deref(), one.as_deref());
+    tell(ctx, if schema { "perf_schema" } else { "perf_dump" }, &told)
 }
 
-fn perf_dump(ctx: &mut CommandCtx<'_>) -> Run {
-    let mut f = ctx.formatter_or_pretty();
-    let all = asked(ctx)?;
-    f.object("perf_dump", |f| {
-        for (logger, counters) in all {
-            f.object(logger, |f| {
-                for counter in counters {
-                    f.int(counter.name, counter.value);
-                }
-            });
-        }
-    });
-    out(f.finish())
-}
-
-fn schema_of(f: &mut cli::Formatter, counter: &Counter) {
-    f.object(counter.name, |f| {
-        f.int("type", if counter.counts { 10 } else { 2 });
-        f.string("metric_type", if counter.counts { "counter" } else { "gauge" });
-        f.string("value_type", "integer");
-        f.string("description", counter.about);
-        f.string("nick", "");
-        f.int("priority", 5);
-        f.string("units", "none");
-    });
-}
-
-fn perf_schema(ctx: &mut CommandCtx<'_>) -> Run {
-    let mut f = ctx.formatter_or_pretty();
-    let all = asked(ctx)?;
-    f.object("perf_schema", |f| {
-        for (logger, counters) in all {
-            f.object(logger, |f| {
-                for counter in counters {
-                    schema_of(f, &counter);
-                }
-            });
-        }
-    });
-    out(f.finish())
-}
-
-/// The same in the form that has labels; none of ours has any.
 fn labelled(ctx: &mut CommandCtx<'_>, schema: bool) -> Run {
+    let told = metrics::labelled(&counters(ctx), schema);
+    tell(ctx, "counters", &told)
+}
+
+/// Tells a value in the format that was asked for.
+fn tell(ctx: &mut CommandCtx<'_>, name: &str, value: &Value) -> Run {
     let mut f = ctx.formatter_or_pretty();
-    let all = asked(ctx)?;
-    f.object("counters", |f| {
-        for (logger, counters) in all {
-            f.array(logger, |f| {
-                f.object("logger", |f| {
-                    f.object("labels", |_| {});
-                    f.object("counters", |f| {
-                        for counter in counters {
-                            match schema {
-                                true => schema_of(f, &counter),
-                                false => f.int(counter.name, counter.value),
-                            }
-                        }
-                    });
-                });
-            });
-        }
-    });
+    put(&mut f, name, value);
     out(f.finish())
+}
+
+fn put(f: &mut Formatter, name: &str, value: &Value) {
+    match value {
+        Value::Object(all) => f.object(name, |f| all.iter().for_each(|(k, v)| put(f, k, v))),
+        Value::Array(all) => f.array(name, |f| all.iter().for_each(|v| put(f, name, v))),
+        Value::String(text) => f.string(name, text),
+        other => f.unquoted(name, &other.to_string()),
+    }
 }

@@ -201,7 +201,9 @@ impl Cluster {
             rng: &mut self.rng,
             options: &self.options,
         };
-        let outcome = match super::run(&mut ctx) {
+        let is_own = super::is_own(&[Bytes::copy_from_slice(json.as_bytes())]);
+        let outcome = if is_own { super::tell(&mut ctx) } else { super::run(&mut ctx) };
+        let outcome = match outcome {
             Outcome::Balancer { step, then } => {
                 self.volatile.balancer.take(*step, UTime::ZERO);
                 *then
@@ -702,6 +704,18 @@ fn health_options() -> crate::health::HealthOptions {
         unscrubbed_s: crate::health::ScrubAges::default(),
         bounds: crate::health_codes::MapBounds::default(),
     }
+}
+
+#[test]
+fn counters_are_upstreams() {
+    let mut c = Cluster::new();
+    let told = c.run(r#"{"prefix":"counter schema"}"#, &Bytes::new());
+    let schema = serde_json::from_slice(&told.out).unwrap();
+    let recorded = include_str!("../../../../vectors/metrics/counters-20.2.4.tsv");
+    assert_eq!(metrics::differences("mon", &schema, recorded), Vec::<String>::new());
+    let told = c.run(r#"{"prefix":"perf dump","logger":"cluster"}"#, &Bytes::new());
+    let all: serde_json::Value = serde_json::from_slice(&told.out).unwrap();
+    assert_eq!((&all["cluster"]["num_osd"], all.as_object().unwrap().len()), (&3.into(), 1));
 }
 
 /// What maps alone tell of ratios, pools and CRUSH, as stock 20.2.4 told it of the same

@@ -111,6 +111,14 @@ impl Recovery {
 }
 
 impl Pg {
+    /// Counts what was recovered, in this PG and in the OSD.
+    pub(crate) fn count_recovered(&mut self, objects: u64, bytes: u64, cx: &mut Cx<'_>) {
+        self.recovered.0 += objects;
+        self.recovered.1 += bytes;
+        cx.perf.osd.recovery_ops += objects;
+        cx.perf.osd.recovery_bytes += bytes;
+    }
+
     pub(crate) fn drop_recovery(&mut self, cx: &mut Cx<'_>) {
         *cx.recoveries -= self.recovery.active().min(*cx.recoveries);
         // Who asked may be in the next interval already.
@@ -447,7 +455,7 @@ impl Pg {
         if push.absent && self.mend_own(&push.oid.detached(), cx) {
             return false;
         }
-        self.recovered.1 += push.data.len() as u64;
+        self.count_recovered(0, push.data.len() as u64, cx);
         self.say(cx, to, PeerMsg::Push(push));
         true
     }
@@ -738,7 +746,7 @@ impl Pg {
         cx.pace.came(std::mem::take(&mut pull.asked), push.data.len() as u64, cx.now);
         let mut ops = Vec::new();
         self.apply_part(&push, &mut ops, cx);
-        self.recovered.1 += push.data.len() as u64;
+        self.count_recovered(0, push.data.len() as u64, cx);
         let ticket = if push.last {
             Ticket::Recovered(self.id, self.interval(), push.oid.detached(), push.version)
         } else {
@@ -810,7 +818,7 @@ impl Pg {
         if self.missing.get(&oid) == Some(&version) {
             self.missing.remove(&oid);
         }
-        self.recovered.0 += 1;
+        self.count_recovered(1, 0, cx);
         self.share_again(&oid, cx);
         if interval != self.interval() {
             return;
@@ -857,7 +865,7 @@ impl Pg {
                 && peer.missing.get(&oid) == Some(&version)
             {
                 peer.missing.remove(&oid);
-                self.recovered.0 += 1;
+                self.count_recovered(1, 0, cx);
                 self.on_shard_whole(from, &oid, version, cx);
             }
             self.on_shard_applied(from, &oid, version, cx);
@@ -879,7 +887,7 @@ impl Pg {
         }
         self.recovery.pushes.remove(&key);
         *cx.recoveries -= 1;
-        self.recovered.0 += 1;
+        self.count_recovered(1, 0, cx);
         let oid = key.1.detached();
         if let Some(peer) = self.peers.get_mut(&from)
             && peer.missing.get(&oid) == Some(&version)

@@ -84,9 +84,11 @@ impl Pg {
         ops.push(StoreOp::Put(self.coll, log_key(version), op.entry));
         self.log.push(entry);
         self.trim_log(op.trim_to, &mut ops, cx);
-        cx.perf.subop += 1;
-        cx.perf.subop_w += 1;
-        cx.perf.subop_in_bytes += bytes;
+        let counters = &mut cx.perf.osd;
+        counters.subop += 1;
+        counters.subop_w += 1;
+        counters.subop_in_bytes += bytes;
+        counters.subop_w_in_bytes += bytes;
         cx.submit(ops, Ticket::Log(self.id, self.interval(), version));
         self.tell_room(cx);
     }

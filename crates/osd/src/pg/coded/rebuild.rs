@@ -167,7 +167,7 @@ impl Pg {
             if target == me {
                 mine = Some(push);
             } else {
-                self.recovered.1 += len;
+                self.count_recovered(0, len, cx);
                 self.say(cx, target, PeerMsg::Push(push));
             }
         }
@@ -175,7 +175,7 @@ impl Pg {
         if self.is_too_large(&push, cx) || self.is_too_much(&push, cx) {
             return; // as for a shard elsewhere that has no room: asked for again after a while
         }
-        self.recovered.1 += len;
+        self.count_recovered(0, len, cx);
         let mut ops: Vec<StoreOp> = Vec::new();
         self.apply_part(&push, &mut ops, cx);
         if last {
