@@ -14,6 +14,7 @@ mod mgr;
 mod mon;
 mod osd;
 mod osd_internal;
+mod table;
 
 use bytes::Bytes;
 use denc::{DecodeError, Features, Reader, Writer};
@@ -25,6 +26,7 @@ pub use mgr::*;
 pub use mon::*;
 pub use osd::*;
 pub use osd_internal::*;
+pub use table::{KINDS, Kind, name};
 
 /// A message as the messenger moves it: what a role sees of the header, and the segments.
 ///
