@@ -16,7 +16,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("base", &["stdx", "denc", "env", "metrics"]),
     ("domain", &["types", "crush", "cli", "auth", "conf", "ec", "nbd", "striper", "rgw-proto"]),
     ("wire", &["maps", "messages", "msgr"]),
-    ("engines", &["store", "monc", "osdc", "cls", "rgw-core"]),
+    ("engines", &["store", "monc", "osdc", "fsc", "cls", "rgw-core"]),
     ("roles", &["mon", "osd", "mds"]),
     ("worlds", &["rt", "sim"]),
     ("surfaces", &["rados", "rbd", "rgw", "mgr", "daemon", "argonaut"]),
