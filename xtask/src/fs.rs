@@ -239,6 +239,11 @@ pub fn run() -> Result<Report> {
     report.check("the snapshots after it", || ours.fs.snaps("check"));
     report.check("another server takes over from one that is stopped", || ours.failover(false));
     report.check("another server takes over from one that is killed", || ours.failover(true));
+    report.check("our client library, through restarts of both servers", || {
+        let (bin, dir) = (crate::cluster::binary()?, ours.fs.cluster.dir.display());
+        let again = |name| format!("{} restart mds.{name} --dir {dir}", bin.display());
+        ours.fs.library(&format!("{}; sleep 1.5; {}", again("a"), again("b")))
+    });
     report.check("a client that is evicted is shut out", || ours.evicted());
     report.check("the server is started again", || ours.again(false));
     report.check("the cluster is started again", || ours.again(true));

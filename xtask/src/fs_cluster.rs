@@ -172,6 +172,17 @@ impl FsCluster {
         self.ceph(&self.tree_line(verb)).map(drop)
     }
 
+    /// Runs the client library's live test; `failover` has another server take over meanwhile.
+    ///
+    /// # Errors
+    /// When a case of it fails.
+    pub fn library(&self, failover: &str) -> Result<()> {
+        // Of the workspace: for one crate alone, what it needs would be built anew.
+        let mut cargo = sh::cargo(&["test", "--quiet", "--workspace", "--test", "mounts"]);
+        cargo.env("ARGONAUT_TEST_CONF", self.cluster.conf());
+        sh::output(cargo.env("ARGONAUT_TEST_FAILOVER", failover)).map(drop)
+    }
+
     /// Runs one mount of `tests/fs/snaps.py`: `make`, `check` or `drop`.
     ///
     /// # Errors

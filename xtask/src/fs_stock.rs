@@ -101,7 +101,15 @@ pub fn run() -> Result<Report> {
     });
     report.check("kill -9 of the active server under a client", || served.failover());
     report.check("kill -9 of the leading monitor", || served.another_leader());
-    report.check("the tree after both", || served.fs.tree("check"));
+    report.check("our client library, through a failover", || {
+        let active = served.fs.active()?;
+        let at = served.fs.cluster.dir.join("mds").join(&active).join("pid");
+        served.fs.library(&format!("kill -KILL $(cat {})", at.display()))?;
+        std::fs::remove_file(at)?;
+        served.fs.start_stock(&active)?;
+        served.fs.wait(20, "standby", |stat| stat.ends_with("1 up:standby"))
+    });
+    report.check("the tree after all", || served.fs.tree("check"));
     report.check("health after the clients", || served.fs.healthy());
     Ok(report)
 }

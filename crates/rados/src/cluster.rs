@@ -9,15 +9,15 @@ use bytes::Bytes;
 use denc::Features;
 use env::Random;
 use maps::OsdMap;
-use messages::Command;
+use messages::{Command, Message, Statfs, StatfsReply};
 use osdc::Objecter;
-use rt::{Messenger, OsRandom, Policy};
+use rt::{Messenger, NetEvent, OsRandom, Policy};
 use tokio::sync::oneshot;
 use types::{AddrVec, EntityAddr, EntityKind, EntityName, Epoch, OsdId, PoolId, Uuid};
 
 use crate::error::{Error, Result};
 use crate::inner::{DaemonCommand, Inner};
-use crate::{IoCtx, LinkConfig, MonLink};
+use crate::{IoCtx, LinkConfig, MonLink, News};
 
 /// How to reach a cluster, and as whom.
 #[derive(Clone, Debug)]
@@ -48,6 +48,30 @@ impl Cluster {
     /// # Errors
     /// [`Error::Timeout`].
     pub async fn connect(config: Config) -> Result<Self> {
+        Self::open(config, &[], None, |_| {}).await
+    }
+
+    /// As [`Cluster::connect`], for a client of other daemons, too: with tickets for `services`, it tells
+    /// `news` what the monitors send beside its own, and `events` what other connections of its
+    /// messenger do.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect_beside(
+        config: Config,
+        services: &[EntityKind],
+        news: impl Fn(News) + 'static,
+        events: impl FnMut(NetEvent) + 'static,
+    ) -> Result<Self> {
+        Self::open(config, services, Some(Box::new(news)), events).await
+    }
+
+    async fn open(
+        config: Config,
+        services: &[EntityKind],
+        news: Option<Box<dyn Fn(News)>>,
+        mut events: impl FnMut(NetEvent) + 'static,
+    ) -> Result<Self> {
         let local = rt::Local {
             kind: EntityKind::CLIENT,
             num: -1,
@@ -63,23 +87,27 @@ impl Cluster {
             auth: Box::new(move |_, _| door()),
             limits: rt::Limits::default(),
         });
+        let own = [EntityKind::MON, EntityKind::OSD, EntityKind::MGR];
         let link = LinkConfig {
             name: config.name,
             key: config.key,
             mons: config.mons,
             fsid: Uuid::default(),
             hostname: String::new(),
-            services: vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR],
+            services: own.into_iter().chain(services.iter().copied()).collect(),
             methods: config.methods,
             mon_modes: config.mon_modes,
             modes: config.modes,
         };
         let link = MonLink::new(messenger.clone(), link, None);
-        let cluster = Self(Rc::new(Inner::new(messenger.clone(), link, Objecter::new())));
+        let inner = Inner::of(messenger.clone(), link, Objecter::new(), news);
+        let cluster = Self(Rc::new(inner));
         let weak = Rc::downgrade(&cluster.0);
         messenger.set_handler(move |event| {
-            if let Some(inner) = weak.upgrade() {
-                inner.on_event(event);
+            if let Some(inner) = weak.upgrade()
+                && let Some(event) = inner.on_event(event)
+            {
+                events(event);
             }
         });
         cluster.keep_ticking();
@@ -89,6 +117,29 @@ impl Cluster {
             Ok(Ok(())) => Ok(cluster),
             _ => Err(Error::Timeout(config.connect_timeout.as_secs())),
         }
+    }
+
+    /// The messenger of all its connections.
+    #[must_use]
+    pub fn messenger(&self) -> &Messenger {
+        &self.0.messenger
+    }
+
+    /// Shows this client's ticket to daemons of a kind.
+    #[must_use]
+    pub fn redial(&self, service: EntityKind) -> rt::Redial {
+        self.0.link.borrow().redial(service)
+    }
+
+    /// Usage of the cluster, or of a pool, in KiB.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], [`Error::Gone`].
+    pub async fn statfs(&self, pool: Option<PoolId>) -> Result<StatfsReply> {
+        let ask =
+            Statfs { fsid: self.map().fsid, data_pool: pool.map(|p| p.0), ..Statfs::default() };
+        let answer = self.0.ask_mon(ask.envelope(Features::ALL)).await?;
+        Ok(StatfsReply::decode(&answer)?)
     }
 
     /// The newest OSD map this client has.
@@ -133,10 +184,24 @@ impl Cluster {
         let map = self.map();
         let addrs = map.osd_addrs(osd).filter(|_| map.is_up(osd)).cloned();
         let addrs = addrs.ok_or_else(|| Error::errno(&format!("osd.{osd} is not up"), -6))?;
-        let redial = self.0.link.borrow().redial(EntityKind::OSD);
-        let conn = self.0.messenger.connect(addrs, EntityKind::OSD, Policy::lossy_client(), redial);
+        self.daemon_command(addrs, EntityKind::OSD, json).await
+    }
+
+    /// Sends a command to a daemon at these addresses, for which this client has tickets: see
+    /// [`Cluster::connect_beside`]. As [`Cluster::mon_command`].
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when the connection breaks.
+    pub async fn daemon_command(
+        &self,
+        addrs: AddrVec,
+        kind: EntityKind,
+        json: &str,
+    ) -> Result<(i32, String, Bytes)> {
+        let redial = self.0.link.borrow().redial(kind);
+        let conn = self.0.messenger.connect(addrs, kind, Policy::lossy_client(), redial);
         let command = Command {
-            fsid: map.fsid,
+            fsid: self.map().fsid,
             cmd: vec![Bytes::copy_from_slice(json.as_bytes())],
             input: Bytes::new(),
         };

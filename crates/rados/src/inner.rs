@@ -57,10 +57,6 @@ pub(crate) struct Whereabouts {
 }
 
 impl Inner {
-    pub(crate) fn new(messenger: Messenger, link: MonLink, objecter: Objecter) -> Self {
-        Self::of(messenger, link, objecter, None)
-    }
-
     pub(crate) fn of(
         messenger: Messenger,
         link: MonLink,

@@ -280,6 +280,16 @@ macro_rules! common {
                 self
             }
 
+            /// Says of the last step, which reads or writes a range, how often the object's file was cut
+            /// and how much of this object the last cut left: OSDs know a step before a cut by it.
+            pub fn truncated(&mut self, seq: u32, size: u64) -> &mut Self {
+                if let Some(last) = self.ops.last_mut() {
+                    last.put_u64(16, size);
+                    last.put_u32(24, seq);
+                }
+                self
+            }
+
             /// Fails with ENOENT unless the object is there.
             pub fn assert_exists(&mut self) -> &mut Self {
                 self.push(OsdOp::new(op::STAT, Bytes::new()))
