@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, bail};
 
 use crate::report::{Outcome, Report};
-use crate::{caps, fs, fs_stock, interop, mgr, pages, radosgw, sh, suites};
+use crate::{caps, fs, fs_stock, interop, mgr, pages, radosgw, sh, suites, volumes};
 
 /// How many run at the same time.
 const LANES: u16 = 2;
@@ -29,6 +29,7 @@ const SHARES: &[Share] = &[
     ("radosgw", radosgw::run),
     ("caps", caps::ours),
     ("mgr", mgr::run),
+    ("volumes", volumes::run),
     ("library", || Ok(interop::client_library())),
     ("fs-stock", fs_stock::run),
     ("pages", || pages::run(&[])),

@@ -36,6 +36,7 @@ mod thrash_mons;
 mod thrash_rbd;
 mod tidy;
 mod unsafe_code;
+mod volumes;
 
 use anyhow::{Result, bail};
 
@@ -61,6 +62,7 @@ cargo xtask VERB
                      others, also one way, and disks filled now and then, without the programs
   thrash-rbd [SECS]  fio with checksums on images, by librbd, while OSDs and monitors are killed (60)
   fs                 a metadata server of ours, a stock client, through kills and restarts
+  volumes            subvolumes by a manager of ours, stock clients: commands, clones, keys
   mgr                manager processes, a stock client: failover, commands, metrics
   fs-stock           stock metadata servers on our monitors and OSDs, a stock client
                      through their failover
@@ -128,6 +130,7 @@ fn main() -> Result<()> {
         ["thrash-rbd", ..] => thrash_rbd::run(number(1, 60)?)?.end(),
         ["fs"] => fs::run()?.end(),
         ["mgr"] => mgr::run()?.end(),
+        ["volumes"] => volumes::run()?.end(),
         ["fs-stock"] => fs_stock::run()?.end(),
         ["failover"] => failover::run()?.end(),
         ["memory", ..] => memory::run(number(1, 45)?)?.end(),

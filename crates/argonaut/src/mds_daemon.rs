@@ -188,9 +188,16 @@ impl Node for Daemon {
                     true => MdsCap::allow_all(),
                     false => MdsCap::parse_lenient(&identity.caps),
                 };
+                // A manager's modules mount file systems as any client does.
+                let id = match proven_id(identity) {
+                    EntityId { kind: EntityKind::MGR, num } => {
+                        EntityId::new(EntityKind::CLIENT, num)
+                    }
+                    id => id,
+                };
                 let peer = Peer {
                     name: identity.name.clone(),
-                    id: proven_id(identity),
+                    id,
                     caps,
                     addr: peer.seen_addr(),
                     features: peer.features,

@@ -278,7 +278,7 @@ impl Daemon {
             let next = self.cluster().newest_map().map_or(0, |map| map.epoch.0 + 1);
             return self.cluster().subscribe("osdmap", u64::from(next));
         }
-        match mgr::Modules::start(self.modules_config.clone()) {
+        match mgr::Modules::start(self.modules_config.clone(), true) {
             Ok(modules) => *self.modules.borrow_mut() = Some(modules),
             Err(err) => return self.respawn(format!("the modules do not start: {err}")),
         }
@@ -475,7 +475,8 @@ impl Daemon {
         };
         let has_images = |p: &maps::PgPool| p.application_metadata.contains_key("rbd");
         let map = self.cluster().newest_map();
-        if !map.is_some_and(|map| map.pools.values().any(has_images)) {
+        let is_of_volumes = cli::is_of_volumes(args.prefix());
+        if !is_of_volumes && !map.is_some_and(|map| map.pools.values().any(has_images)) {
             return reply_of(mgr::Modules::nothing(&args));
         }
         let may = move |pool: &str, nspace: &str| caller.may("rbd_support", pool, nspace);

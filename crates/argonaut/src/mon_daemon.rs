@@ -580,7 +580,7 @@ impl Daemon {
             modes: self.modes[1].clone(),
             connect_timeout: Duration::from_secs(10),
         };
-        match mgr::Modules::start(config) {
+        match mgr::Modules::start(config, false) {
             Ok(started) => *modules = Some((started, with)),
             Err(err) => tracing::error!("the manager's modules do not start: {err}"),
         }

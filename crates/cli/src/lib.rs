@@ -27,7 +27,9 @@ mod units;
 pub use args::{ArgError, Args, caps_pairs};
 pub use formatter::{Formatter, float_text};
 pub use sig::{Arg, ArgKind, Sig, Word};
-pub use table::{Command, Flags, commands, descriptions, find, find_prefix, runs_in_module};
+pub use table::{
+    Command, Flags, commands, descriptions, find, find_prefix, is_of_volumes, runs_in_module,
+};
 pub use tell::{MON_TELL, OSD_TELL, TellCommand, mon_tell_descriptions, osd_tell_descriptions};
 pub use text_table::{Align, TextTable};
 pub use units::{age, bytes_u, parse_iec, parse_si, si_u, timespan};

@@ -12,6 +12,7 @@ mod perf;
 mod schedule;
 mod scheduler;
 mod tasks;
+mod volumes;
 pub mod web;
 
 use std::collections::BTreeMap;
@@ -59,8 +60,11 @@ type Ask = (Args, May, oneshot::Sender<Answer>);
 #[derive(Clone, Debug)]
 pub struct Modules {
     asks: mpsc::UnboundedSender<Ask>,
-    /// Where their client is known from.
+    /// Where their clients are known from: the modules' own, and mounts of file systems.
     addr: Arc<Mutex<Option<EntityAddr>>>,
+    mounts: Arc<Mutex<Vec<EntityAddr>>>,
+    /// Whether they are in a manager's process, where file systems are served, too.
+    has_volumes: bool,
 }
 
 /// Images of all pools that are for them, by pool: their names, as many as metrics show. A pool that
@@ -89,10 +93,11 @@ impl Modules {
     ///
     /// # Errors
     /// When there can be no further thread.
-    pub fn start(config: rados::Config) -> std::io::Result<Self> {
+    pub fn start(config: rados::Config, has_volumes: bool) -> std::io::Result<Self> {
         let (asks, mut asked) = mpsc::unbounded_channel();
         let addr = Arc::new(Mutex::new(None));
-        let known = addr.clone();
+        let mounts: Arc<Mutex<Vec<EntityAddr>>> = Arc::default();
+        let known = Known { own: addr.clone(), mounts: mounts.clone(), has_volumes };
         std::thread::Builder::new().name("mgr-modules".into()).spawn(move || {
             loop {
                 // All tasks of an instance end with its runtime, whatever they wait for.
@@ -103,14 +108,15 @@ impl Modules {
                 }
             }
         })?;
-        Ok(Self { asks, addr })
+        Ok(Self { asks, addr, mounts, has_volumes })
     }
 
-    /// By which address their client is to be shut out; none before it has a session.
+    /// By which addresses their clients are to be shut out; none before they have a session.
     #[must_use]
     pub fn addrs(&self) -> Option<AddrVec> {
         let addr = *self.addr.lock().expect("no panic while held");
-        addr.map(|addr| AddrVec(vec![addr]))
+        let mounts = self.mounts.lock().expect("no panic while held").clone();
+        addr.map(|addr| AddrVec(std::iter::once(addr).chain(mounts).collect()))
     }
 
     /// Whether there is still somebody to ask.
@@ -123,7 +129,12 @@ impl Modules {
     /// what its caller `may` see.
     pub async fn command(&self, args: Args, may: May) -> Answer {
         let gone = || Answer::err(11, "the manager's modules are not running, try again");
-        if args.prefix().split(' ').next() != Some("rbd") {
+        let is_here = match args.prefix().split(' ').next() {
+            Some("rbd") => true,
+            Some("fs") => self.has_volumes,
+            _ => false,
+        };
+        if !is_here {
             return Self::nothing(&args);
         }
         let (answer, answered) = oneshot::channel();
@@ -159,11 +170,18 @@ const RETRY: Duration = Duration::from_secs(3);
 /// How often it is looked whether this client is shut out.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// What the thread of modules is told, and tells.
+struct Known {
+    own: Arc<Mutex<Option<EntityAddr>>>,
+    mounts: Arc<Mutex<Vec<EntityAddr>>>,
+    has_volumes: bool,
+}
+
 /// Whether to begin anew, as another instance.
 async fn run(
     config: rados::Config,
     asked: &mut mpsc::UnboundedReceiver<Ask>,
-    known: &Mutex<Option<EntityAddr>>,
+    known: &Known,
 ) -> bool {
     let cluster = loop {
         match Cluster::connect(config.clone()).await {
@@ -175,7 +193,10 @@ async fn run(
         }
         tokio::time::sleep(RETRY).await;
     };
-    *known.lock().expect("no panic while held") = cluster.addr();
+    *known.own.lock().expect("no panic while held") = cluster.addr();
+    let volumes = known
+        .has_volumes
+        .then(|| volumes::Volumes::start(cluster.clone(), config.clone(), known.mounts.clone()));
     let tasks = tasks::Tasks::start(cluster.clone());
     let purges = Scheduler::start(cluster.clone(), Kind::TrashPurge);
     let snaps = Scheduler::start(cluster.clone(), Kind::MirrorSnapshot);
@@ -191,7 +212,7 @@ async fn run(
             Ok(None) => return false,
             Err(_) => continue,
         };
-        let (tasks, perf) = (tasks.clone(), perf.clone());
+        let (tasks, perf, volumes) = (tasks.clone(), perf.clone(), volumes.clone());
         let (purges, snaps) = (purges.clone(), snaps.clone());
         tokio::task::spawn_local(async move {
             let words: Vec<&str> = args.prefix().split(' ').collect();
@@ -199,6 +220,10 @@ async fn run(
                 ["rbd", "trash", "purge", "schedule", ..] => purges.command(&args, &may).await,
                 ["rbd", "mirror", "snapshot", "schedule", ..] => snaps.command(&args, &may).await,
                 ["rbd", "perf", ..] => perf.command(&args).await,
+                ["fs", ..] => match volumes {
+                    Some(volumes) => volumes.command(&args).await,
+                    None => Modules::nothing(&args),
+                },
                 _ => tasks.command(&args, &may).await,
             };
             answer.send(done).ok();

@@ -122,6 +122,10 @@ impl Command {
             ("balancer", "balancer"),
             ("crash", "crash"),
             ("fs status", "status"),
+            ("fs clone", "volumes"),
+            ("fs quiesce", "volumes"),
+            ("fs subvolume", "volumes"),
+            ("fs subvolumegroup", "volumes"),
             ("fs volume", "volumes"),
             ("healthcheck", "prometheus"),
             ("iostat", "iostat"),
@@ -152,7 +156,19 @@ impl Command {
 /// manager's process or in a thread of its own; the role answers all others.
 #[must_use]
 pub fn runs_in_module(prefix: &str) -> bool {
-    matches!(prefix.split_once(' '), Some(("rbd" | "prometheus" | "healthcheck", _)))
+    match prefix.split_once(' ') {
+        Some(("rbd" | "prometheus" | "healthcheck", _)) => true,
+        Some(("fs", _)) => is_of_volumes(prefix),
+        _ => false,
+    }
+}
+
+/// Whether it is about volumes, subvolumes and their groups, which the manager's process alone serves.
+#[must_use]
+pub fn is_of_volumes(prefix: &str) -> bool {
+    const BEGINS: [&str; 5] =
+        ["fs volume ", "fs subvolume ", "fs subvolumegroup ", "fs clone ", "fs quiesce"];
+    BEGINS.iter().any(|words| prefix.starts_with(words)) && prefix != "fs volume ls"
 }
 
 /// The command a client means.
@@ -240,6 +256,8 @@ mod tests {
                 "mon set",
                 "fs set",
                 "fs flag set",
+                "fs subvolume metadata set",
+                "fs subvolume snapshot metadata set",
                 "fs required_client_features",
                 "mds freeze",
             ];
