@@ -11,7 +11,7 @@ pub enum Error {
     Errno {
         /// What was asked.
         what: String,
-        /// Positive.
+        /// Its number, above 0.
         errno: i32,
     },
     /// There is no such file system.

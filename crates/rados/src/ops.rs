@@ -117,7 +117,7 @@ pub enum Checksum {
 /// Size and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectStat {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     /// When it was last written.
     pub mtime: UTime,
@@ -135,13 +135,13 @@ pub struct Sparse {
 /// Somebody who watches an object. `watch_item_t`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watcher {
-    /// Who.
+    /// Whose watch it is.
     pub who: EntityId,
     /// Which of its watches.
     pub cookie: u64,
     /// Seconds without a sign of life until it is removed.
     pub timeout_secs: u32,
-    /// Where.
+    /// Where it connects from.
     pub addr: EntityAddr,
 }
 
@@ -154,7 +154,7 @@ pub struct ObjectClone {
     pub snaps: Vec<SnapId>,
     /// Extents (offset, length) that it shares with the next newer version.
     pub overlap: Vec<(u64, u64)>,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
