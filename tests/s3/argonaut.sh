@@ -12,6 +12,8 @@ if [ "$1" = start ]; then
     radosgw-admin user create --uid "$user" --display-name "The $user user" --email "$user@example.com" \
       --access-key "KEY$user" --secret-key "secret/$user" >/dev/null
   done
+  radosgw-admin user create --uid ops-admin --display-name Ops --access-key KEYops --secret-key secret/ops \
+    --caps "users=*;buckets=*;usage=*;metadata=*;info=*;ratelimit=*;accounts=*;zone=*" >/dev/null
   for name in one two; do
     openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=$name -addext subjectAltName=IP:127.0.0.1 -keyout $name.key -out $name.crt 2>/dev/null
     cat $name.crt $name.key > $name.pem
@@ -20,7 +22,7 @@ if [ "$1" = start ]; then
   exit 0
 fi
 radosgw -n client.rgw.stock --keyring rgw.stock.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
-  --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-gc-obj-min-wait 1 --rgw-enable-lc-threads false --rgw-crypt-require-ssl false \
+  --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-gc-obj-min-wait 1 --rgw-enable-lc-threads false --rgw-enable-usage-log true --rgw-crypt-require-ssl false \
   --rgw-gc-processor-period 3600 --rgw-multipart-min-part-size 1 --admin-socket "" &
 gateway=$!
 trap 'kill $gateway 2>/dev/null; wait $gateway 2>/dev/null || true' EXIT
@@ -33,6 +35,7 @@ export PYTHONDONTWRITEBYTECODE=1 ENDPOINT
 python3 s3.py "$ENDPOINT" KEYmain secret/main KEYother secret/other ${CASES:-}
 python3 ours.py "$ENDPOINT" "$TLS_ENDPOINT" KEYmain secret/main . ${CASES:-}
 [ -z "${CASES:-}" ] || exit 0
+python3 ops.py "$ENDPOINT" KEYops secret/ops "http://127.0.0.1:$PORT"
 ACCESS=KEYmain SECRET=secret/main bash clients.sh
 python3 both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main
 ACCESS=KEYmain SECRET=secret/main bash admin.sh

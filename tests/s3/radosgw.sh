@@ -6,7 +6,8 @@ export CEPH_ARGS="--log-to-stderr=false"
 ceph auth get-or-create client.rgw.a mon 'allow rw' osd 'allow rwx' mgr 'allow rw' -o rgw.keyring
 radosgw -n client.rgw.a --keyring rgw.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
   --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-lc-debug-interval 2 --rgw-gc-obj-min-wait 1 \
-  --rgw-gc-processor-period 3600 --rgw-crypt-require-ssl false --rgw-dns-name s3.test --rgw-multipart-min-part-size 1 --admin-socket "" &
+  --rgw-gc-processor-period 3600 --rgw-enable-usage-log true --rgw-usage-log-tick-interval 1 \
+  --rgw-crypt-require-ssl false --rgw-dns-name s3.test --rgw-multipart-min-part-size 1 --admin-socket "" &
 gateway=$!
 trap 'kill $gateway 2>/dev/null; wait $gateway 2>/dev/null || true' EXIT
 for ((i = 0; i < 300; i++)); do
@@ -18,6 +19,9 @@ for user in main other; do
   radosgw-admin user create --uid "$user" --display-name "The $user user" --email "$user@example.com" \
     --access-key "KEY$user" --secret-key "secret/$user" >/dev/null
 done
+radosgw-admin user create --uid ops-admin --display-name Ops --access-key KEYops --secret-key secret/ops \
+  --caps "users=*;buckets=*;usage=*;metadata=*;info=*;ratelimit=*;accounts=*;zone=*" >/dev/null
+[ -n "${CASES:-}" ] || PYTHONDONTWRITEBYTECODE=1 python3 ops.py "http://127.0.0.1:$PORT" KEYops secret/ops
 PYTHONDONTWRITEBYTECODE=1 python3 s3.py "http://127.0.0.1:$PORT" KEYmain secret/main KEYother secret/other ${CASES:-}
 [ -z "${CASES:-}" ] || exit 0
 # Both say the same of what was left: bucket `kept` with 3 objects of 3 + 9 MiB + 5 bytes.

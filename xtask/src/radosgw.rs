@@ -76,7 +76,7 @@ impl Gateway {
             "\n[client.rgw.a]\nkeyring = {0}/rgw.a.keyring\nlog file = {0}/rgw.a.log\n\
              rgw frontends = beast endpoint=127.0.0.1:{port} ssl_endpoint=127.0.0.1:{1} ssl_certificate={0}/tls.pem\n\
              pid file = {0}/rgw.a.pid\nrgw enable ops log = true\nrgw ops log file path = {0}/access.log\nrgw multipart min part size = 1\n\
-             rgw lc debug interval = 2\nrgw crypt require ssl = false\nrgw dns name = s3.test\n",
+             rgw lc debug interval = 2\nrgw enable usage log = true\nrgw usage log tick interval = 1\nrgw crypt require ssl = false\nrgw dns name = s3.test\n",
             share.display(),
             port + 1
         );
@@ -108,9 +108,16 @@ impl Drop for Gateway {
 fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
     let share = cluster.dir.join("s3");
     std::fs::create_dir_all(&share)?;
-    for name in
-        ["radosgw.sh", "argonaut.sh", "s3.py", "ours.py", "both.py", "clients.sh", "admin.sh"]
-    {
+    for name in [
+        "radosgw.sh",
+        "argonaut.sh",
+        "s3.py",
+        "ours.py",
+        "ops.py",
+        "both.py",
+        "clients.sh",
+        "admin.sh",
+    ] {
         std::fs::copy(sh::repo().join("tests/s3").join(name), share.join(name))?;
     }
     Ok(share)

@@ -96,12 +96,23 @@ async fn run(conf: std::path::PathBuf, config: Config, name: String) -> Result<(
         dns_names,
         part_bytes_min,
         keys_want_tls,
+        admin_entry: admin_entry(&config),
         caches: is_on("rgw_cache_enabled"),
         work: work(&config)?,
         records,
     };
     rgw::serve(gateway, settings, doors, stopped).await?;
     Ok(())
+}
+
+/// Where the Admin API is served: `rgw_admin_entry`, where `rgw_enable_apis` has it.
+fn admin_entry(config: &Config) -> Option<String> {
+    let apis = config.get("rgw_enable_apis");
+    let is_served =
+        apis.trim().is_empty() || apis.split([',', ' ']).any(|api| api.trim() == "admin");
+    let entry = config.get("rgw_admin_entry");
+    let entry = if entry.is_empty() { "admin".to_owned() } else { entry };
+    is_served.then_some(entry)
 }
 
 /// Whether an option that is on by default is on.
@@ -119,6 +130,7 @@ fn work(config: &Config) -> Result<Work> {
     };
     let gc_s = u64::try_from(number("rgw_gc_processor_period", 3_600)?).unwrap_or(3_600).max(1);
     let day_s = u64::try_from(number("rgw_lc_debug_interval", -1)?).ok().filter(|s| *s > 0);
+    let usage_s = u64::try_from(number("rgw_usage_log_tick_interval", 30)?).unwrap_or(30).max(1);
     let hours = match config.get("rgw_lifecycle_work_time").as_str() {
         "" => (0, 6 * 60),
         text => Work::parse_hours(text)
@@ -127,6 +139,7 @@ fn work(config: &Config) -> Result<Work> {
     Ok(Work {
         gc_every: is_on(config, "rgw_enable_gc_threads").then(|| Duration::from_secs(gc_s)),
         day_s: is_on(config, "rgw_enable_lc_threads").then(|| day_s.unwrap_or(86_400)),
+        usage_every: Duration::from_secs(usage_s),
         hours,
     })
 }

@@ -63,7 +63,10 @@ pub mod client {
     }
     /// `user`: the buckets of a user.
     pub mod user {
-        pub use crate::user::{Bucket, BucketEntry, ListOp, Listed, RemoveOp, SetOp};
+        pub use crate::user::{
+            AccountHeader, Bucket, BucketEntry, ListOp, Listed, RemoveOp, Resource, ResourceAddOp,
+            ResourceListOp, ResourceListed, ResourceOp, ResourceRet, SetOp,
+        };
     }
     /// `version`: a version in an attribute, and conditions on it.
     pub mod version {

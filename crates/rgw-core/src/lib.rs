@@ -13,6 +13,7 @@
 //!
 //! Source: `docs/protocols/rgw.md`; upstream's `rgw_rados.cc`.
 
+pub mod accounts;
 pub mod cache;
 pub mod crypt;
 pub mod formats;
@@ -27,8 +28,10 @@ pub mod multipart;
 pub mod names;
 pub mod object;
 pub mod objects;
+pub mod owners;
 pub mod put;
 pub mod quota;
+pub mod ratelimit;
 pub mod realm;
 #[cfg(test)]
 mod tests;

@@ -107,6 +107,12 @@ impl BucketAt {
         }
     }
 
+    /// The version of its instance: a number that each write raises, and a tag.
+    #[must_use]
+    pub fn version(&self) -> (u64, String) {
+        (self.version.ver, String::from_utf8_lossy(&self.version.tag).into_owned())
+    }
+
     /// The text that names the bucket in logs: `[TENANT:]NAME:ID`.
     #[must_use]
     pub fn key(&self) -> String {
@@ -130,7 +136,7 @@ fn instance_name(bucket: &Bucket) -> String {
 }
 
 impl<O: Objects> Gateway<O> {
-    async fn read_meta(&self, at: &Place) -> OpResult<Raw> {
+    pub(crate) async fn read_meta(&self, at: &Place) -> OpResult<Raw> {
         let vector = Vector::read()
             .call("version", "read", Bytes::new())
             .step(Step::Read(0, BYTES_MAX))
@@ -144,7 +150,7 @@ impl<O: Objects> Gateway<O> {
     }
 
     /// As [`Gateway::read_meta`], from the cache where it is there.
-    async fn known_meta(&self, at: &Place) -> OpResult<Raw> {
+    pub(crate) async fn known_meta(&self, at: &Place) -> OpResult<Raw> {
         if let Some(raw) = self.cache.get(at, self.objects.now()) {
             return Ok(raw);
         }
@@ -253,12 +259,16 @@ impl<O: Objects> Gateway<O> {
     /// # Errors
     /// [`Code::InternalError`] where there is none: its users and buckets should have gone before it. Of RADOS.
     pub async fn account(&self, id: &str) -> Result<AccountInfo> {
-        let at = Place::new(&self.zone.accounts, format!("account.{id}"));
+        let at = Place::new(&self.zone.iam.accounts, format!("account.{id}"));
         let raw = self.known_meta(&at).await.map_err(failed(&format!("reading account {id}")))?;
         decoded(&raw.data, "The account")
     }
 
-    async fn known_user(&self, uid: &str) -> Result<Option<(UserInfo, Attrs)>> {
+    /// As [`Gateway::user`], with attributes: those hold the user's policies.
+    ///
+    /// # Errors
+    /// Of RADOS.
+    pub async fn known_user(&self, uid: &str) -> Result<Option<(UserInfo, Attrs)>> {
         let at = Place::new(&self.zone.users.uid, uid);
         match self.known_meta(&at).await {
             Err(Errno::NOENT) => Ok(None),
@@ -267,6 +277,7 @@ impl<O: Objects> Gateway<O> {
         }
     }
 
+    /// A user as it is now, with attributes and version.
     pub(crate) async fn user_raw(
         &self,
         uid: &str,
@@ -456,17 +467,53 @@ impl<O: Objects> Gateway<O> {
         BucketAt { info, attrs: new.attrs.clone(), version: version::Version::default(), placement }
     }
 
+    /// What a bucket's name leads to.
+    pub(crate) fn entry_place(&self, tenant: &str, name: &str) -> Place {
+        Place::new(&self.zone.domain_root, entry_name(tenant, name))
+    }
+
+    /// What a bucket's name leads to, with number and tag of its version.
+    ///
+    /// # Errors
+    /// [`Code::NoSuchBucket`].
+    pub async fn entry_point(
+        &self,
+        tenant: &str,
+        name: &str,
+    ) -> Result<(EntryPoint, (u64, String))> {
+        let raw = self.read_meta(&self.entry_place(tenant, name)).await.map_err(no_bucket)?;
+        let tag = String::from_utf8_lossy(&raw.version.tag).into_owned();
+        Ok((decoded(&raw.data, "The bucket's entry point")?, (raw.version.ver, tag)))
+    }
+
+    /// When a bucket's instance, or its entry point, was written.
+    ///
+    /// # Errors
+    /// [`Code::NoSuchBucket`].
+    pub async fn written_at(&self, bucket: &Bucket, is_entry: bool) -> Result<UTime> {
+        let name = match is_entry {
+            true => entry_name(&bucket.tenant, &bucket.name),
+            false => instance_name(bucket),
+        };
+        self.meta_time(&Place::new(&self.zone.domain_root, name)).await.map_err(no_bucket)
+    }
+
+    pub(crate) async fn meta_time(&self, at: &Place) -> OpResult<UTime> {
+        let answers = self.objects.operate(at, Vector::read().step(Step::Stat)).await?;
+        Ok(answers.stat(0)?.1)
+    }
+
     /// The object that lists an owner's buckets.
-    fn buckets_place(&self, owner: &Owner) -> Place {
+    pub(crate) fn buckets_place(&self, owner: &Owner) -> Place {
         match owner {
             Owner::User(user) => {
                 Place::new(&self.zone.users.uid, format!("{}.buckets", user.text()))
             }
-            Owner::Account(id) => Place::new(&self.zone.accounts, format!("buckets.{id}")),
+            Owner::Account(id) => Place::new(&self.zone.iam.accounts, format!("buckets.{id}")),
         }
     }
 
-    async fn link(&self, owner: &Owner, bucket: &Bucket, created: UTime) -> Result<()> {
+    pub(crate) async fn link(&self, owner: &Owner, bucket: &Bucket, created: UTime) -> Result<()> {
         let entry = user::BucketEntry {
             bucket: user_bucket(bucket),
             created,
@@ -545,7 +592,7 @@ impl<O: Objects> Gateway<O> {
     }
 }
 
-fn no_bucket(errno: Errno) -> Error {
+pub(crate) fn no_bucket(errno: Errno) -> Error {
     match errno {
         Errno::NOENT => Code::NoSuchBucket.into(),
         errno => failed("reading the bucket")(errno),
@@ -558,7 +605,7 @@ fn user_of(data: &Bytes) -> Result<UserInfo> {
     read.map_err(|_| crate::gateway::garbled("The user"))
 }
 
-fn user_bucket(bucket: &Bucket) -> user::Bucket {
+pub(crate) fn user_bucket(bucket: &Bucket) -> user::Bucket {
     user::Bucket {
         name: bucket.name.clone().into(),
         marker: bucket.marker.clone().into(),

@@ -211,6 +211,10 @@ pub trait Objects: Clone + 'static {
     /// Tells all who watch an object, and waits for them a while. ENOENT where there is no such object.
     fn notify(&self, at: &Place, payload: Bytes) -> impl Future<Output = OpResult<()>>;
 
+    /// Names of all objects in a pool's namespace, in no order; none where there is no pool. Costs a look at each of the
+    /// pool's PGs.
+    fn names(&self, pool: &Pool) -> impl Future<Output = OpResult<Vec<String>>>;
+
     /// The pool's number; `None` where there is none.
     fn pool_id(&self, pool: &Pool) -> Option<i64>;
 

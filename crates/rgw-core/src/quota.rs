@@ -1,5 +1,6 @@
 //! How much buckets hold, and what quotas allow.
 
+pub use cls::client::rgw::{Header, Stats};
 use cls::client::rgw::{ListOp, ListRet};
 use rgw_proto::{Code, Error, Result};
 use types::Denc;
@@ -25,7 +26,8 @@ pub struct Usage {
 }
 
 impl Usage {
-    fn add(&mut self, other: Self) {
+    /// Adds what another bucket holds.
+    pub fn add(&mut self, other: Self) {
         self.objects = self.objects.saturating_add(other.objects);
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.rounded = self.rounded.saturating_add(other.rounded);
@@ -64,20 +66,35 @@ impl<O: Objects> Gateway<O> {
     /// # Errors
     /// Of RADOS, of any shard.
     pub async fn usage(&self, bucket: &BucketAt) -> Result<Usage> {
-        let error = match self.usage_in(bucket).await {
+        let mut out = Usage::default();
+        for head in self.index_heads(bucket).await? {
+            for stats in head.stats.values() {
+                let (objects, bytes) = (stats.entries, stats.size);
+                out.add(Usage { objects, bytes, rounded: stats.rounded });
+            }
+        }
+        Ok(out)
+    }
+
+    /// The heads of a bucket's index, by shard: one read of each. None of buckets without an index.
+    ///
+    /// # Errors
+    /// Of RADOS, of any shard.
+    pub async fn index_heads(&self, bucket: &BucketAt) -> Result<Vec<Header>> {
+        let error = match self.heads_in(bucket).await {
             Err(error) => error,
-            usage => return usage,
+            heads => return heads,
         };
         // What is known of the bucket may be older than its resharding.
         let now = self.bucket_instance(&bucket.info.bucket).await?;
         match now.info.layout == bucket.info.layout {
             true => Err(error),
-            false => self.usage_in(&now).await,
+            false => self.heads_in(&now).await,
         }
     }
 
-    async fn usage_in(&self, bucket: &BucketAt) -> Result<Usage> {
-        let mut out = Usage::default();
+    async fn heads_in(&self, bucket: &BucketAt) -> Result<Vec<Header>> {
+        let mut out = Vec::new();
         if bucket.info.layout.current.is_indexless {
             return Ok(out);
         }
@@ -91,10 +108,7 @@ impl<O: Objects> Gateway<O> {
             let data = answers.and_then(|a| a.data(0));
             let data = data.map_err(failed("reading a shard of the bucket's index"))?;
             let page: ListRet = decoded(&data, "The head of the bucket's index")?;
-            for stats in page.dir.header.stats.values() {
-                let (objects, bytes) = (stats.entries, stats.size);
-                out.add(Usage { objects, bytes, rounded: stats.rounded });
-            }
+            out.push(page.dir.header);
         }
         Ok(out)
     }

@@ -4,17 +4,39 @@
 
 use std::collections::BTreeMap;
 
-use cls::client::rgw::{UsageAddOp, UsageData, UsageEntry, UsageInfo};
-use rgw_proto::Result;
-use types::{Bytes, Denc};
+use cls::client::rgw::{UsageAddOp, UsageInfo, UsageReadOp, UsageReadRet, UsageTrimOp};
+pub use cls::client::rgw::{UsageData, UsageEntry};
+use rgw_proto::{Code, Error, Result};
+use types::{Bytes, Denc, Errno};
 
 use crate::formats::Pool;
-use crate::gateway::{Gateway, failed};
+use crate::gateway::{Gateway, decoded, failed};
 use crate::names::linux_hash;
 use crate::objects::{Objects, Place, PoolUse, Vector};
 
 /// Objects of the log: `rgw_usage_max_shards`; a user's records are in one.
 const SHARDS: u32 = 32;
+
+/// Records of one answer of the class, and of one request.
+const PAGE: u32 = 1_000;
+const READ_MAX: usize = 65_536;
+/// Pages that one object of the log is trimmed by.
+const ROUNDS_MAX: u32 = 10_000;
+/// ENODATA: the class has removed all that there was to remove.
+const NODATA: Errno = Errno(-61);
+
+/// Which records are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Whose; empty for all.
+    pub user: String,
+    /// Of which bucket; empty for all.
+    pub bucket: String,
+    /// From this second on.
+    pub from_s: u64,
+    /// Before this second.
+    pub to_s: u64,
+}
 
 /// What is counted together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,5 +118,103 @@ impl<O: Objects> Gateway<O> {
             self.objects.operate(&at, vector).await.map_err(failed("writing the usage log"))?;
         }
         Ok(())
+    }
+
+    /// Objects of the log that a user's records may be in.
+    fn usage_places(&self, user: &str) -> Vec<Place> {
+        let at = |n: u32| Place::new(&self.zone.usage, format!("usage.{n}"));
+        match user {
+            "" => (0..SHARDS).map(at).collect(),
+            user => vec![at(linux_hash(user.as_bytes()) % SHARDS)],
+        }
+    }
+
+    /// Reads records, by user, hour and bucket.
+    ///
+    /// # Errors
+    /// [`Code::InvalidRequest`] for more than 65,536 of them; of RADOS.
+    pub async fn read_usage(&self, wanted: &Wanted) -> Result<Vec<UsageEntry>> {
+        let mut out: BTreeMap<(Bytes, u64, Bytes), UsageEntry> = BTreeMap::new();
+        for at in self.usage_places(&wanted.user) {
+            let mut iter = Bytes::new();
+            loop {
+                let op = UsageReadOp {
+                    start: wanted.from_s,
+                    end: wanted.to_s,
+                    owner: wanted.user.clone().into(),
+                    bucket: wanted.bucket.clone().into(),
+                    iter,
+                    max: PAGE,
+                };
+                let vector = Vector::read().call("rgw", "user_usage_log_read", op.to_bytes());
+                let page: UsageReadRet = match self.objects.operate(&at, vector).await {
+                    Err(Errno::NOENT) => break,
+                    other => {
+                        let data = other.and_then(|a| a.data(0));
+                        decoded(&data.map_err(failed("reading the usage log"))?, "The usage log")?
+                    }
+                };
+                for (of, mut entry) in page.usage {
+                    // Of one user and bucket the class adds the hours up, unless it is asked for one hour.
+                    entry.owner = of.user.clone();
+                    let key = (of.user, entry.epoch, of.bucket);
+                    match out.get_mut(&key) {
+                        Some(known) => add(known, &entry),
+                        None => drop(out.insert(key, entry)),
+                    }
+                }
+                if out.len() > READ_MAX {
+                    let text = "More than 65,536 records are meant: name a uid, or start and end.";
+                    return Err(Error::new(Code::InvalidRequest, text));
+                }
+                if !page.truncated {
+                    break;
+                }
+                iter = page.next;
+            }
+        }
+        Ok(out.into_values().collect())
+    }
+
+    /// Removes records.
+    ///
+    /// # Errors
+    /// Of RADOS; records of objects of the log that come later stay then.
+    pub async fn trim_usage(&self, wanted: &Wanted) -> Result<()> {
+        let op = UsageTrimOp {
+            start: wanted.from_s,
+            end: wanted.to_s,
+            user: wanted.user.clone().into(),
+            bucket: wanted.bucket.clone().into(),
+        };
+        for at in self.usage_places(&wanted.user) {
+            for round in 0.. {
+                let vector = Vector::write().call("rgw", "user_usage_log_trim", op.to_bytes());
+                match self.objects.operate(&at, vector).await {
+                    // A page of other buckets' records: the class does not look behind it.
+                    Ok(_) if round == ROUNDS_MAX => {
+                        let text = "The log is too long to find one bucket's records: name a time.";
+                        return Err(Error::new(Code::InvalidRequest, text));
+                    }
+                    Ok(_) => {}
+                    Err(Errno::NOENT | NODATA) => break,
+                    Err(errno) => return Err(failed("trimming the usage log")(errno)),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn add(to: &mut UsageEntry, more: &UsageEntry) {
+    let sum = |to: &mut UsageData, more: &UsageData| {
+        to.sent = to.sent.saturating_add(more.sent);
+        to.received = to.received.saturating_add(more.received);
+        to.ops = to.ops.saturating_add(more.ops);
+        to.successful = to.successful.saturating_add(more.successful);
+    };
+    sum(&mut to.total, &more.total);
+    for (category, data) in &more.by_category {
+        sum(to.by_category.entry(category.clone()).or_default(), data);
     }
 }

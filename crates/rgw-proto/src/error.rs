@@ -48,6 +48,7 @@ codes! {
     IllegalLocationConstraintException 400 "The location constraint names no zone group or placement of this cluster.";
     InvalidArgument 400 "An argument of the request is not valid.";
     InvalidBucketName 400 "A bucket's name has 3 to 63 of a-z, 0-9, '-' and '.', begins and ends with a letter or digit, and is no address.";
+    InvalidCapability 400 "A cap is NAME=read, write or *, of the names that the Admin API knows.";
     InvalidDigest 400 "Content-MD5 or a checksum is not valid base64 of the right length.";
     InvalidEncryptionAlgorithmError 400 "The encryption algorithm is not known: AES256 and aws:kms are.";
     InvalidLocationConstraint 400 "The location constraint is not valid.";
@@ -79,6 +80,7 @@ codes! {
     NoSuchLifecycleConfiguration 404 "The bucket has no lifecycle rules.";
     NoSuchPublicAccessBlockConfiguration 404 "The bucket has no public access block.";
     NoSuchTagSet 404 "The bucket has no tags.";
+    NoSuchSubUser 404 "The user has no subuser of this name.";
     NoSuchUser 404 "No user has this id.";
     NoSuchUpload 404 "No upload has this id: it was completed, aborted, or never begun.";
     NoSuchWebsiteConfiguration 404 "The bucket has no website configuration.";
@@ -86,16 +88,20 @@ codes! {
     ObjectLockConfigurationNotFoundError 404 "The bucket has no object lock configuration.";
     ServerSideEncryptionConfigurationNotFoundError 404 "The bucket has no default encryption.";
     MethodNotAllowed 405 "What the URL names does not take this method.";
+    AccountAlreadyExists 409 "An account of this id or name is there already.";
     BucketAlreadyExists 409 "Another user has a bucket of this name.";
     BucketNotEmpty 409 "The bucket holds objects, versions or delete markers.";
     ConcurrentModification 409 "Another request changed the same thing at the same time: send this one again.";
     EmailExists 409 "Another user has this email address.";
+    EntityAlreadyExists 409 "Something of this name is there already.";
     InvalidBucketState 409 "The bucket's versioning or object lock does not allow this.";
     KeyExists 409 "Another user has this access key.";
+    LimitExceeded 409 "As many are there as the account's bound allows.";
     ObjectNotAppendable 409 "The object was not made by appending.";
     OperationAborted 409 "Another operation on the same bucket is under way: send this one again.";
     PositionNotEqualToLength 409 "The position is not the object's length.";
     RestoreAlreadyInProgress 409 "The object is being restored.";
+    SubUserExists 409 "The user has a subuser of this name.";
     UserAlreadyExists 409 "A user of this id is there already.";
     MissingContentLength 411 "The request needs a Content-Length.";
     PreconditionFailed 412 "A condition of the request (If-Match, If-None-Match, a date) is not met.";
@@ -142,6 +148,18 @@ impl Error {
         w.text("RequestId", request_id).text("HostId", host_id);
         w.close("Error");
         w.finish()
+    }
+
+    /// The answer's body in the Admin API.
+    #[must_use]
+    pub fn to_json(&self, request_id: &str, host_id: &str) -> String {
+        serde_json::json!({
+            "Code": self.code.name(),
+            "Message": self.message,
+            "RequestId": request_id,
+            "HostId": host_id,
+        })
+        .to_string()
     }
 }
 

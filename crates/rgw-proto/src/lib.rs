@@ -14,6 +14,7 @@
 //! Source: AWS's S3 API reference; what stock radosgw 20.2.4 answers, where the two differ.
 
 pub mod acl;
+pub mod admin;
 pub mod authorize;
 pub mod body;
 pub mod checksum;

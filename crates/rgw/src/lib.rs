@@ -10,6 +10,7 @@
 //! is read as it comes, with a bound, and only once its request is allowed; an error says what to change.
 
 mod acl;
+mod admin;
 mod answer;
 mod body;
 mod buckets;

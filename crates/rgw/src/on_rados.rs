@@ -25,6 +25,11 @@ impl OnRados {
         Self { cluster }
     }
 
+    /// The cluster's id.
+    pub(crate) fn cluster_id(&self) -> String {
+        self.cluster.map().fsid.to_string()
+    }
+
     pub(crate) async fn io(&self, at: &Place) -> OpResult<IoCtx> {
         let io = match self.cluster.map().pool_by_name(&at.pool.name) {
             Some(id) => self.cluster.pool_by_id(id),
@@ -189,6 +194,15 @@ impl Objects for OnRados {
         let io = self.io(at).await?;
         let told = io.notify(at.name.as_bytes(), payload, NOTIFY_MAX).await;
         told.map(drop).map_err(|e| errno(&e))
+    }
+
+    async fn names(&self, pool: &Pool) -> OpResult<Vec<String>> {
+        if self.pool_id(pool).is_none() {
+            return Ok(Vec::new());
+        }
+        let io = self.io(&Place::new(pool, "")).await?;
+        let found = io.list().await.map_err(|e| errno(&e))?.into_iter();
+        Ok(found.filter_map(|found| String::from_utf8(found.name.to_vec()).ok()).collect())
     }
 
     fn pool_id(&self, pool: &Pool) -> Option<i64> {

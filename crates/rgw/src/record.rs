@@ -16,8 +16,6 @@ use tokio::sync::watch;
 
 use crate::server::Server;
 
-/// Between two writes of the usage log: `rgw_usage_log_tick_interval`.
-const EVERY: Duration = Duration::from_secs(30);
 /// Records that are held; with more of them one is written at once: `rgw_usage_log_flush_threshold`.
 const HELD_MAX: usize = 1_024;
 
@@ -161,6 +159,7 @@ pub fn start(server: &Rc<Server>, stop: &watch::Receiver<bool>) {
         return;
     }
     let (server, mut stop) = (server.clone(), stop.clone());
+    let every = server.settings.work.usage_every;
     tokio::task::spawn_local(async move {
         let mut waited = Duration::ZERO;
         loop {
@@ -170,7 +169,7 @@ pub fn start(server: &Rc<Server>, stop: &watch::Receiver<bool>) {
                 _ = stop.wait_for(|stop| *stop) => false,
             };
             waited += second;
-            if goes_on && waited < EVERY && !server.settings.records.is_full() {
+            if goes_on && waited < every && !server.settings.records.is_full() {
                 continue;
             }
             waited = Duration::ZERO;

@@ -8,6 +8,7 @@ use rgw_core::formats::{AccountInfo, Owner as BucketOwner, UserInfo};
 use rgw_core::gateway::{Gateway, attr_text};
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::object::ObjectAt;
+use rgw_core::ratelimit::Ratelimit;
 use rgw_proto::acl::{Acl, Owner};
 use rgw_proto::authorize::{BucketFacts, Identity, PublicAccessBlock, Request, Sender, authorize};
 use rgw_proto::name::{BucketName, Key};
@@ -40,6 +41,8 @@ pub struct Asked {
     pub user: Option<UserInfo>,
     /// The user's account.
     pub account: Option<AccountInfo>,
+    /// The user's own limit of rates.
+    pub ratelimit: Option<Ratelimit>,
     /// How it came.
     pub came: Came,
 }
@@ -63,7 +66,9 @@ pub fn now() -> Time {
 /// What a root user of an account may do within it.
 const ALL: &str = r#"{"Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}"#;
 /// `TYPE_ROOT`: the root user of an account.
-const ROOT: u32 = 6;
+pub const ROOT: u32 = 6;
+/// The attribute of users and buckets that has their limit of rates.
+pub const RATELIMIT: &str = "ratelimit";
 
 /// Policies of AWS that are attached by name and that this gateway's operations ask for; others allow nothing here.
 /// Source: `rgw_iam_managed_policy.cc`.
@@ -175,6 +180,53 @@ pub fn check_mask(user: &UserInfo, operation: Operation) -> Result<()> {
     Ok(())
 }
 
+/// The limit of a user or bucket that has one of its own.
+///
+/// # Errors
+/// [`Code::InternalError`] where it cannot be read.
+pub fn ratelimit_of(attrs: &Attrs) -> Result<Option<Ratelimit>> {
+    let Some(bytes) = attrs.get(RATELIMIT) else { return Ok(None) };
+    let read = Ratelimit::decode(&mut Reader::shared(bytes));
+    read.map(Some).map_err(|_| Error::new(Code::InternalError, "The rate limit cannot be read."))
+}
+
+/// A user whose signature was right.
+pub struct Known {
+    /// The user.
+    pub user: UserInfo,
+    /// Its attributes.
+    pub attrs: Attrs,
+    /// Whether it asks with all its rights, by a key of its own.
+    pub may_all: bool,
+}
+
+/// Finds out who sent a request; `None` for anonymous ones.
+///
+/// # Errors
+/// Where the request claims to be somebody's and does not prove it; [`Code::UserSuspended`].
+pub async fn authenticate(
+    gateway: &Gateway<OnRados>,
+    head: &Head,
+    claim: &Claim,
+    dns_names: &[String],
+    came: &Came,
+) -> Result<Option<(Known, Proof)>> {
+    let Some(access_key) = claim.access_key() else { return Ok(None) };
+    let (user, attrs) = gateway.user_by_key(access_key).await?;
+    let secret = secret_of(&user, access_key)?;
+    let bucket_of_host = virtual_bucket(&head.host(), dns_names);
+    let facts = Facts { bucket_of_host: bucket_of_host.as_deref(), body_sha256: None };
+    let proof = claim.verify(head, secret, now(), &facts)?;
+    if user.limits.is_suspended {
+        return Err(Code::UserSuspended.into());
+    }
+    {
+        let mut noted = came.noted.borrow_mut();
+        (noted.user, noted.access_key) = (user.id.text(), access_key.to_owned());
+    }
+    Ok(Some((Known { user, attrs, may_all: true }, proof)))
+}
+
 impl Asked {
     /// Finds out what a request asks for and who sent it.
     ///
@@ -194,28 +246,29 @@ impl Asked {
             noted.bucket = target.bucket().map(|b| b.name.clone()).unwrap_or_default();
         }
         let claim = Claim::of(&head)?;
-        let Some(access_key) = claim.access_key() else {
+        let known = authenticate(gateway, &head, &claim, dns_names, &came).await?;
+        let Some((known, proof)) = known else {
             let sender = Sender::anonymous(&claim, operation)?;
-            let (proof, user, account) = (None, None, None);
-            return Ok(Self { head, target, operation, proof, sender, user, account, came });
+            let (proof, user, account, ratelimit) = (None, None, None, None);
+            return Ok(Self {
+                head,
+                target,
+                operation,
+                proof,
+                sender,
+                user,
+                account,
+                ratelimit,
+                came,
+            });
         };
-        let (user, attrs) = gateway.user_by_key(access_key).await?;
-        let secret = secret_of(&user, access_key)?;
-        let bucket_of_host = virtual_bucket(&head.host(), dns_names);
-        let facts = Facts { bucket_of_host: bucket_of_host.as_deref(), body_sha256: None };
-        let proof = claim.verify(&head, secret, now(), &facts)?;
-        if user.limits.is_suspended {
-            return Err(Code::UserSuspended.into());
-        }
-        {
-            let mut noted = came.noted.borrow_mut();
-            (noted.user, noted.access_key) = (user.id.text(), access_key.to_owned());
-        }
-        let sender = Sender::proven(&proof, &claim, operation, identity(&user, &attrs)?)?;
+        let ratelimit = ratelimit_of(&known.attrs)?;
+        let user = known.user;
+        let sender = Sender::proven(&proof, &claim, operation, identity(&user, &known.attrs)?)?;
         check_mask(&user, operation)?;
         let account = account_of(gateway, &user).await?;
         let (proof, user) = (Some(proof), Some(user));
-        Ok(Self { head, target, operation, proof, sender, user, account, came })
+        Ok(Self { head, target, operation, proof, sender, user, account, ratelimit, came })
     }
 
     /// The user, who is known.

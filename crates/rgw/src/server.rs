@@ -14,6 +14,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rgw_core::gateway::Gateway;
 use rgw_core::meta::BucketAt;
+use rgw_core::ratelimit::{Limiter, PeriodConfig, Ratelimit};
 use rgw_proto::operation::Operation as Op;
 use rgw_proto::request::{Head, Headers, Method, Target};
 use rgw_proto::{Code, Error, Result};
@@ -28,7 +29,7 @@ use crate::body::{PUT_BYTES_MAX, Reader};
 use crate::crypt::CustomerKey;
 use crate::memory::Budget;
 use crate::record::{self, Done, Noted, Records};
-use crate::request::{Asked, Came};
+use crate::request::{Asked, Came, ratelimit_of};
 use crate::stall::Stalling;
 use crate::watching;
 use crate::worker::{self, Work};
@@ -63,6 +64,8 @@ pub struct Settings {
     pub part_bytes_min: u64,
     /// Whether keys of clients are refused over plain HTTP: `rgw_crypt_require_ssl`.
     pub keys_want_tls: bool,
+    /// The first part of the paths of the Admin API: `rgw_admin_entry`. `None`: it is not served.
+    pub admin_entry: Option<String>,
     /// Whether metadata is kept between requests: `rgw_cache_enabled`.
     pub caches: bool,
     /// When the workers work.
@@ -82,6 +85,10 @@ pub struct Server {
     /// Memory of what has no small form, apart from bodies, so that slow ones do not stop it: documents, lists, and
     /// copies of small objects.
     pub(crate) needed: Budget,
+    /// What holds for all users and buckets that have no limit of their own.
+    pub(crate) limits: RefCell<PeriodConfig>,
+    /// Requests of the last minute.
+    pub(crate) limiter: Limiter,
     /// Copies of large objects: each holds what is read, the head, a stripe that fills and those under way.
     pub(crate) copies: Semaphore,
 }
@@ -107,7 +114,10 @@ pub async fn serve(
     let work = settings.work;
     let (received, sent) = (Budget::new(BODIES_BYTES), Budget::new(BODIES_BYTES));
     let (needed, copies) = (Budget::new(NEEDED_BYTES), Semaphore::new(COPIES_MAX));
-    let server = Rc::new(Server { gateway, settings, received, sent, needed, copies });
+    let limits = gateway.period_config().await.map_err(std::io::Error::other)?;
+    let (limits, limiter) = (RefCell::new(limits), Limiter::default());
+    let server = Server { gateway, settings, received, sent, needed, limits, limiter, copies };
+    let server = Rc::new(server);
     worker::start(&server, work, &stop);
     record::start(&server, &stop);
     let watches = match server.settings.caches {
@@ -218,6 +228,22 @@ fn refuse_encryption(asked: &Asked) -> Result<()> {
     }
 }
 
+/// Whose limits a request counts to.
+struct Counted {
+    who: Vec<String>,
+    is_read: bool,
+    received: u64,
+}
+
+impl Counted {
+    fn of(asked: &Asked) -> Self {
+        let is_read = matches!(asked.head.method, Method::Get | Method::Head | Method::Options);
+        let received = asked.head.headers.get("content-length");
+        let received = received.and_then(|text| text.parse().ok()).unwrap_or(0);
+        Self { who: Vec::new(), is_read, received }
+    }
+}
+
 impl Server {
     async fn answer(
         self: &Rc<Self>,
@@ -228,6 +254,7 @@ impl Server {
         let n = self.gateway.next_request();
         let id = format!("tx{n:021x}-{:x}-{}", crate::request::now().0, self.gateway.zone.name);
         let is_head = request.method() == hyper::Method::HEAD;
+        let is_admin = self.admin_path(request.uri().path()).is_some();
         let line = format!("{} {}", request.method(), request.uri().path());
         let bucket = request.uri().path().trim_start_matches('/').split('/').next();
         let bucket = bucket.unwrap_or_default().to_owned();
@@ -247,6 +274,9 @@ impl Server {
                 let answer = Answer::new(error.code.status());
                 if error.code == Code::NotModified {
                     answer
+                } else if is_admin {
+                    let text = error.to_json(&id, &host);
+                    answer.header("Content-Type", "application/json").bytes(text.into())
                 } else {
                     let text = error.to_xml(&bucket, &id, &host);
                     answer.header("Content-Type", "application/xml").bytes(text.into())
@@ -270,6 +300,12 @@ impl Server {
         answer.into_response(is_head)
     }
 
+    /// The rest of a path of the Admin API.
+    fn admin_path<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let entry = self.settings.admin_entry.as_deref()?;
+        rgw_proto::admin::path_of(path, entry)
+    }
+
     async fn run(self: &Rc<Self>, request: Request<Incoming>, came: Came) -> Result<Answer> {
         if request.uri().path() == "/swift/healthcheck" {
             return Ok(Answer::new(200));
@@ -285,6 +321,9 @@ impl Server {
         let headers = Headers::new(headers.collect::<Result<Vec<_>>>()?)?;
         let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
         let head = Head::new(method, target, headers)?;
+        if let Some(path) = self.admin_path(&head.path).map(str::to_owned) {
+            return self.administer(head, &path, body, &came).await;
+        }
         let names = &self.settings.dns_names;
         let asked = Asked::of(&self.gateway, head, names, came).await?;
         refuse_encryption(&asked)?;
@@ -337,19 +376,72 @@ impl Server {
     }
 
     async fn dispatch(self: &Rc<Self>, asked: Asked, body: Incoming) -> Result<Answer> {
+        let mut counted = Counted::of(&asked);
+        self.admit_user(&asked, &mut counted)?;
+        let done = self.do_it(&asked, body, &mut counted).await;
+        // Whoever may not do it uses up nobody's limit.
+        let refused = [Code::AccessDenied, Code::NoSuchBucket, Code::SlowDown];
+        let was_allowed = done.as_ref().err().is_none_or(|error| !refused.contains(&error.code));
+        let sent = done.as_ref().map_or(0, Answer::len);
+        for who in &counted.who {
+            let bytes = if counted.is_read { sent } else { counted.received };
+            self.limiter.count(who, counted.is_read, bytes, was_allowed);
+        }
+        done
+    }
+
+    /// Takes a token of the user's limit: its own, else that of all users.
+    fn admit_user(&self, asked: &Asked, counted: &mut Counted) -> Result<()> {
+        let limits = self.limits.borrow();
+        let (limit, uid) = match &asked.user {
+            None => (limits.anonymous, String::new()),
+            Some(user) if user.limits.is_admin || user.limits.is_system => return Ok(()),
+            Some(user) => (asked.ratelimit.unwrap_or(limits.users), user.id.text()),
+        };
+        let who =
+            || if uid.is_empty() { "anonymous users".to_owned() } else { format!("user {uid}") };
+        self.admit(&limit, who, counted)
+    }
+
+    fn admit(
+        &self,
+        limit: &Ratelimit,
+        who: impl FnOnce() -> String,
+        counted: &mut Counted,
+    ) -> Result<()> {
+        if !limit.is_enabled {
+            return Ok(());
+        }
+        let who = who();
+        self.limiter.admit(&who, limit, counted.is_read, rt::now().mono_ns)?;
+        counted.who.push(who);
+        Ok(())
+    }
+
+    async fn do_it(
+        self: &Rc<Self>,
+        asked: &Asked,
+        body: Incoming,
+        counted: &mut Counted,
+    ) -> Result<Answer> {
         match asked.operation {
-            Op::ListBuckets => return self.list_buckets(&asked).await,
+            Op::ListBuckets => return self.list_buckets(asked).await,
             Op::CreateBucket => {
-                let body = self.document(&asked, body).await?;
-                return self.create_bucket(&asked, body).await;
+                let body = self.document(asked, body).await?;
+                return self.create_bucket(asked, body).await;
             }
             _ => {}
         }
-        let bucket = self.bucket(&asked).await?;
+        let bucket = self.bucket(asked).await?;
         asked.came.noted.borrow_mut().owner = bucket.info.owner.text();
+        let is_free = asked.user.as_ref().is_some_and(|u| u.limits.is_admin || u.limits.is_system);
+        if !is_free {
+            let limit = ratelimit_of(&bucket.attrs)?.unwrap_or(self.limits.borrow().buckets);
+            self.admit(&limit, || format!("bucket {}", bucket.key()), counted)?;
+        }
         match &asked.target {
-            Target::Object(..) => self.on_object(&asked, &bucket, body).await,
-            _ => self.on_bucket(&asked, bucket, body).await,
+            Target::Object(..) => self.on_object(asked, &bucket, body).await,
+            _ => self.on_bucket(asked, bucket, body).await,
         }
     }
 

@@ -16,6 +16,8 @@ pub struct Work {
     pub gc_every: Option<Duration>,
     /// Seconds of a "day" of lifecycle rules: `rgw_lc_debug_interval`, else 86,400. `None`: rules are not applied here.
     pub day_s: Option<u64>,
+    /// Between two writes of the usage log: `rgw_usage_log_tick_interval`.
+    pub usage_every: Duration,
     /// Minutes of the day between which rules are applied: `rgw_lifecycle_work_time`. Both zero: always.
     pub hours: (u32, u32),
 }
@@ -116,8 +118,10 @@ mod tests {
         for bad in ["", "0-6", "24:00-01:00", "00:60-01:00"] {
             assert_eq!(Work::parse_hours(bad), None, "{bad}");
         }
-        let at =
-            |hours, minute: u64| Work { gc_every: None, day_s: None, hours }.is_open(minute * 60);
+        let at = |hours, minute: u64| {
+            Work { gc_every: None, day_s: None, usage_every: Duration::ZERO, hours }
+                .is_open(minute * 60)
+        };
         assert!(at((0, 360), 60) && !at((0, 360), 400));
         assert!(at((1_380, 60), 1_400) && at((1_380, 60), 30) && !at((1_380, 60), 100));
         assert!(at((0, 0), 700));

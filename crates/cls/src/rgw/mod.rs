@@ -45,6 +45,7 @@ pub(crate) mod client {
     };
     pub use super::usage::{
         AddOp as UsageAddOp, Data as UsageData, Entry as UsageEntry, Info as UsageInfo,
+        ReadOp as UsageReadOp, ReadRet as UsageReadRet, TrimOp as UsageTrimOp,
     };
     pub use super::versions::{ClearOp, LinkOp, ReadLogOp, ReadLogRet, TrimLogOp, UnlinkOp};
 }

@@ -24,7 +24,7 @@ pub use user::{
     AccessKey, AccountInfo, Caps, Quota, SubUser, UserId, UserInfo, UserKeys, UserLimits,
     UserPlacement,
 };
-pub use zone::{Placement, UserPools, ZoneGroup, ZoneParams};
+pub use zone::{IamPools, LogPools, Placement, UserPools, ZoneGroup, ZoneParams};
 
 use types::{Bytes, DecodeError, Denc, Reader, Writer};
 

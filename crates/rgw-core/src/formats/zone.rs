@@ -92,8 +92,72 @@ pub struct ZoneParams {
     pub usage: Pool,
     /// Buckets with lifecycle rules.
     pub lifecycle: Pool,
-    /// Accounts, and lists of their buckets.
+    /// Of identities: accounts, groups, roles, providers, topics.
+    pub iam: IamPools,
+    /// Of logs and queues.
+    pub logs: LogPools,
+}
+
+/// Pools of identities and of what belongs to accounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IamPools {
+    /// Accounts, and lists of their buckets, users, groups and roles.
     pub accounts: Pool,
+    /// Groups of accounts, and who is in them.
+    pub groups: Pool,
+    /// Roles, by id and by name.
+    pub roles: Pool,
+    /// Identity providers, by URL.
+    pub oidc: Pool,
+    /// Topics of notifications.
+    pub topics: Pool,
+}
+
+/// Pools of logs and queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogPools {
+    /// What gateways log.
+    pub log: Pool,
+    /// Intents, of releases long gone.
+    pub intent: Pool,
+    /// Buckets to be resharded.
+    pub reshard: Pool,
+    /// Second factors.
+    pub otp: Pool,
+    /// Queues of notifications.
+    pub notif: Pool,
+    /// Objects to be restored.
+    pub restore: Pool,
+    /// Objects found to be the same.
+    pub dedup: Pool,
+    /// Logs of buckets.
+    pub bucket_logging: Pool,
+}
+
+impl LogPools {
+    /// What releases that wrote less take for them.
+    fn of_name(zone: &str) -> (IamPools, Self) {
+        let pool =
+            |name: &str, ns: &str| Pool { name: format!("{zone}.rgw.{name}"), ns: ns.into() };
+        let iam = IamPools {
+            accounts: pool("meta", "accounts"),
+            groups: pool("meta", "groups"),
+            roles: pool("meta", "roles"),
+            oidc: pool("meta", "oidc"),
+            topics: pool("meta", "topics"),
+        };
+        let logs = Self {
+            log: pool("log", ""),
+            intent: pool("log", "intent"),
+            reshard: pool("log", "reshard"),
+            otp: pool("otp", ""),
+            notif: pool("log", "notif"),
+            restore: pool("log", "restore"),
+            dedup: pool("dedup", ""),
+            bucket_logging: pool("log", "logging"),
+        };
+        (iam, logs)
+    }
 }
 
 /// Pools of users.
@@ -118,7 +182,7 @@ impl ZoneParams {
         r.framed("RGWZoneParams", 18, |r, v| {
             r.require(v >= 9, "zones are read from version 9 on")?;
             let (domain_root, control, gc) = (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
-            let (_log, _intent, usage) = (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
+            let (log, intent, usage) = (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
             let (keys, email, swift, uid) =
                 (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
             let users = UserPools { keys, email, swift, uid };
@@ -129,20 +193,26 @@ impl ZoneParams {
             let placements = placements.into_iter().collect();
             let _metadata_heap = Pool::decode(r)?;
             let (_realm, lifecycle) = (r.string()?, Pool::decode(r)?);
-            let accounts = if v >= 18 {
+            let (mut iam, mut logs) = LogPools::of_name(&name);
+            (logs.log, logs.intent) = (log, intent);
+            if v >= 14 {
                 let _tier: BTreeMap<String, String> = Denc::decode(r)?;
-                for _roles_reshard_otp in 0..3 {
-                    Pool::decode(r)?;
-                }
+                (iam.roles, logs.reshard, logs.otp) =
+                    (Pool::decode(r)?, Pool::decode(r)?, Pool::decode(r)?);
                 Opaque::decode(r)?; // the tier's settings
-                for _oidc_notif_topics in 0..3 {
-                    Pool::decode(r)?;
+                (iam.oidc, logs.notif) = (Pool::decode(r)?, Pool::decode(r)?);
+            }
+            if v >= 18 {
+                (iam.topics, iam.accounts) = (Pool::decode(r)?, Pool::decode(r)?);
+                // Each release added one behind; 20.2 has all.
+                for pool in
+                    [&mut iam.groups, &mut logs.restore, &mut logs.dedup, &mut logs.bucket_logging]
+                {
+                    if r.left() > 0 {
+                        *pool = Pool::decode(r)?;
+                    }
                 }
-                Pool::decode(r)?
-            } else {
-                // What releases that wrote less take for it.
-                Pool { name: format!("{name}.rgw.meta"), ns: "accounts".into() }
-            };
+            }
             Ok(Self {
                 domain_root,
                 control,
@@ -153,7 +223,8 @@ impl ZoneParams {
                 placements,
                 usage,
                 lifecycle,
-                accounts,
+                iam,
+                logs,
             })
         })
     }

@@ -5,8 +5,10 @@ use rgw_proto::body::lifecycle::parse;
 use super::memory::{Memory, now};
 use super::*;
 use crate::formats::Lifecycle;
+use crate::formats::{AclPolicy, UserId, UserInfo};
 use crate::gc::QUEUES;
 use crate::lifecycle::{Clock, LISTS, Passed};
+use crate::meta::Attrs;
 
 async fn collect(gateway: &Gateway<Memory>) -> u64 {
     let mut count = 0;
@@ -201,13 +203,30 @@ fn users_and_keys() {
         let made = gateway.make_user(new.clone()).await.unwrap();
         let first = made.keys.s3.keys().next().unwrap().clone();
         assert_eq!(gateway.user_by_key(&first).await.unwrap().0, made);
-        assert_eq!(gateway.make_user(new).await.unwrap_err().code, Code::EmailExists);
+        assert_eq!(gateway.make_user(new.clone()).await.unwrap_err().code, Code::UserAlreadyExists);
+        let id = UserId { id: "other".into(), ..UserId::default() };
+        let other = NewUser { id, ..new };
+        assert_eq!(gateway.make_user(other).await.unwrap_err().code, Code::EmailExists);
         let new = NewUser { id: user(), ..NewUser::default() };
         assert_eq!(gateway.make_user(new).await.unwrap_err().code, Code::UserAlreadyExists);
         let key = gateway.add_key("main", Some("KEY".into()), None).await.unwrap();
         assert_eq!(gateway.user_by_key("KEY").await.unwrap().0.keys.s3["KEY"], key);
         let again = gateway.add_key("main", Some("KEY".into()), None).await;
         assert_eq!(again.unwrap_err().code, Code::KeyExists);
+        let change = |user: &mut UserInfo, _: &mut Attrs| {
+            user.email = "c@d".into();
+            user.keys.s3.get_mut("KEY").unwrap().is_active = false;
+            Ok(())
+        };
+        gateway.alter_user("main", change).await.unwrap();
+        let id = UserId { id: "other".into(), ..UserId::default() };
+        let freed = NewUser { id, email: "a@B".into(), ..NewUser::default() };
+        gateway.make_user(freed).await.unwrap();
+        let taken = |user: &mut UserInfo, _: &mut Attrs| {
+            user.email = "A@b".into();
+            Ok(())
+        };
+        assert_eq!(gateway.alter_user("main", taken).await.unwrap_err().code, Code::EmailExists);
         gateway.remove_key("main", "KEY").await.unwrap();
         assert_eq!(gateway.user_by_key("KEY").await.unwrap_err().code, Code::InvalidAccessKeyId);
         super::made(&gateway).await.unwrap();
@@ -217,5 +236,87 @@ fn users_and_keys() {
         gateway.remove_user("main").await.unwrap();
         assert!(gateway.user("main").await.unwrap().is_none());
         assert_eq!(gateway.user_by_key(&first).await.unwrap_err().code, Code::InvalidAccessKeyId);
+    });
+}
+
+/// An account, its users by name, and what leads to it.
+#[test]
+fn accounts_and_their_users() {
+    use crate::accounts::Kind;
+    use crate::formats::AccountInfo;
+    use rgw_proto::Code;
+    now(async {
+        let gateway = gateway(Memory::new());
+        let id = "RGW00000000000000001";
+        let new = |name: &str, id: &str| AccountInfo {
+            id: id.into(),
+            name: name.into(),
+            email: format!("{name}@x"),
+            ..gateway.new_account()
+        };
+        let made = gateway.make_account(new("shop", id)).await.unwrap();
+        assert_eq!(gateway.account_by_name("", "shop").await.unwrap().as_deref(), Some(id));
+        for (account, want) in [
+            (new("shop", "RGW00000000000000002"), Code::AccountAlreadyExists),
+            (new("other", id), Code::AccountAlreadyExists),
+            (new("other", "7"), Code::InvalidArgument),
+        ] {
+            assert_eq!(gateway.make_account(account).await.unwrap_err().code, want);
+        }
+        let one = |uid: &str, name: &str| {
+            let mut user = UserInfo { display_name: name.into(), ..gateway.new_user() };
+            (user.id.id, user.account_id) = (uid.into(), id.into());
+            user
+        };
+        gateway.add_user(one("u1", "Ann")).await.unwrap();
+        let taken = gateway.add_user(one("u2", "ANN")).await;
+        assert_eq!(taken.unwrap_err().code, Code::EntityAlreadyExists);
+        assert!(gateway.user("u2").await.unwrap().is_none());
+        assert_eq!(gateway.member(id, Kind::Users, "ann").await.unwrap().unwrap().id, "u1");
+        let rename = |user: &mut UserInfo, _: &mut Attrs| {
+            user.display_name = "Bea".into();
+            Ok(())
+        };
+        gateway.alter_user("u1", rename).await.unwrap();
+        let names = gateway.members(id, Kind::Users, "", "", 10).await.unwrap().0;
+        assert_eq!(names.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(), ["Bea"]);
+        assert_eq!(gateway.remove_account(id).await.unwrap_err().code, Code::BucketNotEmpty);
+        gateway.remove_user("u1").await.unwrap();
+        let change = |account: &mut AccountInfo| {
+            account.name = "store".into();
+            account.users_roles_groups_max[0] = -1;
+            Ok(())
+        };
+        let changed = gateway.alter_account(id, change).await.unwrap();
+        assert_eq!(changed.email, made.email);
+        assert_eq!(gateway.account_by_name("", "shop").await.unwrap(), None);
+        let refused = gateway.add_user(one("u3", "Cem")).await;
+        assert_eq!(refused.unwrap_err().code, Code::LimitExceeded);
+        gateway.remove_account(id).await.unwrap();
+        assert_eq!(gateway.account_by_name("", "store").await.unwrap(), None);
+        assert_eq!(gateway.remove_account(id).await.unwrap_err().code, Code::NoSuchKey);
+    });
+}
+
+/// A bucket that is given away is its new owner's, in lists, in its own record and in its list of access.
+#[test]
+fn buckets_are_given_away() {
+    use crate::formats::Owner;
+    now(async {
+        let gateway = gateway(Memory::new());
+        let bucket = super::made(&gateway).await.unwrap();
+        let other = Owner::User(UserId { id: "other".into(), ..UserId::default() });
+        gateway.give_bucket(&bucket, &other, "Other").await.unwrap();
+        let main = Owner::User(user());
+        assert!(gateway.buckets_of(&main).await.unwrap().is_empty());
+        assert_eq!(gateway.buckets_of(&other).await.unwrap().len(), 1);
+        let now = gateway.bucket("", "bkt").await.unwrap();
+        assert_eq!(now.info.owner, other);
+        let acl = AclPolicy::decode(&mut types::Reader::shared(&now.attrs["acl"])).unwrap();
+        assert_eq!((acl.owner.id.as_str(), acl.list.users["other"]), ("other", 15));
+        assert!(!acl.list.users.contains_key("main"));
+        gateway.unlink_bucket(&now, &other).await.unwrap();
+        assert!(gateway.buckets_of(&other).await.unwrap().is_empty());
+        assert!(!gateway.entry_point("", "bkt").await.unwrap().0.is_linked);
     });
 }

@@ -383,6 +383,12 @@ impl Objects for Memory {
         Ok(Answers { version, steps: Vec::new() })
     }
 
+    async fn names(&self, pool: &Pool) -> OpResult<Vec<String>> {
+        let store = self.store.borrow();
+        let within = store.objects.keys().filter(|key| key.0 == pool.name && key.1 == pool.ns);
+        Ok(within.map(|key| key.2.clone()).collect())
+    }
+
     async fn make_pool(&self, pool: &Pool, _why: PoolUse) -> OpResult<()> {
         self.store.borrow_mut().pools.insert(pool.name.clone());
         Ok(())

@@ -12,7 +12,8 @@ use rgw_proto::body::Part;
 use rgw_proto::condition::Conditions;
 
 use crate::formats::{
-    AclOwner, AclPolicy, Owner, Placement, Pool, Upload, UserId, UserPools, ZoneGroup, ZoneParams,
+    AclOwner, AclPolicy, IamPools, LogPools, Owner, Placement, Pool, Upload, UserId, UserPools,
+    ZoneGroup, ZoneParams,
 };
 use crate::gateway::Gateway;
 use crate::list::Query;
@@ -45,7 +46,14 @@ fn gateway(objects: Memory) -> Gateway<Memory> {
         control: pool("control"),
         gc: pool("log:gc"),
         lifecycle: pool("log:lc"),
-        accounts: pool("meta:accounts"),
+        iam: IamPools {
+            accounts: pool("meta:accounts"),
+            groups: pool("meta:groups"),
+            roles: pool("meta:roles"),
+            oidc: pool("meta:oidc"),
+            topics: pool("meta:topics"),
+        },
+        logs: LogPools { reshard: pool("log:reshard"), ..LogPools::default() },
         usage: pool("log:usage"),
         users,
         id: "z".into(),
