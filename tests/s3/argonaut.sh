@@ -23,7 +23,8 @@ if [ "$1" = start ]; then
 fi
 radosgw -n client.rgw.stock --keyring rgw.stock.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
   --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-gc-obj-min-wait 1 --rgw-enable-lc-threads false --rgw-enable-usage-log true --rgw-crypt-require-ssl false \
-  --rgw-gc-processor-period 3600 --rgw-multipart-min-part-size 1 --admin-socket "" &
+  --rgw-gc-processor-period 3600 --rgw-multipart-min-part-size 1 --admin-socket "" \
+  --rgw-crypt-s3-kms-backend testing --rgw-crypt-s3-kms-encryption-keys "testkey-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo= testkey-2=aWIKTWFrZWZpbGUKbWFuCm91dApzcmMKVGVzdGluZwo=" &
 gateway=$!
 trap 'kill $gateway 2>/dev/null; wait $gateway 2>/dev/null || true' EXIT
 for ((i = 0; i < 300; i++)); do

@@ -69,6 +69,24 @@ def main():
         writer.put_object(Bucket="both", Key=f"{name}/sealed", Body=data, **secret)
         assert body(reader, f"{name}/sealed", **secret) == data
         assert body(reader, f"{name}/sealed", Range="bytes=4194290-4198411", **secret) == data[4194290:4198412]
+    kms = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "testkey-1"}
+    for name, writer, reader in ("ours", ours, stock), ("stock", stock, ours):
+        data, parts = os.urandom(9 * MIB + 5), [os.urandom(5 * MIB + 1), b"end"]
+        writer.put_object(Bucket="both", Key=f"{name}/kms", Body=data, **kms)
+        made = writer.create_multipart_upload(Bucket="both", Key=f"{name}/kms-parts", **kms)["UploadId"]
+        done = [{"PartNumber": n, "ETag": writer.upload_part(Bucket="both", Key=f"{name}/kms-parts", UploadId=made, PartNumber=n, Body=p)["ETag"]}
+                for n, p in enumerate(parts, 1)]
+        writer.complete_multipart_upload(Bucket="both", Key=f"{name}/kms-parts", UploadId=made, MultipartUpload={"Parts": done})
+        assert body(reader, f"{name}/kms") == data and body(reader, f"{name}/kms-parts") == b"".join(parts)
+        assert body(reader, f"{name}/kms", Range="bytes=4194290-4198411") == data[4194290:4198412]
+        assert reader.head_object(Bucket="both", Key=f"{name}/kms")["SSEKMSKeyId"] == "testkey-1"
+        reader.copy_object(Bucket="both", Key=f"{name}/kms-copy", CopySource={"Bucket": "both", "Key": f"{name}/kms-parts"}, **kms)
+        assert body(writer, f"{name}/kms-copy") == b"".join(parts)
+        rule = {"Rules": [{"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "testkey-2"}}]}
+        writer.put_bucket_encryption(Bucket="both", ServerSideEncryptionConfiguration=rule)
+        reader.put_object(Bucket="both", Key=f"{name}/default", Body=data)
+        assert writer.head_object(Bucket="both", Key=f"{name}/default")["SSEKMSKeyId"] == "testkey-2" and body(writer, f"{name}/default") == data
+        reader.delete_bucket_encryption(Bucket="both")
     settings(ours, stock)
     caches(ours, stock)
     keys = lambda at: [o["Key"] for o in at.list_objects_v2(Bucket="both")["Contents"]]

@@ -56,13 +56,48 @@ def subresources(b):
     """What is not built is never another operation: nothing is made, changed, listed or deleted."""
     S3.put_object(Bucket=b, Key="k", Body=b"1")
     for method in "GET", "PUT", "POST", "DELETE":
-        for name in "ownershipControls", "accelerate", "analytics", "inventory", "metrics", "unheard-of", "torrent", "select", "restore":
+        for name in "accelerate", "analytics", "inventory", "metrics", "unheard-of", "torrent", "select", "restore":
             for path in f"/{b}", f"/{b}/k", "/not-made-yet":
                 status, text = asks(method, path, name)
                 assert status == 501 and b"<Code>NotImplemented</Code>" in text, (method, path, name, status, text)
     assert asks("HEAD", f"/{b}", "accelerate")[0] == 501
     assert S3.get_object(Bucket=b, Key="k")["Body"].read() == b"1"
     assert "not-made-yet" not in [x["Name"] for x in S3.list_buckets()["Buckets"]]
+
+
+def ownership(b):
+    """Who owns new objects; stock 20.2 has no such controls."""
+    other = boto3.client("s3", endpoint_url=ENDPOINT, region_name="us-east-1", aws_access_key_id="KEYother", aws_secret_access_key="secret/other",
+                         config=Config(retries={"max_attempts": 1}, s3={"addressing_style": "path"}))
+    def fails(code, call, **args):
+        try:
+            call(**args)
+        except S3.exceptions.ClientError as error:
+            assert error.response["Error"]["Code"] == code, error
+            return
+        raise AssertionError(f"{call.__name__} should have failed with {code}")
+    def owner(key):
+        return [o["Owner"]["ID"] for o in S3.list_objects_v2(Bucket=b, FetchOwner=True)["Contents"] if o["Key"] == key]
+    fails("OwnershipControlsNotFoundError", S3.get_bucket_ownership_controls, Bucket=b)
+    S3.put_bucket_policy(Bucket=b, Policy=json.dumps({"Statement": [
+        {"Effect": "Allow", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{b}/*"}]}))
+    other.put_object(Bucket=b, Key="theirs", Body=b"1")
+    assert owner("theirs") == ["other"], owner("theirs")
+    for name in "BucketOwnerPreferred", "BucketOwnerEnforced":
+        controls = {"Rules": [{"ObjectOwnership": name}]}
+        S3.put_bucket_ownership_controls(Bucket=b, OwnershipControls=controls)
+        assert S3.get_bucket_ownership_controls(Bucket=b)["OwnershipControls"] == controls
+        other.put_object(Bucket=b, Key=name, Body=b"1", ACL="bucket-owner-full-control")
+        assert owner(name) == ["main"], (name, owner(name))
+        assert S3.get_object(Bucket=b, Key=name)["Body"].read() == b"1"
+    other.put_object(Bucket=b, Key="enforced", Body=b"1")
+    assert owner("enforced") == ["main"]
+    fails("AccessControlListNotSupported", S3.put_object, Bucket=b, Key="k", Body=b"1", ACL="public-read")
+    fails("AccessControlListNotSupported", S3.put_object_acl, Bucket=b, Key="enforced", ACL="public-read")
+    fails("AccessControlListNotSupported", S3.put_bucket_acl, Bucket=b, ACL="public-read")
+    S3.delete_bucket_ownership_controls(Bucket=b)
+    S3.put_bucket_acl(Bucket=b, ACL="public-read")
+    fails("InvalidRequest", S3.put_bucket_ownership_controls, Bucket=b, OwnershipControls=controls)
 
 
 def secrets(_):
@@ -182,7 +217,7 @@ def slow_clients(b):
             S3.delete_object(Bucket=b, Key=found["Key"])
 
 
-CASES = [subresources, secrets, records, health, slow_clients]
+CASES = [subresources, ownership, secrets, records, health, slow_clients]
 
 
 def main():

@@ -7,7 +7,8 @@ ceph auth get-or-create client.rgw.a mon 'allow rw' osd 'allow rwx' mgr 'allow r
 radosgw -n client.rgw.a --keyring rgw.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
   --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-lc-debug-interval 2 --rgw-gc-obj-min-wait 1 \
   --rgw-gc-processor-period 3600 --rgw-enable-usage-log true --rgw-usage-log-tick-interval 1 \
-  --rgw-crypt-require-ssl false --rgw-dns-name s3.test --rgw-multipart-min-part-size 1 --admin-socket "" &
+  --rgw-crypt-require-ssl false --rgw-dns-name s3.test --rgw-multipart-min-part-size 1 --admin-socket "" \
+  --rgw-crypt-s3-kms-backend testing --rgw-crypt-s3-kms-encryption-keys "testkey-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo= testkey-2=aWIKTWFrZWZpbGUKbWFuCm91dApzcmMKVGVzdGluZwo=" &
 gateway=$!
 trap 'kill $gateway 2>/dev/null; wait $gateway 2>/dev/null || true' EXIT
 for ((i = 0; i < 300; i++)); do

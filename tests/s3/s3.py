@@ -551,8 +551,83 @@ def customer_keys(b):
     assert body(b, "m", Range="bytes=5242885-5242895", **key) == b"".join(parts)[5242885:5242896]
 
 
+def server_keys(b):
+    """Keys of the gateway's, by id; and copies between all kinds of keys."""
+    kms = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "testkey-1"}
+    data = os.urandom(5 * MIB + 3)
+    put = S3.put_object(Bucket=b, Key="k", Body=data, **kms)
+    assert (put["ServerSideEncryption"], put["SSEKMSKeyId"]) == ("aws:kms", "testkey-1") and put["ETag"] == f'"{hashlib.md5(data).hexdigest()}"'
+    context = json.loads(base64.b64decode(put["SSEKMSEncryptionContext"]))
+    assert context == {"aws:s3:arn": f"arn:aws:s3::main:{b}/k"}, context
+    head = S3.head_object(Bucket=b, Key="k")
+    assert (head["ServerSideEncryption"], head["SSEKMSKeyId"]) == ("aws:kms", "testkey-1")
+    assert body(b, "k") == data and body(b, "k", Range="bytes=4194300-4194310") == data[4194300:4194311]
+    for bad in {"ServerSideEncryption": "aws:kms"}, {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "none"}, {"ServerSideEncryption": "AES256"}, \
+            {"SSEKMSKeyId": "testkey-1"}:
+        fails("InvalidArgument", S3.put_object, Bucket=b, Key="bad", Body=b"x", **bad)
+    upload = S3.create_multipart_upload(Bucket=b, Key="m", **kms)["UploadId"]
+    parts = [os.urandom(5 * MIB + 9), os.urandom(100)]
+    done = [{"PartNumber": n, "ETag": S3.upload_part(Bucket=b, Key="m", UploadId=upload, PartNumber=n, Body=p)["ETag"]} for n, p in enumerate(parts, 1)]
+    done.append({"PartNumber": 3, "ETag": S3.upload_part_copy(Bucket=b, Key="m", UploadId=upload, PartNumber=3, CopySource=f"{b}/k",
+                                                              CopySourceRange="bytes=4194299-4194310")["CopyPartResult"]["ETag"]})
+    S3.complete_multipart_upload(Bucket=b, Key="m", UploadId=upload, MultipartUpload={"Parts": done})
+    whole = b"".join(parts) + data[4194299:4194311]
+    assert body(b, "m") == whole and body(b, "m", Range="bytes=5242885-5242995") == whole[5242885:5242996]
+    # Copies: opened with the one key, sealed with the other, or left plain where nothing asks for a key.
+    own = lambda c: {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": c * 32}
+    theirs = lambda c: {"CopySourceSSECustomerAlgorithm": "AES256", "CopySourceSSECustomerKey": c * 32}
+    S3.put_object(Bucket=b, Key="c", Body=data, **own("x"))
+    S3.put_object(Bucket=b, Key="p", Body=data)
+    for source, opened in ("k", {}), ("c", theirs("x")), ("p", {}), ("m", {}):
+        want = whole if source == "m" else data
+        for target, sealed, read in ("to-plain", {}, {}), ("to-kms", kms | {"SSEKMSKeyId": "testkey-2"}, {}), ("to-own", own("y"), own("y")):
+            S3.copy_object(Bucket=b, Key=target, CopySource=f"{b}/{source}", **opened, **sealed)
+            assert body(b, target, **read) == want, (source, target)
+            head = S3.head_object(Bucket=b, Key=target, **read)
+            assert head.get("SSEKMSKeyId") == sealed.get("SSEKMSKeyId") and ("SSECustomerKeyMD5" in head) == (target == "to-own"), (source, target, head)
+    fails(400, S3.copy_object, Bucket=b, Key="bad", CopySource=f"{b}/c")
+    fails(400, S3.get_object, Bucket=b, Key="to-own")
+
+
+def default_keys(b):
+    """What a bucket encrypts objects with that name no key."""
+    rule = lambda **d: {"Rules": [{"ApplyServerSideEncryptionByDefault": d}]}
+    fails("ServerSideEncryptionConfigurationNotFoundError", S3.get_bucket_encryption, Bucket=b)
+    S3.put_bucket_encryption(Bucket=b, ServerSideEncryptionConfiguration=rule(SSEAlgorithm="AES256"))
+    assert S3.get_bucket_encryption(Bucket=b)["ServerSideEncryptionConfiguration"] == rule(SSEAlgorithm="AES256")
+    fails("InvalidArgument", S3.put_object, Bucket=b, Key="k", Body=b"never plain")
+    fails(404, S3.head_object, Bucket=b, Key="k")
+    S3.put_bucket_encryption(Bucket=b, ServerSideEncryptionConfiguration=rule(SSEAlgorithm="aws:kms", KMSMasterKeyID="testkey-2"))
+    got = S3.get_bucket_encryption(Bucket=b)["ServerSideEncryptionConfiguration"]["Rules"][0]["ApplyServerSideEncryptionByDefault"]
+    assert got == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "testkey-2"}, got
+    S3.put_object(Bucket=b, Key="k", Body=b"hello")
+    assert S3.head_object(Bucket=b, Key="k")["SSEKMSKeyId"] == "testkey-2" and body(b, "k") == b"hello"
+    S3.put_object(Bucket=b, Key="o", Body=b"hello", ServerSideEncryption="aws:kms", SSEKMSKeyId="testkey-1")
+    assert S3.head_object(Bucket=b, Key="o")["SSEKMSKeyId"] == "testkey-1"
+    own = {"SSECustomerAlgorithm": "AES256", "SSECustomerKey": "z" * 32}
+    S3.put_object(Bucket=b, Key="c", Body=b"hello", **own)
+    assert "SSEKMSKeyId" not in S3.head_object(Bucket=b, Key="c", **own)
+    S3.delete_bucket_encryption(Bucket=b)
+    S3.put_object(Bucket=b, Key="p", Body=b"hello")
+    assert "ServerSideEncryption" not in S3.head_object(Bucket=b, Key="p")
+
+
+def payment(b):
+    """Who asks, pays, where the bucket says so."""
+    S3.put_object(Bucket=b, Key="k", Body=b"x", ACL="public-read")
+    S3.put_bucket_request_payment(Bucket=b, RequestPaymentConfiguration={"Payer": "Requester"})
+    assert S3.get_bucket_request_payment(Bucket=b)["Payer"] == "Requester"
+    fails("AccessDenied", OTHER.get_object, Bucket=b, Key="k")
+    fails("AccessDenied", ANON.get_object, Bucket=b, Key="k")
+    assert OTHER.get_object(Bucket=b, Key="k", RequestPayer="requester")["RequestCharged"] == "requester"
+    assert "RequestCharged" not in S3.get_object(Bucket=b, Key="k")
+    S3.put_bucket_request_payment(Bucket=b, RequestPaymentConfiguration={"Payer": "BucketOwner"})
+    assert ANON.get_object(Bucket=b, Key="k")["Body"].read() == b"x"
+
+
 CASES = [buckets, objects, ranges, conditions, listing, multipart, copies, versions, checksums, tagging, access, cors,
-         signatures, post_form, lifecycle, expiry, quotas, user_quotas, masks, accounts, suspended, hosts, removals, lock, customer_keys]
+         signatures, post_form, lifecycle, expiry, quotas, user_quotas, masks, accounts, suspended, hosts, removals, lock, customer_keys,
+         server_keys, default_keys, payment]
 
 
 def main():

@@ -15,6 +15,9 @@ use crate::{lab, sh};
 /// How long our gateway may take to listen.
 const START_MAX: Duration = Duration::from_secs(30);
 
+/// Master keys of objects, for tests; `tests/s3` gives stock the same.
+const KMS_KEYS: &str = "testkey-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo= testkey-2=aWIKTWFrZWZpbGUKbWFuCm91dApzcmMKVGVzdGluZwo=";
+
 /// Starts a cluster, a gateway of the forky root on it, and runs the cases of `tests/s3/s3.py`.
 ///
 /// # Errors
@@ -76,7 +79,8 @@ impl Gateway {
             "\n[client.rgw.a]\nkeyring = {0}/rgw.a.keyring\nlog file = {0}/rgw.a.log\n\
              rgw frontends = beast endpoint=127.0.0.1:{port} ssl_endpoint=127.0.0.1:{1} ssl_certificate={0}/tls.pem\n\
              pid file = {0}/rgw.a.pid\nrgw enable ops log = true\nrgw ops log file path = {0}/access.log\nrgw multipart min part size = 1\n\
-             rgw lc debug interval = 2\nrgw enable usage log = true\nrgw usage log tick interval = 1\nrgw crypt require ssl = false\nrgw dns name = s3.test\n",
+             rgw lc debug interval = 2\nrgw enable usage log = true\nrgw usage log tick interval = 1\nrgw crypt require ssl = false\nrgw dns name = s3.test\n\
+             rgw crypt s3 kms backend = testing\nrgw crypt s3 kms encryption keys = {KMS_KEYS}\n",
             share.display(),
             port + 1
         );

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use conf::Config;
 use rados::Cluster;
-use rgw::{Door, OnRados, Records, Settings, Work};
+use rgw::{Door, Masters, OnRados, Records, Settings, Work};
 use rgw_core::gateway::Gateway;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -97,12 +97,22 @@ async fn run(conf: std::path::PathBuf, config: Config, name: String) -> Result<(
         part_bytes_min,
         keys_want_tls,
         admin_entry: admin_entry(&config),
+        masters: masters(&config)?,
         caches: is_on("rgw_cache_enabled"),
         work: work(&config)?,
         records,
     };
     rgw::serve(gateway, settings, doors, stopped).await?;
     Ok(())
+}
+
+/// The master keys of objects that stock's options give.
+fn masters(config: &Config) -> Result<Masters> {
+    let backend = config.get("rgw_crypt_s3_kms_backend");
+    let kms = config.get("rgw_crypt_s3_kms_encryption_keys");
+    let kms = if backend == "testing" { kms } else { String::new() };
+    let default = config.get("rgw_crypt_default_encryption_key");
+    Masters::parse(&kms, &default).map_err(anyhow::Error::msg)
 }
 
 /// Where the Admin API is served: `rgw_admin_entry`, where `rgw_enable_apis` has it.

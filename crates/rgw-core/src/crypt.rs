@@ -41,6 +41,12 @@ impl Cipher {
         data.copy_from_slice(&block);
     }
 
+    /// Encrypts each block alone, without a chain: how keys of objects are made. `data` is whole blocks.
+    pub fn encrypt_blocks(&self, data: &mut [u8]) {
+        debug_assert!(data.len().is_multiple_of(BLOCK), "whole blocks");
+        data.chunks_exact_mut(BLOCK).for_each(|block| self.block(block));
+    }
+
     /// The bytes that a last piece of less than a block is combined with.
     fn rest(&self, before: Option<&[u8]>, offset: u64) -> [u8; BLOCK] {
         let mut mask = match before {

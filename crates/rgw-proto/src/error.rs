@@ -42,6 +42,7 @@ macro_rules! codes {
 codes! {
     PermanentRedirect 301 "The bucket belongs to another zone group: send the request to the endpoint named here.";
     NotModified 304 "The object has not changed.";
+    AccessControlListNotSupported 400 "The bucket's owner owns all objects (BucketOwnerEnforced): leave out the list of access.";
     BadDigest 400 "The checksum sent does not fit the body.";
     EntityTooLarge 400 "The body is larger than allowed.";
     EntityTooSmall 400 "The body, or a part that is not the last, is smaller than allowed.";
@@ -84,6 +85,7 @@ codes! {
     NoSuchUser 404 "No user has this id.";
     NoSuchUpload 404 "No upload has this id: it was completed, aborted, or never begun.";
     NoSuchWebsiteConfiguration 404 "The bucket has no website configuration.";
+    OwnershipControlsNotFoundError 404 "The bucket has no ownership controls.";
     NotFound 404 "Not found.";
     ObjectLockConfigurationNotFoundError 404 "The bucket has no object lock configuration.";
     ServerSideEncryptionConfigurationNotFoundError 404 "The bucket has no default encryption.";

@@ -2,7 +2,7 @@
 //!
 //! A table says for each subresource which methods it takes. What no row has is refused: a known subresource with
 //! another method is [`Code::MethodNotAllowed`], an unknown one is [`Code::NotImplemented`]. (Stock takes
-//! `PUT ?ownershipControls` for the making of a bucket, and `GET ?accelerate` for a listing.)
+//! `PUT ?accelerate` for the making of a bucket, and `GET ?accelerate` for a listing.)
 
 use crate::error::{Code, Error, Result};
 use crate::request::{Head, Method, Target};
@@ -47,6 +47,9 @@ pub enum Operation {
     DeleteBucketEncryption,
     GetBucketRequestPayment,
     PutBucketRequestPayment,
+    GetBucketOwnershipControls,
+    PutBucketOwnershipControls,
+    DeleteBucketOwnershipControls,
     GetBucketWebsite,
     PutBucketWebsite,
     DeleteBucketWebsite,
@@ -113,6 +116,9 @@ const TABLE: &[(Level, &str, Method, Operation)] = &[
     (Bucket, "location", Get, Op::GetBucketLocation),
     (Bucket, "object-lock", Get, Op::GetObjectLockConfiguration),
     (Bucket, "object-lock", Put, Op::PutObjectLockConfiguration),
+    (Bucket, "ownershipControls", Get, Op::GetBucketOwnershipControls),
+    (Bucket, "ownershipControls", Put, Op::PutBucketOwnershipControls),
+    (Bucket, "ownershipControls", Delete, Op::DeleteBucketOwnershipControls),
     (Bucket, "policy", Get, Op::GetBucketPolicy),
     (Bucket, "policy", Put, Op::PutBucketPolicy),
     (Bucket, "policy", Delete, Op::DeleteBucketPolicy),
@@ -167,7 +173,6 @@ const NOT_BUILT: &[&str] = &[
     "metadataTable",
     "metrics",
     "notification",
-    "ownershipControls",
     "renameObject",
     "replication",
     "restore",
@@ -320,6 +325,10 @@ impl Operation {
             Op::PutBucketEncryption | Op::DeleteBucketEncryption => "s3:PutEncryptionConfiguration",
             Op::GetBucketRequestPayment => "s3:GetBucketRequestPayment",
             Op::PutBucketRequestPayment => "s3:PutBucketRequestPayment",
+            Op::GetBucketOwnershipControls => "s3:GetBucketOwnershipControls",
+            Op::PutBucketOwnershipControls | Op::DeleteBucketOwnershipControls => {
+                "s3:PutBucketOwnershipControls"
+            }
             Op::GetBucketWebsite => "s3:GetBucketWebsite",
             Op::PutBucketWebsite => "s3:PutBucketWebsite",
             Op::DeleteBucketWebsite => "s3:DeleteBucketWebsite",
@@ -423,10 +432,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(
-            of(Get, "/bkt?ownershipControls=1", &[]).unwrap_err().code,
-            Code::NotImplemented
-        );
+        assert_eq!(of(Get, "/bkt?accelerate=1", &[]).unwrap_err().code, Code::NotImplemented);
         assert_eq!(of(Get, "/bkt?acl&policy", &[]).unwrap_err().code, Code::NotImplemented);
         assert_eq!(of(Get, "/bkt/k?policy", &[]).unwrap_err().code, Code::NotImplemented);
         assert_eq!(of(Post, "/bkt?acl", &[]).unwrap_err().code, Code::MethodNotAllowed);

@@ -20,6 +20,7 @@ use types::{Bytes, Denc, Features, Writer};
 
 use crate::acl;
 use crate::answer::Answer;
+use crate::crypt::{self, BucketDefault};
 use crate::objects::{stored_tags, tag_bytes};
 use crate::request::{Asked, Rules, block_bytes, now, stored_block};
 use crate::server::Server;
@@ -72,6 +73,21 @@ fn stored_cors(attrs: &Attrs) -> Option<Vec<cors::Rule>> {
         })
     });
     rules.ok()
+}
+
+/// The attribute of ownership controls, in releases after 20.2: `OwnershipControls`, `ENCODE_START(1, 1)`.
+const OWNERSHIP: &str = "ownership-controls";
+
+/// Who owns new objects of a bucket; `None` where that was not said.
+///
+/// # Errors
+/// [`Code::InternalError`] where it cannot be read.
+pub fn stored_ownership(attrs: &Attrs) -> Result<Option<config::Ownership>> {
+    let Some(bytes) = attrs.get(OWNERSHIP) else { return Ok(None) };
+    let number = types::Reader::shared(bytes).framed("OwnershipControls", 1, |r, _| r.u8());
+    let found = number.ok().and_then(config::Ownership::of_number);
+    let bad = || Error::new(Code::InternalError, "The bucket's ownership cannot be read.");
+    found.map(Some).ok_or_else(bad)
 }
 
 /// The lifecycle rules that are stored; `None` where there are none.
@@ -235,6 +251,39 @@ impl Server {
                 let pays = bucket.info.requester_pays;
                 Ok(Answer::xml(config::requester_pays_to_xml(pays)))
             }
+            Op::PutBucketRequestPayment => {
+                let pays = config::requester_pays(&self.document(asked, body).await?)?;
+                let change = |now: &mut BucketAt| -> Result<()> {
+                    now.info.requester_pays = pays;
+                    Ok(())
+                };
+                self.gateway.change_bucket(&bucket.info.bucket, change).await?;
+                Ok(Answer::new(200))
+            }
+            Op::GetBucketEncryption => match BucketDefault::of(&bucket.attrs)? {
+                Some(default) => {
+                    let BucketDefault { algorithm, key_id, bucket_key } = default;
+                    let config = config::Encryption { algorithm, key_id, bucket_key };
+                    Ok(Answer::xml(config.to_xml()))
+                }
+                None => none(Code::ServerSideEncryptionConfigurationNotFoundError),
+            },
+            Op::PutBucketEncryption => {
+                let config = config::Encryption::parse(&self.document(asked, body).await?)?;
+                let config::Encryption { algorithm, key_id, bucket_key } = config;
+                let default = BucketDefault { algorithm, key_id, bucket_key };
+                self.set_attr(&bucket, crypt::DEFAULT, Some(default.to_bytes())).await
+            }
+            Op::DeleteBucketEncryption => self.unset(&bucket, crypt::DEFAULT).await,
+            Op::GetBucketOwnershipControls => match stored_ownership(&bucket.attrs)? {
+                Some(ownership) => Ok(Answer::xml(ownership.to_xml())),
+                None => none(Code::OwnershipControlsNotFoundError),
+            },
+            Op::PutBucketOwnershipControls => {
+                let ownership = config::Ownership::parse(&self.document(asked, body).await?)?;
+                self.set_ownership(&bucket, ownership).await
+            }
+            Op::DeleteBucketOwnershipControls => self.unset(&bucket, OWNERSHIP).await,
             Op::GetBucketLifecycle => match stored_rules(&bucket)? {
                 Some(rules) => Ok(Answer::xml(lifecycle::to_xml(&rules))),
                 None => none(Code::NoSuchLifecycleConfiguration),
@@ -264,6 +313,25 @@ impl Server {
                 ),
             )),
         }
+    }
+
+    async fn set_ownership(
+        &self,
+        bucket: &BucketAt,
+        ownership: config::Ownership,
+    ) -> Result<Answer> {
+        let list = acl::of(&bucket.attrs);
+        let is_private = list.grants.iter().all(|grant| {
+            matches!(&grant.grantee, rgw_proto::acl::Grantee::User(id) if *id == list.owner.id)
+        });
+        if ownership == config::Ownership::BucketOwnerEnforced && !is_private {
+            let text =
+                "The bucket's list of access grants others something: make it private before.";
+            return Err(Error::new(Code::InvalidRequest, text));
+        }
+        let mut w = Writer::new(Features::ALL);
+        w.framed(1, 1, |w| w.u8(ownership.number()));
+        self.set_attr(bucket, OWNERSHIP, Some(w.finish())).await
     }
 
     async fn set_lifecycle(

@@ -23,12 +23,14 @@ mod post;
 mod record;
 mod request;
 mod server;
+mod source;
 mod stall;
 mod sums;
 mod uploads;
 mod watching;
 mod worker;
 
+pub use crypt::Masters;
 pub use on_rados::OnRados;
 pub use record::Records;
 pub use server::{Door, Settings, serve};

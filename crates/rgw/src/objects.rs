@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use hyper::body::Incoming;
-use rgw_core::crypt::{CHUNK, Cipher, Sealing, part_at};
+use rgw_core::crypt::{Cipher, Sealing, part_at};
 use rgw_core::formats::ObjectTags;
 use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
@@ -13,6 +13,7 @@ use rgw_core::names::RawKey;
 use rgw_core::object::{HEAD_BYTES, ObjectAt};
 use rgw_core::put::{Incoming as Put, NewHead, STRIPE_BYTES};
 use rgw_proto::acl::Acl;
+use rgw_proto::body::config::Ownership;
 use rgw_proto::body::{self as proto, Delete, config};
 use rgw_proto::checksum::Sums;
 use rgw_proto::condition::{Conditions, Current, Range};
@@ -26,12 +27,13 @@ use types::{Bytes, Denc};
 use crate::OnRados;
 use crate::acl;
 use crate::answer::Answer;
-use crate::body::Reader;
 use crate::buckets::time;
-use crate::crypt::{self, CustomerKey};
+use crate::config::stored_ownership;
+use crate::crypt::{ObjectKey, PREFIX, SOURCE_PREFIX};
 use crate::memory::{SPARE_BYTES, Share};
 use crate::request::{Asked, Rules};
 use crate::server::Server;
+use crate::source::{Opened, Reads, Source, aligned};
 
 /// Reads of one GET that are under way at once.
 const READS_MAX: usize = 4;
@@ -130,7 +132,9 @@ pub struct NewObject<'a> {
     /// What must hold for what it replaces.
     pub conditions: &'a Conditions,
     /// What its bytes are encrypted with.
-    pub key: Option<CustomerKey>,
+    pub key: Option<ObjectKey>,
+    /// Of a copy: its ETag and checksum are the source's.
+    pub is_copy: bool,
 }
 
 impl Server {
@@ -148,6 +152,21 @@ impl Server {
     ) -> Result<Acl> {
         let owner = asked.owner();
         let bucket_owner = bucket.info.owner.text();
+        let ownership = stored_ownership(&bucket.attrs)?.unwrap_or_default();
+        let full = headers.get("x-amz-acl") == Some("bucket-owner-full-control");
+        let of_bucket = || acl::of(&bucket.attrs).owner;
+        match ownership {
+            Ownership::BucketOwnerEnforced => {
+                let has_list = headers.get("x-amz-acl").is_some()
+                    || headers.with_prefix("x-amz-grant-").next().is_some();
+                return match has_list && !full {
+                    true => Err(Code::AccessControlListNotSupported.into()),
+                    false => Ok(Acl::private(of_bucket())),
+                };
+            }
+            Ownership::BucketOwnerPreferred if full => return Ok(Acl::private(of_bucket())),
+            _ => {}
+        }
         let list = Acl::of_headers(headers, &owner, &bucket_owner)?;
         let list = list.unwrap_or_else(|| Acl::private(owner));
         if list.is_public() && Rules::of(bucket)?.block.block_acls {
@@ -237,6 +256,9 @@ impl Server {
         now: Acl,
         body: Incoming,
     ) -> Result<Acl> {
+        if stored_ownership(&bucket.attrs)? == Some(Ownership::BucketOwnerEnforced) {
+            return Err(Code::AccessControlListNotSupported.into());
+        }
         let body = self.document(asked, body).await?;
         let bucket_owner = bucket.info.owner.text();
         let list = match Acl::of_headers(&asked.head.headers, &now.owner, &bucket_owner)? {
@@ -273,11 +295,11 @@ impl Server {
         let mut attrs = kept(headers)?;
         attrs.insert("acl".into(), acl::encode(&self.new_acl(asked, bucket)?));
         self.lock_of_headers(bucket, headers, &mut attrs)?;
-        let key = self.customer_key(asked, headers)?;
+        let name = asked.key()?.as_str();
+        let key = self.new_key(asked, bucket, headers, name)?;
         let reader = self.data(asked, body)?;
         self.gateway.check_quota(bucket, reader.len.unwrap_or(0)).await?;
-        let name = asked.key()?.as_str();
-        let new = NewObject { name, attrs, conditions: &conditions, key };
+        let new = NewObject { name, attrs, conditions: &conditions, key, is_copy: false };
         let (answer, _) = self.store(bucket, new, reader).await?;
         Ok(answer)
     }
@@ -289,7 +311,7 @@ impl Server {
         new: NewObject<'_>,
         mut reader: impl Source,
     ) -> Result<(Answer, String)> {
-        let NewObject { name, mut attrs, conditions, key: customer } = new;
+        let NewObject { name, mut attrs, conditions, key: customer, is_copy } = new;
         let mut sealing = customer.as_ref().map(|key| Sealing::new(key.cipher()));
         if let Some(key) = &customer {
             key.note(&mut attrs);
@@ -337,8 +359,10 @@ impl Server {
                 return Err(error);
             }
         };
-        of_sums(&mut attrs, &sums);
-        let etag = attr_text(&attrs["etag"]);
+        if !is_copy {
+            of_sums(&mut attrs, &sums);
+        }
+        let etag = attrs.get("etag").map(|etag| attr_text(etag)).unwrap_or_default();
         let expires =
             crate::config::expiration(bucket, name, &attrs, sums.len, crate::request::now());
         let placement = placement(bucket, &class);
@@ -371,7 +395,7 @@ impl Server {
                 .header("x-amz-checksum-type", "FULL_OBJECT");
         }
         if let Some(key) = &customer {
-            answer = key.tell(answer);
+            answer = key.tell_writer(answer);
         }
         Ok((answer.maybe("x-amz-version-id", version), etag))
     }
@@ -412,7 +436,7 @@ impl Server {
             return Err(Error::new(Code::NotImplemented, text));
         }
         let headers = &asked.head.headers;
-        let customer = crypt::wanted(&object.attrs, self.customer_key(asked, headers)?)?;
+        let customer = self.object_key(asked, &object.attrs, PREFIX)?;
         let query = &asked.head.query;
         let etag = object.text("etag");
         Conditions::of(headers, "")?.check_read(current(&etag, &object))?;
@@ -739,8 +763,8 @@ impl Server {
         let sender = asked.sender.also(Op::GetObject);
         asked.check_as(sender, Some(&bucket), Some((key, version)), found.as_ref().ok())?;
         let object = found.map_err(|_| Error::from(Code::NoSuchKey))?;
-        if object.attrs.contains_key("crypt.mode") || object.attrs.contains_key("compression") {
-            let text = "The source is encrypted or compressed, which is not built.";
+        if object.attrs.contains_key("compression") {
+            let text = "The source is compressed, which is not built: stock radosgw copies it.";
             return Err(Error::new(Code::NotImplemented, text));
         }
         let etag = object.text("etag");
@@ -804,6 +828,21 @@ impl Server {
         attrs.extend(new.get("storage_class").map(|c| ("storage_class".to_owned(), c.clone())));
         attrs.insert("acl".into(), acl::encode(&self.new_acl(asked, bucket)?));
         self.lock_of_headers(bucket, headers, &mut attrs)?;
+        let (open, seal) = (
+            self.object_key(asked, &object.attrs, SOURCE_PREFIX)?,
+            self.new_key(asked, bucket, headers, name)?,
+        );
+        if open.is_some() || seal.is_some() {
+            attrs.retain(|name, _| !name.starts_with("crypt."));
+            let source = Opened::new(self, &from, &object, open.as_ref(), (0, object.size));
+            let none = Conditions::default();
+            let new = NewObject { name, attrs, conditions: &none, key: seal, is_copy: true };
+            let (stored, etag) = self.store(bucket, new, source).await?;
+            let text = proto::copied(false, &etag, crate::request::now());
+            let version = from.is_versioned().then(|| version_id(&object));
+            let stored = stored.header("Content-Type", "application/xml").bytes(text.into());
+            return Ok(stored.maybe("x-amz-copy-source-version-id", version));
+        }
         let class = attrs.get("storage_class").map(|v| attr_text(v)).unwrap_or_default();
         let instance =
             if bucket.keeps_versions() { self.gateway.new_version() } else { String::new() };
@@ -839,30 +878,6 @@ pub(crate) struct PlaceOfCopy<'a>(
     #[allow(dead_code, reason = "as the share")] Option<SemaphorePermit<'a>>,
 );
 
-/// What bytes come from.
-pub(crate) trait Source {
-    /// How many there are; `None` where that is not told.
-    fn len(&self) -> Option<u64>;
-    /// The next bytes; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Bytes>>;
-    /// What they sum to.
-    fn finish(self) -> Result<Sums>;
-}
-
-impl Source for Reader {
-    fn len(&self) -> Option<u64> {
-        self.len
-    }
-
-    async fn next(&mut self) -> Result<Option<Bytes>> {
-        Reader::next(self).await
-    }
-
-    fn finish(self) -> Result<Sums> {
-        Reader::finish(self)
-    }
-}
-
 /// `PLACEMENT[/CLASS]` of an object.
 fn placement(bucket: &BucketAt, class: &str) -> String {
     match (class, bucket.info.placement.split('/').next()) {
@@ -876,45 +891,6 @@ pub fn version_id(object: &ObjectAt) -> String {
     match object.key.instance.as_str() {
         "" => "null".into(),
         id => id.to_owned(),
-    }
-}
-
-/// The chunks of cipher that a run of bytes lies in: from the first one's beginning to the last one's end.
-fn aligned(parts: &[(u32, u64, u64)], size: u64, from: u64, end: u64) -> (u64, u64) {
-    if from >= end {
-        return (from, end);
-    }
-    let chunk = CHUNK as u64;
-    let (first, _) = part_at(parts, size, from);
-    let (last, last_len) = part_at(parts, size, end - 1);
-    let until = (end - last).next_multiple_of(chunk).min(last_len);
-    (first + (from - first) / chunk * chunk, last + until)
-}
-
-/// Runs to be read, cut as memory allows; one answer of RADOS is never larger than a head.
-pub(crate) struct Reads<P>(VecDeque<(P, u64, u64)>);
-
-impl<P: Clone> Reads<P> {
-    pub(crate) fn new(reads: Vec<(P, u64, u64)>) -> Self {
-        Self(reads.into_iter().filter(|read| read.2 > 0).collect())
-    }
-
-    /// Bytes that the next read would have.
-    fn next_len(&self) -> u64 {
-        self.0.front().map_or(0, |read| read.2.min(HEAD_BYTES))
-    }
-
-    /// The next read, of `most` bytes at most.
-    pub(crate) fn next(&mut self, most: u64) -> Option<(P, u64, u64)> {
-        let (at, from, left) = self.0.front_mut()?;
-        let len = (*left).min(most);
-        let read = (at.clone(), *from, len);
-        *from += len;
-        *left -= len;
-        if *left == 0 {
-            self.0.pop_front();
-        }
-        Some(read)
     }
 }
 

@@ -19,9 +19,10 @@ use types::Bytes;
 use crate::acl;
 use crate::answer::Answer;
 use crate::body::Reader;
-use crate::objects::{NewObject, Source as ByteSource, kept, tag_bytes};
+use crate::objects::{NewObject, kept, tag_bytes};
 use crate::request::{Asked, account_of, check_mask, identity, now, secret_of};
 use crate::server::Server;
+use crate::source::Source as ByteSource;
 
 /// The file of a form, on its way in.
 struct File {
@@ -130,8 +131,9 @@ impl Server {
         let first = Some(Bytes::from(first));
         let file = File { reader, decoder, first, sums, policy, taken: 0 };
         let none = Conditions::default();
-        let customer = self.customer_key(asked, &headers)?;
-        let new = NewObject { name: key.as_str(), attrs, conditions: &none, key: customer };
+        let customer = self.new_key(asked, bucket, &headers, key.as_str())?;
+        let name = key.as_str();
+        let new = NewObject { name, attrs, conditions: &none, key: customer, is_copy: false };
         let (stored, etag) = self.store(bucket, new, file).await?;
         self.form_answer(bucket, &fields, &key, &etag, stored)
     }

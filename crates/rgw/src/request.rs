@@ -339,6 +339,24 @@ impl Asked {
         self.head.query.get("versionId").filter(|v| !v.is_empty())
     }
 
+    /// Whether the sender pays for a bucket of another, whose requesters pay.
+    pub fn pays(&self, bucket: &BucketAt) -> bool {
+        bucket.info.requester_pays && !self.owns(bucket) && !self.sender.identity().is_admin
+    }
+
+    /// Refuses who does not say to pay.
+    fn check_payer(&self, bucket: &BucketAt) -> Result<()> {
+        let says = self.head.headers.get("x-amz-request-payer");
+        let says = says.or_else(|| self.head.query.get("x-amz-request-payer"));
+        let pays = self.user.is_some() && says == Some("requester");
+        if self.pays(bucket) && !pays {
+            let text =
+                "The requester pays in this bucket: say so with x-amz-request-payer: requester.";
+            return Err(Error::new(Code::AccessDenied, text));
+        }
+        Ok(())
+    }
+
     fn context(&self) -> Context {
         let mut context = Context::default();
         context.add("aws:SourceIp", self.came.peer.clone());
@@ -398,6 +416,9 @@ impl Asked {
         key: Option<(&str, Option<&str>)>,
         object: Option<&ObjectAt>,
     ) -> Result<()> {
+        if let Some(bucket) = bucket {
+            self.check_payer(bucket)?;
+        }
         let context = self.context();
         let name = bucket.map(|b| (b.info.bucket.tenant.as_str(), b.info.bucket.name.as_str()));
         let resource = match (name, key) {

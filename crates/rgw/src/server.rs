@@ -13,7 +13,8 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rgw_core::gateway::Gateway;
-use rgw_core::meta::BucketAt;
+use rgw_core::meta::{Attrs, BucketAt};
+use rgw_core::objects::Objects;
 use rgw_core::ratelimit::{Limiter, PeriodConfig, Ratelimit};
 use rgw_proto::operation::Operation as Op;
 use rgw_proto::request::{Head, Headers, Method, Target};
@@ -26,7 +27,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::OnRados;
 use crate::answer::{Answer, Outgoing};
 use crate::body::{PUT_BYTES_MAX, Reader};
-use crate::crypt::CustomerKey;
+use crate::crypt::{self, CustomerKey, Masters, ObjectKey};
 use crate::memory::Budget;
 use crate::record::{self, Done, Noted, Records};
 use crate::request::{Asked, Came, ratelimit_of};
@@ -62,6 +63,8 @@ pub struct Settings {
     pub dns_names: Vec<String>,
     /// Least bytes of a part that is not the last: `rgw_multipart_min_part_size`.
     pub part_bytes_min: u64,
+    /// Master keys of objects.
+    pub masters: Masters,
     /// Whether keys of clients are refused over plain HTTP: `rgw_crypt_require_ssl`.
     pub keys_want_tls: bool,
     /// The first part of the paths of the Admin API: `rgw_admin_entry`. `None`: it is not served.
@@ -210,24 +213,6 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     }
 }
 
-/// Refuses kinds of encryption that are not built: an object is never stored plain that was to be encrypted.
-fn refuse_encryption(asked: &Asked) -> Result<()> {
-    let mut headers = asked.head.headers.with_prefix("x-amz-server-side-encryption");
-    let customer = "x-amz-server-side-encryption-customer-";
-    let has_copy = matches!(asked.operation, Op::CopyObject | Op::UploadPartCopy);
-    let source = "x-amz-copy-source-server-side-encryption";
-    let refused = headers
-        .find(|(name, _)| !name.starts_with(customer) || has_copy)
-        .or_else(|| asked.head.headers.with_prefix(source).next());
-    match refused {
-        Some((name, _)) => {
-            let text = format!("{name} is not built here: leave it out, or use stock radosgw.");
-            Err(Error::new(Code::NotImplemented, text))
-        }
-        None => Ok(()),
-    }
-}
-
 /// Whose limits a request counts to.
 struct Counted {
     who: Vec<String>,
@@ -326,17 +311,40 @@ impl Server {
         }
         let names = &self.settings.dns_names;
         let asked = Asked::of(&self.gateway, head, names, came).await?;
-        refuse_encryption(&asked)?;
         self.dispatch(asked, body).await
     }
 
-    /// The key that the client brings for its object.
-    pub(crate) fn customer_key(
+    /// Whether keys may go over this connection.
+    fn may_carry_keys(&self, asked: &Asked) -> bool {
+        asked.came.is_secret || !self.settings.keys_want_tls
+    }
+
+    /// The key that an object's bytes want: the client's, or one of the gateway's. `prefix` is that of the client's headers.
+    pub(crate) fn object_key(
         &self,
         asked: &Asked,
+        attrs: &Attrs,
+        prefix: &str,
+    ) -> Result<Option<ObjectKey>> {
+        let may = self.may_carry_keys(asked);
+        let brought = CustomerKey::of(&asked.head.headers, prefix, may)?;
+        crypt::wanted(attrs, brought, may, &self.settings.masters)
+    }
+
+    /// The key of a new object; `headers` are the request's, or those that a form stands for.
+    pub(crate) fn new_key(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
         headers: &Headers,
-    ) -> Result<Option<CustomerKey>> {
-        CustomerKey::of(headers, asked.came.is_secret || !self.settings.keys_want_tls)
+        key: &str,
+    ) -> Result<Option<ObjectKey>> {
+        let mut selector = [0; 32];
+        self.gateway.objects.random(&mut selector);
+        let owner = bucket.info.owner.text();
+        let at = crypt::Place { owner: &owner, bucket: &bucket.info.bucket.name, key };
+        let (may, masters) = (self.may_carry_keys(asked), &self.settings.masters);
+        crypt::for_new(headers, may, masters, &bucket.attrs, at, selector)
     }
 
     /// Reads a document after its request is allowed.
@@ -439,10 +447,12 @@ impl Server {
             let limit = ratelimit_of(&bucket.attrs)?.unwrap_or(self.limits.borrow().buckets);
             self.admit(&limit, || format!("bucket {}", bucket.key()), counted)?;
         }
-        match &asked.target {
-            Target::Object(..) => self.on_object(asked, &bucket, body).await,
-            _ => self.on_bucket(asked, bucket, body).await,
-        }
+        let charged = asked.pays(&bucket).then_some("requester");
+        let answer = match &asked.target {
+            Target::Object(..) => self.on_object(asked, &bucket, body).await?,
+            _ => self.on_bucket(asked, bucket, body).await?,
+        };
+        Ok(answer.maybe("x-amz-request-charged", charged))
     }
 
     async fn on_bucket(&self, asked: &Asked, bucket: BucketAt, body: Incoming) -> Result<Answer> {

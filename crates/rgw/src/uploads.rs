@@ -7,7 +7,6 @@ use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::multipart::{Completion, UploadAt};
 use rgw_core::names::RawKey;
-use rgw_core::object::HEAD_BYTES;
 use rgw_proto::acl::Owner;
 use rgw_proto::body::{self as proto, PARTS_MAX};
 use rgw_proto::condition::{Conditions, Range};
@@ -19,10 +18,11 @@ use types::Denc;
 use crate::acl;
 use crate::answer::Answer;
 use crate::buckets::time;
-use crate::crypt;
-use crate::objects::{Reads, kept, of_sums, take};
+use crate::crypt::{PREFIX, SOURCE_PREFIX};
+use crate::objects::{kept, of_sums, take};
 use crate::request::Asked;
 use crate::server::Server;
+use crate::source::{Opened, Source};
 use crate::sums;
 
 impl Server {
@@ -67,7 +67,7 @@ impl Server {
             let text = format!("The bucket's placement has no storage class {class:?}.");
             return Err(Error::new(Code::InvalidArgument, text));
         }
-        let customer = self.customer_key(asked, headers)?;
+        let customer = self.new_key(asked, bucket, headers, key)?;
         if let Some(key) = &customer {
             key.note(&mut attrs);
         }
@@ -77,7 +77,7 @@ impl Server {
         let name = &bucket.info.bucket.name;
         let answer = Answer::xml(proto::upload_made(name, asked.key()?, &id));
         Ok(match &customer {
-            Some(key) => key.tell(answer),
+            Some(key) => key.tell_writer(answer),
             None => answer,
         })
     }
@@ -104,8 +104,7 @@ impl Server {
         let number = Self::part_number(asked)?;
         let mut reader = self.data(asked, body)?;
         self.gateway.check_quota(bucket, reader.len.unwrap_or(0)).await?;
-        let customer =
-            crypt::wanted(&upload.attrs, self.customer_key(asked, &asked.head.headers)?)?;
+        let customer = self.object_key(asked, &upload.attrs, PREFIX)?;
         let mut sealing = customer.as_ref().map(|key| Sealing::new(key.cipher()));
         let mut incoming = self.gateway.begin_part(bucket, upload, number).await?;
         let mut share = self.share_of_put(&mut incoming, reader.len);
@@ -149,10 +148,6 @@ impl Server {
         upload: &UploadAt,
     ) -> Result<Answer> {
         let number = Self::part_number(asked)?;
-        if upload.attrs.contains_key("crypt.mode") {
-            let text = "Copies into an encrypted upload are not built: upload the bytes.";
-            return Err(Error::new(Code::NotImplemented, text));
-        }
         let (from, object) = self.source(asked).await?;
         let range = asked.head.headers.single("x-amz-copy-source-range")?;
         let (first, len) = match range {
@@ -161,27 +156,41 @@ impl Server {
         };
         let _place = self.place_of_copy(len).await?;
         self.gateway.check_quota(bucket, len).await?;
+        let (open, seal) = (
+            self.object_key(asked, &object.attrs, SOURCE_PREFIX)?,
+            self.object_key(asked, &upload.attrs, PREFIX)?,
+        );
+        let mut sealing = seal.as_ref().map(|key| Sealing::new(key.cipher()));
         let mut incoming = self.gateway.begin_part(bucket, upload, number).await?;
-        let mut sums = checksum::Body::new(checksum::Expected::default());
+        let mut source = Opened::new(self, &from, &object, open.as_ref(), (first, len));
         let took = async {
-            let mut reads = Reads::new(self.gateway.reads(&from, &object, first, len));
-            while let Some(read) = reads.next(HEAD_BYTES) {
-                let bytes = self.gateway.read(&from, &object, &read).await?;
-                sums.update(&bytes);
+            while let Some(bytes) = source.next().await? {
+                let bytes = sealing.as_mut().map_or(bytes.clone(), |s| s.push(&bytes));
                 incoming.push(&bytes).await?;
             }
-            incoming.flush().await
+            if let Some(sealing) = &mut sealing {
+                incoming.push(&sealing.finish()).await?;
+            }
+            incoming.flush().await?;
+            source.finish()
         };
-        if let Err(error) = took.await {
-            incoming.abandon().await;
-            return Err(error);
-        }
-        let etag = uri::to_hex(&sums.finish(&[])?.md5);
+        let sums = match took.await {
+            Ok(sums) => sums,
+            Err(error) => {
+                incoming.abandon().await;
+                return Err(error);
+            }
+        };
+        let etag = uri::to_hex(&sums.md5);
         let mut attrs = Self::part_attrs(upload);
         attrs.insert("etag".into(), etag.clone().into());
         self.gateway.end_part(bucket, upload, number, incoming, attrs, None).await?;
         let now = crate::request::now();
-        Ok(Answer::xml(proto::copied(true, &etag, now)))
+        let answer = Answer::xml(proto::copied(true, &etag, now));
+        Ok(match &seal {
+            Some(key) => key.tell(answer),
+            None => answer,
+        })
     }
 
     async fn complete_upload(

@@ -319,55 +319,6 @@ pub fn legal_hold_to_xml(on: bool) -> String {
     w.finish()
 }
 
-/// What new objects are encrypted with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Encryption {
-    /// Keys of the gateway's.
-    Aes256,
-    /// A key of a key server; empty for its default.
-    Kms(String),
-}
-
-impl Encryption {
-    /// Reads `<ServerSideEncryptionConfiguration>`.
-    ///
-    /// # Errors
-    /// [`Code::MalformedXML`], [`Code::InvalidEncryptionAlgorithmError`].
-    pub fn parse(body: &[u8]) -> Result<Self> {
-        let root = Element::parse_as(body, "ServerSideEncryptionConfiguration")?;
-        let rule = root.need("Rule")?.need("ApplyServerSideEncryptionByDefault")?;
-        let key = rule.text_of("KMSMasterKeyID")?;
-        match (rule.need_text("SSEAlgorithm")?, key) {
-            ("AES256", None) => Ok(Self::Aes256),
-            ("AES256", Some(_)) => {
-                Err(Error::new(Code::InvalidArgument, "AES256 has no KMSMasterKeyID."))
-            }
-            ("aws:kms", key) => Ok(Self::Kms(key.unwrap_or_default().into())),
-            _ => Err(Code::InvalidEncryptionAlgorithmError.into()),
-        }
-    }
-
-    /// The answer's body.
-    #[must_use]
-    pub fn to_xml(&self) -> String {
-        let mut w = Writer::document();
-        w.open_root("ServerSideEncryptionConfiguration")
-            .open("Rule")
-            .open("ApplyServerSideEncryptionByDefault");
-        match self {
-            Self::Aes256 => _ = w.text("SSEAlgorithm", "AES256"),
-            Self::Kms(key) => {
-                w.text("SSEAlgorithm", "aws:kms");
-                w.maybe("KMSMasterKeyID", Some(key.as_str()).filter(|k| !k.is_empty()));
-            }
-        }
-        w.close("ApplyServerSideEncryptionByDefault")
-            .close("Rule")
-            .close("ServerSideEncryptionConfiguration");
-        w.finish()
-    }
-}
-
 /// Reads `<RequestPaymentConfiguration>`: whether the requester pays.
 ///
 /// # Errors
@@ -389,6 +340,122 @@ pub fn requester_pays_to_xml(pays: bool) -> String {
         .text("Payer", payer)
         .close("RequestPaymentConfiguration");
     w.finish()
+}
+
+/// What a bucket encrypts new objects with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encryption {
+    /// `AES256` or `aws:kms`.
+    pub algorithm: String,
+    /// Of the master key; empty for none.
+    pub key_id: String,
+    /// Whether one key is to serve many objects: kept.
+    pub bucket_key: bool,
+}
+
+/// Bytes of the id of a master key.
+const KEY_ID_BYTES_MAX: usize = 2_048;
+
+impl Encryption {
+    /// Reads `ServerSideEncryptionConfiguration` with its one rule.
+    ///
+    /// # Errors
+    /// [`Code::MalformedXML`]; [`Code::InvalidEncryptionAlgorithmError`]. Stock takes documents without rules and
+    /// algorithms that it does not know.
+    pub fn parse(body: &[u8]) -> Result<Self> {
+        let root = Element::parse_as(body, "ServerSideEncryptionConfiguration")?;
+        let rule = root.need("Rule")?;
+        let default = rule.need("ApplyServerSideEncryptionByDefault")?;
+        let algorithm = default.need_text("SSEAlgorithm")?.to_owned();
+        let key_id = default.text_of("KMSMasterKeyID")?.unwrap_or_default().to_owned();
+        let bucket_key = rule.flag("BucketKeyEnabled")?.unwrap_or_default();
+        match algorithm.as_str() {
+            "AES256" if !key_id.is_empty() => {
+                Err(malformed("KMSMasterKeyID goes with aws:kms only."))
+            }
+            "aws:kms" if key_id.is_empty() || key_id.len() > KEY_ID_BYTES_MAX => {
+                Err(malformed("aws:kms wants a KMSMasterKeyID of at most 2048 bytes."))
+            }
+            "AES256" | "aws:kms" => Ok(Self { algorithm, key_id, bucket_key }),
+            _ => Err(Code::InvalidEncryptionAlgorithmError.into()),
+        }
+    }
+
+    /// The answer's body.
+    #[must_use]
+    pub fn to_xml(&self) -> String {
+        let mut w = Writer::document();
+        w.open_root("ServerSideEncryptionConfiguration").open("Rule");
+        w.open("ApplyServerSideEncryptionByDefault").text("SSEAlgorithm", &self.algorithm);
+        w.maybe("KMSMasterKeyID", Some(self.key_id.as_str()).filter(|id| !id.is_empty()));
+        w.close("ApplyServerSideEncryptionByDefault");
+        if self.algorithm == "aws:kms" {
+            w.value("BucketKeyEnabled", self.bucket_key);
+        }
+        w.close("Rule").close("ServerSideEncryptionConfiguration");
+        w.finish()
+    }
+}
+
+/// Who owns new objects of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ownership {
+    /// The bucket's owner; lists of access count for nothing.
+    BucketOwnerEnforced,
+    /// The bucket's owner, where the writer says so by `bucket-owner-full-control`.
+    BucketOwnerPreferred,
+    /// Who wrote it.
+    #[default]
+    ObjectWriter,
+}
+
+impl Ownership {
+    const ALL: [(Self, &str); 3] = [
+        (Self::BucketOwnerEnforced, "BucketOwnerEnforced"),
+        (Self::BucketOwnerPreferred, "BucketOwnerPreferred"),
+        (Self::ObjectWriter, "ObjectWriter"),
+    ];
+
+    /// Reads `OwnershipControls` with its one rule.
+    ///
+    /// # Errors
+    /// [`Code::MalformedXML`].
+    pub fn parse(body: &[u8]) -> Result<Self> {
+        let root = Element::parse_as(body, "OwnershipControls")?;
+        let text = root.need("Rule")?.need_text("ObjectOwnership")?;
+        let found = Self::ALL.iter().find(|(_, name)| *name == text);
+        found.map(|(ownership, _)| *ownership).ok_or_else(|| {
+            malformed(
+                "ObjectOwnership is BucketOwnerEnforced, BucketOwnerPreferred or ObjectWriter.",
+            )
+        })
+    }
+
+    /// The answer's body.
+    #[must_use]
+    pub fn to_xml(self) -> String {
+        let name = Self::ALL.iter().find(|(ownership, _)| *ownership == self).map_or("", |o| o.1);
+        let mut w = Writer::document();
+        w.open_root("OwnershipControls").open("Rule").text("ObjectOwnership", name);
+        w.close("Rule").close("OwnershipControls");
+        w.finish()
+    }
+
+    /// Its number, as upstream stores it.
+    #[must_use]
+    pub fn number(self) -> u8 {
+        match self {
+            Self::BucketOwnerEnforced => 0,
+            Self::BucketOwnerPreferred => 1,
+            Self::ObjectWriter => 2,
+        }
+    }
+
+    /// By its number.
+    #[must_use]
+    pub fn of_number(number: u8) -> Option<Self> {
+        Self::ALL.iter().map(|(ownership, _)| *ownership).find(|o| o.number() == number)
+    }
 }
 
 #[cfg(test)]
@@ -415,15 +482,35 @@ mod tests {
         }
         let retention = Retention { mode: LockMode::Compliance, until: Time(1_800_000_000) };
         assert_eq!(Retention::parse(retention.to_xml().as_bytes()).unwrap(), retention);
-        for e in [Encryption::Aes256, Encryption::Kms("k".into()), Encryption::Kms(String::new())] {
-            assert_eq!(Encryption::parse(e.to_xml().as_bytes()).unwrap(), e);
-        }
         for on in [true, false] {
             assert_eq!(legal_hold(legal_hold_to_xml(on).as_bytes()).unwrap(), on);
             assert_eq!(requester_pays(requester_pays_to_xml(on).as_bytes()).unwrap(), on);
         }
         assert!(location_to_xml("a&b").ends_with(">a&amp;b</LocationConstraint>"));
         assert_eq!(location(b" ").unwrap(), "");
+    }
+
+    #[test]
+    fn encryption_and_ownership() {
+        let one = |algorithm: &str, key_id: &str, bucket_key| Encryption {
+            algorithm: algorithm.into(),
+            key_id: key_id.into(),
+            bucket_key,
+        };
+        for config in [one("AES256", "", false), one("aws:kms", "k<1>", true)] {
+            assert_eq!(Encryption::parse(config.to_xml().as_bytes()).unwrap(), config);
+        }
+        for bad in [one("AES256", "k", false), one("aws:kms", "", false), one("rot13", "", false)] {
+            assert!(Encryption::parse(bad.to_xml().as_bytes()).is_err(), "{bad:?}");
+        }
+        let empty = b"<ServerSideEncryptionConfiguration/>";
+        assert_eq!(Encryption::parse(empty).unwrap_err().code, Code::MalformedXML);
+        for (ownership, _) in Ownership::ALL {
+            assert_eq!(Ownership::parse(ownership.to_xml().as_bytes()).unwrap(), ownership);
+            assert_eq!(Ownership::of_number(ownership.number()), Some(ownership));
+        }
+        assert!(Ownership::parse(b"<OwnershipControls><Rule><ObjectOwnership>x</ObjectOwnership></Rule></OwnershipControls>").is_err());
+        assert_eq!(Ownership::of_number(3), None);
     }
 
     #[test]
