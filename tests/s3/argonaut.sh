@@ -36,6 +36,7 @@ export PYTHONDONTWRITEBYTECODE=1 ENDPOINT
 python3 s3.py "$ENDPOINT" KEYmain secret/main KEYother secret/other ${CASES:-}
 python3 ours.py "$ENDPOINT" "$TLS_ENDPOINT" KEYmain secret/main . ${CASES:-}
 [ -z "${CASES:-}" ] || exit 0
+python3 iam.py "$ENDPOINT" "http://127.0.0.1:$PORT"
 python3 ops.py "$ENDPOINT" KEYops secret/ops "http://127.0.0.1:$PORT"
 ACCESS=KEYmain SECRET=secret/main bash clients.sh
 python3 both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main

@@ -100,6 +100,32 @@ def ownership(b):
     fails("InvalidRequest", S3.put_bucket_ownership_controls, Bucket=b, OwnershipControls=controls)
 
 
+def forms(_):
+    """A form of IAM counts as far as it is signed: not without a signature of its body, and not changed."""
+    from botocore.auth import SigV4Auth
+    from botocore.awsrequest import AWSRequest
+    from botocore.credentials import Credentials
+    import http.client
+    def post(form, sent=None, headers=None, sign=True):
+        request = AWSRequest("POST", f"{ENDPOINT}/", headers={"Content-Type": "application/x-www-form-urlencoded"} | (headers or {}), data=form)
+        if sign:
+            SigV4Auth(Credentials(ACCESS, SECRET), "iam", "us-east-1").add_auth(request)
+        line = http.client.HTTPConnection(*HOST)
+        line.request("POST", "/", body=sent or form, headers=dict(request.headers))
+        answer = line.getresponse()
+        text = answer.read()
+        line.close()
+        return answer.status, text
+    asks = b"Action=GetSessionToken&Version=2011-06-15"
+    assert post(asks)[0] == 403 and b"sts:GetSessionToken" in post(asks)[1], post(asks)
+    assert post(asks, sent=asks.replace(b"Get", b"Put"))[0] == 403
+    status, text = post(asks, headers={"x-amz-content-sha256": "UNSIGNED-PAYLOAD"})
+    assert status == 403 and b"does not cover" in text, (status, text)
+    assert post(asks, sign=False)[0] == 403
+    assert post(b"Action=CreateTopic&Name=x")[0] == 501 and post(b"Action=Bogus")[0] == 405
+    assert post(b"Action=GetUser&x=" + b"y" * (300 << 10))[0] == 400
+
+
 def secrets(_):
     """TLS, and another certificate by SIGHUP: for connections to come, without a break for those that are there."""
     def serial():
@@ -217,7 +243,7 @@ def slow_clients(b):
             S3.delete_object(Bucket=b, Key=found["Key"])
 
 
-CASES = [subresources, ownership, secrets, records, health, slow_clients]
+CASES = [subresources, ownership, forms, secrets, records, health, slow_clients]
 
 
 def main():

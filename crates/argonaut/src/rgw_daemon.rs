@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use conf::Config;
 use rados::Cluster;
-use rgw::{Door, Masters, OnRados, Records, Settings, Work};
+use rgw::{Door, Masters, OnRados, Records, Sealer, Settings, Work};
 use rgw_core::gateway::Gateway;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -98,12 +98,25 @@ async fn run(conf: std::path::PathBuf, config: Config, name: String) -> Result<(
         keys_want_tls,
         admin_entry: admin_entry(&config),
         masters: masters(&config)?,
+        sealer: sealer(&config)?,
         caches: is_on("rgw_cache_enabled"),
         work: work(&config)?,
         records,
     };
     rgw::serve(gateway, settings, doors, stopped).await?;
     Ok(())
+}
+
+/// What seals sessions.
+fn sealer(config: &Config) -> Result<Option<Rc<Sealer>>> {
+    let use_sts = config.get("rgw_s3_auth_use_sts");
+    if !["true", "1", "yes", "on"].contains(&use_sts.as_str()) {
+        return Ok(None);
+    }
+    match Sealer::new(&config.get("rgw_sts_key")) {
+        Some(sealer) => Ok(Some(Rc::new(sealer))),
+        None => bail!("rgw_s3_auth_use_sts wants an rgw_sts_key of 16 characters or more"),
+    }
 }
 
 /// The master keys of objects that stock's options give.

@@ -33,6 +33,7 @@ pub mod put;
 pub mod quota;
 pub mod ratelimit;
 pub mod realm;
+pub mod roles;
 #[cfg(test)]
 mod tests;
 pub mod together;

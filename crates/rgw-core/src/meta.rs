@@ -23,6 +23,9 @@ const SHARDS: u32 = 11;
 /// Buckets of a page of a user's list.
 const BUCKETS_PAGE: i32 = 1_000;
 
+/// What names of attributes begin with here that stand without `user.rgw.` in RADOS.
+pub(crate) const BARE: &str = "//";
+
 /// Attributes by name, without `user.rgw.`.
 pub type Attrs = BTreeMap<String, Bytes>;
 
@@ -144,8 +147,11 @@ impl<O: Objects> Gateway<O> {
         let answers = self.objects.operate(at, vector).await?;
         let version = version::SetOp::from_bytes(&answers.data(0)?).map_err(|_| Errno::IO)?.version;
         let attrs = answers.attrs(2)?.into_iter();
-        let attrs =
-            attrs.filter_map(|(name, value)| Some((name.strip_prefix(ATTR)?.into(), value)));
+        let attrs = attrs.filter(|(name, _)| !name.starts_with("ceph."));
+        let attrs = attrs.map(|(name, value)| match name.strip_prefix(ATTR) {
+            Some(name) => (name.to_owned(), value),
+            None => (format!("{BARE}{name}"), value),
+        });
         Ok(Raw { data: answers.data(1)?, attrs: attrs.collect(), version })
     }
 
@@ -199,7 +205,11 @@ impl<O: Objects> Gateway<O> {
         };
         vector = vector.step(Step::WriteFull(data));
         for (name, value) in attrs {
-            vector = vector.step(Step::SetAttr(format!("{ATTR}{name}"), value.clone()));
+            let name = match name.strip_prefix(BARE) {
+                Some(bare) => bare.to_owned(),
+                None => format!("{ATTR}{name}"),
+            };
+            vector = vector.step(Step::SetAttr(name, value.clone()));
         }
         self.change_meta(at, vector).await
     }

@@ -58,6 +58,8 @@ codes! {
     InvalidPartOrder 400 "The parts of the list are not in ascending order.";
     InvalidRequest 400 "The request does not fit the state of what it names.";
     InvalidRetentionPeriod 400 "The retention period is not valid.";
+    ExpiredToken 400 "The session has ended: assume the role anew.";
+    InvalidToken 400 "The session token is none of this gateway's.";
     InvalidTag 400 "A tag's key or value is not valid, or a key is there twice.";
     MalformedACLError 400 "The access control list does not fit its schema.";
     MalformedPolicyDocument 400 "The policy is not valid.";
@@ -77,6 +79,7 @@ codes! {
     NoSuchBucket 404 "No bucket has this name.";
     NoSuchBucketPolicy 404 "The bucket has no policy.";
     NoSuchCORSConfiguration 404 "The bucket has no CORS rules.";
+    NoSuchEntity 404 "No user, role, key or policy of this name is there.";
     NoSuchKey 404 "The bucket has no object with this key.";
     NoSuchLifecycleConfiguration 404 "The bucket has no lifecycle rules.";
     NoSuchPublicAccessBlockConfiguration 404 "The bucket has no public access block.";
@@ -94,6 +97,7 @@ codes! {
     BucketAlreadyExists 409 "Another user has a bucket of this name.";
     BucketNotEmpty 409 "The bucket holds objects, versions or delete markers.";
     ConcurrentModification 409 "Another request changed the same thing at the same time: send this one again.";
+    DeleteConflict 409 "Something belongs to it: remove that first.";
     EmailExists 409 "Another user has this email address.";
     EntityAlreadyExists 409 "Something of this name is there already.";
     InvalidBucketState 409 "The bucket's versioning or object lock does not allow this.";
@@ -149,6 +153,17 @@ impl Error {
         }
         w.text("RequestId", request_id).text("HostId", host_id);
         w.close("Error");
+        w.finish()
+    }
+
+    /// The answer's body in IAM and STS.
+    #[must_use]
+    pub fn to_service_xml(&self, namespace: &str, request_id: &str, host_id: &str) -> String {
+        let mut w = Writer::document();
+        w.open(&format!("ErrorResponse xmlns=\"{namespace}\"")).open("Error");
+        w.text("Code", self.code.name()).text("Message", &self.message);
+        w.text("RequestId", request_id).text("HostId", host_id);
+        w.close("Error").close("ErrorResponse");
         w.finish()
     }
 

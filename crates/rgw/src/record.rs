@@ -32,6 +32,8 @@ pub struct Noted {
     pub bucket: String,
     /// What it asked for, in stock's words.
     pub operation: &'static str,
+    /// The name space of answers of IAM and STS; empty for others.
+    pub namespace: &'static str,
 }
 
 /// A request that was answered.

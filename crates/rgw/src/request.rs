@@ -15,6 +15,7 @@ use rgw_proto::name::{BucketName, Key};
 use rgw_proto::operation::Operation;
 use rgw_proto::policy::{Context, Kind, Policy, Principal};
 use rgw_proto::request::{Head, Target, virtual_bucket};
+use rgw_proto::session::Session;
 use rgw_proto::sig::{Claim, Facts, Proof};
 use rgw_proto::time::Time;
 use rgw_proto::{Code, Error, Result};
@@ -23,6 +24,7 @@ use types::{Denc, Reader};
 use crate::OnRados;
 use crate::acl;
 use crate::record::{self, Noted};
+use crate::server::Server;
 
 /// A request whose sender is known.
 #[derive(Clone)]
@@ -50,6 +52,8 @@ pub struct Asked {
 /// How a request came.
 #[derive(Clone, Debug)]
 pub struct Came {
+    /// The request's id.
+    pub id: String,
     /// Address of the sender.
     pub peer: String,
     /// Whether over TLS.
@@ -72,7 +76,15 @@ pub const RATELIMIT: &str = "ratelimit";
 
 /// Policies of AWS that are attached by name and that this gateway's operations ask for; others allow nothing here.
 /// Source: `rgw_iam_managed_policy.cc`.
-const MANAGED: [(&str, &str); 2] = [
+pub const MANAGED: [(&str, &str); 4] = [
+    (
+        "arn:aws:iam::aws:policy/IAMFullAccess",
+        r#"{"Statement": {"Effect": "Allow", "Action": "iam:*", "Resource": "*"}}"#,
+    ),
+    (
+        "arn:aws:iam::aws:policy/IAMReadOnlyAccess",
+        r#"{"Statement": {"Effect": "Allow", "Action": ["iam:Get*", "iam:List*"], "Resource": "*"}}"#,
+    ),
     (
         "arn:aws:iam::aws:policy/AmazonS3FullAccess",
         r#"{"Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}}"#,
@@ -190,41 +202,132 @@ pub fn ratelimit_of(attrs: &Attrs) -> Result<Option<Ratelimit>> {
     read.map(Some).map_err(|_| Error::new(Code::InternalError, "The rate limit cannot be read."))
 }
 
-/// A user whose signature was right.
+/// Whose signature was right: a user, or a session.
 pub struct Known {
-    /// The user.
+    /// The user; of a role's session the user of what it makes.
     pub user: UserInfo,
-    /// Its attributes.
+    /// The user's attributes; none of a role's session.
     pub attrs: Attrs,
+    /// The account that it belongs to.
+    pub account: Option<AccountInfo>,
+    /// As policies and lists name it.
+    pub identity: Identity,
+    /// Who signed in the end: `[TENANT$]UID` of a user, also behind a session.
+    pub asker: String,
     /// Whether it asks with all its rights, by a key of its own.
     pub may_all: bool,
 }
 
-/// Finds out who sent a request; `None` for anonymous ones.
+/// Finds out who sent a request; `None` for anonymous ones. `body_sha256` is that of a form, in hex.
 ///
 /// # Errors
 /// Where the request claims to be somebody's and does not prove it; [`Code::UserSuspended`].
 pub async fn authenticate(
-    gateway: &Gateway<OnRados>,
+    server: &Server,
     head: &Head,
     claim: &Claim,
-    dns_names: &[String],
     came: &Came,
+    body_sha256: Option<&str>,
 ) -> Result<Option<(Known, Proof)>> {
     let Some(access_key) = claim.access_key() else { return Ok(None) };
-    let (user, attrs) = gateway.user_by_key(access_key).await?;
-    let secret = secret_of(&user, access_key)?;
-    let bucket_of_host = virtual_bucket(&head.host(), dns_names);
-    let facts = Facts { bucket_of_host: bucket_of_host.as_deref(), body_sha256: None };
-    let proof = claim.verify(head, secret, now(), &facts)?;
+    let gateway = &server.gateway;
+    let bucket_of_host = virtual_bucket(&head.host(), &server.settings.dns_names);
+    let facts = Facts { bucket_of_host: bucket_of_host.as_deref(), body_sha256 };
+    let (known, proof) = if let Some(token) = claim.token() {
+        let Some(sealer) = &server.settings.sealer else {
+            let text = "Session tokens are not taken here (rgw_sts_key, rgw_s3_auth_use_sts).";
+            return Err(Error::new(Code::InvalidToken, text));
+        };
+        let session = sealer.open(token, now())?;
+        if session.access_key != access_key {
+            return Err(Code::InvalidAccessKeyId.into());
+        }
+        let proof = claim.verify(head, &session.secret, now(), &facts)?;
+        (of_session(gateway, &session).await?, proof)
+    } else {
+        let (user, attrs) = gateway.user_by_key(access_key).await?;
+        let proof = claim.verify(head, secret_of(&user, access_key)?, now(), &facts)?;
+        if user.limits.is_suspended {
+            return Err(Code::UserSuspended.into());
+        }
+        let (identity, account) = (identity(&user, &attrs)?, account_of(gateway, &user).await?);
+        let asker = user.id.text();
+        (Known { user, attrs, account, identity, asker, may_all: true }, proof)
+    };
+    {
+        let mut noted = came.noted.borrow_mut();
+        (noted.user, noted.access_key) = (known.user.id.text(), access_key.to_owned());
+    }
+    Ok(Some((known, proof)))
+}
+
+/// Who a session is: its user with no more rights than that, or its role. Both must still be there.
+async fn of_session(gateway: &Gateway<OnRados>, session: &Session) -> Result<Known> {
+    let gone = || Error::new(Code::InvalidToken, "The session's user or role is gone.");
+    let (user, attrs) = gateway.known_user(&session.user).await?.ok_or_else(gone)?;
     if user.limits.is_suspended {
         return Err(Code::UserSuspended.into());
     }
-    {
-        let mut noted = came.noted.borrow_mut();
-        (noted.user, noted.access_key) = (user.id.text(), access_key.to_owned());
+    let asker = session.user.clone();
+    let bad = |_| Error::new(Code::AccessDenied, "The session's policy cannot be read.");
+    let session_policies = match session.policy.as_str() {
+        "" => Vec::new(),
+        text => vec![Policy::parse(text, Kind::Identity).map_err(bad)?],
+    };
+    if session.role.is_empty() {
+        let own = identity(&user, &attrs)?;
+        let identity = Identity { is_admin: false, session_policies, ..own };
+        let account = account_of(gateway, &user).await?;
+        return Ok(Known { user, attrs, account, identity, asker, may_all: false });
     }
-    Ok(Some((Known { user, attrs, may_all: true }, proof)))
+    let role = gateway.role(&session.role).await?.ok_or_else(gone)?;
+    let bad = |_| Error::new(Code::AccessDenied, "The role's policies cannot be read.");
+    let mut policies = Vec::new();
+    for text in role.policies.values() {
+        policies.push(Policy::parse(text, Kind::Identity).map_err(bad)?);
+    }
+    for (_, text) in MANAGED.iter().filter(|(arn, _)| role.managed.contains(*arn)) {
+        policies.push(Policy::parse(text, Kind::Identity)?);
+    }
+    let in_account = !role.account_id.is_empty();
+    let account = if in_account { role.account_id.clone() } else { role.tenant.clone() };
+    let name = format!("{}{}", role.path.trim_start_matches('/'), role.name);
+    let identity = Identity {
+        principal: Principal::Role { account, name },
+        id: in_account.then(|| role.account_id.clone()),
+        in_account,
+        is_admin: false,
+        policies,
+        session_policies,
+    };
+    let (user, account) = if in_account {
+        let account = gateway.account(&role.account_id).await?;
+        let mut made = gateway.new_user();
+        (made.id.id, made.id.tenant) = (role.id.clone(), account.tenant.clone());
+        (made.display_name, made.account_id) = (role.name.clone(), role.account_id.clone());
+        (made, Some(account))
+    } else {
+        // What it makes is its user's; the user's own rights it has not.
+        (UserInfo { account_id: String::new(), ..user }, None)
+    };
+    Ok(Known { user, attrs: Attrs::new(), account, identity, asker, may_all: false })
+}
+
+/// Values of condition keys that any request has.
+pub fn context_of(head: &Head, came: &Came, user: &UserInfo) -> Context {
+    let mut context = Context::default();
+    context.add("aws:SourceIp", came.peer.clone());
+    context.add("aws:SecureTransport", came.is_secret.to_string());
+    context.add("aws:CurrentTime", now().to_string());
+    context.add("aws:EpochTime", now().0.to_string());
+    context.add("aws:username", user.id.id.clone());
+    context.add("aws:userid", user.id.text());
+    for (header, key) in [("user-agent", "aws:UserAgent"), ("referer", "aws:Referer")] {
+        if let Some(value) = head.headers.get(header) {
+            context.add(key, value);
+        }
+    }
+    context
 }
 
 impl Asked {
@@ -232,13 +335,8 @@ impl Asked {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub async fn of(
-        gateway: &Gateway<OnRados>,
-        head: Head,
-        dns_names: &[String],
-        came: Came,
-    ) -> Result<Self> {
-        let target = Target::of(&head, dns_names)?;
+    pub async fn of(server: &Server, head: Head, came: Came) -> Result<Self> {
+        let target = Target::of(&head, &server.settings.dns_names)?;
         let operation = Operation::of(&head, &target)?;
         {
             let mut noted = came.noted.borrow_mut();
@@ -246,7 +344,7 @@ impl Asked {
             noted.bucket = target.bucket().map(|b| b.name.clone()).unwrap_or_default();
         }
         let claim = Claim::of(&head)?;
-        let known = authenticate(gateway, &head, &claim, dns_names, &came).await?;
+        let known = authenticate(server, &head, &claim, &came, None).await?;
         let Some((known, proof)) = known else {
             let sender = Sender::anonymous(&claim, operation)?;
             let (proof, user, account, ratelimit) = (None, None, None, None);
@@ -263,10 +361,9 @@ impl Asked {
             });
         };
         let ratelimit = ratelimit_of(&known.attrs)?;
-        let user = known.user;
-        let sender = Sender::proven(&proof, &claim, operation, identity(&user, &known.attrs)?)?;
+        let Known { user, account, identity, .. } = known;
+        let sender = Sender::proven(&proof, &claim, operation, identity)?;
         check_mask(&user, operation)?;
-        let account = account_of(gateway, &user).await?;
         let (proof, user) = (Some(proof), Some(user));
         Ok(Self { head, target, operation, proof, sender, user, account, ratelimit, came })
     }
@@ -547,7 +644,7 @@ mod tests {
         let mut w = types::Writer::new(types::Features::ALL);
         let arns = [
             "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess",
-            "arn:aws:iam::aws:policy/IAMFullAccess",
+            "arn:aws:iam::aws:policy/AmazonSNSFullAccess",
         ];
         w.framed(1, 1, |w| arns.map(str::to_owned).into_iter().collect::<BTreeSet<_>>().encode(w));
         let attrs: Attrs = [("managed-policy".to_owned(), w.finish())].into();

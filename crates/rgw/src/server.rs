@@ -16,8 +16,10 @@ use rgw_core::gateway::Gateway;
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::objects::Objects;
 use rgw_core::ratelimit::{Limiter, PeriodConfig, Ratelimit};
+use rgw_proto::iam::Service;
 use rgw_proto::operation::Operation as Op;
-use rgw_proto::request::{Head, Headers, Method, Target};
+use rgw_proto::request::{Head, Headers, Method, Target, virtual_bucket};
+use rgw_proto::session::Sealer;
 use rgw_proto::{Code, Error, Result};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -63,6 +65,8 @@ pub struct Settings {
     pub dns_names: Vec<String>,
     /// Least bytes of a part that is not the last: `rgw_multipart_min_part_size`.
     pub part_bytes_min: u64,
+    /// What seals sessions: `rgw_sts_key`, where `rgw_s3_auth_use_sts`. `None`: there are none.
+    pub sealer: Option<Rc<Sealer>>,
     /// Master keys of objects.
     pub masters: Masters,
     /// Whether keys of clients are refused over plain HTTP: `rgw_crypt_require_ssl`.
@@ -246,7 +250,8 @@ impl Server {
         let received = request.headers().get(hyper::header::CONTENT_LENGTH);
         let received = received.and_then(|v| v.to_str().ok()?.parse().ok()).unwrap_or(0);
         let noted = Rc::new(RefCell::new(Noted::default()));
-        let came = Came { peer: peer.ip().to_string(), is_secret, noted: noted.clone() };
+        let came =
+            Came { id: id.clone(), peer: peer.ip().to_string(), is_secret, noted: noted.clone() };
         let mut failed = "";
         let answer = match self.run(request, came).await {
             Ok(answer) => answer,
@@ -262,6 +267,9 @@ impl Server {
                 } else if is_admin {
                     let text = error.to_json(&id, &host);
                     answer.header("Content-Type", "application/json").bytes(text.into())
+                } else if !noted.borrow().namespace.is_empty() {
+                    let text = error.to_service_xml(noted.borrow().namespace, &id, &host);
+                    answer.header("Content-Type", "application/xml").bytes(text.into())
                 } else {
                     let text = error.to_xml(&bucket, &id, &host);
                     answer.header("Content-Type", "application/xml").bytes(text.into())
@@ -309,8 +317,12 @@ impl Server {
         if let Some(path) = self.admin_path(&head.path).map(str::to_owned) {
             return self.administer(head, &path, body, &came).await;
         }
-        let names = &self.settings.dns_names;
-        let asked = Asked::of(&self.gateway, head, names, came).await?;
+        let is_form = head.method == Method::Post && head.path == "/";
+        if is_form && virtual_bucket(&head.host(), &self.settings.dns_names).is_none() {
+            came.noted.borrow_mut().namespace = Service::Iam.namespace();
+            return self.serve_form(head, body, &came).await;
+        }
+        let asked = Asked::of(self, head, came).await?;
         self.dispatch(asked, body).await
     }
 

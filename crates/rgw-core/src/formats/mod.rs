@@ -6,6 +6,7 @@ mod bucket;
 mod lifecycle;
 mod manifest;
 mod realm;
+mod role;
 mod upload;
 mod user;
 mod zone;
@@ -19,6 +20,7 @@ pub use bucket::{
 pub use lifecycle::Lifecycle;
 pub use manifest::{Manifest, ManifestPart, ManifestRule, ObjectName};
 pub use realm::{LatestEpoch, NamedId, Realm};
+pub use role::Role;
 pub use upload::{Upload, UploadPart};
 pub use user::{
     AccessKey, AccountInfo, Caps, Quota, SubUser, UserId, UserInfo, UserKeys, UserLimits,

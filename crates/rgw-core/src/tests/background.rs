@@ -320,3 +320,65 @@ fn buckets_are_given_away() {
         assert!(!gateway.entry_point("", "bkt").await.unwrap().0.is_linked);
     });
 }
+
+/// A role, by name in its account or tenant, with tags that changes keep.
+#[test]
+fn roles_are_found_by_name() {
+    use crate::formats::Role;
+    use crate::roles::Realm;
+    use rgw_proto::Code;
+    now(async {
+        let gateway = gateway(Memory::new());
+        let id = "RGW00000000000000001";
+        let account = crate::formats::AccountInfo { id: id.into(), ..gateway.new_account() };
+        gateway.make_account(account).await.unwrap();
+        let tags = [("k".to_owned(), "v".to_owned())];
+        for account in ["", id] {
+            let realm = Realm { account, tenant: "" };
+            let role = Role {
+                name: "Reader".into(),
+                path: "/app/".into(),
+                account_id: account.into(),
+                ..Role::default()
+            };
+            let made = gateway.make_role(role.clone(), &tags, 1).await.unwrap();
+            let again = gateway.make_role(role, &[], 1).await;
+            assert_eq!(again.unwrap_err().code, Code::EntityAlreadyExists);
+            assert_eq!(gateway.role_by_name(realm, "Reader").await.unwrap(), Some(made.clone()));
+            let other = gateway.role_by_name(realm, "READER").await.unwrap();
+            assert_eq!(other.is_some(), !account.is_empty(), "accounts do not tell cases apart");
+            let change = |role: &mut Role, _: &mut Vec<(String, String)>| {
+                role.policies.insert("P".into(), "{}".into());
+                Ok(())
+            };
+            gateway.alter_role(&made.id, change).await.unwrap();
+            assert_eq!(gateway.role_tags(&made.id).await.unwrap(), tags);
+            let listed = |path| gateway.roles(realm, path, "", 10);
+            assert_eq!(listed("/app/").await.unwrap().0.len(), 1);
+            assert!(listed("/none/").await.unwrap().0.is_empty());
+            let now = gateway.role(&made.id).await.unwrap().unwrap();
+            assert_eq!(gateway.remove_role(&now).await.unwrap_err().code, Code::DeleteConflict);
+            let change = |role: &mut Role, _: &mut Vec<(String, String)>| {
+                role.policies.clear();
+                Ok(())
+            };
+            let now = gateway.alter_role(&made.id, change).await.unwrap();
+            gateway.remove_role(&now).await.unwrap();
+            assert_eq!(gateway.role_by_name(realm, "Reader").await.unwrap(), None);
+            assert!(listed("").await.unwrap().0.is_empty());
+        }
+        let two = |name: &str| Role {
+            name: name.into(),
+            account_id: id.into(),
+            path: "/".into(),
+            ..Role::default()
+        };
+        gateway.make_role(two("a"), &[], 1).await.unwrap();
+        assert_eq!(
+            gateway.make_role(two("b"), &[], 1).await.unwrap_err().code,
+            Code::LimitExceeded
+        );
+        let realm = Realm { account: id, tenant: "" };
+        assert_eq!(gateway.role_by_name(realm, "b").await.unwrap(), None);
+    });
+}

@@ -132,6 +132,8 @@ pub enum Kind {
     Resource,
     /// To a user, group, role or session: no statement does.
     Identity,
+    /// To a role, saying who may assume it: each statement names principals, and none a resource but the role.
+    Trust,
 }
 
 /// A document that was read whole.
@@ -263,7 +265,7 @@ fn statement(value: &Value, kind: Kind) -> Result<Statement> {
     };
     let has_principals = object.contains_key("Principal") || object.contains_key("NotPrincipal");
     let principals = match (kind, has_principals) {
-        (Kind::Resource, _) => {
+        (Kind::Resource | Kind::Trust, _) => {
             let (not, value) = either(object, "Principal")?;
             Some(Except { not, list: principals(value)? })
         }
@@ -275,9 +277,13 @@ fn statement(value: &Value, kind: Kind) -> Result<Statement> {
     let (not, value) = either(object, "Action")?;
     let list = texts(value)?.into_iter().map(|t| Pattern::plain(&t.to_ascii_lowercase())).collect();
     let actions = Except { not, list };
-    let (not, value) = either(object, "Resource")?;
-    let resources =
-        Except { not, list: texts(value)?.into_iter().map(resource).collect::<Result<_>>()? };
+    let is_trust = kind == Kind::Trust && !object.contains_key("NotResource");
+    let resources = if is_trust && !object.contains_key("Resource") {
+        Except { not: false, list: vec![resource("*")?] }
+    } else {
+        let (not, value) = either(object, "Resource")?;
+        Except { not, list: texts(value)?.into_iter().map(resource).collect::<Result<_>>()? }
+    };
     let conditions = object.get("Condition").map(condition::parse).transpose()?.unwrap_or_default();
     Ok(Statement { allow, principals, actions, resources, conditions })
 }

@@ -75,6 +75,23 @@ impl Claim {
         }
     }
 
+    /// The token of the session whose key this is.
+    #[must_use]
+    pub fn token(&self) -> Option<&str> {
+        match self {
+            Self::Anonymous => None,
+            Self::V2(v2) => v2.token.as_deref(),
+            Self::V4(v4) => v4.token.as_deref(),
+        }
+    }
+
+    /// Whether the signature covers the body of a form: those of version 4 do that name its sum, or leave it out.
+    #[must_use]
+    pub fn covers_form(&self) -> bool {
+        let Self::V4(v4) = self else { return false };
+        matches!(v4.payload(), Payload::Whole | Payload::Sha256(_))
+    }
+
     /// Checks the signature with the secret of [`Claim::access_key`]. `body_sha256` (hex) is asked for only where
     /// the claim's payload is [`Payload::Whole`].
     ///
@@ -128,7 +145,9 @@ pub struct Proof {
     pub chunks: Option<chunked::Signer>,
 }
 
-pub(crate) fn sha256(bytes: &[u8]) -> String {
+/// The SHA-256 of bytes, in hex.
+#[must_use]
+pub fn sha256(bytes: &[u8]) -> String {
     uri::to_hex(digest::digest(&digest::SHA256, bytes).as_ref())
 }
 

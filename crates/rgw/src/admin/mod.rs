@@ -11,6 +11,8 @@ mod metadata;
 mod usage;
 mod users;
 
+pub(crate) use json::time;
+
 use std::rc::Rc;
 
 use hyper::body::Incoming;
@@ -122,8 +124,7 @@ impl Server {
         let call = admin::Asked::of(path, &head)?;
         came.noted.borrow_mut().operation = name(call.call);
         let claim = Claim::of(&head)?;
-        let known =
-            authenticate(&self.gateway, &head, &claim, &self.settings.dns_names, came).await?;
+        let known = authenticate(self, &head, &claim, came, None).await?;
         let Some((known, proof)) = known else {
             let text = "The Admin API takes signed requests of users with caps only.";
             return Err(Error::new(Code::AccessDenied, text));
