@@ -276,7 +276,54 @@ def account_users():
     client("s3", ROOT).delete_bucket(Bucket="iam-5")
 
 
-CASES = [roles, sessions, account_roles, user_policies, account_users]
+def groups():
+    """Who is in a group may what its policies say."""
+    iam, s3 = client("iam", ROOT), client("s3", ROOT)
+    s3.create_bucket(Bucket="iam-6")
+    iam.create_user(UserName="bob")
+    key = iam.create_access_key(UserName="bob")["AccessKey"]
+    its = client("s3", (key["AccessKeyId"], key["SecretAccessKey"]))
+    made = iam.create_group(GroupName="Staff", Path="/g/")["Group"]
+    assert made["Arn"] == f"arn:aws:iam::{ACCOUNT}:group/g/Staff", made
+    fails("EntityAlreadyExists", iam.create_group, GroupName="staff")
+    iam.put_group_policy(GroupName="Staff", PolicyName="P", PolicyDocument=policy("Allow", "s3:ListBucket"))
+    fails("AccessDenied", its.list_objects_v2, Bucket="iam-6")
+    iam.add_user_to_group(GroupName="Staff", UserName="bob")
+    its.list_objects_v2(Bucket="iam-6")
+    if OTHER:
+        client("s3", (key["AccessKeyId"], key["SecretAccessKey"]), endpoint=OTHER).list_objects_v2(Bucket="iam-6")
+    got = iam.get_group(GroupName="Staff")
+    assert got["Group"]["GroupId"] == made["GroupId"] and [u["UserName"] for u in got["Users"]] == ["bob"], got
+    assert [g["GroupName"] for g in iam.list_groups()["Groups"]] == ["Staff"]
+    assert [g["GroupName"] for g in iam.list_groups_for_user(UserName="bob")["Groups"]] == ["Staff"]
+    assert iam.list_group_policies(GroupName="Staff")["PolicyNames"] == ["P"]
+    assert iam.get_group_policy(GroupName="Staff", PolicyName="P")["PolicyDocument"]["Statement"][0]["Action"] == "s3:ListBucket"
+    iam.put_group_policy(GroupName="Staff", PolicyName="D", PolicyDocument=policy("Deny", "s3:ListBucket"))
+    fails("AccessDenied", its.list_objects_v2, Bucket="iam-6")
+    iam.delete_group_policy(GroupName="Staff", PolicyName="D")
+    iam.delete_group_policy(GroupName="Staff", PolicyName="P")
+    fails("NoSuchEntity", iam.delete_group_policy, GroupName="Staff", PolicyName="P")
+    read = "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess"
+    iam.attach_group_policy(GroupName="Staff", PolicyArn=read)
+    its.list_objects_v2(Bucket="iam-6")
+    assert [p["PolicyArn"] for p in iam.list_attached_group_policies(GroupName="Staff")["AttachedPolicies"]] == [read]
+    iam.update_group(GroupName="Staff", NewGroupName="Crew")
+    assert iam.get_group(GroupName="Crew")["Group"]["GroupId"] == made["GroupId"]
+    fails("NoSuchEntity", iam.get_group, GroupName="Staff")
+    fails("DeleteConflict", iam.delete_group, GroupName="Crew")
+    iam.detach_group_policy(GroupName="Crew", PolicyArn=read)
+    fails("DeleteConflict", iam.delete_group, GroupName="Crew")
+    iam.remove_user_from_group(GroupName="Crew", UserName="bob")
+    fails("AccessDenied", its.list_objects_v2, Bucket="iam-6")
+    assert iam.get_group(GroupName="Crew")["Users"] == [] and iam.list_groups_for_user(UserName="bob")["Groups"] == []
+    iam.delete_group(GroupName="Crew")
+    fails("NoSuchEntity", iam.delete_group, GroupName="Crew")
+    iam.delete_access_key(UserName="bob", AccessKeyId=key["AccessKeyId"])
+    iam.delete_user(UserName="bob")
+    s3.delete_bucket(Bucket="iam-6")
+
+
+CASES = [roles, sessions, account_roles, user_policies, account_users, groups]
 
 
 def main():

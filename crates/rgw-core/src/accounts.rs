@@ -262,6 +262,17 @@ impl<O: Objects> Gateway<O> {
         is_new: bool,
         most: i32,
     ) -> Result<()> {
+        self.add_member_at(&self.list_place(account, kind), member, is_new, most).await
+    }
+
+    /// As [`Gateway::add_member`], of any such list.
+    pub(crate) async fn add_member_at(
+        &self,
+        at: &Place,
+        member: &Member,
+        is_new: bool,
+        most: i32,
+    ) -> Result<()> {
         let limit = match most {
             i32::MIN..=-1 => 0,
             0 => u32::MAX,
@@ -274,7 +285,7 @@ impl<O: Objects> Gateway<O> {
         };
         let op = ResourceAddOp { entry, exclusive: is_new, limit };
         let vector = Vector::write().call("user", "account_resource_add", op.to_bytes());
-        match self.objects.operate(&self.list_place(account, kind), vector).await {
+        match self.objects.operate(at, vector).await {
             Ok(_) => Ok(()),
             Err(Errno::EXIST) => Err(Code::EntityAlreadyExists.into()),
             Err(USERS) => Err(Code::LimitExceeded.into()),
@@ -287,9 +298,13 @@ impl<O: Objects> Gateway<O> {
     /// # Errors
     /// Of RADOS.
     pub async fn remove_member(&self, account: &str, kind: Kind, name: &str) -> Result<()> {
+        self.remove_member_at(&self.list_place(account, kind), name).await
+    }
+
+    pub(crate) async fn remove_member_at(&self, at: &Place, name: &str) -> Result<()> {
         let op = ResourceOp { name: name.to_owned().into() };
         let vector = Vector::write().call("user", "account_resource_rm", op.to_bytes());
-        match self.objects.operate(&self.list_place(account, kind), vector).await {
+        match self.objects.operate(at, vector).await {
             Ok(_) | Err(Errno::NOENT) => Ok(()),
             Err(errno) => Err(failed("taking from a list of the account")(errno)),
         }
@@ -324,6 +339,17 @@ impl<O: Objects> Gateway<O> {
         after: &str,
         most: u32,
     ) -> Result<(Vec<Member>, Option<String>)> {
+        self.members_at(&self.list_place(account, kind), path, after, most).await
+    }
+
+    /// As [`Gateway::members`], of any such list.
+    pub(crate) async fn members_at(
+        &self,
+        at: &Place,
+        path: &str,
+        after: &str,
+        most: u32,
+    ) -> Result<(Vec<Member>, Option<String>)> {
         let op = ResourceListOp {
             marker: after.to_owned().into(),
             path_prefix: path.to_owned().into(),
@@ -331,7 +357,7 @@ impl<O: Objects> Gateway<O> {
         };
         let vector = Vector::read().call("user", "account_resource_list", op.to_bytes());
         let what = "reading a list of the account";
-        let answers = match self.objects.operate(&self.list_place(account, kind), vector).await {
+        let answers = match self.objects.operate(at, vector).await {
             Err(Errno::NOENT) => return Ok((Vec::new(), None)),
             other => other.map_err(failed(what))?,
         };

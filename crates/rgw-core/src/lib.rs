@@ -19,6 +19,7 @@ pub mod crypt;
 pub mod formats;
 pub mod gateway;
 pub mod gc;
+pub mod groups;
 pub mod index;
 pub mod lifecycle;
 pub mod list;

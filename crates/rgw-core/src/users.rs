@@ -260,6 +260,24 @@ impl<O: Objects> Gateway<O> {
         Ok(())
     }
 
+    /// Has the lists of groups agree with a user's: who is in one is in its list by name.
+    async fn move_between_groups(&self, old: &UserInfo, new: &UserInfo) -> Result<()> {
+        let is_renamed = !old.display_name.eq_ignore_ascii_case(&new.display_name);
+        for id in &old.group_ids {
+            if is_renamed || !new.group_ids.contains(id) {
+                let at = self.group_users_place(id);
+                self.remove_member_at(&at, &old.display_name).await?;
+            }
+        }
+        for id in &new.group_ids {
+            if is_renamed || !old.group_ids.contains(id) {
+                let at = self.group_users_place(id);
+                self.add_member_at(&at, &member_of(new), false, 0).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads a user and its attributes, changes them, writes them, and has what leads to the user agree; again where
     /// another writer came between.
     ///
@@ -305,6 +323,7 @@ impl<O: Objects> Gateway<O> {
             if gone && !old.account_id.is_empty() {
                 self.remove_member(&old.account_id, Kind::Users, &old.display_name).await?;
             }
+            self.move_between_groups(&old, &new).await?;
             let (before, after) = (self.leads_of(&old), self.leads_of(&new));
             for at in after.iter().filter(|at| !before.contains(at)) {
                 self.lead(at, uid).await?;
@@ -391,6 +410,8 @@ impl<O: Objects> Gateway<O> {
         }
         let removed = self.remove_meta(&self.user_place(uid), &version).await;
         removed.map_err(failed("removing the user"))?;
+        let gone = UserInfo { group_ids: Default::default(), ..user.clone() };
+        self.move_between_groups(&user, &gone).await?;
         if !user.account_id.is_empty() {
             self.remove_member(&user.account_id, Kind::Users, &user.display_name).await?;
         }

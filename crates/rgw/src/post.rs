@@ -20,7 +20,7 @@ use crate::acl;
 use crate::answer::Answer;
 use crate::body::Reader;
 use crate::objects::{NewObject, kept, tag_bytes};
-use crate::request::{Asked, account_of, check_mask, identity, now, secret_of};
+use crate::request::{Asked, account_of, check_mask, identity_of, now, secret_of};
 use crate::server::Server;
 use crate::source::Source as ByteSource;
 
@@ -167,7 +167,7 @@ impl Server {
         let policy = Policy::parse(&claim.policy)?;
         policy.check(fields, name, key.as_str(), now())?;
         check_mask(&user, Operation::PostObject)?;
-        out.sender = Sender::of_form(&proof, identity(&user, &attrs)?);
+        out.sender = Sender::of_form(&proof, identity_of(&self.gateway, &user, &attrs).await?);
         out.account = account_of(&self.gateway, &user).await?;
         out.user = Some(user);
         Ok((out, Some(policy)))

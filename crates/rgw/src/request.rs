@@ -1,7 +1,6 @@
 //! A request, from its first line to the operation that is allowed.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use rgw_core::formats::{AccountInfo, Owner as BucketOwner, UserInfo};
@@ -23,6 +22,7 @@ use types::{Denc, Reader};
 
 use crate::OnRados;
 use crate::acl;
+use crate::iam::policies::{GROUP, Held, USER};
 use crate::record::{self, Noted};
 use crate::server::Server;
 
@@ -98,37 +98,19 @@ pub const MANAGED: [(&str, &str); 4] = [
 /// A user's identity, as policies and lists name it, with the user's own policies.
 ///
 /// # Errors
-/// [`Code::AccessDenied`] where the policies cannot be read, [`Code::NotImplemented`] where some are of a kind that is
-/// not built: what a policy that is not understood denies must not be allowed.
-pub fn identity(user: &UserInfo, attrs: &Attrs) -> Result<Identity> {
+/// [`Code::AccessDenied`] where the policies cannot be read: what one denies must not be allowed.
+fn identity(user: &UserInfo, attrs: &Attrs) -> Result<Identity> {
     let account =
         if user.account_id.is_empty() { user.id.tenant.clone() } else { user.account_id.clone() };
     let in_account = !user.account_id.is_empty();
     let id = if in_account { user.account_id.clone() } else { user.id.text() };
-    if !user.group_ids.is_empty() {
-        let text =
-            "Users in groups are not built here: their groups' policies would be passed over.";
-        return Err(Error::new(Code::NotImplemented, text));
-    }
     let mut policies = Vec::new();
     if in_account && user.kind == ROOT {
         policies.push(Policy::parse(ALL, Kind::Identity)?);
     }
-    if let Some(bytes) = attrs.get("user-policy") {
-        let stored = BTreeMap::<String, String>::decode(&mut Reader::shared(bytes));
-        let bad = || Error::new(Code::AccessDenied, "The user's policies cannot be read.");
-        for text in stored.map_err(|_| bad())?.values() {
-            policies.push(Policy::parse(text, Kind::Identity).map_err(|_| bad())?);
-        }
-    }
-    if let Some(bytes) = attrs.get("managed-policy") {
-        let arns: BTreeSet<String> = Reader::shared(bytes)
-            .framed("ManagedPolicies", 1, |r, _| Denc::decode(r))
-            .map_err(|_| Error::new(Code::AccessDenied, "The user's policies cannot be read."))?;
-        for (_, text) in MANAGED.iter().filter(|(arn, _)| arns.contains(*arn)) {
-            policies.push(Policy::parse(text, Kind::Identity)?);
-        }
-    }
+    let held = Held::of(attrs, &USER);
+    let bad = |_| Error::new(Code::AccessDenied, "The user's policies cannot be read.");
+    policies.extend(held.map_err(bad)?.parsed()?);
     // Users of accounts are named as IAM names them.
     let name = match in_account {
         true => format!("{}{}", user.path.trim_start_matches('/'), user.display_name),
@@ -142,6 +124,27 @@ pub fn identity(user: &UserInfo, attrs: &Attrs) -> Result<Identity> {
         policies,
         session_policies: Vec::new(),
     })
+}
+
+/// As [`identity`], with the policies of the user's groups.
+///
+/// # Errors
+/// As there; of RADOS.
+pub async fn identity_of(
+    gateway: &Gateway<OnRados>,
+    user: &UserInfo,
+    attrs: &Attrs,
+) -> Result<Identity> {
+    let mut identity = identity(user, attrs)?;
+    let bad =
+        |_| Error::new(Code::AccessDenied, "The policies of the user's groups cannot be read.");
+    for id in &user.group_ids {
+        // A group that is gone gives and denies nothing.
+        if let Some((_, attrs)) = gateway.group(id).await? {
+            identity.policies.extend(Held::of(&attrs, &GROUP).map_err(bad)?.parsed()?);
+        }
+    }
+    Ok(identity)
 }
 
 /// The secret of a user's access key. A key of a subuser would have that subuser's rights only: none is taken here.
@@ -250,7 +253,8 @@ pub async fn authenticate(
         if user.limits.is_suspended {
             return Err(Code::UserSuspended.into());
         }
-        let (identity, account) = (identity(&user, &attrs)?, account_of(gateway, &user).await?);
+        let identity = identity_of(gateway, &user, &attrs).await?;
+        let account = account_of(gateway, &user).await?;
         let asker = user.id.text();
         (Known { user, attrs, account, identity, asker, may_all: true }, proof)
     };
@@ -275,7 +279,7 @@ async fn of_session(gateway: &Gateway<OnRados>, session: &Session) -> Result<Kno
         text => vec![Policy::parse(text, Kind::Identity).map_err(bad)?],
     };
     if session.role.is_empty() {
-        let own = identity(&user, &attrs)?;
+        let own = identity_of(gateway, &user, &attrs).await?;
         let identity = Identity { is_admin: false, session_policies, ..own };
         let account = account_of(gateway, &user).await?;
         return Ok(Known { user, attrs, account, identity, asker, may_all: false });
@@ -622,6 +626,8 @@ pub fn block_bytes(block: PublicAccessBlock) -> types::Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use rgw_proto::policy::{Ask, Verdict};
 
     use super::*;

@@ -4,7 +4,8 @@
 //!   form (bounded) ── Call (rgw_proto::iam) ── who (signature, covers the body) ── may they ── action ── XML
 //! ```
 
-mod policies;
+mod groups;
+pub mod policies;
 mod roles;
 mod sessions;
 mod users;
@@ -214,6 +215,7 @@ impl Server {
             "AssumeRole" => self.assume_role(&asked).await,
             "GetSessionToken" => self.session_token(&asked),
             name if name.contains("Role") => self.on_role(&asked).await,
+            name if name.contains("Group") => self.on_group(&asked).await,
             name if name.ends_with("UserPolicy") || name.ends_with("UserPolicies") => {
                 self.on_user_policy(&asked).await
             }

@@ -1,42 +1,85 @@
-//! Policies of users.
+//! Policies that users and groups hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use rgw_core::formats::UserInfo;
 use rgw_core::meta::Attrs;
-use rgw_proto::policy::Kind;
+use rgw_proto::policy::{Kind, Policy};
 use rgw_proto::xml::Writer;
 use rgw_proto::{Code, Error, Result};
 use types::{Bytes, Denc, Features, Reader};
 
 use super::{Asked, POLICIES_MAX};
 use crate::answer::Answer;
+use crate::request::MANAGED;
 use crate::server::Server;
 
-/// Attributes of users that have their policies.
-const OWN: &str = "user-policy";
-const MANAGED: &str = "managed-policy";
-
-fn unreadable() -> Error {
-    Error::new(Code::InternalError, "The user's policies cannot be read.")
+/// Attributes that have own and attached policies.
+pub struct Names {
+    own: &'static str,
+    managed: &'static str,
 }
 
-/// A user's own policies, by name.
-pub fn own_policies(attrs: &Attrs) -> Result<BTreeMap<String, String>> {
-    match attrs.get(OWN) {
-        None => Ok(BTreeMap::new()),
-        Some(bytes) => Denc::decode(&mut Reader::shared(bytes)).map_err(|_| unreadable()),
+/// Of users.
+pub const USER: Names = Names { own: "user-policy", managed: "managed-policy" };
+/// Of groups.
+pub const GROUP: Names = Names { own: "iam-policy", managed: "managed-policy" };
+
+/// The policies that a user or group holds.
+pub struct Held {
+    /// Its own, by name.
+    pub own: BTreeMap<String, String>,
+    /// ARNs of AWS's policies that are attached.
+    pub managed: BTreeSet<String>,
+}
+
+impl Held {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`Code::InternalError`] where they cannot be read.
+    pub fn of(attrs: &Attrs, names: &Names) -> Result<Self> {
+        let bad = |_| Error::new(Code::InternalError, "The policies cannot be read.");
+        let own = attrs.get(names.own).map(|bytes| Denc::decode(&mut Reader::shared(bytes)));
+        let managed = attrs.get(names.managed).map(|bytes| {
+            Reader::shared(bytes).framed("ManagedPolicies", 1, |r, _| Denc::decode(r))
+        });
+        Ok(Self {
+            own: own.transpose().map_err(bad)?.unwrap_or_default(),
+            managed: managed.transpose().map_err(bad)?.unwrap_or_default(),
+        })
+    }
+
+    /// Has the attributes say so.
+    pub fn store(&self, attrs: &mut Attrs, names: &Names) {
+        let mut w = types::Writer::new(Features::ALL);
+        w.framed(1, 1, |w| self.managed.encode(w));
+        let managed: Bytes = w.finish();
+        for (name, is_empty, bytes) in [
+            (names.own, self.own.is_empty(), self.own.to_bytes()),
+            (names.managed, self.managed.is_empty(), managed),
+        ] {
+            match is_empty {
+                true => drop(attrs.remove(name)),
+                false => drop(attrs.insert(name.to_owned(), bytes)),
+            }
+        }
+    }
+
+    /// All of them, read.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`] where one cannot be read: what it denies must not be allowed.
+    pub fn parsed(&self) -> Result<Vec<Policy>> {
+        let bad = |_| Error::new(Code::AccessDenied, "The user's policies cannot be read.");
+        let known = MANAGED.iter().filter(|(arn, _)| self.managed.contains(*arn));
+        let texts = self.own.values().map(String::as_str).chain(known.map(|(_, text)| *text));
+        texts.map(|text| Policy::parse(text, Kind::Identity).map_err(bad)).collect()
     }
 }
 
-/// ARNs of AWS's policies that a user has.
-pub fn managed_policies(attrs: &Attrs) -> Result<BTreeSet<String>> {
-    match attrs.get(MANAGED) {
-        None => Ok(BTreeSet::new()),
-        Some(bytes) => Reader::shared(bytes)
-            .framed("ManagedPolicies", 1, |r, _| Denc::decode(r))
-            .map_err(|_| unreadable()),
-    }
+pub fn none() -> Error {
+    Error::new(Code::NoSuchEntity, "No policy of this name is held.")
 }
 
 /// Lists attached policies.
@@ -47,12 +90,6 @@ pub fn write_attached(w: &mut Writer, arns: &BTreeSet<String>) {
         w.open("member").text("PolicyName", name).text("PolicyArn", arn).close("member");
     }
     w.close("AttachedPolicies");
-}
-
-fn managed_bytes(arns: &BTreeSet<String>) -> Bytes {
-    let mut w = types::Writer::new(Features::ALL);
-    w.framed(1, 1, |w| arns.encode(w));
-    w.finish()
 }
 
 impl Server {
@@ -67,63 +104,54 @@ impl Server {
         let user = found.ok_or_else(super::users::none)?;
         let uid = user.id.text();
         let attrs = self.gateway.user_record(&uid).await?.attrs;
-        let no_policy = || Error::new(Code::NoSuchEntity, "No such PolicyName on the user.");
+        let held = Held::of(&attrs, &USER)?;
         let mut out = asked.result();
         let w = &mut out.0;
         match asked.call.action {
             "GetUserPolicy" => {
                 let policy = asked.name("PolicyName")?;
-                let own = own_policies(&attrs)?;
                 w.text("UserName", name).text("PolicyName", policy);
-                w.text("PolicyDocument", own.get(policy).ok_or_else(no_policy)?);
+                w.text("PolicyDocument", held.own.get(policy).ok_or_else(none)?);
                 return Ok(out.answer(asked));
             }
             "ListUserPolicies" => {
                 w.open("PolicyNames");
-                own_policies(&attrs)?.keys().for_each(|name| _ = w.text("member", name));
+                held.own.keys().for_each(|name| _ = w.text("member", name));
                 w.close("PolicyNames");
                 out.more(None);
                 return Ok(out.answer(asked));
             }
             "ListAttachedUserPolicies" => {
-                write_attached(w, &managed_policies(&attrs)?);
+                write_attached(w, &held.managed);
                 out.more(None);
                 return Ok(out.answer(asked));
             }
             _ => {}
         }
         let change = |_: &mut UserInfo, attrs: &mut Attrs| -> Result<()> {
-            let (mut own, mut managed) = (own_policies(attrs)?, managed_policies(attrs)?);
+            let mut held = Held::of(attrs, &USER)?;
             match asked.call.action {
                 "PutUserPolicy" => {
                     let policy = asked.name("PolicyName")?.to_owned();
-                    own.insert(policy, asked.document("PolicyDocument", Kind::Identity)?);
-                    if own.len() > POLICIES_MAX {
+                    held.own.insert(policy, asked.document("PolicyDocument", Kind::Identity)?);
+                    if held.own.len() > POLICIES_MAX {
                         return Err(Code::LimitExceeded.into());
                     }
                 }
                 "DeleteUserPolicy" => {
-                    own.remove(asked.name("PolicyName")?).ok_or_else(no_policy)?;
+                    held.own.remove(asked.name("PolicyName")?).ok_or_else(none)?;
                 }
                 "AttachUserPolicy" => {
                     let arn = super::roles::managed(asked.call.need("PolicyArn")?)?;
-                    managed.insert(arn.to_owned());
+                    held.managed.insert(arn.to_owned());
                 }
                 _ => {
-                    if !managed.remove(asked.call.need("PolicyArn")?) {
-                        return Err(no_policy());
+                    if !held.managed.remove(asked.call.need("PolicyArn")?) {
+                        return Err(none());
                     }
                 }
             }
-            for (name, is_empty, bytes) in [
-                (OWN, own.is_empty(), own.to_bytes()),
-                (MANAGED, managed.is_empty(), managed_bytes(&managed)),
-            ] {
-                match is_empty {
-                    true => drop(attrs.remove(name)),
-                    false => drop(attrs.insert(name.to_owned(), bytes)),
-                }
-            }
+            held.store(attrs, &USER);
             Ok(())
         };
         self.gateway.alter_user(&uid, change).await?;

@@ -8,7 +8,7 @@ use rgw_proto::xml::Writer;
 use rgw_proto::{Code, Error, Result};
 
 use super::Asked;
-use super::policies::{managed_policies, own_policies};
+use super::policies::{Held, USER};
 use crate::admin::time;
 use crate::answer::Answer;
 use crate::request::ROOT;
@@ -28,7 +28,7 @@ pub fn arn(user: &UserInfo) -> String {
     }
 }
 
-fn write(w: &mut Writer, user: &UserInfo) {
+pub fn write(w: &mut Writer, user: &UserInfo) {
     let path = if user.path.is_empty() { "/" } else { &user.path };
     w.text("Path", path).text("UserName", &user.display_name).text("UserId", &user.id.id);
     w.text("Arn", &arn(user)).text("CreateDate", &time(user.created));
@@ -162,7 +162,8 @@ impl Server {
         if !user.keys.s3.is_empty() || !user.keys.swift.is_empty() {
             return conflict("AccessKeys");
         }
-        if !own_policies(&attrs)?.is_empty() || !managed_policies(&attrs)?.is_empty() {
+        let held = Held::of(&attrs, &USER)?;
+        if !held.own.is_empty() || !held.managed.is_empty() {
             return conflict("policies");
         }
         if !user.group_ids.is_empty() {
