@@ -28,9 +28,9 @@ const PAGE: u32 = 1_000;
 pub enum Kind {
     /// Users, by display name.
     Users,
-    /// Groups.
+    /// Groups, by name.
     Groups,
-    /// Roles.
+    /// Roles, by name.
     Roles,
 }
 

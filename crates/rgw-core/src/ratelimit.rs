@@ -27,9 +27,9 @@ const COUNTED_MAX: usize = 10_000;
 /// Most operations and bytes of a minute: `RGWRateLimitInfo`, `ENCODE_START(1, 1)`. 0 stands for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ratelimit {
-    /// Writes.
+    /// Operations that write.
     pub write_ops: i64,
-    /// Reads.
+    /// Operations that read.
     pub read_ops: i64,
     /// Bytes of requests' bodies.
     pub write_bytes: i64,
