@@ -28,7 +28,7 @@ pub fn run() -> Result<Report> {
     let cluster = Cluster::up("radosgw", &["--osds", "3"])?;
     let share = share(&cluster)?;
     let line = format!(
-        "cd {} && PORT={} CASES='{}' timeout 300 bash radosgw.sh",
+        "cd {} && PORT={} CASES='{}' timeout 600 bash radosgw.sh",
         share.display(),
         http_port(),
         cases()
@@ -59,7 +59,7 @@ fn both(cluster: &Cluster, share: &Path) -> Result<()> {
     let _gateway = Gateway::start(cluster, share, port)?;
     let line = format!(
         "cd {at} && PORT={stock} ENDPOINT=http://127.0.0.1:{port} TLS_ENDPOINT=https://127.0.0.1:{} CASES='{}' \
-         timeout 400 bash argonaut.sh check",
+         timeout 600 bash argonaut.sh check",
         port + 1,
         cases()
     );

@@ -257,7 +257,8 @@ impl Server {
             Ok(answer) => answer,
             Err(error) => {
                 failed = error.code.name();
-                if error.code.status() >= 500 {
+                // Who is over a limit is told; a line each would fill the log.
+                if error.code.status() >= 500 && error.code != Code::SlowDown {
                     tracing::warn!("{line}: {error}");
                 }
                 let host = format!("{}-{}", self.gateway.zone.name, self.gateway.group.name);

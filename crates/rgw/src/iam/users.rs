@@ -50,7 +50,11 @@ impl Server {
             return Ok(user.filter(|user| user.account_id.is_empty()));
         }
         match self.gateway.member(realm.account, Kind::Users, name).await? {
-            Some(member) => self.gateway.user(&member.id).await,
+            // Root users are hidden, as at stock's: who may make keys of users must not make one of the root's.
+            Some(member) => {
+                let user = self.gateway.user(&member.id).await?;
+                Ok(user.filter(|user| user.kind != ROOT))
+            }
             None => Ok(None),
         }
     }
