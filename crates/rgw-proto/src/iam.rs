@@ -16,7 +16,7 @@ pub const FORM_BYTES_MAX: u64 = 256 << 10;
 pub enum Service {
     /// Users, roles, policies.
     Iam,
-    /// Sessions.
+    /// Sessions with temporary keys.
     Sts,
 }
 
