@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::cluster::Cluster;
+use crate::cluster::{self, Cluster};
 use crate::report::Report;
 use crate::{lab, sh};
 
@@ -147,6 +147,49 @@ with rados.Rados(conffile=\"\") as c:
 '"
         );
         self.ceph(&line).map(drop)
+    }
+
+    /// What each daemon counts, as `argonaut exporter` serves it: every daemon answers, and writes
+    /// count as often as they were made.
+    fn exporter(&self) -> Result<()> {
+        const WRITES: u32 = 40;
+        let dir = &self.cluster.dir;
+        let conf = dir.join("exporter.conf");
+        let text = std::fs::read_to_string(self.cluster.conf())?;
+        // A port that is free now; the next one is taken where it is not any more.
+        let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let own = "exporter addr = 127.0.0.1\nexporter stats period = 1\n";
+        std::fs::write(&conf, format!("{text}\n[client]\n{own}exporter http port = {port}\n"))?;
+        let mut command = Command::new(cluster::binary()?);
+        command.args(["exporter", "--sock-dir"]).arg(dir.join("run")).arg("-c").arg(&conf);
+        let _exporter = Running(command.spawn().context("argonaut exporter")?);
+        let at = format!("127.0.0.1:{port}");
+        let mut text = String::new();
+        let mut seen = |name: &str| {
+            let Ok((200, body)) = get(&at, "/metrics") else { return None };
+            text = body;
+            let samples = text.lines().filter(|l| l.starts_with(&format!("{name}{{")));
+            Some(
+                samples
+                    .filter_map(|l| l.rsplit(' ').next()?.parse::<f64>().ok())
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let mut before = 0.0;
+        self.wait("every daemon to be up", || {
+            before = seen("ceph_osd_op_w").unwrap_or_default().iter().sum();
+            // Three monitors, three OSDs, two managers.
+            Ok(seen("ceph_daemon_socket_up").is_some_and(|up| up == [1.0; 8]))
+        })?;
+        self.ceph(&format!(
+            "ceph osd pool create counted 8; ceph osd pool application enable counted x; \
+             for i in $(seq {WRITES}); do rados -p counted put o$i /etc/hostname; done"
+        ))?;
+        self.wait("all writes to be counted", || {
+            let now: f64 = seen("ceph_osd_op_w").unwrap_or_default().iter().sum();
+            ensure!(now <= before + 2.0 * f64::from(WRITES), "{now} writes, {before} before");
+            Ok(now >= before + f64::from(WRITES))
+        })
     }
 
     /// Who may not, is refused by the manager itself.
@@ -352,6 +395,16 @@ fn samples(text: &str) -> Samples {
 }
 
 /// Status and body of a page.
+/// A program that ends with the test.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 fn get(at: &str, path: &str) -> Result<(u16, String)> {
     let mut stream = TcpStream::connect(at)?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -374,6 +427,7 @@ pub fn run() -> Result<Report> {
     report.check("one serves and one waits", || managers.served(1).map(drop));
     report.check("commands by both ways", || managers.commands());
     report.check("who may not is refused", || managers.caps());
+    report.check("counters of all daemons of a host", || managers.exporter());
     report.check("a load", || managers.load());
     report.check("metrics are stock's families with our values", || managers.values());
     report.check("health in the metrics", || managers.health());

@@ -29,8 +29,8 @@ const fn scene(name: &'static str, mon: &'static str, osd: &'static str, grows_m
     Scene { name, mon, osd, mgr: "", grows_mib }
 }
 
-/// `osd_client_message_size_cap` (500 MiB) and 100 MiB for what is worked on.
-const REQUESTS: u32 = 600;
+/// `osd_memory_target` of the OSDs here (1 GiB), less what an OSD takes that has nothing to do.
+const REQUESTS: u32 = 900;
 
 pub const ALL: &[Scene] = &[
     scene("future-maps", "allow r", "", 64),
