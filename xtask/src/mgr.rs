@@ -178,7 +178,7 @@ with rados.Rados(conffile=\"\") as c:
         let mut before = 0.0;
         self.wait("every daemon to be up", || {
             before = seen("ceph_osd_op_w").unwrap_or_default().iter().sum();
-            // Three monitors, three OSDs, two managers.
+            // Three monitors, three OSDs, two managers, which tell of their process.
             Ok(seen("ceph_daemon_socket_up").is_some_and(|up| up == [1.0; 8]))
         })?;
         self.ceph(&format!(

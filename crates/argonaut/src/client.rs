@@ -157,6 +157,10 @@ pub fn ceph(how: &Connect, words: &[String], format: Option<&str>) -> Result<Exi
     rt::run_local(async {
         let cluster = connect(how).await?;
         let described = cluster.mon(r#"{"prefix":"get_command_descriptions"}"#).await?;
+        // Upstream's short form.
+        let status = ["status".to_owned()];
+        let is_status = matches!(words, [word] if word == "-s" || word == "--status");
+        let words = if is_status { &status[..] } else { words };
         let mut command =
             crate::words::match_words(&described, words).map_err(anyhow::Error::msg)?;
         if let Some(format) = format {

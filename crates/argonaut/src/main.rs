@@ -157,7 +157,7 @@ enum Verb {
         /// Bytes of the block file of each OSD that is made, for example 12G [default: 12G].
         #[arg(long, value_parser = size)]
         osd_bytes: Option<u64>,
-        /// The first monitor's port in a new cluster; the next free one is taken where it is in use
+        /// The first monitor's port in a new cluster; where it is in use, it is P + 100, P + 200, ...
         /// [default: 3300].
         #[arg(long)]
         port: Option<u16>,

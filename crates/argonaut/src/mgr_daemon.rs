@@ -53,6 +53,10 @@ const MGR_MAP: u16 = 0x704;
 
 /// What is answered here beside the common ones, by the admin socket and by `tell`.
 const OWN_COMMANDS: &[CommandSpec] = &[
+    commands::COUNTERS[0],
+    commands::COUNTERS[1],
+    commands::COUNTERS[2],
+    commands::COUNTERS[3],
     command("mgr_status", "", "Dump mgr status", "r"),
     command("status", "", "high-level status of the manager", "r"),
 ];
@@ -518,7 +522,9 @@ impl Daemon {
         let done = match (common, &*prefix) {
             (Some(done), _) => done,
             (None, "status" | "mgr_status") => Ok((String::new(), self.status())),
-            (None, _) => Err((Errno::INVAL, "command not known".to_owned())),
+            (None, _) => commands::counters(&prefix, &args, &[daemon::process()])
+                .map(|told| (String::new(), told))
+                .ok_or_else(|| (Errno::INVAL, "command not known".to_owned())),
         };
         match done {
             Ok((rs, value)) => Reply { r: 0, rs, out: commands::render(&value, &args) },

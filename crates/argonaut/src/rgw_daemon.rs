@@ -45,8 +45,7 @@ async fn run(conf: std::path::PathBuf, config: Config, name: String) -> Result<(
     gateway.make_queues().await?;
     let mut dns_names = gateway.group.hostnames.clone();
     dns_names.extend(Some(config.get("rgw_dns_name")).filter(|name| !name.is_empty()));
-    let part_min = config.get("rgw_multipart_min_part_size");
-    let part_bytes_min = if part_min.is_empty() { 5 << 20 } else { part_min.parse()? };
+    let part_bytes_min = config.u64("rgw_multipart_min_part_size");
     let fronts = fronts(&config.get("rgw_frontends"))?;
     let tls = match &fronts.files {
         Some((chain, key)) => Some(Rc::new(RefCell::new(tls::of_files(chain, key)?))),

@@ -531,7 +531,8 @@ pub fn status(dir: &Path) -> Result<()> {
     for name in &daemons {
         match layout.running(name) {
             Some(pid) => say!("{name:<8} runs, pid {pid}"),
-            None => say!("{name:<8} is stopped"),
+            None if layout.stopped(name).exists() => say!("{name:<8} is stopped"),
+            None => say!("{name:<8} is down: argonaut logs {name}"),
         }
     }
     // Any monitor knows; the first may be the one that is down.

@@ -172,6 +172,36 @@ pub fn common(
     })
 }
 
+/// Commands that [`counters`] answers.
+pub const COUNTERS: [CommandSpec; 4] = [
+    command("perf dump", "logger:CephString? counter:CephString?", "dump perfcounters value", "r"),
+    command(
+        "perf schema",
+        "logger:CephString? counter:CephString?",
+        "dump perfcounters schema",
+        "r",
+    ),
+    command("counter dump", "", "dump all labeled and non-labeled counters and their values", "r"),
+    command("counter schema", "", "dump all labeled and non-labeled counters schemas", "r"),
+];
+
+/// Answers one of [`COUNTERS`] with these; `None` for any other command.
+#[must_use]
+pub fn counters(
+    prefix: &str,
+    args: &Map<String, Value>,
+    groups: &[metrics::Group],
+) -> Option<Value> {
+    let (logger, counter) = (text(args, "logger"), text(args, "counter"));
+    match prefix {
+        "perf dump" => Some(metrics::perf(groups, false, logger, counter)),
+        "perf schema" => Some(metrics::perf(groups, true, logger, counter)),
+        "counter dump" => Some(metrics::labelled(groups, false)),
+        "counter schema" => Some(metrics::labelled(groups, true)),
+        _ => None,
+    }
+}
+
 fn all(own: &[CommandSpec]) -> Vec<&CommandSpec> {
     let mut all: Vec<&CommandSpec> = COMMON.iter().chain(own).collect();
     all.sort_by_key(|c| c.name);

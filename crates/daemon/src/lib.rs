@@ -29,7 +29,7 @@ mod start;
 pub use asok::local_text;
 pub use files::{write_durably, write_secret};
 pub use identity::{FEATURES, proven_id};
-pub use made::{interface_of, made, mark_made};
+pub use made::{interface_of, made, mark_made, process};
 pub use net::{ClusterLog, Doors, bind, fsid, link_config, v1_rules};
 pub use start::{
     address, hostname, metadata, options, read_conf, require_security, start_log, write_pid,

@@ -36,6 +36,32 @@ pub fn made(data: &Path) -> BTreeMap<String, String> {
     BTreeMap::from([read(VERSION), read(TIME)])
 }
 
+metrics::group! {
+    /// What the kernel tells of this process.
+    struct Process "argonaut" {
+        resident_bytes LevelBytes 5 "rss" "Memory of the process"
+        cpu_ms Level 5 "cpu" "Time on processors, ms"
+        open_files Level 5 "" "Open files and sockets"
+    }
+}
+
+/// Counters of the process, for daemons whose role has none.
+#[must_use]
+pub fn process() -> metrics::Group {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let field = |text: &str, n: usize| {
+        text.split_whitespace().nth(n).and_then(|word| word.parse::<u64>().ok()).unwrap_or(0)
+    };
+    // Behind the name, which is in brackets and may hold blanks; both times are in 1/100 s.
+    let stat = read("/proc/self/stat");
+    let stat = stat.rsplit(')').next().unwrap_or_default();
+    let mut own = Process::default();
+    own.resident_bytes.0 = field(&read("/proc/self/statm"), 1) * 4096;
+    own.cpu_ms.0 = (field(stat, 11) + field(stat, 12)) * 10;
+    own.open_files.0 = fs::read_dir("/proc/self/fd").map_or(0, |all| all.count() as u64);
+    own.group()
+}
+
 /// The network interface that holds a daemon's address; empty where the kernel does not tell.
 #[must_use]
 pub fn interface_of(addrs: &AddrVec) -> String {
@@ -84,6 +110,14 @@ mod tests {
         let ip: std::net::Ipv6Addr = "fe80::a".parse().unwrap();
         assert_eq!(by_inet6(inet6, u128::from(ip)).as_deref(), Some("eth0"));
         assert_eq!(by_inet6(inet6, 1), None);
+    }
+
+    #[test]
+    fn a_process_counts_itself() {
+        let told = metrics::perf(&[process()], false, None, None);
+        let number = |name: &str| told["argonaut"][name].as_u64().unwrap();
+        assert!((1 << 20..1 << 34).contains(&number("resident_bytes")), "{told}");
+        assert!((3..100_000).contains(&number("open_files")), "{told}");
     }
 
     #[test]
