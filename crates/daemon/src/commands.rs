@@ -193,13 +193,7 @@ pub fn counters(
     groups: &[metrics::Group],
 ) -> Option<Value> {
     let (logger, counter) = (text(args, "logger"), text(args, "counter"));
-    match prefix {
-        "perf dump" => Some(metrics::perf(groups, false, logger, counter)),
-        "perf schema" => Some(metrics::perf(groups, true, logger, counter)),
-        "counter dump" => Some(metrics::labelled(groups, false)),
-        "counter schema" => Some(metrics::labelled(groups, true)),
-        _ => None,
-    }
+    metrics::answer(prefix, groups, logger, counter)
 }
 
 fn all(own: &[CommandSpec]) -> Vec<&CommandSpec> {

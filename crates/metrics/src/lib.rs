@@ -167,6 +167,21 @@ pub fn labelled(groups: &[Group], schema: bool) -> Value {
     Value::Object(all)
 }
 
+/// Answers one of the four commands about counters; `None` for any other.
+#[must_use]
+pub fn answer(
+    prefix: &str,
+    groups: &[Group],
+    logger: Option<&str>,
+    counter: Option<&str>,
+) -> Option<Value> {
+    match prefix {
+        "perf dump" | "perf schema" => Some(perf(groups, prefix == "perf schema", logger, counter)),
+        "counter dump" | "counter schema" => Some(labelled(groups, prefix == "counter schema")),
+        _ => None,
+    }
+}
+
 /// Where a daemon's `counter schema` tells other than upstream's of the same logger and name: a
 /// sentence each. `recorded` has a line for each of upstream's: kind of daemon, logger, name, type,
 /// priority, unit, nick, separated by tabs. Logger `argonaut` is ours alone. For tests.

@@ -294,13 +294,10 @@ impl Osd {
                 "release_type": release::TYPE, "implementation": release::IMPLEMENTATION,
             })),
             "status" => ok(self.status()),
-            "perf dump" | "perf schema" => {
+            "perf dump" | "perf schema" | "counter dump" | "counter schema" => {
                 let (logger, counter) = (text(args, "logger"), text(args, "counter"));
-                let groups = self.counters();
-                ok(metrics::perf(&groups, prefix == "perf schema", logger, counter))
-            }
-            "counter dump" | "counter schema" => {
-                ok(metrics::labelled(&self.counters(), prefix == "counter schema"))
+                let told = metrics::answer(prefix, &self.counters(), logger, counter);
+                ok(told.unwrap_or_default())
             }
             "perf histogram dump" => ok(self.c.perf.histograms()),
             "perf reset" => {

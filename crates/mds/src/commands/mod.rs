@@ -143,15 +143,11 @@ impl Rank {
             "dump_historic_ops" => Ok(self.historic(false)),
             "dump_historic_ops_by_duration" => Ok(self.historic(true)),
             "op get" => self.op_get(command),
-            "perf dump" | "perf schema" => {
+            "perf dump" | "perf schema" | "counter dump" | "counter schema" => {
                 let word = |name: &str| command[name].as_str();
-                let schema = command["prefix"] == "perf schema";
                 let groups = self.counters();
-                Ok(Said::Value(metrics::perf(&groups, schema, word("logger"), word("counter"))))
-            }
-            "counter dump" | "counter schema" => {
-                let schema = command["prefix"] == "counter schema";
-                Ok(Said::Value(metrics::labelled(&self.counters(), schema)))
+                let told = metrics::answer(prefix, &groups, word("logger"), word("counter"));
+                Ok(Said::Value(told.unwrap_or_default()))
             }
             "perf reset" => {
                 self.counted.reset();

@@ -70,10 +70,9 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>) -> Run {
         }
         "config help" if !ctx.cmd.has("key") => config_help(ctx),
         "injectargs" => inject(ctx),
-        "perf dump" => perf(ctx, false),
-        "perf schema" => perf(ctx, true),
-        "counter dump" => labelled(ctx, false),
-        "counter schema" => labelled(ctx, true),
+        "perf dump" | "perf schema" | "counter dump" | "counter schema" => {
+            told_counters(ctx, &prefix)
+        }
         "ops" | "dump_historic_ops" => ops(ctx, &prefix),
         "log flush" | "log reopen" => {
             let mut f = ctx.formatter_or_pretty();
@@ -400,18 +399,18 @@ fn counters(ctx: &CommandCtx<'_>) -> Vec<Group> {
     vec![Group::new("cluster", cluster), Group::new("mon", mon), Group::new("argonaut", own)]
 }
 
-fn perf(ctx: &mut CommandCtx<'_>, schema: bool) -> Run {
+fn told_counters(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
     let word = |name| -> Result<Option<String>, Fail> {
         Ok(ctx.cmd.str(name)?.filter(|word| !word.is_empty()).map(str::to_owned))
     };
     let (logger, one) = (word("logger")?, word("counter")?);
-    let told = metrics::perf(&counters(ctx), schema, logger.as_deref(), one.as_deref());
-    tell(ctx, if schema { "perf_schema" } else { "perf_dump" }, &told)
-}
-
-fn labelled(ctx: &mut CommandCtx<'_>, schema: bool) -> Run {
-    let told = metrics::labelled(&counters(ctx), schema);
-    tell(ctx, "counters", &told)
+    let told = metrics::answer(prefix, &counters(ctx), logger.as_deref(), one.as_deref());
+    let root = match prefix {
+        "perf dump" => "perf_dump",
+        "perf schema" => "perf_schema",
+        _ => "counters",
+    };
+    tell(ctx, root, &told.unwrap_or_default())
 }
 
 /// Tells a value in the format that was asked for.
