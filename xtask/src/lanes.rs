@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
-use crate::report::{Outcome, Report};
+use crate::report::{Report, failure};
 use crate::{caps, fs, fs_stock, interop, mgr, pages, radosgw, sh, suites, volumes};
 
 /// How many run at the same time.
@@ -63,7 +63,7 @@ pub fn run() -> Result<Report> {
             let mut total = total.lock().expect("no lane panics");
             print!("{text}");
             std::io::stdout().flush()?;
-            text.lines().filter_map(Outcome::parse).for_each(|outcome| total.count(outcome));
+            total.add(Report::read(&text));
         }
     };
     std::thread::scope(|scope| {
@@ -85,11 +85,11 @@ fn run_one(name: &str, port: u16) -> Result<String> {
     let mut text = String::new();
     output.read_to_string(&mut text)?;
     let ended = child.wait()?;
-    let failures = text.lines().filter_map(Outcome::parse).any(|o| o.is_failure());
+    let failures = Report::read(&text).is_failure();
     let secs = start.elapsed().as_secs_f64();
     text.insert_str(0, &format!("\n{name} ({secs:.1} s)\n"));
     if !ended.success() && !failures {
-        text.push_str(&Outcome::failure(name, &format!("ended with {ended}")));
+        text.push_str(&failure(name, &format!("ended with {ended}")));
     }
     Ok(text)
 }

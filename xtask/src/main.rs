@@ -38,6 +38,8 @@ mod tidy;
 mod unsafe_code;
 mod volumes;
 
+use std::process::ExitCode;
+
 use anyhow::{Result, bail};
 
 const USAGE: &str = "\
@@ -97,7 +99,18 @@ cargo xtask VERB
   bench rbd [SECS]   images by fio, `rbd export` and NBD, beside stock Ceph; kept in bench/results
 ";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without the program's own stack: the last lines of a run tell what failed.
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let number = |at: usize, default: u64| -> Result<u64> {
