@@ -85,7 +85,8 @@ impl Cluster {
         std::fs::remove_dir_all(&cluster.dir).ok();
         let port = ["--port", &port];
         let port = if port[1].is_empty() { &[][..] } else { &port[..] };
-        cluster.start(&[args, port].concat())
+        // Only what the test names.
+        cluster.start(&[args, port, &["--minimal"]].concat())
     }
 
     /// Where several run at the same time, each has a directory and ports of its own.

@@ -20,7 +20,7 @@ struct Ours {
 
 impl Ours {
     fn up() -> Result<Self> {
-        let fs = FsCluster::up("fs", &["--osds", "3", "--fs"])?;
+        let fs = FsCluster::up("fs", &["--osds", "3", "--fs", "--mds", "1"])?;
         Ok(Self { fs })
     }
 

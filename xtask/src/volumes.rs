@@ -19,7 +19,7 @@ struct Volumes {
 
 impl Volumes {
     fn up() -> Result<Self> {
-        let fs = FsCluster::up("volumes", &["--osds", "3", "--fs", "--mgrs", "2"])?;
+        let fs = FsCluster::up("volumes", &["--osds", "3", "--fs", "--mds", "1", "--mgrs", "2"])?;
         fs.ceph(&format!("ceph config set mon mon_mgr_beacon_grace {GRACE_S}"))?;
         let program = "volumes.py";
         std::fs::copy(sh::repo().join("tests/fs").join(program), fs.cluster.dir.join(program))?;

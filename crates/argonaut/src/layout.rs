@@ -26,14 +26,14 @@ pub struct Asked {
     pub mons: Option<u32>,
     /// As [`Wanted::osds`].
     pub osds: Option<u32>,
-    /// As [`Wanted::mds`].
+    /// Metadata servers.
     pub mds: Option<u32>,
-    /// As [`Wanted::mgrs`].
+    /// Manager processes: one of them serves.
     pub mgrs: Option<u32>,
-    /// Make a file system, where there is none.
-    pub fs: bool,
-    /// Start an object gateway, where there is none.
-    pub s3: bool,
+    /// Whether to make a file system, where there is none.
+    pub fs: Option<bool>,
+    /// Whether to start an object gateway, where there is none.
+    pub s3: Option<bool>,
     /// As [`Wanted::size`].
     pub size: Option<u32>,
     /// As [`Wanted::osd_bytes`].
@@ -45,20 +45,41 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Metadata servers: a file system wants at least one.
+    /// Metadata servers: a file system has one, and one that stands by.
     #[must_use]
     pub fn servers(&self) -> u32 {
-        self.mds.unwrap_or(u32::from(self.fs))
+        self.mds.unwrap_or(if self.fs == Some(true) { SERVERS } else { 0 })
+    }
+
+    /// The same for a cluster that is new, whose defaults stand for what was not said.
+    #[must_use]
+    pub fn whole(&self) -> Self {
+        let fs = self.fs.unwrap_or(self.mds != Some(0));
+        let with_fs = Self { fs: Some(fs), ..*self };
+        Self {
+            mds: Some(with_fs.servers()),
+            mgrs: Some(self.mgrs.unwrap_or(MANAGERS)),
+            s3: Some(self.s3.unwrap_or(true)),
+            ..with_fs
+        }
+    }
+
+    /// The same without what clients of objects and images do not need, where it was not asked for.
+    #[must_use]
+    pub fn minimal(self) -> Self {
+        let (fs, s3) = (self.fs.or(Some(false)), self.s3.or(Some(false)));
+        Self { mgrs: self.mgrs.or(Some(0)), fs, s3, ..self }
     }
 
     /// What a new cluster has.
     #[must_use]
     pub fn of_new(&self) -> Wanted {
+        let roles = self.whole();
         Wanted {
+            mds: roles.servers(),
+            mgrs: roles.mgrs.unwrap_or(0),
             mons: self.mons.unwrap_or(3),
             osds: self.osds.unwrap_or(3),
-            mds: self.servers(),
-            mgrs: self.mgrs.unwrap_or(0),
             size: self.size.unwrap_or(3),
             osd_bytes: self.osd_bytes.unwrap_or(12 << 30),
             port: self.port.unwrap_or(MON_PORTS[0]),
@@ -71,16 +92,21 @@ impl Asked {
     }
 }
 
-/// What a new cluster has.
+/// Metadata servers of a cluster with a file system.
+const SERVERS: u32 = 2;
+/// Managers of a new cluster.
+const MANAGERS: u32 = 2;
+
+/// What a new cluster has from the beginning.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Monitors.
     pub mons: u32,
     /// OSDs.
     pub osds: u32,
-    /// Metadata servers.
+    /// As [`Asked::mds`].
     pub mds: u32,
-    /// Manager processes: one of them serves.
+    /// As [`Asked::mgrs`].
     pub mgrs: u32,
     /// Replicas of new pools.
     pub size: u32,

@@ -126,6 +126,35 @@ enum OsdVerb {
     },
 }
 
+/// What `up` starts beside monitors and OSDs.
+#[derive(clap::Args)]
+struct Roles {
+    /// Make a file system `cephfs`, where there is none [default of a new cluster].
+    #[arg(long)]
+    fs: bool,
+    /// Make no file system.
+    #[arg(long, conflicts_with = "fs")]
+    no_fs: bool,
+    /// Start an object gateway (S3) from port 7480 on, and make a user `demo` [default of a new
+    /// cluster].
+    #[arg(long)]
+    s3: bool,
+    /// Start no object gateway.
+    #[arg(long, conflicts_with = "s3")]
+    no_s3: bool,
+    /// Start only monitors, OSDs and what else is asked for by name.
+    #[arg(long)]
+    minimal: bool,
+}
+
+impl Roles {
+    /// Whether a file system and a gateway are wanted; `None` where nothing was said.
+    fn asked(&self) -> (Option<bool>, Option<bool>) {
+        let said = |yes: bool, no: bool| (yes || no).then_some(yes);
+        (said(self.fs, self.no_fs), said(self.s3, self.no_s3))
+    }
+}
+
 #[derive(Subcommand)]
 enum Verb {
     /// Start a cluster on this machine; make it first if the directory has none.
@@ -138,19 +167,15 @@ enum Verb {
         /// OSDs; more than there are makes the others [default of a new cluster: 3].
         #[arg(long)]
         osds: Option<u32>,
-        /// Metadata servers; more than there are makes the others [default: 1 with --fs, else none].
+        /// Metadata servers; more than there are makes the others [default with a file system: 2].
         #[arg(long)]
         mds: Option<u32>,
-        /// Managers; more than there are makes the others [default: none, the leading monitor serves
-        /// light manager commands].
+        /// Managers; more than there are makes the others; with 0 the leading monitor serves light
+        /// manager commands [default of a new cluster: 2].
         #[arg(long)]
         mgrs: Option<u32>,
-        /// Make a file system `cephfs`, where there is none.
-        #[arg(long)]
-        fs: bool,
-        /// Start an object gateway (S3) from port 7480 on, and make a user `demo`.
-        #[arg(long)]
-        s3: bool,
+        #[command(flatten)]
+        roles: Roles,
         /// Replicas of new pools of a new cluster [default: 3].
         #[arg(long)]
         size: Option<u32>,
@@ -357,22 +382,13 @@ fn run(verb: Verb) -> Result<ExitCode> {
         daemon::private::umask();
     }
     match verb {
-        Verb::Up {
-            dir,
-            mons,
-            osds,
-            mds,
-            mgrs,
-            fs,
-            s3,
-            size,
-            osd_bytes,
-            port,
-            addr,
-            foreground,
-        } => {
-            let asked =
+        Verb::Up { dir, mons, osds, mds, mgrs, roles, size, osd_bytes, port, addr, foreground } => {
+            let (fs, s3) = roles.asked();
+            let mut asked =
                 layout::Asked { mons, osds, mds, mgrs, fs, s3, size, osd_bytes, port, addr };
+            if roles.minimal {
+                asked = asked.minimal();
+            }
             up::up(&dir.dir, &asked, foreground)?;
         }
         Verb::Down(dir) => up::down(&dir.dir)?,

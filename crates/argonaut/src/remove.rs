@@ -21,6 +21,8 @@ use crate::{supervise, target, up};
 pub enum Made {
     /// The cluster is being made for the first time: what is there may go.
     Begun,
+    /// Monitors and OSDs were there, not yet the file system and the gateway.
+    Stores,
     /// All of it was there.
     Whole,
 }
@@ -53,8 +55,9 @@ impl Marker {
         let mut words = text.split_whitespace();
         let made = match words.next() {
             Some("begun") => Made::Begun,
+            Some("stores") => Made::Stores,
             Some("whole") => Made::Whole,
-            _ => bail!("{} says neither begun nor whole", path.display()),
+            _ => bail!("{} says neither begun nor stores nor whole", path.display()),
         };
         let fsid = words.next().with_context(|| path.display().to_string())?.to_owned();
         Ok(Some(Self { fsid, made }))
@@ -65,7 +68,11 @@ impl Marker {
     /// # Errors
     /// When it cannot be written.
     pub fn write(&self, layout: &Layout) -> Result<()> {
-        let made = if self.made == Made::Whole { "whole" } else { "begun" };
+        let made = match self.made {
+            Made::Begun => "begun",
+            Made::Stores => "stores",
+            Made::Whole => "whole",
+        };
         let text = format!("{made} {}\n# Made by `argonaut up`, for `argonaut rm`.\n", self.fsid);
         write_durably(&Self::path(layout), text.as_bytes())
     }
@@ -303,10 +310,10 @@ mod tests {
         }
         let layout = Layout::new(&dir).expect("a path");
         let wanted = Wanted {
-            mons: 1,
-            osds: 1,
             mds: 1,
             mgrs: 1,
+            mons: 1,
+            osds: 1,
             size: 1,
             osd_bytes: 1 << 30,
             port: 3300,

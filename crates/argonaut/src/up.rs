@@ -56,6 +56,8 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     let progress = Progress::new();
     let fresh = !layout.exists();
     let missing = make(&layout, asked, &progress)?;
+    let whole = Marker::read(&layout)?.is_none_or(|marker| marker.made == Made::Whole);
+    let asked = &if whole { *asked } else { asked.whole() };
     up_fs::add_servers(&layout, asked.servers())?;
     up_fs::add_managers(&layout, asked.mgrs.unwrap_or(0))?;
     for entry in fs::read_dir(layout.run())?.flatten() {
@@ -73,7 +75,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
                 say!("osd.{osd} is new");
             }
             make_s3(&layout, asked, &progress)?;
-            return up_s3::tell(&layout);
+            return tell_roles(&layout);
         }
         // It was ending: killed a moment ago, or told to stop.
         say!("supervisor {pid} has ended");
@@ -119,7 +121,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     say!("  ceph -s                       (without Ceph's packages: argonaut status)");
     say!("  ceph osd pool create test && rados -p test bench 10 write");
     say!("  argonaut down --dir {}", layout.dir.display());
-    up_s3::tell(&layout)?;
+    tell_roles(&layout)?;
     if let Some(stop) = stop {
         say!("running in the foreground; Ctrl-C stops the cluster");
         while !stop.load(Ordering::Relaxed) {
@@ -154,7 +156,7 @@ fn make(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<Vec<u32>>
     if !layout.exists() {
         let dir = layout.dir.display();
         match &marker {
-            Some(marker) if marker.made == Made::Whole => bail!(
+            Some(marker) if marker.made != Made::Begun => bail!(
                 "{dir}: ceph.conf of cluster {} is gone; put it back, or remove the cluster: \
                  argonaut rm --dir {dir}",
                 marker.fsid
@@ -211,7 +213,7 @@ fn make(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<Vec<u32>>
     }
     // Last: from now on an OSD that is missing has lost its data.
     if let Some(Marker { fsid, made: Made::Begun }) = Marker::read(layout)? {
-        Marker { fsid, made: Made::Whole }.write(layout)?;
+        Marker { fsid, made: Made::Stores }.write(layout)?;
     }
     tell_room(layout)?;
     Ok(Vec::new())
@@ -286,19 +288,29 @@ fn add_osds(
 }
 
 fn make_fs(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<()> {
-    if !asked.fs {
+    if asked.fs != Some(true) {
         return Ok(());
     }
     progress.say("making a file system ...");
     up_fs::make(layout)
 }
 
+/// The gateway, the last thing of a new cluster.
 fn make_s3(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<()> {
-    if !asked.s3 {
-        return Ok(());
+    if asked.s3 == Some(true) {
+        progress.say("making an object gateway ...");
+        up_s3::make(layout, asked.addr)?;
     }
-    progress.say("making an object gateway ...");
-    up_s3::make(layout, asked.addr)
+    if let Some(Marker { fsid, made: Made::Stores }) = Marker::read(layout)? {
+        Marker { fsid, made: Made::Whole }.write(layout)?;
+    }
+    Ok(())
+}
+
+/// Says how the file system and the gateway are used, where there are any.
+fn tell_roles(layout: &Layout) -> Result<()> {
+    up_fs::tell(layout)?;
+    up_s3::tell(layout)
 }
 
 /// The OSDs that have ever been up and were not destroyed, as a monitor says; nothing where none
@@ -366,7 +378,8 @@ fn free_port(addr: Ipv4Addr, wanted: u16, count: u32) -> Result<u16> {
 const ASOK_WAIT: Duration = Duration::from_secs(2);
 /// How long a warning lasts before it is taken for one that waiting does not mend.
 const WARNING_SETTLED: Duration = Duration::from_secs(3);
-/// The same while PGs are not clean: what recovery mends changes sooner than this.
+/// The same while PGs are not clean, or a metadata server reads its journal: what recovery mends
+/// changes sooner than this.
 const DEGRADED_SETTLED: Duration = Duration::from_secs(10);
 
 /// Whether every PG is active and clean.
@@ -426,8 +439,8 @@ fn wait_healthy(
             let checks = status["health"]["checks"].clone();
             match &warned {
                 Some((since, seen)) if *seen == checks && health == "HEALTH_WARN" => {
-                    let settled =
-                        if all_clean(&status) { WARNING_SETTLED } else { DEGRADED_SETTLED };
+                    let heals = !all_clean(&status) || !checks["FS_DEGRADED"].is_null();
+                    let settled = if heals { DEGRADED_SETTLED } else { WARNING_SETTLED };
                     if since.elapsed() > settled && up == osds {
                         let checks = checks.as_object().into_iter().flatten();
                         for (code, check) in checks {

@@ -70,7 +70,7 @@ pub const MGR_CAPS: [&str; 6] = ["mon", "allow profile mgr", "osd", "allow *", "
 /// What the monitors refuse; when none answers.
 pub fn make(layout: &Layout) -> Result<()> {
     if servers(layout)? == 0 {
-        bail!("--fs wants a metadata server: --mds 1");
+        bail!("--fs wants metadata servers: --mds 2");
     }
     let mut seen = None;
     supervise::within(MAKE_MAX, || {
@@ -87,6 +87,20 @@ pub fn make(layout: &Layout) -> Result<()> {
         told(layout, &json!({"prefix": "osd pool create", "pool": pool}))?;
     }
     told(layout, &json!({"prefix": "fs new", "fs_name": NAME, "metadata": meta, "data": data}))
+}
+
+/// Says how the file system is mounted, where it is the one that [`make`] made and a server has it.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn tell(layout: &Layout) -> Result<()> {
+    let ls = json!({"prefix": "fs ls", "format": "json"});
+    if servers(layout)? == 0 || !ask(layout, &ls).is_ok_and(|text| text.contains(NAME)) {
+        return Ok(());
+    }
+    say!("File system {NAME}:");
+    say!("  ceph-fuse -c {} /mnt", layout.conf().display());
+    Ok(())
 }
 
 /// One command that must succeed.

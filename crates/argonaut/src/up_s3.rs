@@ -1,4 +1,4 @@
-//! The object gateway of a cluster that `argonaut up --s3` makes, and its user `demo`.
+//! The object gateway of a cluster that `argonaut up` makes, and its user `demo`.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -117,7 +117,9 @@ fn add_section(layout: &Layout, addr: Option<Ipv4Addr>) -> Result<()> {
     let addr = addr.unwrap_or(Ipv4Addr::LOCALHOST);
     let mut ports = PORT..PORT + PORTS;
     let port = ports.find(|port| TcpListener::bind((addr, *port)).is_ok());
-    let port = port.with_context(|| format!("no free port for S3 at {addr} from {PORT} on"))?;
+    let port = port.with_context(|| {
+        format!("no free port for S3 at {addr} from {PORT} on: free one, or --no-s3")
+    })?;
     let (path, dir) = (layout.conf(), layout.dir.display());
     let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let section = format!(

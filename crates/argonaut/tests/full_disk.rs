@@ -61,7 +61,7 @@ fn the_supervisor_outlives_a_full_disk() {
         let mut command = Command::new(env!("CARGO_BIN_EXE_argonaut"));
         command.args(args).arg("--dir").arg(&cluster).output().unwrap()
     };
-    let up = ["up", "--mons", "1", "--osds", "1", "--size", "1", "--port", "24300"];
+    let up = ["up", "--minimal", "--mons", "1", "--osds", "1", "--size", "1", "--port", "24300"];
     let out = argonaut(&up);
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(out.status.success(), "{said}");

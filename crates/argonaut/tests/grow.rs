@@ -12,8 +12,18 @@ fn an_osd_more_is_started_and_any_monitor_answers() {
     };
     let text = |raw: &[u8]| String::from_utf8_lossy(raw).into_owned();
     let up = |osds| {
-        let out =
-            run(&["up", "--osds", osds, "--size", "1", "--osd-bytes", "1G", "--port", "27300"]);
+        let out = run(&[
+            "up",
+            "--minimal",
+            "--osds",
+            osds,
+            "--size",
+            "1",
+            "--osd-bytes",
+            "1G",
+            "--port",
+            "27300",
+        ]);
         assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
     };
     up("1");

@@ -15,7 +15,7 @@ fn an_administrator_is_answered_beside_half_open_sockets() {
     let _ = std::fs::remove_dir_all(&dir);
     let bin = env!("CARGO_BIN_EXE_argonaut");
     let up = format!(
-        "ulimit -n 1024; exec {bin} up --mons 1 --osds 1 --size 1 --osd-bytes 1G --port 25300 --dir {}",
+        "ulimit -n 1024; exec {bin} up --minimal --mons 1 --osds 1 --size 1 --osd-bytes 1G --port 25300 --dir {}",
         dir.display()
     );
     let up = Command::new("sh").args(["-c", &up]).output().unwrap();

@@ -45,7 +45,7 @@ fn operations_keep_their_order_and_end_with_the_blocklist() {
     let dir = std::env::temp_dir().join(format!("argonaut-joined-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let up = Up { dir };
-    up.up(&["up", "--mons", "1", "--osds", "1", "--size", "1", "--osd-bytes", "1G"]
+    up.up(&["up", "--minimal", "--mons", "1", "--osds", "1", "--size", "1", "--osd-bytes", "1G"]
         .into_iter()
         .chain(["--port", "25400", "--mds", "1", "--fs"])
         .collect::<Vec<_>>());

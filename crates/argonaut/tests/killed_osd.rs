@@ -17,7 +17,7 @@ fn an_idle_killed_osd_is_down_in_a_moment() {
         String::from_utf8_lossy(&out.stdout).into_owned()
     };
     let (at, conf) = (dir.to_str().unwrap(), dir.join("ceph.conf"));
-    run(&["up", "--mons", "1", "--osd-bytes", "1G", "--port", "26300", "--dir", at]);
+    run(&["up", "--minimal", "--mons", "1", "--osd-bytes", "1G", "--port", "26300", "--dir", at]);
     let ceph = |words: &[&str]| run(&[&["ceph", "-c", conf.to_str().unwrap()], words].concat());
     ceph(&["osd", "pool", "create", "p", "8"]);
     let kill = |signal: &str, daemon: &str| {

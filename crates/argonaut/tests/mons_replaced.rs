@@ -55,8 +55,21 @@ fn three_monitors_are_replaced_and_the_power_fails() {
     let _ = std::fs::remove_dir_all(&dir);
     let (at, conf) = (dir.to_str().unwrap(), dir.join("ceph.conf"));
     let conf = conf.to_str().unwrap();
-    run(&["up", "--osds", "1", "--size", "1", "--osd-bytes", "1G", "--port", "28300", "--dir", at])
-        .unwrap();
+    run(&[
+        "up",
+        "--minimal",
+        "--osds",
+        "1",
+        "--size",
+        "1",
+        "--osd-bytes",
+        "1G",
+        "--port",
+        "28300",
+        "--dir",
+        at,
+    ])
+    .unwrap();
     let mut mons = Mons { dir: &dir, conf, running: Vec::new() };
     let ceph = |words: &[&str]| run(&[&["ceph", "-c", conf], words].concat());
     let until = |what: &str, words: &[&str], shown: &str| {

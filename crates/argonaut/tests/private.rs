@@ -39,7 +39,7 @@ fn open_to_others(dir: &Path) -> Vec<PathBuf> {
 fn a_cluster_is_its_users_alone() {
     let dir = std::env::temp_dir().join(format!("argonaut-private-up-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
-    let up = ["up", "--mons", "1", "--osds", "1", "--size", "1", "--osd-bytes", "1G"];
+    let up = ["up", "--minimal", "--mons", "1", "--osds", "1", "--size", "1", "--osd-bytes", "1G"];
     let up = [&up[..], &["--port", "23300"]].concat();
     argonaut(&dir, &up);
     assert_eq!(open_to_others(&dir), [] as [PathBuf; 0]);

@@ -46,7 +46,8 @@ fn a_lost_osd_is_replaced_in_one_step() {
             std::thread::sleep(Duration::from_millis(50));
         }
     };
-    let up = ["up", "--mons", "1", "--size", "2", "--osd-bytes", "1G", "--port", "29300"];
+    let up =
+        ["up", "--minimal", "--mons", "1", "--size", "2", "--osd-bytes", "1G", "--port", "29300"];
     run(&[&up[..], &["--dir", at]].concat());
     ceph(&["osd", "pool", "create", "p", "8"]);
     let file = dir.with_extension("data");
