@@ -4,6 +4,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::request::Headers;
+use crate::swift;
 use crate::xml::{Element, Writer};
 
 /// Grants in a list.
@@ -120,6 +121,8 @@ pub struct Acl {
     pub owner: Owner,
     /// At most [`GRANTS_MAX`].
     pub grants: Vec<Grant>,
+    /// Those that Swift set, of buckets: who reads and writes their objects.
+    pub swift: swift::acl::Grants,
 }
 
 fn grant(grantee: Grantee, permission: Permission) -> Grant {
@@ -131,7 +134,7 @@ impl Acl {
     #[must_use]
     pub fn private(owner: Owner) -> Self {
         let grants = vec![grant(Grantee::User(owner.id.clone()), Permission::FullControl)];
-        Self { owner, grants }
+        Self { owner, grants, swift: swift::acl::Grants::default() }
     }
 
     /// A canned list for an object or bucket of `owner`, in a bucket of `bucket_owner`.
@@ -206,7 +209,10 @@ impl Acl {
             )),
             Some(name) => Self::canned(name, owner.clone(), bucket_owner).map(Some),
             None if grants.is_empty() => Ok(None),
-            None => Ok(Some(Self { owner: owner.clone(), grants })),
+            None => {
+                let swift = swift::acl::Grants::default();
+                Ok(Some(Self { owner: owner.clone(), grants, swift }))
+            }
         }
     }
 
@@ -228,7 +234,7 @@ impl Acl {
         if grants.len() > GRANTS_MAX {
             return Err(Error::new(Code::MalformedACLError, "A list has at most 100 grants."));
         }
-        Ok(Self { owner, grants })
+        Ok(Self { owner, grants, swift: swift::acl::Grants::default() })
     }
 
     /// The answer's body.
@@ -289,7 +295,8 @@ impl Acl {
     /// Whether a group is granted anything.
     #[must_use]
     pub fn is_public(&self) -> bool {
-        self.grants.iter().any(|g| matches!(g.grantee, Grantee::AllUsers | Grantee::Authenticated))
+        let by_group = |g: &Grant| matches!(g.grantee, Grantee::AllUsers | Grantee::Authenticated);
+        self.grants.iter().any(by_group) || self.swift.is_public()
     }
 }
 
@@ -339,7 +346,7 @@ mod tests {
                 _ => Grantee::Authenticated,
             };
             let grants = grants.iter().map(|(kind, p, name)| grant(who(*kind, name), Permission::ALL[*p])).collect();
-            let acl = Acl { owner: owner(), grants };
+            let acl = Acl { grants, ..Acl::private(owner()) };
             prop_assert_eq!(Acl::parse(acl.to_xml().as_bytes()).unwrap(), acl);
         }
     }
@@ -363,7 +370,7 @@ mod tests {
         let acl = Acl::canned("bucket-owner-full-control", owner(), "boss").unwrap();
         assert!(acl.permits(Some("boss"), FullControl, false) && !acl.is_public());
         // The owner may always mend the list, and read nothing by that.
-        let acl = Acl { owner: owner(), grants: vec![] };
+        let acl = Acl { grants: vec![], ..Acl::private(owner()) };
         assert!(acl.permits(Some("me"), WriteAcp, false) && !acl.permits(Some("me"), Read, false));
         assert!(Acl::canned("log-delivery-write", owner(), "me").is_err());
     }

@@ -20,6 +20,8 @@ use crate::error::{Code, Error, Result};
 use crate::operation::Operation;
 use crate::policy::{Ask, Context, Policy, Principal, Verdict};
 use crate::sig::{Claim, Proof};
+use crate::swift::token::Ticket;
+use crate::swift::{self, temp_url};
 
 /// Who asks: proven by a signature, or nobody.
 #[derive(Clone, Debug)]
@@ -36,7 +38,12 @@ pub struct Identity {
     pub policies: Vec<Policy>,
     /// The session's own policies; empty where there are none.
     pub session_policies: Vec<Policy>,
+    /// What a subuser's key lets do, in the bits of lists: 1 reads, 2 writes; [`ALL`] for everything else.
+    pub mask: u32,
 }
+
+/// The mask that takes nothing away: full control.
+pub const ALL: u32 = 15;
 
 impl Identity {
     /// Nobody known.
@@ -49,6 +56,7 @@ impl Identity {
             is_admin: false,
             policies: Vec::new(),
             session_policies: Vec::new(),
+            mask: ALL,
         }
     }
 }
@@ -122,6 +130,48 @@ impl Sender {
         }
     }
 
+    /// The subuser whose token was right.
+    #[must_use]
+    pub fn of_token(_ticket: &Ticket, operation: Operation, identity: Identity) -> Self {
+        Self { identity, operation }
+    }
+
+    /// Who has a temporary URL: the user of its key, for the URL's own operation on its own object.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`] for what no temporary URL allows: all that is not about one object.
+    pub fn of_temp_url(
+        _grant: &temp_url::Grant,
+        operation: Operation,
+        identity: Identity,
+    ) -> Result<Self> {
+        use Operation as Op;
+        match operation {
+            Op::GetObject
+            | Op::HeadObject
+            | Op::PutObject
+            | Op::PutObjectMetadata
+            | Op::DeleteObject => Ok(Self { identity, operation }),
+            _ => Err(Error::new(
+                Code::AccessDenied,
+                "A temporary URL reads, writes or deletes one object, and copies none.",
+            )),
+        }
+    }
+
+    /// Nobody known, of a request of Swift.
+    ///
+    /// # Errors
+    /// [`Code::AccessDenied`] where the request claims to be somebody's.
+    pub fn nobody(claim: &swift::request::Claim, operation: Operation) -> Result<Self> {
+        match claim {
+            swift::request::Claim::Nobody => {
+                Ok(Self { identity: Identity::anonymous(), operation })
+            }
+            _ => Err(Code::AccessDenied.into()),
+        }
+    }
+
     /// The same sender, for another operation that the request needs: reading what it copies.
     #[must_use]
     pub fn also(&self, operation: Operation) -> Self {
@@ -157,6 +207,8 @@ pub struct Request<'a> {
     pub object_acl: Option<&'a Acl>,
     /// Values of condition keys.
     pub context: &'a Context,
+    /// The page that the request says to come from; empty for none. Swift's lists may grant to pages.
+    pub referer: &'a str,
 }
 
 /// Judges a request.
@@ -176,6 +228,9 @@ pub fn authorize(request: &Request<'_>) -> Result<()> {
 
 fn allows(request: &Request<'_>) -> bool {
     let who = &request.who.identity;
+    if who.mask & needs(request.who.operation) != needs(request.who.operation) {
+        return false;
+    }
     if who.is_admin {
         return true;
     }
@@ -229,6 +284,21 @@ fn allows(request: &Request<'_>) -> bool {
     owns && owner_may(request.who.operation) || by_acl(request, bucket)
 }
 
+/// What a key's mask must have: the bits of reading and writing, or all.
+fn needs(operation: Operation) -> u32 {
+    use Operation as Op;
+    match (operation, acl_need(operation)) {
+        (_, Some((_, permission))) => permission.bits(),
+        (Op::ListBuckets, None) => Permission::Read.bits(),
+        (
+            Op::CreateBucket | Op::DeleteBucket | Op::PutAccountMetadata | Op::PutBucketMetadata,
+            None,
+        ) => Permission::Write.bits(),
+        (Op::Preflight, None) => 0,
+        _ => ALL,
+    }
+}
+
 /// What a bucket's owner without an account may do with it whatever its list says: all but reading others' objects.
 fn owner_may(operation: Operation) -> bool {
     !matches!(acl_need(operation), Some((Place::Object, _)))
@@ -264,7 +334,9 @@ fn acl_need(operation: Operation) -> Option<(Place, Permission)> {
             (Place::Object, Permission::Read)
         }
         Op::GetObjectRetention | Op::GetObjectLegalHold => (Place::Object, Permission::Read),
-        Op::PutObjectTagging | Op::DeleteObjectTagging => (Place::Object, Permission::Write),
+        Op::PutObjectTagging | Op::DeleteObjectTagging | Op::PutObjectMetadata => {
+            (Place::Object, Permission::Write)
+        }
         Op::GetObjectAcl => (Place::Object, Permission::ReadAcp),
         Op::PutObjectAcl => (Place::Object, Permission::WriteAcp),
         _ => return None,
@@ -273,21 +345,30 @@ fn acl_need(operation: Operation) -> Option<(Place, Permission)> {
 
 fn by_acl(request: &Request<'_>, bucket: BucketFacts<'_>) -> bool {
     let Some((place, permission)) = acl_need(request.who.operation) else { return false };
+    let id = request.who.identity.id.as_deref();
+    // A container's lists are for its objects, whoever owns those.
+    let by_swift = match permission {
+        Permission::Read => Some(false),
+        Permission::Write => Some(true),
+        _ => None,
+    };
+    let ignores = bucket.block.ignore_acls;
+    if by_swift.is_some_and(|w| bucket.acl.swift.permit(id, request.referer, w, ignores)) {
+        return true;
+    }
     let acl = match place {
         Place::Bucket => bucket.acl,
         Place::Object => match request.object_acl {
             Some(acl) => acl,
             // Of an object that is not there: who may list the bucket may know it.
             None => {
-                return bucket.acl.permits(
-                    request.who.identity.id.as_deref(),
-                    Permission::Read,
-                    bucket.block.ignore_acls,
-                );
+                let may_list = |acl: &Acl| acl.permits(id, Permission::Read, ignores);
+                return may_list(bucket.acl)
+                    || bucket.acl.swift.permit(id, request.referer, false, ignores);
             }
         },
     };
-    acl.permits(request.who.identity.id.as_deref(), permission, bucket.block.ignore_acls)
+    acl.permits(id, permission, ignores)
 }
 
 #[cfg(test)]
@@ -352,6 +433,7 @@ mod tests {
             bucket: Some(bucket),
             object_acl: object_acl.as_ref(),
             context: &Context::default(),
+            referer: "",
         };
         authorize(&request).is_ok()
     }
@@ -402,6 +484,111 @@ mod tests {
         assert!(!may(&case, &nobody, PutObject) && !may(&case, &other, ListObjects));
         let case = Case { object_acl: Some("authenticated-read"), ..PLAIN };
         assert!(may(&case, &other, GetObject) && !may(&case, &nobody, GetObject));
+    }
+
+    /// Swift's lists of a container hold for its objects, whoever owns them and by whatever API they are asked for.
+    #[test]
+    fn lists_of_swift() {
+        use Operation::{
+            HeadBucket, HeadObject, PutBucketAcl, PutBucketMetadata, PutObjectMetadata,
+        };
+        let ask = |read: &str, write: &str, who: &Identity, referer: &str, block, operation| {
+            let owner = || Owner { id: "owner".into(), display_name: String::new() };
+            let swift = swift::acl::Grants::parse(read, write).unwrap();
+            let acl = Acl { swift, ..Acl::private(owner()) };
+            let third = Acl::private(Owner { id: "third".into(), display_name: String::new() });
+            let bucket =
+                BucketFacts { owner: "owner", account: "", acl: &acl, policy: None, block };
+            let request = Request {
+                who: &Sender { identity: who.clone(), operation },
+                action: operation.action(false),
+                resource: "arn:aws:s3:::b/k",
+                bucket: Some(bucket),
+                object_acl: Some(&third),
+                context: &Context::default(),
+                referer,
+            };
+            authorize(&request).is_ok()
+        };
+        let none = PublicAccessBlock::default();
+        let (nobody, other) = (Identity::anonymous(), identity("other", "", false));
+        let reads = [GetObject, HeadObject, ListObjects, HeadBucket];
+        let writes = [PutObject, DeleteObject, PutObjectMetadata];
+        let never = [PutBucketAcl, PutBucketMetadata, PutBucketPolicy, GetObjectAcl];
+        for operation in reads.into_iter().chain(writes).chain(never) {
+            let (is_read, is_write) = (reads.contains(&operation), writes.contains(&operation));
+            let may = |read, write, who| ask(read, write, who, "", none, operation);
+            assert_eq!(may("other", "", &other), is_read, "{operation:?}");
+            assert_eq!(may("", "other", &other), is_write, "{operation:?}");
+            assert_eq!(may(".r:*", "", &nobody), is_read, "{operation:?}");
+            assert!(!may("other", "other", &nobody), "{operation:?}");
+            assert!(!may(".rlistings,*:*", "*", &other), "{operation:?}");
+            let page = |r| ask(".r:.good.org", "", &nobody, r, none, operation);
+            assert_eq!(page("http://a.good.org/"), is_read, "{operation:?}");
+            assert!(!page("http://a.bad.org/") && !page(""), "{operation:?}");
+            let block = PublicAccessBlock { ignore_acls: true, ..none };
+            assert!(!ask(".r:*", "", &nobody, "", block, operation), "{operation:?}");
+            assert_eq!(ask("other", "", &other, "", block, operation), is_read, "{operation:?}");
+        }
+    }
+
+    /// What a subuser's key lets do bounds the user's own rights, an administrator's too.
+    #[test]
+    fn keys_of_subusers() {
+        use Operation::{
+            CopyObject, CreateBucket, DeleteBucket, HeadObject, ListBuckets, PutAccountMetadata,
+            PutBucketMetadata, PutObjectMetadata,
+        };
+        let reads = [GetObject, HeadObject, ListObjects, ListBuckets];
+        let writes = [
+            PutObject,
+            CopyObject,
+            DeleteObject,
+            CreateBucket,
+            DeleteBucket,
+            PutAccountMetadata,
+            PutBucketMetadata,
+            PutObjectMetadata,
+        ];
+        for is_admin in [false, true] {
+            let owner = Identity { is_admin, ..identity("owner", "", false) };
+            for operation in reads.into_iter().chain(writes) {
+                let masked = |mask| may(&PLAIN, &Identity { mask, ..owner.clone() }, operation);
+                assert_eq!(masked(1), reads.contains(&operation), "{operation:?}");
+                assert_eq!(masked(2), writes.contains(&operation), "{operation:?}");
+                assert!(masked(3) && masked(ALL) && !masked(0), "{operation:?}");
+            }
+            assert!(!may(&PLAIN, &Identity { mask: 3, ..owner.clone() }, PutBucketPolicy));
+        }
+    }
+
+    /// A temporary URL is for one object.
+    #[test]
+    fn temporary_urls() {
+        use crate::request::{Head, Headers, Method};
+        let head = Head::new(
+            Method::Get,
+            "/v1/c/o?temp_url_sig=d7252d5400de575f250a9389e5b1aad036300501&temp_url_expires=9",
+            Headers::default(),
+        );
+        let url = temp_url::TempUrl::of(&head.unwrap()).unwrap().unwrap();
+        let signed = temp_url::Signed {
+            method: Method::Get,
+            path: "/v1/c/o",
+            entry_len: 0,
+            object: "o",
+            peer: None,
+        };
+        let claim = swift::request::Claim::TempUrl(url.clone());
+        assert!(Sender::nobody(&claim, GetObject).is_err(), "a claim is proven, or refused");
+        let Ok(grant) = url.verify(&signed, ["key"], crate::time::Time(0)) else {
+            panic!("the signature is that of `key`");
+        };
+        let of = |operation| Sender::of_temp_url(&grant, operation, identity("owner", "", false));
+        assert!(of(GetObject).is_ok() && of(PutObject).is_ok() && of(DeleteObject).is_ok());
+        for operation in [ListObjects, Operation::CopyObject, Operation::DeleteObjects] {
+            assert!(of(operation).is_err(), "{operation:?}");
+        }
     }
 
     #[test]

@@ -110,6 +110,7 @@ codes! {
     SubUserExists 409 "The user has a subuser of this name.";
     UserAlreadyExists 409 "A user of this id is there already.";
     MissingContentLength 411 "The request needs a Content-Length.";
+    BadURL 412 "The URL, or a header that has one, names no container and object.";
     PreconditionFailed 412 "A condition of the request (If-Match, If-None-Match, a date) is not met.";
     InvalidRange 416 "The range begins behind the object's end.";
     UnprocessableEntity 422 "The body does not fit its ETag.";

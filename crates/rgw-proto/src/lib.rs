@@ -1,4 +1,4 @@
-//! S3 without I/O: what a request says, who may do it, and what an answer looks like.
+//! S3 and Swift without I/O: what a request says, who may do it, and what an answer looks like.
 //!
 //! ```text
 //!   Head ──> Target, Operation        what is asked (request, operation)
@@ -28,6 +28,7 @@ pub mod policy;
 pub mod request;
 pub mod session;
 pub mod sig;
+pub mod swift;
 pub mod time;
 pub mod uri;
 pub mod xml;

@@ -77,6 +77,9 @@ pub enum Operation {
     CompleteMultipartUpload,
     AbortMultipartUpload,
     ListParts,
+    PutAccountMetadata,
+    PutBucketMetadata,
+    PutObjectMetadata,
 }
 
 use Method::{Delete, Get, Head as HeadMethod, Post, Put};
@@ -338,6 +341,9 @@ impl Operation {
             Op::PutObjectLegalHold => "s3:PutObjectLegalHold",
             Op::AbortMultipartUpload => "s3:AbortMultipartUpload",
             Op::ListParts => "s3:ListMultipartUploadParts",
+            // Of Swift, which sets lists of access by the same requests as metadata.
+            Op::PutAccountMetadata => "s3:PutAccountMetadata",
+            Op::PutBucketMetadata => "s3:PutBucketAcl",
             // Those that `action` has, by whether a version is named, and all that write an object.
             _ => "s3:PutObject",
         }

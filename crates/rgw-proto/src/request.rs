@@ -14,6 +14,8 @@ pub enum Method {
     Post,
     Delete,
     Options,
+    /// Swift's alone.
+    Copy,
 }
 
 impl Method {
@@ -29,6 +31,7 @@ impl Method {
             "POST" => Self::Post,
             "DELETE" => Self::Delete,
             "OPTIONS" => Self::Options,
+            "COPY" => Self::Copy,
             _ => return Err(Code::MethodNotAllowed.into()),
         })
     }
@@ -43,6 +46,7 @@ impl Method {
             Self::Post => "POST",
             Self::Delete => "DELETE",
             Self::Options => "OPTIONS",
+            Self::Copy => "COPY",
         }
     }
 }

@@ -9,7 +9,9 @@ use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::object::ObjectAt;
 use rgw_core::ratelimit::Ratelimit;
 use rgw_proto::acl::{Acl, Owner};
-use rgw_proto::authorize::{BucketFacts, Identity, PublicAccessBlock, Request, Sender, authorize};
+use rgw_proto::authorize::{
+    self, BucketFacts, Identity, PublicAccessBlock, Request, Sender, authorize,
+};
 use rgw_proto::name::{BucketName, Key};
 use rgw_proto::operation::Operation;
 use rgw_proto::policy::{Context, Kind, Policy, Principal};
@@ -123,6 +125,7 @@ fn identity(user: &UserInfo, attrs: &Attrs) -> Result<Identity> {
         is_admin: user.limits.is_admin,
         policies,
         session_policies: Vec::new(),
+        mask: authorize::ALL,
     })
 }
 
@@ -303,6 +306,7 @@ async fn of_session(gateway: &Gateway<OnRados>, session: &Session) -> Result<Kno
         is_admin: false,
         policies,
         session_policies,
+        mask: authorize::ALL,
     };
     let (user, account) = if in_account {
         let account = gateway.account(&role.account_id).await?;
@@ -541,6 +545,7 @@ impl Asked {
             bucket,
             object_acl: object_acl.as_ref(),
             context: &context,
+            referer: self.head.headers.get("referer").unwrap_or_default(),
         })
     }
 }
