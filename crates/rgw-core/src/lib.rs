@@ -16,6 +16,7 @@
 pub mod accounts;
 pub mod cache;
 pub mod crypt;
+pub mod expiry;
 pub mod formats;
 pub mod gateway;
 pub mod gc;

@@ -6,7 +6,7 @@ use cls::client::rgw::{DirEntry, Key as IndexKey, ListOp, ListRet, flag};
 use rgw_proto::Result;
 use types::{Bytes, Denc, Features, OpResult, UTime, Writer};
 
-use crate::gateway::{Gateway, decoded, failed};
+use crate::gateway::{Gateway, attr_text, decoded, failed};
 use crate::meta::BucketAt;
 use crate::names::RawKey;
 use crate::objects::{Objects, Place, Vector};
@@ -51,6 +51,8 @@ pub struct Entry {
     pub owner: (String, String),
     /// Empty for `STANDARD`.
     pub storage_class: String,
+    /// Its kind; empty where none was told.
+    pub content_type: String,
 }
 
 /// A page of a listing.
@@ -235,6 +237,7 @@ impl<O: Objects> Gateway<O> {
             etag: text(&found.meta.etag),
             owner: (text(&found.meta.owner), text(&found.meta.owner_name)),
             storage_class: text(&found.meta.storage_class),
+            content_type: attr_text(&found.meta.content_type),
             key: key.clone(),
         };
         if query.versions && entry.key.instance.is_empty() {
@@ -260,6 +263,7 @@ impl<O: Objects> Gateway<O> {
         entry.etag = now.etag;
         entry.owner = now.owner;
         entry.storage_class = now.storage_class;
+        entry.content_type = now.content_type;
         Ok(Some(entry))
     }
 

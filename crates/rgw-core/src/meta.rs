@@ -256,6 +256,21 @@ impl<O: Objects> Gateway<O> {
         user.ok_or_else(|| Error::from(Code::InvalidAccessKeyId))
     }
 
+    /// A user by the name of a subuser, `UID:NAME`, that has a key of Swift; with attributes.
+    ///
+    /// # Errors
+    /// [`Code::NoSuchUser`] where no user has it.
+    pub async fn user_by_swift(&self, name: &str) -> Result<(UserInfo, Attrs)> {
+        let at = Place::new(&self.zone.users.swift, name);
+        let data = match self.known_lead(&at).await {
+            Err(Errno::NOENT) => return Err(Code::NoSuchUser.into()),
+            other => other.map_err(failed("reading the subuser"))?,
+        };
+        let uid: String = decoded(&data, "The subuser")?;
+        let user = self.known_user(&uid).await?;
+        user.ok_or_else(|| Error::from(Code::NoSuchUser))
+    }
+
     /// A user by `[TENANT$]ID`, from the cache where it is there; `None` where there is none.
     ///
     /// # Errors

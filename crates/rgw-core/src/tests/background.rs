@@ -382,3 +382,53 @@ fn roles_are_found_by_name() {
         assert_eq!(gateway.role_by_name(realm, "b").await.unwrap(), None);
     });
 }
+
+/// An object goes when its own time has come, and only then; a later time, another object of the name, and a lock hold.
+#[test]
+fn objects_end() {
+    use crate::expiry::{DELETE_AT, HINTS, encode};
+    now(async {
+        let memory = Memory::new();
+        let gateway = gateway(memory.clone());
+        let bucket = made(&gateway).await.unwrap();
+        let begin = i64::from(gateway.now().sec);
+        let pass = async || {
+            let mut count = 0;
+            for n in 0..HINTS {
+                count += gateway.end_objects(n).await.unwrap();
+            }
+            count
+        };
+        let end = async |name: &str, at: i64, more: Option<&str>| {
+            let key = RawKey { name: name.into(), ..RawKey::default() };
+            gateway.note_end(&bucket, &key, at).await.unwrap();
+            let object = gateway.object(&bucket, name, None, false).await.unwrap().unwrap();
+            let mut set: Attrs = [(DELETE_AT.to_owned(), encode(at))].into();
+            set.extend(more.map(|name| (name.to_owned(), Bytes::from_static(b"x"))));
+            gateway.change_attrs(&bucket, &object, set, &[]).await.unwrap();
+        };
+        for name in ["ends", "later", "again", "locked", "stays"] {
+            put(&gateway, &bucket, name, b"x").await.unwrap();
+        }
+        end("ends", begin + 100, None).await;
+        end("later", begin + 100, None).await;
+        end("later", begin + 1_000, None).await;
+        end("again", begin + 100, None).await;
+        put(&gateway, &bucket, "again", b"new").await.unwrap();
+        end("locked", begin + 100, Some("object-retention")).await;
+        assert_eq!(pass().await, 0, "it is not time yet");
+        memory.pass(200);
+        assert_eq!(pass().await, 1);
+        let left = async |name: &str| get(&gateway, &bucket, name, None).await.unwrap().is_some();
+        assert!(!left("ends").await, "its time has come");
+        for name in ["later", "again", "locked", "stays"] {
+            assert!(left(name).await, "{name}");
+        }
+        assert_eq!(pass().await, 0, "hints that were followed are gone");
+        memory.pass(1_000);
+        assert_eq!(pass().await, 1);
+        assert!(!left("later").await);
+        let held = gateway.usage(&bucket).await.unwrap();
+        assert_eq!(held.objects, 3, "the index knows");
+    });
+}
