@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use conf::Config;
 use rados::Cluster;
-use rgw::{Door, Masters, OnRados, Records, Sealer, Settings, Work};
+use rgw::{Door, Masters, OnRados, Records, Sealer, Settings, SwiftPaths, SwiftSettings, Work};
 use rgw_core::gateway::Gateway;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -101,6 +101,7 @@ async fn run(conf: std::path::PathBuf, config: Config, name: String) -> Result<(
         caches: is_on("rgw_cache_enabled"),
         work: work(&config)?,
         records,
+        swift: swift(&config)?,
     };
     rgw::serve(gateway, settings, doors, stopped).await?;
     Ok(())
@@ -127,11 +128,55 @@ fn masters(config: &Config) -> Result<Masters> {
     Masters::parse(&kms, &default).map_err(anyhow::Error::msg)
 }
 
+/// Whether `rgw_enable_apis` has an API.
+fn serves(config: &Config, api: &str) -> bool {
+    let apis = config.get("rgw_enable_apis");
+    apis.trim().is_empty() || apis.split([',', ' ']).any(|word| word.trim() == api)
+}
+
+/// How Swift is served; `None` where `rgw_enable_apis` has neither it nor its logins.
+fn swift(config: &Config) -> Result<Option<SwiftSettings>> {
+    let (storage, auth) = (serves(config, "swift"), serves(config, "swift_auth"));
+    if !storage && !auth {
+        return Ok(None);
+    }
+    let word = |name: &str| -> Result<String> {
+        let text = config.get(name);
+        let text = text.trim_matches('/');
+        if text.contains('/') || text.contains(char::is_whitespace) {
+            bail!("{name} = {text} is not one part of a path");
+        }
+        Ok(text.to_owned())
+    };
+    let prefix = match config.get("rgw_swift_url_prefix").as_str() {
+        "" => "swift".to_owned(),
+        _ => word("rgw_swift_url_prefix")?,
+    };
+    let auth_entry = Some(word("rgw_swift_auth_entry")?).filter(|entry| !entry.is_empty());
+    let auth_entry = auth_entry.unwrap_or_else(|| "auth".to_owned());
+    if prefix == auth_entry {
+        bail!("rgw_swift_url_prefix and rgw_swift_auth_entry are both {prefix}: one path for both");
+    }
+    let is_set = |name: &str| ["true", "1", "yes", "on"].contains(&config.get(name).as_str());
+    let token_s = match config.get("rgw_swift_token_expiration").as_str() {
+        "" => 86_400,
+        text => text.parse().with_context(|| format!("rgw_swift_token_expiration = {text}"))?,
+    };
+    let account_in_url = is_set("rgw_swift_account_in_url");
+    Ok(Some(SwiftSettings {
+        paths: SwiftPaths { prefix, auth_entry, account_in_url },
+        serves_storage: storage,
+        serves_auth: auth,
+        url: config.get("rgw_swift_url"),
+        token_s,
+        needs_stats: is_on(config, "rgw_swift_need_stats"),
+        has_versions: is_set("rgw_swift_versioning_enabled"),
+    }))
+}
+
 /// Where the Admin API is served: `rgw_admin_entry`, where `rgw_enable_apis` has it.
 fn admin_entry(config: &Config) -> Option<String> {
-    let apis = config.get("rgw_enable_apis");
-    let is_served =
-        apis.trim().is_empty() || apis.split([',', ' ']).any(|api| api.trim() == "admin");
+    let is_served = serves(config, "admin");
     let entry = config.get("rgw_admin_entry");
     let entry = if entry.is_empty() { "admin".to_owned() } else { entry };
     is_served.then_some(entry)
@@ -152,6 +197,7 @@ fn work(config: &Config) -> Result<Work> {
     };
     let gc_s = u64::try_from(number("rgw_gc_processor_period", 3_600)?).unwrap_or(3_600).max(1);
     let day_s = u64::try_from(number("rgw_lc_debug_interval", -1)?).ok().filter(|s| *s > 0);
+    let end_s = u64::try_from(number("rgw_objexp_gc_interval", 600)?).unwrap_or(600).max(1);
     let usage_s = u64::try_from(number("rgw_usage_log_tick_interval", 30)?).unwrap_or(30).max(1);
     let hours = match config.get("rgw_lifecycle_work_time").as_str() {
         "" => (0, 6 * 60),
@@ -161,6 +207,7 @@ fn work(config: &Config) -> Result<Work> {
     Ok(Work {
         gc_every: is_on(config, "rgw_enable_gc_threads").then(|| Duration::from_secs(gc_s)),
         day_s: is_on(config, "rgw_enable_lc_threads").then(|| day_s.unwrap_or(86_400)),
+        end_every: Duration::from_secs(end_s),
         usage_every: Duration::from_secs(usage_s),
         hours,
     })

@@ -10,7 +10,7 @@
 //!   else ──────────────────────────────────────────> no
 //! ```
 //!
-//! A session's policy bounds whatever its role's policies allow. Public access blocks take away what a public policy
+//! A subuser's key bounds all of this. A session's policy bounds whatever its role's policies allow. Public access blocks take away what a public policy
 //! or a grant to a group gives.
 //!
 //! Source: `rgw_common.cc` (`evaluate_iam_policies`, `verify_bucket_permission`, `verify_object_permission`).

@@ -62,6 +62,10 @@ pub fn encode(acl: &Acl) -> Bytes {
                 stored.permission = if *allows { bits } else { 0 };
                 stored.referer = pattern.clone();
                 let permission = stored.permission as u32;
+                if *allows && pattern == "*" {
+                    // By this S3's requests are judged, which stock does not ask for pages.
+                    *list.groups.entry(ALL_USERS).or_default() |= bits;
+                }
                 list.referers.push(Referer { pattern: pattern.clone(), permission });
             }
         }
@@ -164,6 +168,7 @@ mod tests {
         let pages: Vec<_> =
             stored.referers.iter().map(|r| (r.pattern.as_str(), r.permission)).collect();
         assert_eq!(pages, [("*", 0x10), ("bad.com", 0)]);
+        assert_eq!(stored.groups, [(ALL_USERS, 0x10)].into());
         let back = of(&Attrs::from([("acl".to_owned(), bytes)]));
         assert_eq!(back.swift.header(false), ".r:*,.r:-bad.com,.rlistings,other");
         assert_eq!(back.swift.header(true), "other,zz");

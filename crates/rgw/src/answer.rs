@@ -95,6 +95,12 @@ impl Answer {
         self
     }
 
+    /// Sets a header that is there already.
+    pub fn replace(mut self, name: &str, value: impl Into<String>) -> Self {
+        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        self.header(name, value)
+    }
+
     /// Adds a header where there is a value.
     pub fn maybe(self, name: &str, value: Option<impl Into<String>>) -> Self {
         match value {

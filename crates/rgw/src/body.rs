@@ -100,6 +100,25 @@ impl Reader {
         Ok(Self { incoming, chunks, sums, announced, len, taken: 0, bytes_max })
     }
 
+    /// Begins to read a body that no signature covers and no checksum of S3 goes with: Swift's.
+    ///
+    /// # Errors
+    /// [`Code::MissingContentLength`] unless it comes in HTTP's chunks, [`Code::EntityTooLarge`].
+    pub fn plain(incoming: Incoming, head: &Head, bytes_max: u64) -> Result<Self> {
+        let len = head.headers.single("content-length")?;
+        let bad = |_| Error::new(Code::InvalidArgument, "content-length is a number.");
+        let len = len.map(|text| text.parse::<u64>().map_err(bad)).transpose()?;
+        if len.is_none() && head.headers.get("transfer-encoding").is_none() {
+            return Err(Code::MissingContentLength.into());
+        }
+        if len.is_some_and(|len| len > bytes_max) {
+            return Err(Code::EntityTooLarge.into());
+        }
+        let sums = Body::new(Expected::default());
+        let announced = String::new();
+        Ok(Self { incoming, chunks: None, sums, announced, len, taken: 0, bytes_max })
+    }
+
     /// The next bytes; `None` at the end.
     ///
     /// # Errors

@@ -168,7 +168,7 @@ impl Server {
 }
 
 /// Who owns what a user makes: the account, where the user is in one.
-fn owner_of(user: &UserInfo) -> BucketOwner {
+pub(crate) fn owner_of(user: &UserInfo) -> BucketOwner {
     match user.account_id.as_str() {
         "" => BucketOwner::User(user.id.clone()),
         id => BucketOwner::Account(id.to_owned()),

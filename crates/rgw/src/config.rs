@@ -32,7 +32,7 @@ const DAY_S: i64 = 86_400;
 const METHODS: [(&str, u8); 5] = [("GET", 1), ("PUT", 2), ("HEAD", 4), ("POST", 8), ("DELETE", 16)];
 
 /// How CORS rules are stored: `RGWCORSConfiguration`, `ENCODE_START(1, 1)`.
-fn cors_bytes(rules: &[cors::Rule]) -> Bytes {
+pub(crate) fn cors_bytes(rules: &[cors::Rule]) -> Bytes {
     let mut w = Writer::new(Features::ALL);
     w.framed(1, 1, |w| {
         w.seq(rules, |w, rule| {

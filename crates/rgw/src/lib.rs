@@ -1,4 +1,4 @@
-//! The object gateway: S3 over HTTP, on RADOS.
+//! The object gateway: S3 and Swift over HTTP, on RADOS.
 //!
 //! ```text
 //!   connection ── hyper ── Head ── who (signature, user) ── what (operation) ── may they (authorize) ── operation ── answer
@@ -27,6 +27,7 @@ mod server;
 mod source;
 mod stall;
 mod sums;
+mod swift;
 mod uploads;
 mod watching;
 mod worker;
@@ -35,5 +36,7 @@ pub use crypt::Masters;
 pub use on_rados::OnRados;
 pub use record::Records;
 pub use rgw_proto::session::Sealer;
+pub use rgw_proto::swift::request::Paths as SwiftPaths;
 pub use server::{Door, Settings, serve};
+pub use swift::Settings as SwiftSettings;
 pub use worker::Work;

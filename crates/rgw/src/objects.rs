@@ -39,7 +39,7 @@ use crate::source::{Opened, Reads, Source, aligned};
 const READS_MAX: usize = 4;
 
 /// Headers that are kept with an object, and the names of their attributes.
-const KEPT: [(&str, &str); 6] = [
+pub(crate) const KEPT: [(&str, &str); 6] = [
     ("content-type", "content_type"),
     ("cache-control", "cache_control"),
     ("content-disposition", "content_disposition"),
@@ -49,7 +49,7 @@ const KEPT: [(&str, &str); 6] = [
 ];
 
 /// Attributes of one head that another never takes over.
-const OWN: [&str; 7] = [
+pub(crate) const OWN: [&str; 7] = [
     "idtag",
     "tail_tag",
     "manifest",
@@ -119,7 +119,7 @@ pub fn of_sums(attrs: &mut Attrs, sums: &Sums) {
     }
 }
 
-fn current<'a>(etag: &'a str, object: &ObjectAt) -> Current<'a> {
+pub(crate) fn current<'a>(etag: &'a str, object: &ObjectAt) -> Current<'a> {
     Current { etag, modified: time(object.mtime) }
 }
 
@@ -518,7 +518,7 @@ impl Server {
     }
 
     /// Has the bytes of an object follow an answer.
-    fn send(
+    pub(crate) fn send(
         self: &Rc<Self>,
         bucket: &BucketAt,
         object: ObjectAt,
@@ -527,13 +527,6 @@ impl Server {
         cipher: Option<Cipher>,
     ) -> Answer {
         let end = from + len;
-        let parts = object.manifest.as_ref().map(|m| m.part_bounds()).unwrap_or_default();
-        let (first, last) = match &cipher {
-            Some(_) => aligned(&parts, object.size, from, end),
-            None => (from, end),
-        };
-        let reads = self.gateway.reads(bucket, &object, first, last - first);
-        let mut reads = Reads::new(reads);
         let in_head = object.manifest.as_ref().is_none_or(|m| end <= m.head_size);
         if cipher.is_none() && in_head && end <= object.prefetched.len() as u64 {
             return answer.bytes(object.prefetched.slice(from as usize..end as usize));
@@ -542,57 +535,74 @@ impl Server {
         let (server, bucket) = (self.clone(), Rc::new(bucket.clone()));
         let object = Rc::new(object);
         tokio::task::spawn_local(async move {
-            let mut under_way = VecDeque::new();
-            let mut at = first;
-            loop {
-                while under_way.len() < READS_MAX {
-                    let mut share = server.sent.share();
-                    let most = match share.grow(reads.next_len()) {
-                        true => HEAD_BYTES,
-                        // Others hold the memory: one small piece after the other.
-                        false if under_way.is_empty() => SPARE_BYTES,
-                        false => break,
-                    };
-                    let Some(read) = reads.next(most) else { break };
-                    let (server, bucket) = (server.clone(), bucket.clone());
-                    let object = object.clone();
-                    under_way.push_back(tokio::task::spawn_local(async move {
-                        let piece = server.gateway.read(&bucket, &object, &read).await;
-                        (piece, share)
-                    }));
-                }
-                let Some(next) = under_way.pop_front() else { return };
-                let piece = match next.await {
-                    Ok((Ok(piece), share)) => {
-                        let begin = at;
-                        at += piece.len() as u64;
-                        Ok(share.hold(match &cipher {
-                            Some(cipher) => {
-                                let (part, _) = part_at(&parts, object.size, begin);
-                                let mut open = piece.to_vec();
-                                cipher.decrypt(begin - part, &mut open);
-                                let (cut, keep) =
-                                    (from.max(begin), end.min(at).max(from.max(begin)));
-                                Bytes::from(open)
-                                    .slice((cut - begin) as usize..(keep - begin) as usize)
-                            }
-                            None => piece,
-                        }))
-                    }
-                    Ok((Err(error), _)) => {
-                        tracing::warn!("a GET of {} ends early: {error}", object.key.name);
-                        Err(std::io::Error::other(error))
-                    }
-                    Err(error) => Err(std::io::Error::other(error)),
-                };
-                let failed = piece.is_err();
-                if sender.send(piece).await.is_err() || failed {
-                    under_way.iter().for_each(tokio::task::JoinHandle::abort);
-                    return;
-                }
-            }
+            server.pour(&bucket, &object, (from, len), cipher, &sender).await;
         });
         answer.pieces(pieces, len)
+    }
+
+    /// Sends a run of an object's bytes, piece by piece. Returns whether all went.
+    pub(crate) async fn pour(
+        self: &Rc<Self>,
+        bucket: &Rc<BucketAt>,
+        object: &Rc<ObjectAt>,
+        (from, len): (u64, u64),
+        cipher: Option<Cipher>,
+        sender: &mpsc::Sender<std::io::Result<Bytes>>,
+    ) -> bool {
+        let end = from + len;
+        let parts = object.manifest.as_ref().map(|m| m.part_bounds()).unwrap_or_default();
+        let (first, last) = match &cipher {
+            Some(_) => aligned(&parts, object.size, from, end),
+            None => (from, end),
+        };
+        let mut reads = Reads::new(self.gateway.reads(bucket, object, first, last - first));
+        let mut under_way = VecDeque::new();
+        let mut at = first;
+        loop {
+            while under_way.len() < READS_MAX {
+                let mut share = self.sent.share();
+                let most = match share.grow(reads.next_len()) {
+                    true => HEAD_BYTES,
+                    // Others hold the memory: one small piece after the other.
+                    false if under_way.is_empty() => SPARE_BYTES,
+                    false => break,
+                };
+                let Some(read) = reads.next(most) else { break };
+                let (server, bucket) = (self.clone(), bucket.clone());
+                let object = object.clone();
+                under_way.push_back(tokio::task::spawn_local(async move {
+                    let piece = server.gateway.read(&bucket, &object, &read).await;
+                    (piece, share)
+                }));
+            }
+            let Some(next) = under_way.pop_front() else { return true };
+            let piece = match next.await {
+                Ok((Ok(piece), share)) => {
+                    let begin = at;
+                    at += piece.len() as u64;
+                    Ok(share.hold(match &cipher {
+                        Some(cipher) => {
+                            let (part, _) = part_at(&parts, object.size, begin);
+                            let mut open = piece.to_vec();
+                            cipher.decrypt(begin - part, &mut open);
+                            let (cut, keep) = (from.max(begin), end.min(at).max(from.max(begin)));
+                            Bytes::from(open).slice((cut - begin) as usize..(keep - begin) as usize)
+                        }
+                        None => piece,
+                    }))
+                }
+                Ok((Err(error), _)) => {
+                    tracing::warn!("a GET of {} ends early: {error}", object.key.name);
+                    Err(std::io::Error::other(error))
+                }
+                Err(error) => Err(std::io::Error::other(error)),
+            };
+            let failed = piece.is_err();
+            if sender.send(piece).await.is_err() || failed {
+                under_way.iter().for_each(tokio::task::JoinHandle::abort);
+                return false;
+            }
+        }
     }
 
     pub(crate) async fn delete_object(
@@ -608,7 +618,7 @@ impl Server {
     }
 
     /// Deletes an object, or a version. Returns the version, and whether it is a delete marker.
-    async fn remove(
+    pub(crate) async fn remove(
         &self,
         asked: &Asked,
         bucket: &BucketAt,
@@ -748,6 +758,29 @@ impl Server {
         self.remove(asked, bucket, key, version).await
     }
 
+    /// An object that is copied, which the sender may read.
+    pub(crate) async fn source_at(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        key: &str,
+        version: Option<&str>,
+    ) -> Result<ObjectAt> {
+        let share = self.needed.need(HEAD_BYTES)?;
+        let mut found = self.gateway.object(bucket, key, version, true).await?;
+        if let Ok(object) = &mut found {
+            object.prefetched = share.hold(std::mem::take(&mut object.prefetched));
+        }
+        let sender = asked.sender.also(Op::GetObject);
+        asked.check_as(sender, Some(bucket), Some((key, version)), found.as_ref().ok())?;
+        let object = found.map_err(|_| Error::from(Code::NoSuchKey))?;
+        if object.attrs.contains_key("compression") {
+            let text = "The source is compressed, which is not built: stock radosgw copies it.";
+            return Err(Error::new(Code::NotImplemented, text));
+        }
+        Ok(object)
+    }
+
     /// The source of a copy, which the sender may read.
     pub(crate) async fn source(&self, asked: &Asked) -> Result<(BucketAt, ObjectAt)> {
         let text = asked.head.headers.single("x-amz-copy-source")?.unwrap_or_default();
@@ -755,18 +788,7 @@ impl Server {
         let name = asked.with_tenant(&source.bucket);
         let bucket = self.gateway.bucket(&name.tenant, &name.name).await?;
         let (key, version) = (source.key.as_str(), source.version.as_deref());
-        let share = self.needed.need(HEAD_BYTES)?;
-        let mut found = self.gateway.object(&bucket, key, version, true).await?;
-        if let Ok(object) = &mut found {
-            object.prefetched = share.hold(std::mem::take(&mut object.prefetched));
-        }
-        let sender = asked.sender.also(Op::GetObject);
-        asked.check_as(sender, Some(&bucket), Some((key, version)), found.as_ref().ok())?;
-        let object = found.map_err(|_| Error::from(Code::NoSuchKey))?;
-        if object.attrs.contains_key("compression") {
-            let text = "The source is compressed, which is not built: stock radosgw copies it.";
-            return Err(Error::new(Code::NotImplemented, text));
-        }
+        let object = self.source_at(asked, &bucket, key, version).await?;
         let etag = object.text("etag");
         let conditions = Conditions::of(&asked.head.headers, "x-amz-copy-source-")?;
         conditions.check_source(current(&etag, &object))?;
@@ -828,20 +850,35 @@ impl Server {
         attrs.extend(new.get("storage_class").map(|c| ("storage_class".to_owned(), c.clone())));
         attrs.insert("acl".into(), acl::encode(&self.new_acl(asked, bucket)?));
         self.lock_of_headers(bucket, headers, &mut attrs)?;
+        let (answer, etag, at) =
+            self.copy_as(asked, (&from, &object), bucket, (name, attrs), headers).await?;
+        let text = proto::copied(false, &etag, at);
+        let source = from.is_versioned().then(|| version_id(&object));
+        let answer = answer.header("Content-Type", "application/xml").bytes(text.into());
+        Ok(answer.maybe("x-amz-copy-source-version-id", source))
+    }
+
+    /// Copies an object's bytes under a name, with these attributes. Returns an answer without a body, the ETag, and
+    /// when.
+    pub(crate) async fn copy_as(
+        &self,
+        asked: &Asked,
+        (from, object): (&BucketAt, &ObjectAt),
+        bucket: &BucketAt,
+        (name, mut attrs): (&str, Attrs),
+        headers: &Headers,
+    ) -> Result<(Answer, String, rgw_proto::time::Time)> {
         let (open, seal) = (
             self.object_key(asked, &object.attrs, SOURCE_PREFIX)?,
             self.new_key(asked, bucket, headers, name)?,
         );
         if open.is_some() || seal.is_some() {
             attrs.retain(|name, _| !name.starts_with("crypt."));
-            let source = Opened::new(self, &from, &object, open.as_ref(), (0, object.size));
+            let source = Opened::new(self, from, object, open.as_ref(), (0, object.size));
             let none = Conditions::default();
             let new = NewObject { name, attrs, conditions: &none, key: seal, is_copy: true };
             let (stored, etag) = self.store(bucket, new, source).await?;
-            let text = proto::copied(false, &etag, crate::request::now());
-            let version = from.is_versioned().then(|| version_id(&object));
-            let stored = stored.header("Content-Type", "application/xml").bytes(text.into());
-            return Ok(stored.maybe("x-amz-copy-source-version-id", version));
+            return Ok((stored, etag, crate::request::now()));
         }
         let class = attrs.get("storage_class").map(|v| attr_text(v)).unwrap_or_default();
         let instance =
@@ -849,13 +886,10 @@ impl Server {
         let key = RawKey { name: name.to_owned(), instance, ns: String::new() };
         let mtime = types::UTime::from_nanos(rt::now().wall_ns);
         let placement = placement(bucket, &class);
-        self.gateway.copy(&from, &object, bucket, key.clone(), attrs, mtime, &placement).await?;
+        self.gateway.copy(from, object, bucket, key.clone(), attrs, mtime, &placement).await?;
         let version = self.link(bucket, &key).await?;
-        let text = proto::copied(false, &object.text("etag"), time(mtime));
-        let source = from.is_versioned().then(|| version_id(&object));
-        Ok(Answer::xml(text)
-            .maybe("x-amz-version-id", version)
-            .maybe("x-amz-copy-source-version-id", source))
+        let answer = Answer::new(200).maybe("x-amz-version-id", version);
+        Ok((answer, object.text("etag"), time(mtime)))
     }
 }
 

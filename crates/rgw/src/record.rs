@@ -34,6 +34,8 @@ pub struct Noted {
     pub operation: &'static str,
     /// The name space of answers of IAM and STS; empty for others.
     pub namespace: &'static str,
+    /// Of requests of Swift: how the answer is written.
+    pub swift: Option<crate::swift::Dialect>,
 }
 
 /// A request that was answered.
@@ -245,6 +247,9 @@ pub fn name(operation: Op) -> &'static str {
         Op::CompleteMultipartUpload => "complete_multipart",
         Op::AbortMultipartUpload => "abort_multipart",
         Op::ListParts => "list_multipart",
+        Op::PutAccountMetadata => "put_account_metadata",
+        Op::PutBucketMetadata => "put_bucket_metadata",
+        Op::PutObjectMetadata => "put_obj_metadata",
         _ => "unknown",
     }
 }

@@ -34,6 +34,7 @@ use crate::memory::Budget;
 use crate::record::{self, Done, Noted, Records};
 use crate::request::{Asked, Came, ratelimit_of};
 use crate::stall::Stalling;
+use crate::swift;
 use crate::watching;
 use crate::worker::{self, Work};
 
@@ -79,6 +80,8 @@ pub struct Settings {
     pub work: Work,
     /// Logs of requests.
     pub records: Rc<Records>,
+    /// Swift; `None`: it is not served.
+    pub swift: Option<swift::Settings>,
 }
 
 /// A gateway that serves.
@@ -217,8 +220,16 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     }
 }
 
+/// Refuses a bucket whose owner is suspended.
+pub(crate) fn not_suspended(bucket: BucketAt) -> Result<BucketAt> {
+    match bucket.info.flags & rgw_core::formats::bucket_flags::SUSPENDED {
+        0 => Ok(bucket),
+        _ => Err(Code::UserSuspended.into()),
+    }
+}
+
 /// Whose limits a request counts to.
-struct Counted {
+pub(crate) struct Counted {
     who: Vec<String>,
     is_read: bool,
     received: u64,
@@ -265,6 +276,8 @@ impl Server {
                 let answer = Answer::new(error.code.status());
                 if error.code == Code::NotModified {
                     answer
+                } else if let Some(dialect) = noted.borrow().swift {
+                    dialect.answer(&error, &noted.borrow().bucket, &id, &host)
                 } else if is_admin {
                     let text = error.to_json(&id, &host);
                     answer.header("Content-Type", "application/json").bytes(text.into())
@@ -290,6 +303,10 @@ impl Server {
             bytes: (sent, received),
             took_ms: rt::now().wall_ns.saturating_sub(begin) / 1_000_000,
         });
+        let answer = match noted.borrow().swift {
+            Some(_) => answer.header("X-Trans-Id", &id).header("X-Openstack-Request-Id", &id),
+            None => answer,
+        };
         let answer = answer.header("x-amz-request-id", id).header("Server", "Argonaut");
         answer.into_response(is_head)
     }
@@ -301,8 +318,9 @@ impl Server {
     }
 
     async fn run(self: &Rc<Self>, request: Request<Incoming>, came: Came) -> Result<Answer> {
-        if request.uri().path() == "/swift/healthcheck" {
-            return Ok(Answer::new(200));
+        let route = self.swift_route(&request);
+        if route.is_some() {
+            came.noted.borrow_mut().swift = Some(swift::Dialect::default());
         }
         let (parts, body) = request.into_parts();
         let method = Method::parse(parts.method.as_str())?;
@@ -315,6 +333,9 @@ impl Server {
         let headers = Headers::new(headers.collect::<Result<Vec<_>>>()?)?;
         let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
         let head = Head::new(method, target, headers)?;
+        if let Some(route) = route {
+            return self.serve_swift(head, route, body, came).await;
+        }
         if let Some(path) = self.admin_path(&head.path).map(str::to_owned) {
             return self.administer(head, &path, body, &came).await;
         }
@@ -324,7 +345,7 @@ impl Server {
             return self.serve_form(head, body, &came).await;
         }
         let asked = Asked::of(self, head, came).await?;
-        self.dispatch(asked, body).await
+        self.dispatch(asked, None, body).await
     }
 
     /// Whether keys may go over this connection.
@@ -390,16 +411,22 @@ impl Server {
             }
             other => other?,
         };
-        if bucket.info.flags & rgw_core::formats::bucket_flags::SUSPENDED != 0 {
-            return Err(Code::UserSuspended.into());
-        }
-        Ok(bucket)
+        not_suspended(bucket)
     }
 
-    async fn dispatch(self: &Rc<Self>, asked: Asked, body: Incoming) -> Result<Answer> {
+    /// Has a request's operation done, within limits of rates. `call` is that of Swift.
+    pub(crate) async fn dispatch(
+        self: &Rc<Self>,
+        asked: Asked,
+        call: Option<&swift::Call>,
+        body: Incoming,
+    ) -> Result<Answer> {
         let mut counted = Counted::of(&asked);
         self.admit_user(&asked, &mut counted)?;
-        let done = self.do_it(&asked, body, &mut counted).await;
+        let done = match call {
+            Some(call) => self.do_swift(&asked, call, body, &mut counted).await,
+            None => self.do_it(&asked, body, &mut counted).await,
+        };
         // Whoever may not do it uses up nobody's limit.
         let refused = [Code::AccessDenied, Code::NoSuchBucket, Code::SlowDown];
         let was_allowed = done.as_ref().err().is_none_or(|error| !refused.contains(&error.code));
@@ -439,6 +466,22 @@ impl Server {
         Ok(())
     }
 
+    /// Takes a token of the bucket's limit, and notes whose bucket it is.
+    pub(crate) fn admit_to(
+        &self,
+        asked: &Asked,
+        bucket: &BucketAt,
+        counted: &mut Counted,
+    ) -> Result<()> {
+        asked.came.noted.borrow_mut().owner = bucket.info.owner.text();
+        let is_free = asked.user.as_ref().is_some_and(|u| u.limits.is_admin || u.limits.is_system);
+        if is_free {
+            return Ok(());
+        }
+        let limit = ratelimit_of(&bucket.attrs)?.unwrap_or(self.limits.borrow().buckets);
+        self.admit(&limit, || format!("bucket {}", bucket.key()), counted)
+    }
+
     async fn do_it(
         self: &Rc<Self>,
         asked: &Asked,
@@ -454,12 +497,7 @@ impl Server {
             _ => {}
         }
         let bucket = self.bucket(asked).await?;
-        asked.came.noted.borrow_mut().owner = bucket.info.owner.text();
-        let is_free = asked.user.as_ref().is_some_and(|u| u.limits.is_admin || u.limits.is_system);
-        if !is_free {
-            let limit = ratelimit_of(&bucket.attrs)?.unwrap_or(self.limits.borrow().buckets);
-            self.admit(&limit, || format!("bucket {}", bucket.key()), counted)?;
-        }
+        self.admit_to(asked, &bucket, counted)?;
         let charged = asked.pays(&bucket).then_some("requester");
         let answer = match &asked.target {
             Target::Object(..) => self.on_object(asked, &bucket, body).await?,

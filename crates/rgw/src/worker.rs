@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use rgw_core::expiry::HINTS;
 use rgw_core::gc::QUEUES;
 use rgw_core::lifecycle::{Clock, LISTS};
 use tokio::sync::watch;
@@ -16,6 +17,8 @@ pub struct Work {
     pub gc_every: Option<Duration>,
     /// Seconds of a "day" of lifecycle rules: `rgw_lc_debug_interval`, else 86,400. `None`: rules are not applied here.
     pub day_s: Option<u64>,
+    /// Between two passes over objects that end at a time of their own: `rgw_objexp_gc_interval`.
+    pub end_every: Duration,
     /// Between two writes of the usage log: `rgw_usage_log_tick_interval`.
     pub usage_every: Duration,
     /// Minutes of the day between which rules are applied: `rgw_lifecycle_work_time`. Both zero: always.
@@ -54,6 +57,10 @@ pub fn start(server: &Rc<Server>, work: Work, stop: &watch::Receiver<bool>) {
         let (server, stop) = (server.clone(), stop.clone());
         tokio::task::spawn_local(async move { collect(&server, every, stop).await });
     }
+    {
+        let (server, stop) = (server.clone(), stop.clone());
+        tokio::task::spawn_local(async move { end(&server, work.end_every, stop).await });
+    }
     if let Some(day_s) = work.day_s {
         let (server, stop) = (server.clone(), stop.clone());
         tokio::task::spawn_local(async move { expire(&server, work, day_s, stop).await });
@@ -75,6 +82,21 @@ async fn collect(server: &Server, every: Duration, mut stop: watch::Receiver<boo
                 Ok(0) => {}
                 Ok(count) => tracing::debug!("gc.{n}: the tails of {count} objects are deleted"),
                 Err(error) => tracing::warn!("gc.{n}: tails stay until the next pass: {error}"),
+            }
+            if *stop.borrow() {
+                return;
+            }
+        }
+    }
+}
+
+async fn end(server: &Server, every: Duration, mut stop: watch::Receiver<bool>) {
+    while waits(every, &mut stop).await {
+        for n in 0..HINTS {
+            match server.gateway.end_objects(n).await {
+                Ok(0) => {}
+                Ok(count) => tracing::debug!("hints {n}: {count} objects have ended"),
+                Err(error) => tracing::warn!("hints {n}: they wait for the next pass: {error}"),
             }
             if *stop.borrow() {
                 return;
@@ -119,7 +141,8 @@ mod tests {
             assert_eq!(Work::parse_hours(bad), None, "{bad}");
         }
         let at = |hours, minute: u64| {
-            Work { gc_every: None, day_s: None, usage_every: Duration::ZERO, hours }
+            let none = Duration::ZERO;
+            Work { gc_every: None, day_s: None, usage_every: none, end_every: none, hours }
                 .is_open(minute * 60)
         };
         assert!(at((0, 360), 60) && !at((0, 360), 400));

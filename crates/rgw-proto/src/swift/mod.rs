@@ -96,8 +96,25 @@ pub fn error_body(
 ) -> String {
     match format {
         Format::Plain => format!("{name}\n{}\n", error.message),
-        Format::Json => error.to_json(id, host),
-        Format::Xml => error.to_xml(bucket, id, host),
+        Format::Json => {
+            let mut map = serde_json::json!({
+                "Code": name,
+                "Message": error.message,
+                "RequestId": id,
+                "HostId": host,
+            });
+            if !bucket.is_empty() {
+                map["BucketName"] = bucket.into();
+            }
+            map.to_string()
+        }
+        Format::Xml => {
+            let mut w = crate::xml::Writer::document();
+            w.open("Error").text("Code", name).text("Message", &error.message);
+            w.maybe("BucketName", Some(bucket).filter(|bucket| !bucket.is_empty()));
+            w.text("RequestId", id).text("HostId", host).close("Error");
+            w.finish()
+        }
     }
 }
 
@@ -176,5 +193,12 @@ mod tests {
         assert_eq!(status(Code::AccessDenied, true).0, 401);
         assert_eq!(status(Code::AccessDenied, false).0, 403);
         assert_eq!(status(Code::NoSuchBucket, true), (404, "NoSuchBucket"));
+        let error = Error::from(Code::ExpiredToken);
+        let body = |format| error_body(&error, "AccessDenied", format, "c<", "tx1", "h");
+        let json: serde_json::Value = serde_json::from_str(&body(Format::Json)).unwrap();
+        assert_eq!((&json["Code"], &json["BucketName"]), (&"AccessDenied".into(), &"c<".into()));
+        assert!(body(Format::Xml).contains("<Code>AccessDenied</Code>"));
+        assert!(body(Format::Xml).contains("<BucketName>c&lt;</BucketName>"));
+        assert!(body(Format::Plain).starts_with("AccessDenied\n"));
     }
 }

@@ -195,6 +195,10 @@ fn check_built(head: &Head) -> Result<()> {
     if head.headers.with_prefix("x-container-meta-web-").any(|(_, value)| !value.is_empty()) {
         return not_built("websites of containers");
     }
+    let kind = head.headers.get("content-type").unwrap_or_default().to_ascii_lowercase();
+    if head.method == Method::Post && kind.starts_with("multipart/form-data") {
+        return not_built("uploads by forms (FormPost)");
+    }
     if head.query.has("extract-archive") {
         return not_built("uploads of archives (extract-archive)");
     }
@@ -486,6 +490,11 @@ mod tests {
             let headers = if header.is_empty() { &[][..] } else { &headers };
             let error = call(method, target, headers, false).unwrap_err();
             assert_eq!(error.code, want, "{method} {target} {header}");
+        }
+        let form = [("Content-Type", "multipart/form-data; boundary=x")];
+        for target in ["/swift/v1/c", "/swift/v1/c/o"] {
+            let error = call("POST", target, &form, false).unwrap_err();
+            assert_eq!(error.code, Code::NotImplemented, "{target}");
         }
         let long = format!("/swift/v1/{}", "y".repeat(256));
         assert_eq!(call("PUT", &long, &[], false).unwrap_err().code, Code::InvalidBucketName);
