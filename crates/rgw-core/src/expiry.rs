@@ -40,7 +40,9 @@ pub fn encode(at: i64) -> Bytes {
 /// When an object ends; `None` for never. An end that cannot be read is none.
 #[must_use]
 pub fn of(attrs: &Attrs) -> Option<UTime> {
-    attrs.get(DELETE_AT).and_then(|bytes| UTime::from_bytes(bytes).ok())
+    let at = attrs.get(DELETE_AT).and_then(|bytes| UTime::from_bytes(bytes).ok());
+    // Stock leaves a zero behind where X-Remove-Delete-At took the end away.
+    at.filter(|at| *at != UTime::ZERO)
 }
 
 /// A hint.
@@ -303,5 +305,6 @@ mod tests {
         assert!(tenant.key().starts_with("ten:obj:"));
         let attrs = [(DELETE_AT.to_owned(), encode(1_796_013_441))].into();
         assert_eq!(of(&attrs), Some(UTime { sec: 1_796_013_441, nsec: 0 }));
+        assert_eq!(of(&[(DELETE_AT.to_owned(), encode(0))].into()), None, "stock's zero is no end");
     }
 }

@@ -69,7 +69,9 @@ impl Server {
         let is_false = |text: &str| ["false", "0", "no", "off"].contains(&text);
         let counts = settings.is_none_or(|s| s.needs_stats)
             && !query.get("stats").is_some_and(|text| is_false(&text.to_ascii_lowercase()));
-        let mut by_policy: BTreeMap<String, Held> = BTreeMap::new();
+        let policies = self.gateway.zone.placements.keys();
+        let mut by_policy: BTreeMap<String, Held> =
+            policies.map(|name| (name.clone(), Held::default())).collect();
         let mut found = Vec::new();
         for some in all.chunks(ASKED_AT_ONCE) {
             let asks = some.iter().map(|(name, made)| async move {
