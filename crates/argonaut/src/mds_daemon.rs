@@ -18,7 +18,7 @@ use daemon::node::{self, Node};
 use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id, v1_rules};
 use env::{ConnId, Random};
 use maps::{FsMap, MdsMap, MdsState, OsdMapFlags, PoolFlags};
-use mds::{AskId, Beacon, Effect, IoAnswer, IoId, Mds, OsdNews, Outbox, Peer};
+use mds::{AskId, Beacon, Effect, IoAnswer, IoId, Mds, OsdNews, Outbox, Peer, Severity};
 use messages::fs::MdsBeacon;
 use messages::{
     Command, CommandReply, ConfigMsg, Envelope, FsMapMsg, LogPriority, MdsMapMsg, Message, Paxos,
@@ -288,8 +288,12 @@ impl Daemon {
                     self.answer(caller, r, rs, output);
                 }
             }
-            Effect::ClusterLog { error, text } => {
-                let prio = if error { LogPriority::ERROR } else { LogPriority::WARN };
+            Effect::ClusterLog { severity, text } => {
+                let prio = match severity {
+                    Severity::Info => LogPriority::INFO,
+                    Severity::Warning => LogPriority::WARN,
+                    Severity::Error => LogPriority::ERROR,
+                };
                 let rank = EntityId::new(EntityKind::MDS, self.messenger.local().num);
                 let line = self.log.line(rank, self.me.addrs.clone(), prio, text);
                 self.cluster().send_mon(line);

@@ -28,6 +28,14 @@ metrics::group! {
         handle_client_caps_dirty Count 8 "hccd" "Of these, those that bring changes"
         handle_client_cap_release Count 8 "hccr" "Messages of clients that give caps back"
         process_request_cap_release Count 8 "prcr" "Caps given back with a request"
+        scrub_backtrace_fetch Level 0 "" "Backtraces that scrubs read"
+        scrub_set_tag Level 0 "" "Inodes that an operator's tag was left at"
+        scrub_backtrace_repaired Level 0 "" "Backtraces that scrubs had written anew"
+        scrub_inotable_repaired Level 0 "" "Inodes in use that were free in the table"
+        scrub_dir_inodes Level 0 "" "Directories that scrubs looked at"
+        scrub_dir_base_inodes Level 0 "" "Of these, the root and a rank's own directory"
+        scrub_dirfrag_rstats Level 0 "" "Directories whose sums scrubs compared"
+        scrub_file_inodes Level 0 "" "Inodes that are no directories that scrubs looked at"
     }
 }
 

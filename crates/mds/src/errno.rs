@@ -10,3 +10,4 @@ pub(crate) const ROFS: Errno = Errno(-30);
 pub(crate) const NOTEMPTY: Errno = Errno(-39);
 pub(crate) const SHUTDOWN: Errno = Errno(-108);
 pub(crate) const STALE: Errno = Errno(-116);
+pub(crate) const CANCELED: Errno = Errno(-125);

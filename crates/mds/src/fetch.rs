@@ -7,7 +7,7 @@ use maps::fs::{Backtrace, DirFrag, object_name};
 use types::{Denc, Errno, Ino, PoolId};
 
 use crate::rank::{Job, Rank};
-use crate::{IoAnswer, IoData, IoOp};
+use crate::{Effect, IoAnswer, IoData, IoOp, Severity};
 
 /// Entries that one read asks for.
 const KEYS_MAX: u64 = 16_384;
@@ -37,6 +37,7 @@ impl Rank {
         mut pairs: BTreeMap<Bytes, Bytes>,
         result: Result<IoAnswer, Errno>,
     ) {
+        let is_missing = result.as_ref().is_err_and(|e| *e == Errno::NOENT);
         let answer = match result.as_ref().map(|a| &a.0[..]) {
             Ok([IoData::Bytes(h), IoData::Omap { pairs: more_pairs, more }]) => {
                 pairs.extend(more_pairs.iter().map(|(k, v)| (k.clone(), v.clone())));
@@ -66,11 +67,26 @@ impl Rank {
         }
         if let Err(why) = loaded {
             tracing::error!(%dir, why, "a directory cannot be read");
-            self.tree.damaged.insert(dir);
+            if self.tree.damaged.add_frag(dir) {
+                self.tell_damage(dir, &why, is_missing);
+            }
         }
         let waiting = self.waiting.frags.remove(&dir).unwrap_or_default();
         self.requests.wake(waiting);
         self.look_on();
+    }
+
+    /// Operators hear of a fragment that cannot be read, in the peer's words.
+    fn tell_damage(&mut self, dir: DirFrag, why: &str, is_missing: bool) {
+        let path = self.path_text(dir.ino);
+        let ino = dir.ino;
+        let (severity, text) = if is_missing {
+            let text = format!("dir {dir} object missing on disk; some files may be lost ({path})");
+            (Severity::Error, text)
+        } else {
+            (Severity::Warning, format!("Corrupt fnode header in {ino:#x}: {why} ({path})"))
+        };
+        self.fx.push(Effect::ClusterLog { severity, text });
     }
 
     /// Looks for an inode that is not in memory. `request` is run again afterwards; 0 for none.
@@ -153,7 +169,7 @@ impl Rank {
             }
             let at = self.tree.dirfrag(*dir, name);
             let read = self.tree.fragment(at).is_some();
-            if read || self.tree.damaged.contains(&at) {
+            if read || self.tree.damaged.has_frag(&at) {
                 // That name leads elsewhere now: the backtrace is old. What is nearer is asked by
                 // number before this is given up.
                 let nearer = up.iter().position(|(d, _)| d == dir).unwrap_or(0);

@@ -18,7 +18,7 @@ use crate::{Io, IoOp};
 
 impl Tree {
     /// What a fragment's entries sum up to: files, directories, and all below.
-    fn sums(&self, fragment: &Fragment) -> (i64, i64, NestInfo) {
+    pub fn sums(&self, fragment: &Fragment) -> (i64, i64, NestInfo) {
         let (mut files, mut dirs, mut nest) = (0, 0, NestInfo::default());
         for entry in fragment.entries.values() {
             let is_dir = match &entry.link {

@@ -170,6 +170,17 @@ pub struct Beacon {
     pub health: MdsHealth,
 }
 
+/// How bad it is what a line of the cluster log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// It is as it should be.
+    Info,
+    /// Something may have to be done.
+    Warning,
+    /// Something is broken.
+    Error,
+}
+
 /// One wish.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
@@ -209,8 +220,8 @@ pub enum Effect {
     },
     /// A line for the cluster log.
     ClusterLog {
-        /// Whether it is an error; else a warning.
-        error: bool,
+        /// How bad it is.
+        severity: Severity,
         /// The line, without its end.
         text: String,
     },

@@ -15,11 +15,12 @@ use crate::counters::Counters;
 use crate::journal::{self, Journal};
 use crate::record::{Change, Record};
 use crate::request::Requests;
+use crate::scrub::Scrubs;
 use crate::session::Sessions;
 use crate::stray::Purger;
 use crate::tables::Tables;
 use crate::tree::{Tree, Txn};
-use crate::{Config, Effect, Io, IoAnswer, IoId, IoOp, OsdNews};
+use crate::{Config, Effect, Io, IoAnswer, IoId, IoOp, OsdNews, Severity};
 
 /// What an answer of the OSDs belongs to.
 #[derive(Clone, Debug)]
@@ -52,6 +53,8 @@ pub(crate) enum Job {
     Blocklisted(i64),
     /// The objects of a clean stop are written, step by step.
     Stopping,
+    /// A scrub reads an inode's backtrace.
+    Scrub(Ino),
     /// Nobody waits for it.
     Nothing,
 }
@@ -125,6 +128,7 @@ pub(crate) struct Rank {
     pub requests: Requests,
     pub waiting: Waiting,
     pub purger: Purger,
+    pub scrubs: Scrubs,
     pub counted: Counters,
     /// The state that is wished for, when it is not the map's.
     pub wish: Option<MdsState>,
@@ -154,6 +158,7 @@ impl Rank {
             requests: Requests::default(),
             waiting: Waiting::default(),
             purger: Purger::default(),
+            scrubs: Scrubs::default(),
             counted: Counters::default(),
             wish: None,
             read_only: None,
@@ -250,6 +255,7 @@ impl Rank {
         if !self.boot.is_leaving() {
             self.run_requests();
         }
+        self.scrub_on();
         if let Some(append) = self.journal.next() {
             let object = journal::data_object(self.id, append.object);
             let op = IoOp::Write { off: append.off, data: append.data };
@@ -299,20 +305,21 @@ impl Rank {
             Job::Blocklisted(_) if self.boot.is_leaving() => {}
             Job::Blocklisted(client) => self.end_session(client, true),
             Job::Stopping => self.stop_step(result.map(drop)),
+            Job::Scrub(ino) => self.scrub_traced(ino, result),
             Job::Nothing => {}
         }
     }
 
     /// The rank cannot go on here.
     pub fn give_up(&mut self, why: String) {
-        self.fx.push(Effect::ClusterLog { error: true, text: why.clone() });
+        self.fx.push(Effect::ClusterLog { severity: Severity::Error, text: why.clone() });
         self.fx.push(Effect::Respawn { why });
     }
 
     /// The objects of this rank cannot be served by anybody.
     pub fn damaged(&mut self, why: String) {
         tracing::error!(rank = self.id, why, "the rank is damaged");
-        self.fx.push(Effect::ClusterLog { error: true, text: why });
+        self.fx.push(Effect::ClusterLog { severity: Severity::Error, text: why });
         self.wish = Some(MdsState::DAMAGED);
     }
 
@@ -344,6 +351,7 @@ impl Rank {
             self.remove_snaps();
             self.trim_tick();
             self.fragment_tick();
+            self.scrub_tick();
             self.write_back();
             self.stop_tick();
         }

@@ -357,7 +357,7 @@ impl Rank {
             };
             self.note_event(id, waits);
             match result {
-                Err(Stop::Frag(dir)) if self.tree.damaged.contains(&dir) => {
+                Err(Stop::Frag(dir)) if self.tree.damaged.has_frag(&dir) => {
                     self.finish(id, client, tid, call, Err(Errno::IO));
                 }
                 Err(Stop::Frag(dir)) => self.fetch(dir, id),

@@ -352,7 +352,7 @@ impl Rank {
         session.life = Life::Killing;
         let addr = session.info.inst.addr;
         let text = format!("Evicting (and blocklisting) client session {client} ({addr})");
-        self.fx.push(Effect::ClusterLog { error: false, text });
+        self.fx.push(Effect::ClusterLog { severity: crate::Severity::Warning, text });
         if blocklist {
             let id = self.job(Job::Blocklisted(client));
             self.fx.push(Effect::Blocklist { id, addr });

@@ -180,7 +180,7 @@ impl Rank {
             let missing = leaves.iter().find(|f| !node.frags.contains_key(f));
             if let Some(frag) = missing {
                 let at = DirFrag { ino: dir, frag: *frag };
-                if !self.tree.damaged.contains(&at) {
+                if !self.tree.damaged.has_frag(&at) {
                     self.fetch(at, 0);
                 }
                 continue;

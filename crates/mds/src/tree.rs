@@ -17,6 +17,7 @@ use maps::fs::{
 use types::{Denc, Ino, SnapId, UTime};
 
 use crate::capset::CapSet;
+use crate::damage::Damages;
 use crate::flock::FileLocks;
 use crate::record::Change;
 use crate::snap::Past;
@@ -212,8 +213,8 @@ pub(crate) struct Tree {
     pub traces: BTreeSet<Ino>,
     /// Those whose backtrace is being stored.
     pub traces_writing: BTreeMap<Ino, u64>,
-    /// Fragments that cannot be read.
-    pub damaged: BTreeSet<DirFrag>,
+    /// What cannot be read.
+    pub damaged: Damages,
     /// The first snapshot that a new entry is in.
     pub first: SnapId,
     /// Milliseconds, about: for [`Fragment::used_ms`].

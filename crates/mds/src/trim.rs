@@ -135,6 +135,7 @@ impl Rank {
         busy.extend(self.waiting.traces.values().flatten().map(|(dir, _)| *dir));
         busy.extend(self.waiting.frags.keys().map(|dir| dir.ino));
         busy.extend(self.boot.reconnects.keys());
+        busy.extend(self.scrubs.pinned());
         busy
     }
 

@@ -171,15 +171,16 @@ impl Rank {
         fields
     }
 
-    /// `/a/b`, `~mds0`; a stray by its directory and number.
-    fn path_text(&self, ino: Ino) -> String {
-        if ino == inos::ROOT {
-            return "/".to_owned();
-        }
-        if ino == inos::mds_dir(self.id as u64) {
+    /// `/a/b`, `~mds0`, `~mds0/stray1`; of a stray the path that it had.
+    pub(crate) fn path_text(&self, ino: Ino) -> String {
+        let own = inos::mds_dir(self.id as u64);
+        let path = String::from_utf8_lossy(&self.tree.path(ino)).into_owned();
+        if ino == own {
             return format!("~mds{}", self.id);
         }
-        format!("/{}", String::from_utf8_lossy(&self.tree.path(ino)))
+        let is_below = self.tree.node(ino).is_some_and(|n| !n.is_stray())
+            && self.tree.ancestors(ino).last() == Some(own);
+        if is_below { format!("~mds{}/{path}", self.id) } else { format!("/{path}") }
     }
 
     fn show_fragment(&self, ino: Ino, frag: Frag, f: &Fragment, entries: bool) -> Value {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use types::{Errno, Ino};
 
 use super::{Done, Said, fail, int};
+use crate::damage::Damage;
 use crate::rank::Rank;
 
 /// By so many bits a fragment is split at once, at most.
@@ -15,13 +16,6 @@ const BITS_MAX: u32 = 8;
 fn frag_of(command: &Value) -> Result<Frag, (Errno, String)> {
     let text = command["frag"].as_str().unwrap_or_default();
     Frag::parse(text).ok_or_else(|| (Errno::INVAL, format!("frag {text} failed to parse")))
-}
-
-/// The number of a fragment in the list of damages.
-fn damage_id(dir: &DirFrag) -> u32 {
-    let mixed =
-        (dir.ino.0 ^ u64::from(dir.frag.raw()).rotate_left(40)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    (mixed >> 32) as u32
 }
 
 impl Rank {
@@ -92,22 +86,29 @@ impl Rank {
     }
 
     pub(super) fn damage_ls(&self) -> Said {
-        let one = |dir: &DirFrag| {
-            json!({
+        let one = |damage: &Damage<'_>| match damage {
+            Damage::Frag(dir) => json!({
                 "damage_type": "dir_frag",
-                "id": damage_id(dir),
+                "id": damage.id(),
                 "ino": dir.ino.0,
                 "frag": dir.frag.to_string(),
-                "path": format!("/{}", String::from_utf8_lossy(&self.tree.path(dir.ino))),
-            })
+                "path": self.path_text(dir.ino),
+            }),
+            Damage::Trace(ino, path) => json!({
+                "damage_type": "backtrace",
+                "id": damage.id(),
+                "ino": ino.0,
+                "path": path,
+            }),
         };
-        Said::Value(self.tree.damaged.iter().map(one).collect())
+        Said::Value(self.tree.damaged.all().iter().map(one).collect())
     }
 
-    /// Forgets one: the fragment is read again when somebody wants it.
+    /// Forgets one: a fragment is read again when somebody wants it.
     pub(super) fn damage_rm(&mut self, command: &Value) -> Done {
-        let id = int(&command["damage_id"]);
-        self.tree.damaged.retain(|dir| Some(i64::from(damage_id(dir))) != id);
+        if let Some(id) = int(&command["damage_id"]) {
+            self.tree.damaged.forget(id);
+        }
         Ok(Said::Words(String::new()))
     }
 }

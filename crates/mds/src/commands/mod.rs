@@ -6,6 +6,7 @@
 mod dump;
 mod frags;
 mod ops;
+mod scrub;
 mod sessions;
 
 use bytes::Bytes;
@@ -61,6 +62,17 @@ pub const COMMANDS: &[(&str, &str, &str, &str)] = &[
         "rw",
     ),
     ("dirfrag merge", "path:CephString frag:CephString", "De-fragment directory by path", "rw"),
+    (
+        "scrub start",
+        "path:CephString scrubops:CephChoices=force|recursive|repair|scrub_mdsdir*? tag:CephString?",
+        "scrub and inode and output results",
+        "rw",
+    ),
+    ("scrub abort", "", "Abort in progress scrub operations(s)", "rw"),
+    ("scrub pause", "", "Pause in progress scrub operations(s)", "rw"),
+    ("scrub resume", "", "Resume paused scrub operations(s)", "rw"),
+    ("scrub status", "", "Status of scrub operations(s)", "r"),
+    ("scrub purge_status", "tag:CephString", "Purge status of scrub tag|all", "rw"),
     ("damage ls", "", "List detected metadata damage", "r"),
     ("damage rm", "damage_id:CephInt", "Remove a damage table entry", "rw"),
     ("ops", "", "show the ops currently in flight", "r"),
@@ -135,6 +147,12 @@ impl Rank {
             "dirfrag ls" => self.dirfrag_ls(path()),
             "dirfrag split" => self.dirfrag_split(command),
             "dirfrag merge" => self.dirfrag_merge(command),
+            "scrub start" => return self.on_scrub_start(ask, command),
+            "scrub abort" => return self.on_scrub_abort(ask),
+            "scrub pause" => return self.on_scrub_pause(ask),
+            "scrub resume" => Ok(Said::Value(json!({"return_code": self.scrub_resume().0}))),
+            "scrub status" => Ok(Said::Value(self.scrub_status())),
+            "scrub purge_status" => self.scrub_purge_status(command),
             "damage ls" => Ok(self.damage_ls()),
             "damage rm" => self.damage_rm(command),
             "ops" | "dump_ops_in_flight" => Ok(self.ops_in_flight()),
@@ -167,13 +185,13 @@ impl Rank {
         };
         match answer {
             Ok(Said::Value(value)) => self.say(ask, 0, &value),
-            Ok(Said::Words(rs)) => {
-                self.fx.push(Effect::Answer { ask, r: 0, rs, output: Bytes::new() });
-            }
-            Err((e, rs)) => {
-                self.fx.push(Effect::Answer { ask, r: e.0, rs, output: Bytes::new() });
-            }
+            Ok(Said::Words(rs)) => self.say_words(ask, 0, rs),
+            Err((e, rs)) => self.say_words(ask, e.0, rs),
         }
+    }
+
+    fn say_words(&mut self, ask: AskId, r: i32, rs: String) {
+        self.fx.push(Effect::Answer { ask, r, rs, output: Bytes::new() });
     }
 
     fn say(&mut self, ask: AskId, r: i32, value: &Value) {

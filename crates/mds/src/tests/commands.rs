@@ -7,7 +7,7 @@ use crate::AskId;
 
 impl World {
     /// Runs a command; errno and sentence, or what it printed.
-    fn command(&mut self, command: &Value) -> Result<Value, (i32, String)> {
+    pub(super) fn command(&mut self, command: &Value) -> Result<Value, (i32, String)> {
         self.said.clear();
         self.call(|m, now, out| m.on_command(now, AskId(1), command, out));
         self.ticks(12);
@@ -18,13 +18,13 @@ impl World {
         Ok(serde_json::from_slice(&output).unwrap_or(Value::String(rs)))
     }
 
-    fn ok(&mut self, prefix: &str, more: Value) -> Value {
+    pub(super) fn ok(&mut self, prefix: &str, more: Value) -> Value {
         let mut command = more;
         command["prefix"] = json!(prefix);
         self.command(&command).unwrap_or_else(|e| panic!("{prefix}: {e:?}"))
     }
 
-    fn fails(&mut self, prefix: &str, more: Value) -> i32 {
+    pub(super) fn fails(&mut self, prefix: &str, more: Value) -> i32 {
         let mut command = more;
         command["prefix"] = json!(prefix);
         self.command(&command).expect_err(prefix).0

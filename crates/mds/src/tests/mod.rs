@@ -16,6 +16,8 @@ mod kernel;
 mod liars;
 pub mod proved;
 #[cfg(test)]
+mod scrub;
+#[cfg(test)]
 mod snaps;
 #[cfg(test)]
 mod takeover;
@@ -152,8 +154,12 @@ struct World {
     said: Vec<(i32, String, Bytes)>,
     /// What the last beacon said is wrong.
     ills: Vec<String>,
+    /// Lines of the cluster log.
+    logged: Vec<String>,
     /// Objects are not read.
     deaf: bool,
+    /// Reads of backtraces are kept here, and not answered.
+    deaf_to: Option<Vec<Io>>,
     /// Clients that the server had blocklisted.
     blocklisted: usize,
 }
@@ -211,7 +217,9 @@ impl World {
             ended: false,
             said: Vec::new(),
             ills: Vec::new(),
+            logged: Vec::new(),
             deaf: false,
+            deaf_to: None,
             blocklisted: 0,
         };
         world.begin(MdsState::CREATING);
@@ -273,6 +281,12 @@ impl World {
                     if self.deaf {
                         continue;
                     }
+                    if let Some(kept) = &mut self.deaf_to
+                        && matches!(io.ops[..], [IoOp::GetXattr(_)])
+                    {
+                        kept.push(io);
+                        continue;
+                    }
                     let answer = self.pools.run(&io);
                     self.mds.on_done(now, io.id, answer, &mut out);
                 }
@@ -281,6 +295,9 @@ impl World {
                     self.mds.on_done(now, id, Ok(IoAnswer::default()), &mut out);
                 }
                 Effect::RemoveSnaps(snaps) => self.removed.push(snaps),
+                Effect::ClusterLog { severity, text } => {
+                    self.logged.push(format!("{severity:?} {text}"));
+                }
                 Effect::Respawn { why } => panic!("the server gives up: {why}"),
                 Effect::Close(conn) => self.closed.push(conn),
                 Effect::Answer { r, rs, output, .. } => self.said.push((r, rs, output)),
