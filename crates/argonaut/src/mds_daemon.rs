@@ -3,7 +3,9 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -84,6 +86,8 @@ enum Caller {
 struct Asks {
     next: u64,
     waiting: HashMap<AskId, Caller>,
+    /// Files that take the output of some of them.
+    files: HashMap<AskId, PathBuf>,
 }
 
 /// What this process is, for as long as it runs.
@@ -284,8 +288,11 @@ impl Daemon {
             }
             Effect::Answer { ask, r, rs, output } => {
                 let caller = self.asks.borrow_mut().waiting.remove(&ask);
-                if let Some(caller) = caller {
-                    self.answer(caller, r, rs, output);
+                let file = self.asks.borrow_mut().files.remove(&ask);
+                match (caller, file) {
+                    (Some(caller), Some(path)) if r == 0 => self.write_output(caller, path, output),
+                    (Some(caller), _) => self.answer(caller, r, rs, output),
+                    (None, _) => {}
                 }
             }
             Effect::ClusterLog { severity, text } => {
@@ -519,7 +526,33 @@ impl Daemon {
             ask
         };
         let command = Value::Object(args);
+        let path = command["path"].as_str().filter(|path| !path.is_empty());
+        if let Some(path) = path.filter(|_| command["prefix"] == "dump cache") {
+            self.asks.borrow_mut().files.insert(ask, PathBuf::from(path));
+        }
         self.with(|role, out| role.on_command(rt::now(), ask, &command, out));
+    }
+
+    /// Makes a file of a command's output, readable for its owner alone; the command is answered
+    /// then. EEXIST where there is one already, and whatever else the system says.
+    fn write_output(self: &Rc<Self>, caller: Caller, path: PathBuf, output: Bytes) {
+        let this = self.clone();
+        tokio::task::spawn_local(async move {
+            let shown = path.display().to_string();
+            let write = move || {
+                let mut options = std::fs::OpenOptions::new();
+                let mut file = options.write(true).create_new(true).mode(0o600).open(path)?;
+                file.write_all(&output)
+            };
+            let done = tokio::task::spawn_blocking(write).await;
+            match done.map_err(std::io::Error::other).flatten() {
+                Ok(()) => this.answer(caller, 0, String::new(), Bytes::new()),
+                Err(err) => {
+                    let errno = err.raw_os_error().map_or(Errno::IO, |e| Errno(-e));
+                    this.answer(caller, errno.0, format!("{shown}: {err}"), Bytes::new());
+                }
+            }
+        });
     }
 
     fn status(&self) -> Value {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use maps::fs::{Backtrace, DirFrag, object_name};
 use types::{Denc, Errno, Ino, PoolId};
 
+use crate::heat::Kind;
 use crate::rank::{Job, Rank};
 use crate::{Effect, IoAnswer, IoData, IoOp, Severity};
 
@@ -61,6 +62,7 @@ impl Rank {
         });
         if loaded.is_ok() {
             self.counted.mds.dir_fetch_complete += 1;
+            self.tree.warm(dir, Kind::Fetch, self.world.ms());
             let entries = self.tree.fragment(dir).into_iter().flat_map(|f| f.entries.values());
             let inodes: Vec<Ino> = entries.map(|e| e.link.ino()).collect();
             self.find_cuts(inodes);

@@ -39,6 +39,7 @@ mod fetch;
 mod flock;
 mod frags;
 mod health;
+mod heat;
 mod journal;
 mod ops;
 mod outbox;

@@ -17,6 +17,7 @@ use types::{Denc, Errno, Ino, SnapId};
 use crate::Peer;
 use crate::capset::bits;
 use crate::errno;
+use crate::heat::Kind;
 use crate::ops::Seen;
 use crate::rank::Rank;
 use crate::record::Change;
@@ -416,6 +417,9 @@ impl Rank {
             }
         }
         let m = Arc::clone(&call.m);
+        if let Ok(answer) = &result {
+            self.warm(m.op, answer);
+        }
         if let Ok(answer) = &result
             && !call.txn.is_empty()
         {
@@ -449,6 +453,40 @@ impl Rank {
         };
         self.reply(client, tid, m.op, result);
         self.after(&holds);
+    }
+
+    /// Counts an operation at the fragment that it was about.
+    fn warm(&self, op: u32, answer: &Answer) {
+        let (at, kind) = match &answer.extra {
+            Extra::Listing(frag, ..) => {
+                let dir = answer.target.map(|ino| DirFrag { ino, frag: *frag });
+                (dir, Kind::List)
+            }
+            _ => {
+                let kind = if op & mds_op::WRITE == 0 { Kind::Read } else { Kind::Write };
+                let above = answer.target.and_then(|ino| self.tree.frag_above(ino));
+                let named =
+                    answer.dentry.as_ref().filter(|(dir, _)| self.tree.node(*dir).is_some());
+                let named = named.map(|(dir, name)| self.tree.dirfrag(*dir, name));
+                (named.or(above), kind)
+            }
+        };
+        if let Some(dir) = at {
+            self.tree.warm(dir, kind, self.world.ms());
+        }
+    }
+
+    /// Ends a request in hand: its client hears EINTR. `false` where there is none by these numbers.
+    pub fn kill_request(&mut self, client: i64, tid: u64) -> bool {
+        let named = |(_, r): &(&u64, &Request)| (r.client, r.tid) == (client, tid);
+        let Some((id, m)) = self.requests.all.iter().find(named).map(|(id, r)| (*id, r.m.clone()))
+        else {
+            return false;
+        };
+        self.note_event(id, "killing request");
+        let call = Call { id, client, m, txn: Txn::at(self.world.time()) };
+        self.finish(id, client, tid, call, Err(errno::INTR));
+        true
     }
 
     fn after(&mut self, holds: &BTreeSet<Ino>) {

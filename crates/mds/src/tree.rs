@@ -19,6 +19,7 @@ use types::{Denc, Ino, SnapId, UTime};
 use crate::capset::CapSet;
 use crate::damage::Damages;
 use crate::flock::FileLocks;
+use crate::heat::Heat;
 use crate::record::Change;
 use crate::snap::Past;
 
@@ -72,6 +73,8 @@ pub(crate) struct Fragment {
     pub fresh: bool,
     /// When somebody looked into it last.
     pub used_ms: Cell<u64>,
+    /// What was asked of it lately.
+    pub heat: Cell<Heat>,
 }
 
 /// An inode.

@@ -6,6 +6,7 @@ use maps::fs::{
 };
 use types::{Denc, EntityId, EntityKind, Errno, Ino, SnapId};
 
+use crate::heat::Kind;
 use crate::journal;
 use crate::rank::{Job, Rank};
 use crate::tables::{SNAPTABLE_OBJECT, inotable_object, sessionmap_object};
@@ -204,6 +205,7 @@ impl Rank {
                 if fragment.dirty.since.is_none() {
                     self.tree.dirty.remove(&dir);
                 }
+                self.tree.warm(dir, Kind::Store, self.world.ms());
             }
             Err(_) if self.purger.active.contains_key(&dir.ino) => {}
             Err(e) => self.give_up(format!("directory {dir} cannot be written: {e:?}")),

@@ -150,7 +150,7 @@ impl Rank {
         node.caps.by_client.iter().map(one).collect()
     }
 
-    fn show_inode(&self, ino: Ino) -> Map<String, Value> {
+    pub(super) fn show_inode(&self, ino: Ino) -> Map<String, Value> {
         let node = self.tree.at(ino);
         let mut fields = store_fields(&node.store);
         fields.insert("path".to_owned(), json!(self.path_text(ino)));
@@ -244,6 +244,15 @@ impl Rank {
         }
     }
 
+    /// An inode with its fragments in memory, and their entries.
+    pub(super) fn show_with_frags(&self, ino: Ino) -> Map<String, Value> {
+        let mut fields = self.show_inode(ino);
+        let frags = self.tree.at(ino).frags.iter();
+        let frags = frags.map(|(frag, f)| self.show_fragment(ino, *frag, f, true));
+        fields.insert("dirfrags".to_owned(), frags.collect());
+        fields
+    }
+
     /// Inodes below a path, those of a directory before it, with its fragments.
     pub(super) fn dump_tree(&self, command: &Value) -> Done {
         let path = command["root"].as_str().unwrap_or_default();
@@ -270,11 +279,7 @@ impl Rank {
                 open.extend(primary);
                 continue;
             }
-            let mut fields = self.show_inode(ino);
-            let frags = node.frags.iter();
-            let frags = frags.map(|(frag, f)| self.show_fragment(ino, *frag, f, true));
-            fields.insert("dirfrags".to_owned(), frags.collect());
-            all.push(Value::Object(fields));
+            all.push(Value::Object(self.show_with_frags(ino)));
         }
         Ok(Said::Value(Value::Array(all)))
     }

@@ -3,6 +3,7 @@
 //!
 //! Source: the peer's `MDSRank::handle_asok_command`, `MDSDaemon::set_up_admin_socket`.
 
+mod cache;
 mod dump;
 mod frags;
 mod ops;
@@ -52,6 +53,15 @@ pub const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("dump dir", "path:CephString dentry_dump:CephBool?", "dump directory by path", "r"),
     ("dump stray", "", "dump stray folder content", "r"),
     ("dump snaps", "server:CephBool?", "dump snapshots", "r"),
+    (
+        "dump cache",
+        "path:CephString? timeout:CephInt?",
+        "dump metadata cache (optionally to a file)",
+        "r",
+    ),
+    ("dump loads", "depth:CephInt?", "dump metadata loads", "r"),
+    ("openfiles ls", "", "List the opening files and their caps", "r"),
+    ("export dir", "path:CephString rank:CephInt", "migrate a subtree to named MDS", "rw"),
     ("dump_export_states", "", "dump export states", "r"),
     ("get subtrees", "", "Return the subtree map", "r"),
     ("dirfrag ls", "path:CephString", "List fragments in directory", "r"),
@@ -68,6 +78,13 @@ pub const COMMANDS: &[(&str, &str, &str, &str)] = &[
         "scrub and inode and output results",
         "rw",
     ),
+    (
+        "scrub_path",
+        "path:CephString scrubops:CephChoices=force|recursive|repair*? tag:CephString?",
+        "scrub an inode and output results",
+        "rw",
+    ),
+    ("tag path", "path:CephString tag:CephString", "Apply scrub tag recursively", "rw"),
     ("scrub abort", "", "Abort in progress scrub operations(s)", "rw"),
     ("scrub pause", "", "Pause in progress scrub operations(s)", "rw"),
     ("scrub resume", "", "Resume paused scrub operations(s)", "rw"),
@@ -82,6 +99,7 @@ pub const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("dump_historic_ops", "", "show recent ops", "r"),
     ("dump_historic_ops_by_duration", "", "show recent ops, sorted by op duration", "r"),
     ("op get", "id:CephString", "get op", "r"),
+    ("op kill", "id:CephString", "kill op", "rw"),
     ("cache status", "", "show cache status", "r"),
     ("perf dump", "logger:CephString? counter:CephString?", "dump perfcounters value", "r"),
     ("perf schema", "logger:CephString? counter:CephString?", "dump perfcounters schema", "r"),
@@ -101,6 +119,8 @@ pub const COMMANDS: &[(&str, &str, &str, &str)] = &[
 enum Said {
     Value(Value),
     Words(String),
+    /// Text that is the output itself.
+    Text(String),
 }
 
 type Done = Result<Said, (Errno, String)>;
@@ -141,13 +161,23 @@ impl Rank {
             "dump dir" => self.dump_dir(command),
             "dump stray" => Ok(self.dump_stray()),
             "dump snaps" => Ok(self.dump_snaps(command["server"].as_bool().unwrap_or(false))),
+            "dump cache" => self.dump_cache(command),
+            "dump loads" => self.dump_loads(command),
+            "openfiles ls" => self.openfiles_ls(),
+            "export dir" => {
+                // As a stock server with one rank, which does not say why.
+                let rs = "this file system has one rank: there is none to export to".to_owned();
+                let output = "{\n    \"return_code\": -2\n}".into();
+                return self.fx.push(Effect::Answer { ask, r: 0, rs, output });
+            }
             // One rank exports nothing.
             "dump_export_states" => Ok(Said::Value(json!([]))),
             "get subtrees" => Ok(self.subtrees()),
             "dirfrag ls" => self.dirfrag_ls(path()),
             "dirfrag split" => self.dirfrag_split(command),
             "dirfrag merge" => self.dirfrag_merge(command),
-            "scrub start" => return self.on_scrub_start(ask, command),
+            "scrub start" | "scrub_path" => return self.on_scrub_start(ask, command),
+            "tag path" => return self.on_tag_path(ask, command),
             "scrub abort" => return self.on_scrub_abort(ask),
             "scrub pause" => return self.on_scrub_pause(ask),
             "scrub resume" => Ok(Said::Value(json!({"return_code": self.scrub_resume().0}))),
@@ -161,6 +191,7 @@ impl Rank {
             "dump_historic_ops" => Ok(self.historic(false)),
             "dump_historic_ops_by_duration" => Ok(self.historic(true)),
             "op get" => self.op_get(command),
+            "op kill" => self.op_kill(command),
             "perf dump" | "perf schema" | "counter dump" | "counter schema" => {
                 let word = |name: &str| command[name].as_str();
                 let groups = self.counters();
@@ -186,6 +217,10 @@ impl Rank {
         match answer {
             Ok(Said::Value(value)) => self.say(ask, 0, &value),
             Ok(Said::Words(rs)) => self.say_words(ask, 0, rs),
+            Ok(Said::Text(text)) => {
+                let (rs, output) = (String::new(), text.into());
+                self.fx.push(Effect::Answer { ask, r: 0, rs, output });
+            }
             Err((e, rs)) => self.say_words(ask, e.0, rs),
         }
     }

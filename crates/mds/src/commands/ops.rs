@@ -52,4 +52,16 @@ impl Rank {
             None => fail(Errno::NOENT, "request does not exist"),
         }
     }
+
+    /// Ends one request in hand, by `client.4120:12`: its client hears EINTR.
+    pub(super) fn op_kill(&mut self, command: &Value) -> Done {
+        let id = command["id"].as_str().unwrap_or_default();
+        let numbers = id.strip_prefix("client.").and_then(|rest| rest.split_once(':'));
+        let numbers = numbers.and_then(|(c, t)| Some((c.parse().ok()?, t.parse().ok()?)));
+        let is_killed = numbers.is_some_and(|(client, tid)| self.kill_request(client, tid));
+        if is_killed {
+            return Ok(Said::Words(String::new()));
+        }
+        fail(Errno::NOENT, "request does not exist")
+    }
 }

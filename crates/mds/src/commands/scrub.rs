@@ -37,6 +37,16 @@ impl Rank {
         }
     }
 
+    /// A scrub of everything below, for the tag that it leaves.
+    pub(super) fn on_tag_path(&mut self, ask: AskId, command: &Value) {
+        let (path, tag) = (&command["path"], &command["tag"]);
+        if tag.as_str().is_none_or(str::is_empty) {
+            return self.say_words(ask, Errno::INVAL.0, "name a tag".to_owned());
+        }
+        let scrub = json!({"path": path, "tag": tag, "scrubops": ["recursive", "force"]});
+        self.on_scrub_start(ask, &scrub);
+    }
+
     fn wished_scrub(&mut self, ask: AskId, command: &Value) -> Result<Start, (Errno, String)> {
         if !self.is_active() {
             return fail(Errno::AGAIN, "the rank is not active yet: try again");

@@ -275,3 +275,114 @@ fn counters_are_upstreams() {
     let all = w.ok("perf dump", json!({"logger": "mds"}));
     assert_eq!(all["mds"]["request"], json!(0));
 }
+
+/// Each command of the table is known to the role, once, and says what it needs.
+#[test]
+fn the_table_has_what_is_answered() {
+    let mut w = tree();
+    let mut names: Vec<&str> = crate::COMMANDS.iter().map(|c| c.0).collect();
+    names.sort_unstable();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all, "each stands there once");
+    for (name, args, help, perm) in crate::COMMANDS {
+        let mut command = json!({"prefix": name});
+        for arg in args.split_whitespace().filter(|a| !a.ends_with('?')) {
+            let (arg, kind) = arg.split_once(':').expect("a name and a type");
+            let is_int = kind.starts_with("CephInt");
+            command[arg] = if is_int { json!(1) } else { json!("x") };
+        }
+        let said = w.command(&command).map_err(|(r, _)| r);
+        assert_ne!(said, Err(Errno::NOSYS.0), "{name}");
+        assert!(!help.is_empty() && ["r", "rw"].contains(perm), "{name}");
+        // What changes something is not for those who may look only.
+        let verbs = ["evict", "config", "start", "abort", "pause", "resume", "rm", "kill", "split"];
+        let changes = verbs.iter().any(|v| name.split(' ').any(|w| w == *v));
+        assert!(!changes || *perm == "rw", "{name}");
+    }
+    assert_eq!(w.fails("no such", json!({})), Errno::NOSYS.0);
+}
+
+#[test]
+fn the_cache_is_shown() {
+    let mut w = tree();
+    w.two(mds_op::LINK, "d/hard", "d/b");
+    let all = w.ok("dump cache", json!({}));
+    let inos: Vec<u64> = all.as_array().unwrap().iter().filter_map(|i| i["ino"].as_u64()).collect();
+    assert_eq!(inos.len(), 2 + 10 + 2 + 3, "the root and ~mds0, strays, directories, files");
+    assert!(all[0]["path"].is_null() && all[0]["dirfrags"].is_array(), "{}", all[0]);
+    w.said.clear();
+    let command = json!({"prefix": "dump cache", "path": "/var/cache.txt"});
+    w.call(|m, now, out| m.on_command(now, AskId(1), &command, out));
+    let (r, _, text) = w.said.pop().expect("an answer");
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    assert_eq!(r, 0);
+    let b = target(&w.done(mds_op::GETATTR, 1, "d/b", &Args::Mask(0)));
+    for line in [
+        "[inode 0x1 [2,head] / auth v",
+        &format!("[inode {b:#x} [2,head] /d/b auth v"),
+        " [dir 0x1 / [2,head] auth v=",
+        &format!("  [dentry #0x1/d/b [2,head] auth ino={b:#x}]"),
+        &format!("  [dentry #0x1/d/hard [2,head] auth REMOTE ino={b:#x}]"),
+    ] {
+        assert!(text.lines().any(|l| l.starts_with(line)), "{line}\n{text}");
+    }
+    assert!(text.contains(" 4=3+1) n(v"), "{text}");
+}
+
+#[test]
+fn open_files_and_loads_are_shown() {
+    let mut w = tree();
+    let open = w.ok("openfiles ls", json!({}));
+    let paths: Vec<&str> =
+        open.as_array().unwrap().iter().filter_map(|f| f["path"].as_str()).collect();
+    assert_eq!(paths, ["/d/a", "/d/b", "/d/sub/c"], "they were made, and not closed");
+    assert_eq!(open[0]["client_caps"][0]["client_id"], json!(CLIENT));
+    assert!(open[0]["is_auth"].is_null());
+    let loads = w.ok("dump loads", json!({}));
+    let value = |loads: &Value, path: &str, pop: &str, kind: usize| {
+        let all = loads["dirfrags"].as_array().unwrap().clone();
+        let one = all.into_iter().find(|d| d["path"] == json!(path)).expect("it is there");
+        one[pop]["Decay Counters"][kind]["value"].as_f64().unwrap()
+    };
+    let (read, write) = (0, 1);
+    assert!(value(&loads, "/d", "pop_me", write) > 0.5, "{loads}");
+    let (d, sub) = ("/d", "/d/sub");
+    let sum = value(&loads, d, "pop_me", write) + value(&loads, sub, "pop_me", write);
+    assert!((value(&loads, d, "pop_nested", write) - sum).abs() < 1e-9);
+    let before = value(&loads, d, "pop_me", read);
+    for _ in 0..8 {
+        w.stat("d/a").unwrap();
+    }
+    let loads = w.ok("dump loads", json!({}));
+    assert!(value(&loads, d, "pop_me", read) > before + 2.0, "{loads}");
+    let roots = w.ok("dump loads", json!({"depth": 0}));
+    assert_eq!(roots["dirfrags"].as_array().map(Vec::len), Some(1));
+    w.ticks(400);
+    let later = w.ok("dump loads", json!({}));
+    assert!(value(&later, d, "pop_me", read) < 0.01, "two minutes later");
+    let no = w.ok("export dir", json!({"path": "/d", "rank": 1}));
+    assert_eq!(no, json!({"return_code": -2}));
+}
+
+/// A request that waits is ended, and its client hears of it.
+#[test]
+fn requests_are_killed() {
+    let mut w = tree();
+    w.open(CLIENT + 1);
+    let mask = SetattrArgs::MODE;
+    let args = Args::Setattr(SetattrArgs { mode: 0o600, mask, ..SetattrArgs::default() });
+    let m = ClientRequest {
+        stamp: UTime::from_nanos(w.now().wall_ns),
+        ..request(mds_op::SETATTR, 1, "d/a", &args)
+    };
+    w.message(CLIENT + 1, &m, 1);
+    w.heard.clear();
+    assert_eq!(w.fails("op kill", json!({"id": "client.78:2"})), Errno::NOENT.0);
+    w.ok("op kill", json!({"id": "client.78:1"}));
+    let reply = w.heard.iter().find(|(_, e)| e.kind == ClientReply::KIND && e.tid == 1);
+    let reply = ClientReply::decode(&reply.expect("an answer").1).unwrap();
+    assert_eq!(reply.result, crate::errno::INTR.0);
+    assert_eq!(w.ok("ops", json!({}))["num_ops"], json!(0));
+    assert_eq!(w.fails("op kill", json!({"id": "client.78:1"})), Errno::NOENT.0);
+}
