@@ -144,6 +144,31 @@ impl Ours {
         self.fs.tree("check")
     }
 
+    /// Runs one verb of `tests/fs/scrub.py`.
+    fn scrub(&self, verb: &str) -> Result<()> {
+        let (dir, conf) = (self.fs.cluster.dir.display(), self.fs.cluster.conf());
+        let line =
+            format!("exec timeout 120 python3 {dir}/scrub.py {} cephfs {verb}", conf.display());
+        self.fs.ceph(&line).map(drop)
+    }
+
+    /// A scrub finds nothing; then directories and a file are broken while no server runs, which a
+    /// scrub finds and mends. All is as before then.
+    fn scrubbed(&self) -> Result<()> {
+        let program = "scrub.py";
+        let from = sh::repo().join("tests/fs").join(program);
+        std::fs::copy(from, self.fs.cluster.dir.join(program))?;
+        self.scrub("clean")?;
+        self.scrub("find")?;
+        self.fs.cluster.argonaut("stop", &["mds.a"])?;
+        let broken = self.scrub("break");
+        self.fs.cluster.argonaut("start", &["mds.a"])?;
+        broken?;
+        self.served()?;
+        self.scrub("mend")?;
+        self.fs.tree("check")
+    }
+
     /// Stops and starts one daemon or all of them, without a client.
     fn again(&mut self, all: bool) -> Result<()> {
         if all {
@@ -237,6 +262,7 @@ pub fn run() -> Result<Report> {
     report.check("the only server is stopped and started under a client", || ours.stopped());
     report.check("the tree after it", || ours.fs.tree("check"));
     report.check("the snapshots after it", || ours.fs.snaps("check"));
+    report.check("a scrub finds nothing, and mends what was broken", || ours.scrubbed());
     report.check("another server takes over from one that is stopped", || ours.failover(false));
     report.check("another server takes over from one that is killed", || ours.failover(true));
     report.check("our client library, through restarts of both servers", || {

@@ -22,7 +22,7 @@ const CAPS_MIN: usize = 100;
 /// Caps that one message asks back at most: the peer's `mds_recall_max_caps`.
 const RECALL_MAX: usize = 30_000;
 /// Time between two looks.
-const LOOK_MS: u64 = 1_000;
+pub(crate) const LOOK_MS: u64 = 1_000;
 /// Numbers that lead nowhere are remembered up to this many.
 const LOST_MAX: usize = 10_000;
 
@@ -30,6 +30,11 @@ impl Rank {
     /// Inodes that may be in memory.
     fn inodes_max(&self) -> usize {
         (self.world.config.options.cache_bytes_max / INODE_BYTES).max(1_000) as usize
+    }
+
+    /// Whether memory is at its limit.
+    pub fn is_full(&self) -> bool {
+        self.tree.nodes.len() >= self.inodes_max()
     }
 
     /// Whether memory is beyond its limit by half and more; operators hear of that.

@@ -171,6 +171,8 @@ pub(crate) struct Scrubs {
     starts: Vec<Start>,
     /// Commands that wait for a pause or an abort.
     controls: Vec<AskId>,
+    /// When a fragment was last read although memory was full.
+    squeezed_ms: u64,
     pub stats: BTreeMap<Arc<str>, Stat>,
     /// Counts tags that are made here.
     tags: u64,

@@ -12,6 +12,7 @@ use super::{FLYING_MAX, Flying, Found, Frame, Start, State, Wish};
 use crate::outbox::Severity;
 use crate::rank::{Job, Rank};
 use crate::tree::{Link, Txn};
+use crate::trim::LOOK_MS;
 use crate::{IoAnswer, IoData, IoOp};
 
 /// Steps of one event at most. Most of them begin to read something, and end the event so.
@@ -186,10 +187,26 @@ impl Rank {
                 // Perhaps a tool has mended it.
                 self.tree.damaged.forget_frag(&dir);
             }
-            self.scrub_fetch(dir);
             has_all = false;
+            if !self.waiting.frags.contains_key(&dir) && self.scrub_has_room() {
+                self.fetch(dir, 0);
+            }
         }
         has_all
+    }
+
+    /// Whether a fragment may be read. While memory is full one is for each look at memory, which
+    /// drops what nobody uses: the walk goes on where clients use all there is, and stays slow.
+    fn scrub_has_room(&mut self) -> bool {
+        if !self.is_full() {
+            return true;
+        }
+        let now = self.world.ms();
+        let is_due = now >= self.scrubs.squeezed_ms + LOOK_MS;
+        if is_due {
+            self.scrubs.squeezed_ms = now;
+        }
+        is_due
     }
 
     fn next_child(&mut self) -> Next {

@@ -26,12 +26,25 @@ impl World {
     /// All is written back, the client is gone, and a new server has read nothing yet.
     fn forget(&mut self) {
         self.ok("session evict", json!({"filters": ["id=77"]}));
+        // Sizes of what it had open are looked up, and written back.
+        let files = self.mds_inodes();
+        self.ticks(files / 8);
         self.ok("flush journal", json!({}));
         self.mds = new_mds(self.options.clone());
         self.begin(MdsState::REPLAY);
         self.ticks(8);
         assert_eq!(self.state(), MdsState::ACTIVE);
         self.logged.clear();
+    }
+
+    /// Inodes in memory; no time passes.
+    fn mds_inodes(&mut self) -> usize {
+        self.said.clear();
+        let command = json!({"prefix": "perf dump", "logger": "mds_mem"});
+        self.call(|m, now, out| m.on_command(now, AskId(1), &command, out));
+        let (_, _, output) = self.said.pop().expect("an answer");
+        let dump: Value = serde_json::from_slice(&output).unwrap();
+        dump["mds_mem"]["ino"].as_u64().unwrap() as usize
     }
 
     /// Runs a scrub to its end. Returns what it logged beside its beginning and end.
@@ -313,4 +326,34 @@ fn what_is_read_is_waited_for() {
     assert!(status.as_str().unwrap().starts_with("PAUSED ("), "{status}");
     w.ok("scrub resume", json!({}));
     assert_eq!(w.ok("scrub status", json!({}))["status"], json!("no active scrubs running"));
+}
+
+/// A tree that is larger than memory is walked within its limit.
+#[test]
+fn a_large_tree_is_walked_within_memory() {
+    const DIRS: usize = 40;
+    const FILES: usize = 60;
+    let mut w = World::new();
+    for d in 0..DIRS {
+        w.mkdir(&format!("d{d}"));
+        for f in 0..FILES {
+            w.create(&format!("d{d}/{f}"));
+        }
+    }
+    // The smallest limit is 1,000 inodes.
+    w.options.cache_bytes_max = 1;
+    w.forget();
+    let start = json!({"prefix": "scrub start", "path": "/", "scrubops": ["recursive"]});
+    w.call(|m, now, out| m.on_command(now, AskId(1), &start, out));
+    let mut most = w.mds_inodes();
+    for _ in 0..200 {
+        w.ticks(1);
+        most = most.max(w.mds_inodes());
+    }
+    // A fragment is read whole, and one more for each look at memory.
+    assert!(most <= 1_000 + 2 * FILES, "{most}");
+    let counted = w.ok("perf dump", json!({"logger": "mds"}))["mds"].clone();
+    assert_eq!(counted["scrub_file_inodes"], json!(DIRS * FILES));
+    assert_eq!(w.ok("scrub status", json!({}))["status"], json!("no active scrubs running"));
+    assert_eq!(w.ok("damage ls", json!({})), json!([]));
 }

@@ -29,8 +29,8 @@ const fn scene(name: &'static str, mon: &'static str, osd: &'static str, grows_m
     Scene { name, mon, osd, mgr: "", grows_mib }
 }
 
-/// `osd_memory_target` of the OSDs here (1 GiB), less what an OSD takes that has nothing to do.
-const REQUESTS: u32 = 900;
+/// `osd_memory_target` of the OSDs here (1 GiB), less what an OSD takes that has nothing to do: 42 MiB.
+const REQUESTS: u32 = 1024 - 42;
 
 pub const ALL: &[Scene] = &[
     scene("future-maps", "allow r", "", 64),
