@@ -94,13 +94,19 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
         .context("cannot start the supervisor")?;
     let mut runs = || matches!(supervisor.try_wait(), Ok(None));
     let healthy = add_osds(&layout, &missing, asked.osd_bytes, &progress)
-        .and_then(|_| make_fs(&layout, asked, &progress))
-        .and_then(|()| wait_healthy(&layout, &progress, start, &mut runs));
+        .and_then(|_| wait_healthy(&layout, &progress, start, &mut runs));
+    // Pools are made once all OSDs are there: their PGs begin whole.
     let healthy = healthy.and_then(|health| {
-        if health.is_some() {
-            make_s3(&layout, asked, &progress)?;
+        if health.is_none() {
+            return Ok(None);
         }
-        Ok(health)
+        if asked.fs != Some(true) && asked.s3 != Some(true) {
+            finish(&layout)?;
+            return Ok(health);
+        }
+        make_fs(&layout, asked, &progress)?;
+        make_s3(&layout, asked, &progress)?;
+        wait_healthy(&layout, &progress, start, &mut runs)
     });
     progress.done();
     let took = start.elapsed().as_secs_f64();
@@ -301,6 +307,11 @@ fn make_s3(layout: &Layout, asked: &Asked, progress: &Progress) -> Result<()> {
         progress.say("making an object gateway ...");
         up_s3::make(layout, asked.addr)?;
     }
+    finish(layout)
+}
+
+/// All that was asked for is there.
+fn finish(layout: &Layout) -> Result<()> {
     if let Some(Marker { fsid, made: Made::Stores }) = Marker::read(layout)? {
         Marker { fsid, made: Made::Whole }.write(layout)?;
     }
@@ -390,6 +401,12 @@ fn all_clean(status: &serde_json::Value) -> bool {
         == status["pgmap"]["num_pgs"].as_u64().unwrap_or(0)
 }
 
+/// Whether every PG serves.
+fn all_active(status: &serde_json::Value) -> bool {
+    let mut states = status["pgmap"]["pgs_by_state"].as_array().into_iter().flatten();
+    states.all(|s| s["state_name"].as_str().is_some_and(|name| name.starts_with("active")))
+}
+
 /// How many OSDs know that they are up. What the monitors say is not enough: after a crash their
 /// map has those of before up, and a client that takes this map waits ten seconds for a better one.
 fn booted<'a>(layout: &Layout, osds: impl Iterator<Item = &'a String>) -> u64 {
@@ -433,7 +450,7 @@ fn wait_healthy(
             let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
             let health = status["health"]["status"].as_str().unwrap_or("unknown").to_owned();
             let up = up.min(status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0));
-            if health == "HEALTH_OK" && up == osds {
+            if health == "HEALTH_OK" && up == osds && all_active(&status) {
                 return Ok(Some(health));
             }
             let checks = status["health"]["checks"].clone();
