@@ -431,10 +431,7 @@ impl Server {
         bucket: &BucketAt,
         object: ObjectAt,
     ) -> Result<Answer> {
-        if object.attrs.contains_key("compression") {
-            let text = "The object is compressed, which is not built: stock radosgw reads it.";
-            return Err(Error::new(Code::NotImplemented, text));
-        }
+        is_readable(&object)?;
         let headers = &asked.head.headers;
         let customer = self.object_key(asked, &object.attrs, PREFIX)?;
         let query = &asked.head.query;
@@ -951,4 +948,13 @@ fn attributes(asked: &Asked, object: &ObjectAt) -> Answer {
     }
     w.close("GetObjectAttributesResponse");
     Answer::xml(w.finish()).header("Last-Modified", time(object.mtime).http())
+}
+
+/// Refuses an object whose data is compressed (501): only stock's gateways read those.
+pub(crate) fn is_readable(object: &ObjectAt) -> Result<()> {
+    if object.attrs.contains_key("compression") {
+        let text = "The object is compressed, which is not built: stock radosgw reads it.";
+        return Err(Error::new(Code::NotImplemented, text));
+    }
+    Ok(())
 }

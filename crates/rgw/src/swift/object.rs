@@ -233,10 +233,7 @@ impl Server {
         bucket: &BucketAt,
         object: ObjectAt,
     ) -> Result<Answer> {
-        if object.attrs.contains_key("compression") {
-            let text = "The object is compressed, which is not built: stock radosgw reads it.";
-            return Err(Error::new(Code::NotImplemented, text));
-        }
+        crate::objects::is_readable(&object)?;
         let headers = &asked.head.headers;
         let shows = asked.head.query.get("multipart-manifest") == Some("get");
         let large = match shows {
