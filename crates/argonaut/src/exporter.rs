@@ -79,7 +79,7 @@ fn collect(dir: &Path, least: u64) -> String {
                 all.gauge("ceph_daemon_socket_up", about, &labels, 1);
             }
             Err(why) => {
-                tracing::debug!("{}: {why:#}", path.display());
+                tracing::debug!("{}: {}", path.display(), crate::say::Why(&why));
                 all.gauge("ceph_daemon_socket_up", about, &labels, 0);
             }
         }

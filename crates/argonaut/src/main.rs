@@ -361,7 +361,7 @@ fn main() -> ExitCode {
     match run(Cli::parse().verb) {
         Ok(code) => code,
         Err(err) => {
-            tell!("argonaut: {err:#}");
+            tell!("argonaut: {}", crate::say::Why(&err));
             ExitCode::FAILURE
         }
     }

@@ -283,7 +283,18 @@ impl Daemon {
             return self.cluster().subscribe("osdmap", u64::from(next));
         }
         match mgr::Modules::start(self.modules_config.clone(), true) {
-            Ok(modules) => *self.modules.borrow_mut() = Some(modules),
+            Ok(modules) => {
+                *self.modules.borrow_mut() = Some(modules.clone());
+                let weak = Rc::downgrade(self);
+                tokio::task::spawn_local(async move {
+                    // The monitors must know of a mount before this manager can die with it.
+                    loop {
+                        modules.addrs_changed().await;
+                        let Some(this) = weak.upgrade() else { return };
+                        this.send_beacon();
+                    }
+                });
+            }
             Err(err) => return self.respawn(format!("the modules do not start: {err}")),
         }
         self.stage.set(Stage::Active);
@@ -626,6 +637,10 @@ async fn run(config: Config, id: String) -> Result<()> {
                 break;
             }
         }
+    }
+    let modules = daemon.modules.borrow().clone();
+    if let Some(modules) = modules {
+        modules.end().await;
     }
     tracing::info!("mgr.{id} ends");
     Ok(())

@@ -477,7 +477,7 @@ impl Daemon {
         }
         self.messenger.set_local(|local| local.addrs = addrs);
         if let Err(err) = self.bind_v1() {
-            tracing::error!("{err:#}");
+            tracing::error!("{}", crate::say::Why(&err));
         }
     }
 
@@ -511,7 +511,10 @@ impl Daemon {
                     MembershipStep::Yield(node) => this.yield_to(node).await,
                 };
                 if let Err(err) = changed {
-                    tracing::warn!("the members of the quorum did not change: {err:#}");
+                    tracing::warn!(
+                        "the members of the quorum did not change: {}",
+                        crate::say::Why(&err)
+                    );
                     tokio::time::sleep(Duration::from_secs(1)).await;
                 }
                 this.changing.set(false);

@@ -1,7 +1,7 @@
 //! What the program prints: results to standard output, the rest to standard error. Nothing here
 //! panics: a reader may have gone, and a log may lie on a disk that is full.
 
-use std::fmt::Arguments;
+use std::fmt::{self, Arguments, Display};
 use std::io::{self, Write};
 
 /// As `println!`, for readers that may go away in the middle, as `head` does: there is nothing
@@ -60,4 +60,44 @@ pub fn aside(words: Arguments<'_>) {
 pub fn hint(words: Arguments<'_>) {
     let mut err = io::stderr();
     err.write_fmt(words).and_then(|()| err.flush()).ok();
+}
+
+/// An error and its causes as one sentence. A cause that the error's own words end with already is
+/// not said again.
+pub struct Why<'a>(pub &'a anyhow::Error);
+
+impl Display for Why<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut last = String::new();
+        for cause in self.0.chain() {
+            let words = cause.to_string();
+            if last.ends_with(&words) {
+                continue;
+            }
+            let between = if last.is_empty() { "" } else { ": " };
+            write!(f, "{between}{words}")?;
+            last = words;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::Why;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let read = std::fs::read("/nowhere/ceph.conf");
+        let err = read.map_err(|source| rados::ConfigError::Read {
+            path: "/nowhere/ceph.conf".into(),
+            source,
+        });
+        let err = err.context("the cluster").unwrap_err();
+        let said = Why(&err).to_string();
+        assert_eq!(said.matches("No such file").count(), 1, "{said}");
+        assert!(said.starts_with("the cluster: cannot read /nowhere/ceph.conf: No"), "{said}");
+    }
 }

@@ -127,7 +127,7 @@ impl Daemons {
             match start(layout, &name) {
                 Ok(child) => self.kept.push(Kept { name, child, since: now, pause }),
                 Err(err) => {
-                    tell!("{err:#}; trying again in {} ms", pause.as_millis());
+                    tell!("{}; trying again in {} ms", crate::say::Why(&err), pause.as_millis());
                     let when = now + pause;
                     let pause = (pause * 2).min(PAUSE_MAX);
                     self.waiting.push(Waiting { name, when, pause });

@@ -494,7 +494,7 @@ fn fetch_keys(layout: &Layout, daemons: &[String], socket: &Path) {
         match asok::ask(socket, &command.to_string(), Duration::from_secs(5)) {
             Ok(keyring) if keyring.contains("key = ") => {
                 if let Err(err) = write_secret(&path, &keyring) {
-                    tell!("{}: {err:#}", path.display());
+                    tell!("{}: {}", path.display(), crate::say::Why(&err));
                 }
             }
             _ => return, // the monitor is not ready yet: asked again soon

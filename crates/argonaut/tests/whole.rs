@@ -54,6 +54,25 @@ fn a_cluster_is_made_whole_by_the_next_up() {
     assert!(status.contains("volumes: 1/1 healthy") && !status.contains("rgw."), "{status}");
     assert!(std::fs::read_to_string(&marker).unwrap().starts_with("whole "));
 
+    // Its manager mounts it before long. A restart does not wait for that client: it has gone.
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let sessions = || {
+        let ask = |name: &str| {
+            let socket = dir.join(format!("run/ceph-mds.{name}.asok"));
+            let limit = std::time::Duration::from_secs(5);
+            daemon::asok::ask(&socket, r#"{"prefix":"session ls"}"#, limit)
+        };
+        format!("{:?} {:?}", ask("a"), ask("b"))
+    };
+    while !sessions().contains("mgr") {
+        assert!(std::time::Instant::now() < until, "{}", sessions());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    ok(dir, &["down"]);
+    let said = ok(dir, &["up"]);
+    assert!(!said.contains("FS_DEGRADED"), "{said}");
+    assert!(ok(dir, &["status"]).contains("volumes: 1/1 healthy"));
+
     // What was left out can be had later.
     let said = ok(dir, &["up", "--s3"]);
     assert!(said.contains("S3 at") && ok(dir, &["status"]).contains("rgw.a"), "{said}");

@@ -23,7 +23,7 @@ use bytes::Bytes;
 pub use cli::Args;
 use rados::{Cluster, IoCtx};
 use scheduler::{Kind, Scheduler};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use types::{AddrVec, EntityAddr, PoolId};
 
 pub(crate) const ENOENT: i32 = 2;
@@ -60,11 +60,33 @@ type Ask = (Args, May, oneshot::Sender<Answer>);
 #[derive(Clone, Debug)]
 pub struct Modules {
     asks: mpsc::UnboundedSender<Ask>,
-    /// Where their clients are known from: the modules' own, and mounts of file systems.
-    addr: Arc<Mutex<Option<EntityAddr>>>,
-    mounts: Arc<Mutex<Vec<EntityAddr>>>,
+    addrs: Arc<Addrs>,
+    life: Arc<Life>,
     /// Whether they are in a manager's process, where file systems are served, too.
     has_volumes: bool,
+}
+
+/// By which addresses the modules' clients are known: their own, and those of mounts of file systems.
+#[derive(Debug, Default)]
+pub(crate) struct Addrs {
+    own: Mutex<Option<EntityAddr>>,
+    mounts: Mutex<Vec<EntityAddr>>,
+    changed: Notify,
+}
+
+impl Addrs {
+    /// Keeps the addresses of all mounts.
+    pub fn set_mounts(&self, addrs: Vec<EntityAddr>) {
+        *self.mounts.lock().expect("no panic while held") = addrs;
+        self.changed.notify_one();
+    }
+}
+
+/// Tells the modules' thread to end, and whoever waits that it has ended.
+#[derive(Debug, Default)]
+struct Life {
+    stop: Notify,
+    ended: Notify,
 }
 
 /// Images of all pools that are for them, by pool: their names, as many as metrics show. A pool that
@@ -95,27 +117,39 @@ impl Modules {
     /// When there can be no further thread.
     pub fn start(config: rados::Config, has_volumes: bool) -> std::io::Result<Self> {
         let (asks, mut asked) = mpsc::unbounded_channel();
-        let addr = Arc::new(Mutex::new(None));
-        let mounts: Arc<Mutex<Vec<EntityAddr>>> = Arc::default();
-        let known = Known { own: addr.clone(), mounts: mounts.clone(), has_volumes };
+        let (addrs, life): (Arc<Addrs>, Arc<Life>) = Default::default();
+        let known = Known { addrs: addrs.clone(), life: life.clone(), has_volumes };
         std::thread::Builder::new().name("mgr-modules".into()).spawn(move || {
             loop {
                 // All tasks of an instance end with its runtime, whatever they wait for.
                 match rt::run_local(run(config.clone(), &mut asked, &known)) {
                     Ok(true) => tracing::warn!("the manager's modules were shut out: once more"),
-                    Ok(false) => return,
-                    Err(err) => return tracing::error!("the manager's modules: {err}"),
+                    Ok(false) => break,
+                    Err(err) => break tracing::error!("the manager's modules: {err}"),
                 }
             }
+            known.life.ended.notify_one();
         })?;
-        Ok(Self { asks, addr, mounts, has_volumes })
+        Ok(Self { asks, addrs, life, has_volumes })
+    }
+
+    /// Ends the modules: file systems are unmounted, so that their servers do not wait for these
+    /// clients at their next start. Takes [`END_MAX`] at most.
+    pub async fn end(&self) {
+        self.life.stop.notify_one();
+        tokio::time::timeout(END_MAX, self.life.ended.notified()).await.ok();
+    }
+
+    /// Waits until [`Modules::addrs`] returns other addresses than before.
+    pub async fn addrs_changed(&self) {
+        self.addrs.changed.notified().await;
     }
 
     /// By which addresses their clients are to be shut out; none before they have a session.
     #[must_use]
     pub fn addrs(&self) -> Option<AddrVec> {
-        let addr = *self.addr.lock().expect("no panic while held");
-        let mounts = self.mounts.lock().expect("no panic while held").clone();
+        let addr = *self.addrs.own.lock().expect("no panic while held");
+        let mounts = self.addrs.mounts.lock().expect("no panic while held").clone();
         addr.map(|addr| AddrVec(std::iter::once(addr).chain(mounts).collect()))
     }
 
@@ -170,10 +204,13 @@ const RETRY: Duration = Duration::from_secs(3);
 /// How often it is looked whether this client is shut out.
 const LOOK: Duration = Duration::from_secs(1);
 
+/// How long [`Modules::end`] waits.
+const END_MAX: Duration = Duration::from_secs(2);
+
 /// What the thread of modules is told, and tells.
 struct Known {
-    own: Arc<Mutex<Option<EntityAddr>>>,
-    mounts: Arc<Mutex<Vec<EntityAddr>>>,
+    addrs: Arc<Addrs>,
+    life: Arc<Life>,
     has_volumes: bool,
 }
 
@@ -191,25 +228,37 @@ async fn run(
         if asked.is_closed() {
             return false;
         }
-        tokio::time::sleep(RETRY).await;
+        tokio::select! {
+            () = tokio::time::sleep(RETRY) => {}
+            () = known.life.stop.notified() => return false,
+        }
     };
-    *known.own.lock().expect("no panic while held") = cluster.addr();
+    *known.addrs.own.lock().expect("no panic while held") = cluster.addr();
+    known.addrs.changed.notify_one();
     let volumes = known
         .has_volumes
-        .then(|| volumes::Volumes::start(cluster.clone(), config.clone(), known.mounts.clone()));
+        .then(|| volumes::Volumes::start(cluster.clone(), config.clone(), known.addrs.clone()));
     let tasks = tasks::Tasks::start(cluster.clone());
     let purges = Scheduler::start(cluster.clone(), Kind::TrashPurge);
     let snaps = Scheduler::start(cluster.clone(), Kind::MirrorSnapshot);
     let perf = perf::Perf::new(cluster.clone());
     loop {
-        let next = tokio::time::timeout(LOOK, asked.recv()).await;
+        let next = tokio::select! {
+            next = tokio::time::timeout(LOOK, asked.recv()) => next,
+            () = known.life.stop.notified() => Ok(None),
+        };
         if cluster.is_blocklisted() {
             // Who asked hears that it is to try again.
             return true;
         }
         let (args, may, answer) = match next {
             Ok(Some(ask)) => ask,
-            Ok(None) => return false,
+            Ok(None) => {
+                if let Some(volumes) = volumes {
+                    volumes.end().await;
+                }
+                return false;
+            }
             Err(_) => continue,
         };
         let (tasks, perf, volumes) = (tasks.clone(), perf.clone(), volumes.clone());

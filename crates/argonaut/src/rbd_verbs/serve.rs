@@ -211,7 +211,7 @@ fn start<S>(
     let (devices, tls) = (devices.clone(), tls.cloned());
     tokio::task::spawn_local(async move {
         if let Err(err) = connection(stream, devices, tls).await {
-            tracing::info!("a client: {err:#}");
+            tracing::info!("a client: {}", crate::say::Why(&err));
         }
         drop(place);
     });

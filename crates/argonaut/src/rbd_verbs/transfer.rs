@@ -128,7 +128,7 @@ pub async fn export(
     let mut failed: Option<anyhow::Error> = None;
     for task in tasks {
         if let Err(err) = task.await? {
-            tell!("argonaut: {err:#}");
+            tell!("argonaut: {}", crate::say::Why(&err));
             failed = failed.or(Some(err));
         }
     }

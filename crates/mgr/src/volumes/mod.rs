@@ -29,16 +29,16 @@ mod volume;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use cli::Args;
 use fs::{Fs, Stat};
 use rados::Cluster;
 use serde_json::{Map, Value, json};
-use types::{EntityAddr, UTime};
+use types::UTime;
 
-use crate::{Answer, EINVAL, ENOENT, EOPNOTSUPP};
+use crate::{Addrs, Answer, EINVAL, ENOENT, EOPNOTSUPP};
 
 pub(crate) const EPERM: i32 = 1;
 pub(crate) const EAGAIN: i32 = 11;
@@ -101,7 +101,7 @@ pub(crate) struct Inner {
     /// Held while a command changes something.
     turn: tokio::sync::Mutex<()>,
     /// Where clients of this module are known from.
-    known: Arc<Mutex<Vec<EntityAddr>>>,
+    known: Arc<Addrs>,
     work: tokio::sync::Notify,
     /// Copies under way: their entry in the index, and whether they are to end.
     copies: RefCell<BTreeMap<(String, String), clones::Copy>>,
@@ -115,11 +115,7 @@ pub(crate) struct Volumes(Rc<Inner>);
 
 impl Volumes {
     /// Begins, with what an earlier manager left to do.
-    pub fn start(
-        cluster: Cluster,
-        config: rados::Config,
-        known: Arc<Mutex<Vec<EntityAddr>>>,
-    ) -> Self {
+    pub fn start(cluster: Cluster, config: rados::Config, known: Arc<Addrs>) -> Self {
         let this = Self(Rc::new(Inner {
             cluster,
             config,
@@ -235,13 +231,22 @@ impl Volumes {
         };
         mounts.insert(name.to_owned(), fs.clone());
         let addrs = mounts.values().filter_map(|fs| fs.cluster().addr()).collect();
-        *self.0.known.lock().expect("no panic while held") = addrs;
+        self.0.known.set_mounts(addrs);
         Ok(Vol { name: name.to_owned(), fs })
     }
 
     /// Lets a file system go.
     async fn forget(&self, name: &str) {
         if let Some(fs) = self.0.mounts.lock().await.remove(name) {
+            fs.unmount().await.ok();
+        }
+    }
+
+    /// Unmounts all. Nothing is mounted any more afterwards.
+    pub async fn end(&self) {
+        // Held until the end, so that nobody mounts one anew meanwhile.
+        let mut mounts = self.0.mounts.lock().await;
+        for fs in std::mem::take(&mut *mounts).into_values() {
             fs.unmount().await.ok();
         }
     }
