@@ -34,7 +34,7 @@ pub fn new(how: &client::Connect, device: Option<&Path>, force: bool) -> Result<
     let id: u32 = text.trim().parse().with_context(|| format!("osd new said {text:?}"))?;
     let made = make(&how.conf, id, new, device, force);
     if let Err(err) = &made {
-        tell!("{}; osd.{id} is given back", crate::say::Why(&err));
+        tell!("{}; osd.{id} is given back", crate::say::Why(err));
         let words = serde_json::json!({"prefix": "osd purge", "id": id,
             "yes_i_really_mean_it": true});
         ask(words, String::new())?;

@@ -24,6 +24,7 @@ impl Drop for Removed {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "real processes run in real time")]
 fn a_cluster_is_made_whole_by_the_next_up() {
     let dir = std::env::temp_dir().join(format!("argonaut-whole-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
