@@ -23,6 +23,7 @@ use messages::fs::CapReconnect;
 use striper::FileLayout;
 use types::{Denc, Errno, Features, Ino, SnapId};
 
+use crate::flock::CLIENT_LOCKS_MAX;
 use crate::journal::{self, Head, Journal, MAGIC};
 use crate::rank::{Job, Rank};
 use crate::record::{Change, Record};
@@ -736,7 +737,8 @@ impl Rank {
         };
         node.caps.by_client.insert(client, cap);
         if let Ok(held) = messages::fs::HeldLocks::from_shared(&r.flock) {
-            node.locks.restore(client, &held);
+            let room = CLIENT_LOCKS_MAX.saturating_sub(session.locks);
+            session.locks += node.locks.restore(client, &held, room);
         }
     }
 

@@ -7,6 +7,7 @@ pub(crate) const XDEV: Errno = Errno(-18);
 pub(crate) const NOTDIR: Errno = Errno(-20);
 pub(crate) const ISDIR: Errno = Errno(-21);
 pub(crate) const ROFS: Errno = Errno(-30);
+pub(crate) const NOLCK: Errno = Errno(-37);
 pub(crate) const NOTEMPTY: Errno = Errno(-39);
 pub(crate) const SHUTDOWN: Errno = Errno(-108);
 pub(crate) const STALE: Errno = Errno(-116);

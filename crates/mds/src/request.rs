@@ -17,6 +17,7 @@ use types::{Denc, Errno, Ino, SnapId};
 use crate::Peer;
 use crate::capset::bits;
 use crate::errno;
+use crate::flock::{FileLocks, LockQueue, Rule, TooMany};
 use crate::heat::Kind;
 use crate::ops::Seen;
 use crate::rank::Rank;
@@ -36,8 +37,8 @@ pub(crate) enum Stop {
     Ino(Ino),
     /// Somebody holds caps of this inode that it needs back.
     Caps(Ino),
-    /// A lock on this file is held.
-    Lock(Ino),
+    /// A lock on this file is held, and so this one cannot be had.
+    Lock(Ino, Rule, FileLock),
     /// Its client was given too much lately.
     Throttled,
 }
@@ -97,6 +98,8 @@ pub(crate) struct Request {
     pub holds: BTreeSet<Ino>,
     /// It was done before, and made this inode: only its answer is wanted.
     done: Option<Ino>,
+    /// The inode whose caps or locks it waits for.
+    waits_at: Option<Ino>,
     pub trail: Trail,
 }
 
@@ -128,7 +131,7 @@ pub(crate) struct Requests {
     by_client: BTreeMap<i64, Asked>,
     ready: BTreeSet<u64>,
     caps: BTreeMap<Ino, BTreeSet<u64>>,
-    locks: BTreeMap<Ino, BTreeSet<u64>>,
+    locks: BTreeMap<Ino, LockQueue>,
     /// Those whose clients are held back, by when they are tried again.
     throttled: BTreeSet<(u64, u64)>,
     pub history: History,
@@ -184,9 +187,13 @@ impl Requests {
         self.wake(waiting);
     }
 
-    pub fn wake_locks(&mut self, ino: Ino) {
-        let waiting = self.locks.remove(&ino).unwrap_or_default();
-        self.wake(waiting);
+    /// Locks of a file changed: in a range, or those of a client that is gone.
+    pub fn wake_locks(&mut self, ino: Ino, locks: &FileLocks, changed: Option<(Rule, &FileLock)>) {
+        let Some(queue) = self.locks.get_mut(&ino) else { return };
+        self.ready.extend(queue.take_free(locks, changed));
+        if queue.is_empty() {
+            self.locks.remove(&ino);
+        }
     }
 
     /// Tries those again that were held back until now.
@@ -200,15 +207,51 @@ impl Requests {
 
     /// A client gives up waiting for a lock.
     pub fn interrupt(&mut self, client: i64, ino: Ino, lock: &FileLock) {
-        let Some(waiting) = self.locks.get(&ino) else { return };
-        for id in waiting.clone() {
-            let Some(request) = self.all.get(&id).filter(|r| r.client == client) else { continue };
-            let asked = Args::read(request.m.op, &request.m.args);
-            if let Ok(Args::FileLock { lock: l, .. }) = asked
-                && (l.owner, l.pid) == (lock.owner, lock.pid)
-            {
-                self.interrupted.insert(id);
-                self.ready.insert(id);
+        let Some(queue) = self.locks.get_mut(&ino) else { return };
+        let gave_up = queue.take_of(client, lock.owner, lock.pid);
+        if queue.is_empty() {
+            self.locks.remove(&ino);
+        }
+        self.interrupted.extend(&gave_up);
+        self.ready.extend(gave_up);
+    }
+
+    /// Has a request wait until caps of an inode come back.
+    fn wait_for_caps(&mut self, id: u64, ino: Ino) {
+        let Some(request) = self.all.get_mut(&id) else { return };
+        request.waits_at = Some(ino);
+        self.caps.entry(ino).or_default().insert(id);
+    }
+
+    /// Has a request wait for a lock of a file.
+    ///
+    /// # Errors
+    /// When its client has too many that do.
+    fn wait_for_lock(
+        &mut self,
+        id: u64,
+        ino: Ino,
+        rule: Rule,
+        lock: FileLock,
+    ) -> Result<(), TooMany> {
+        let Some(request) = self.all.get_mut(&id) else { return Ok(()) };
+        request.waits_at = Some(ino);
+        self.locks.entry(ino).or_default().add(id, rule, lock)
+    }
+
+    /// A request is gone: nothing is left of it where it waits.
+    fn forget(&mut self, id: u64, request: &Request) {
+        let Some(ino) = request.waits_at else { return };
+        if let Some(waiting) = self.caps.get_mut(&ino) {
+            waiting.remove(&id);
+            if waiting.is_empty() {
+                self.caps.remove(&ino);
+            }
+        }
+        if let Some(queue) = self.locks.get_mut(&ino) {
+            queue.remove(id);
+            if queue.is_empty() {
+                self.locks.remove(&ino);
             }
         }
     }
@@ -222,7 +265,11 @@ impl Requests {
         self.by_client.remove(&client);
         let of_client = |(id, r): (&u64, &Request)| (r.client == client).then_some(*id);
         let ids: Vec<u64> = self.all.iter().filter_map(of_client).collect();
-        let take = |id| self.all.remove(&id).map(|r| (id, r.holds));
+        let take = |id| {
+            let request = self.all.remove(&id)?;
+            self.forget(id, &request);
+            Some((id, request.holds))
+        };
         ids.into_iter().filter_map(take).collect()
     }
 
@@ -241,6 +288,7 @@ impl Requests {
     /// through.
     fn take(&mut self, id: u64) -> (BTreeSet<Ino>, Option<Trail>) {
         let Some(request) = self.all.remove(&id) else { return (BTreeSet::new(), None) };
+        self.forget(id, &request);
         if let Some(asked) = self.by_client.get_mut(&request.client)
             && asked.tids.remove(&request.tid)
         {
@@ -301,7 +349,8 @@ impl Rank {
         let id = self.requests.last;
         let holds = BTreeSet::new();
         let trail = Trail::begin(self.world.time());
-        let request = Request { client, tid, m: Arc::new(m), holds, done: before, trail };
+        let request =
+            Request { client, tid, m: Arc::new(m), holds, done: before, waits_at: None, trail };
         self.requests.all.insert(id, request);
         self.requests.ready.insert(id);
     }
@@ -352,7 +401,7 @@ impl Rank {
                 Err(Stop::Frag(_)) => "waiting for a directory",
                 Err(Stop::Ino(_)) => "waiting for an inode",
                 Err(Stop::Caps(_)) => "failed to rdlock, waiting",
-                Err(Stop::Lock(_)) => "waiting for a file lock",
+                Err(Stop::Lock(..)) => "waiting for a file lock",
                 Err(Stop::Throttled) => "cap_acquisition_throttle",
                 Err(Stop::Fail(_)) | Ok(_) => "acquired locks",
             };
@@ -366,11 +415,11 @@ impl Rank {
                     self.finish(id, client, tid, call, Err(errno::STALE));
                 }
                 Err(Stop::Ino(ino)) => self.open_ino(ino, id),
-                Err(Stop::Caps(ino)) => {
-                    self.requests.caps.entry(ino).or_default().insert(id);
-                }
-                Err(Stop::Lock(ino)) => {
-                    self.requests.locks.entry(ino).or_default().insert(id);
+                Err(Stop::Caps(ino)) => self.requests.wait_for_caps(id, ino),
+                Err(Stop::Lock(ino, rule, lock)) => {
+                    if self.requests.wait_for_lock(id, ino, rule, lock).is_err() {
+                        self.finish(id, client, tid, call, Err(errno::NOLCK));
+                    }
                 }
                 Err(Stop::Throttled) => {
                     let until = self.world.ms() + self.world.config.options.throttle.retry_ms;

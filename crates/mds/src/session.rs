@@ -60,6 +60,8 @@ pub(crate) struct Session {
     pub renewed_ms: u64,
     /// Inodes with caps of it.
     pub caps: BTreeSet<Ino>,
+    /// Locks on files that it holds, [`CLIENT_LOCKS_MAX`](crate::flock::CLIENT_LOCKS_MAX) at most.
+    pub locks: usize,
     /// Caps that it said it has, since this server took over.
     pub claimed: usize,
     /// It has not come back since this server took over.
@@ -102,6 +104,7 @@ impl Session {
             pushes: 0,
             renewed_ms: now_ms,
             caps: BTreeSet::new(),
+            locks: 0,
             claimed: 0,
             awaited: false,
             dirty: true,
@@ -327,7 +330,7 @@ impl Rank {
             node.caps.by_client.remove(&client);
             node.unflushed.remove(&client);
             if node.locks.drop_client(client) {
-                self.requests.wake_locks(ino);
+                self.requests.wake_locks(ino, &node.locks, None);
             }
             if node.store.inode.file.client_ranges.contains_key(&client) {
                 if killed {

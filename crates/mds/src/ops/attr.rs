@@ -10,7 +10,7 @@ use types::{Denc, Errno, Ino, PoolId};
 use super::vxattr::MAX_XATTR_NAME;
 use crate::capset::bits;
 use crate::errno;
-use crate::flock::Rule;
+use crate::flock::{CLIENT_LOCKS_MAX, Rule, TooMany};
 use crate::rank::Rank;
 use crate::request::{Answer, Call, Extra, Op, Stop};
 
@@ -296,14 +296,18 @@ impl Rank {
             if self.requests.take_interrupted(call.id) {
                 return Err(errno::INTR.into());
             }
-            return Err(if wait { Stop::Lock(ino) } else { Errno::AGAIN.into() });
+            return Err(if wait { Stop::Lock(ino, table, lock) } else { Errno::AGAIN.into() });
         }
-        self.tree.at_mut(ino).locks.set(table, &lock);
+        let Some(session) = self.sessions.by_client.get_mut(&call.client) else {
+            return Err(Errno::PERM.into());
+        };
+        let room = CLIENT_LOCKS_MAX.saturating_sub(session.locks);
+        let set = self.tree.at_mut(ino).locks.set(table, &lock, room);
+        let change = set.map_err(|TooMany| errno::NOLCK)?;
+        session.locks = session.locks.saturating_add_signed(change);
         // So that the inode is looked at when the session ends.
-        if let Some(session) = self.sessions.by_client.get_mut(&call.client) {
-            session.caps.insert(ino);
-        }
-        self.requests.wake_locks(ino);
+        session.caps.insert(ino);
+        self.requests.wake_locks(ino, &self.tree.at(ino).locks, Some((table, &lock)));
         Ok(Answer::default())
     }
 
