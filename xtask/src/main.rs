@@ -85,6 +85,8 @@ cargo xtask VERB
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
   hostile clients [SECS] [SCENE..]
                      limited clients that cost or lie as much as they can, an honest one beside (10)
+  hostile files [SECS] [SCENE..]
+                     the same of a file system
   unsafe             unsafe code under Miri and the address sanitizer (nightly compiler)
   fuzz [TARGET] [SECS]
                      every fuzz target, or one, for so long (60)
@@ -160,6 +162,11 @@ fn run() -> Result<()> {
             let secs = only.first().and_then(|s| s.parse().ok());
             let only = if secs.is_some() { &only[1..] } else { only };
             hostile_clients::run(secs.unwrap_or(10), only)?.end()
+        }
+        ["hostile", "files", only @ ..] => {
+            let secs = only.first().and_then(|s| s.parse().ok());
+            let only = if secs.is_some() { &only[1..] } else { only };
+            hostile_clients::files(secs.unwrap_or(10), only)?.end()
         }
         ["pages", pages @ ..] => pages::run(pages)?.end(),
         ["caps"] => caps::ours()?.end(),

@@ -180,8 +180,11 @@ impl Fs {
         self.0.client.borrow().refused().is_some() || self.cluster().is_blocklisted()
     }
 
-    /// Sends one request as it is.
-    pub(crate) async fn ask(&self, what: impl AsRef<[u8]>, ask: Ask) -> Result<Box<Reply>> {
+    /// Sends one request as it is, and waits for the answer. `what` is named by errors.
+    ///
+    /// # Errors
+    /// What the server refuses it with; [`Error::Gone`].
+    pub async fn ask(&self, what: impl AsRef<[u8]>, ask: Ask) -> Result<Box<Reply>> {
         let (answer, answered) = oneshot::channel();
         let inner = &self.0;
         inner.with(|c, out| {
