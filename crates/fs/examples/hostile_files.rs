@@ -183,7 +183,7 @@ async fn act(scene: &str, stage: &Stage, shared: &Shared, n: u64) -> Result<()> 
 
 async fn play(scene: String, stage: Rc<Stage>) -> Result<String> {
     let fs = stage.mount().await?;
-    let locked = Locked(create(&fs, "locked").await?.ino());
+    let locked = Locked(create(&fs, &format!("locked-{scene}")).await?.ino());
     let shared = Rc::new(Shared { fs, locked, open: RefCell::default(), next: Cell::new(0) });
     let other = stage.mount().await?;
     match scene.as_str() {
@@ -220,6 +220,9 @@ async fn play(scene: String, stage: Rc<Stage>) -> Result<String> {
     for worker in workers {
         worker.await??;
     }
+    // The scenes after this one do not wait for its caps.
+    shared.fs.unmount().await.ok();
+    other.unmount().await.ok();
     Ok(format!("{} done, {} refused", stage.done.get(), stage.refused.get()))
 }
 
