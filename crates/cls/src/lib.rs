@@ -44,8 +44,8 @@ pub mod wasm;
 /// Parameters, answers and stored values that a class shares with those who call it.
 pub mod client {
     pub use crate::lock::{
-        AssertOp, BreakOp, EXCLUSIVE, Info, Lock, LockOp, Locker, NameOp, SHARED, SetCookieOp,
-        UnlockOp,
+        AssertOp, BreakOp, EXCLUSIVE, Info, Lock, LockOp, Locker, MAY_RENEW, NameOp, SHARED,
+        SetCookieOp, UnlockOp,
     };
     pub use crate::rbd::{
         ChildSpec, GroupImage, GroupImageStatus, GroupSpec, Migration, MirrorImage, MirrorPeer,
@@ -60,6 +60,11 @@ pub mod client {
     /// `rgw_gc`: tails to delete later.
     pub mod rgw_gc {
         pub use crate::rgw_gc::{Chain, Info, Init, List, Listed, Remove, SetEntry, Target};
+    }
+    /// `2pc_queue`: entries whose room is reserved before they come.
+    pub mod two_phase_queue {
+        pub use crate::queue::{Entry, InitOp, ListOp, Listed};
+        pub use crate::two_phase_queue::{CommitOp, ExpireOp, Id, RemoveOp, ReserveOp};
     }
     /// `user`: the buckets of a user.
     pub mod user {

@@ -30,7 +30,8 @@ pub const SHARED: u8 = 2;
 /// As exclusive; the object goes with its last locker.
 const EPHEMERAL: u8 = 3;
 
-const MAY_RENEW: u8 = 1;
+/// Flag: who has it may take it anew.
+pub const MAY_RENEW: u8 = 1;
 const MUST_RENEW: u8 = 2;
 
 record! {

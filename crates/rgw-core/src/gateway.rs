@@ -1,12 +1,13 @@
 //! A gateway: a zone, and a way to RADOS.
 
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 
 use rgw_proto::{Code, Error, Result};
 use types::{Bytes, Denc, Errno, Reader};
 
 use crate::cache::Cache;
 use crate::formats::{NamedId, Pool, ZoneGroup, ZoneParams};
+use crate::notify::Outlet;
 use crate::objects::{Objects, Place, Step, Vector};
 
 /// Attributes of the gateway begin so.
@@ -25,6 +26,8 @@ pub struct Gateway<O> {
     pub group: ZoneGroup,
     /// Metadata that is kept between requests.
     pub cache: Cache,
+    /// The way out for events; empty until the gateway serves.
+    pub outlet: OnceCell<Box<dyn Outlet>>,
     requests: Cell<u64>,
     buckets: Cell<u64>,
 }
@@ -113,7 +116,8 @@ impl<O: Objects> Gateway<O> {
     /// A gateway of a zone that is known.
     pub fn new(objects: O, zone: ZoneParams, group: ZoneGroup) -> Self {
         let (requests, buckets) = (Cell::new(0), Cell::new(0));
-        Self { objects, zone, group, cache: Cache::default(), requests, buckets }
+        let (cache, outlet) = (Cache::default(), OnceCell::new());
+        Self { objects, zone, group, cache, outlet, requests, buckets }
     }
 
     /// A number that no other request of this gateway has.

@@ -28,6 +28,7 @@ mod manifest;
 pub mod meta;
 pub mod multipart;
 pub mod names;
+pub mod notify;
 pub mod object;
 pub mod objects;
 pub mod owners;
@@ -39,6 +40,7 @@ pub mod roles;
 #[cfg(test)]
 mod tests;
 pub mod together;
+pub mod topics;
 pub mod usage;
 pub mod users;
 pub mod versions;

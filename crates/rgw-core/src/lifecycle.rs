@@ -14,6 +14,7 @@ use cls::client::{
     rgw::{LcEntry, LcEntryOp, LcHead, LcHeadOp, LcListOp, LcListRet},
 };
 use rgw_proto::body::lifecycle::{Expiration, Rule, When};
+use rgw_proto::body::notification::Event;
 use rgw_proto::{Code, Error, Result};
 use types::{Bytes, Denc, Errno, OpResult, UTime};
 
@@ -22,6 +23,7 @@ use crate::gateway::{Gateway, decoded, failed};
 use crate::list::{Entry, Query};
 use crate::meta::{Attrs, BucketAt};
 use crate::names::{RawKey, linux_hash};
+use crate::notify::{Doer, Happened};
 use crate::object::ObjectAt;
 use crate::objects::{Objects, Place, PoolUse, Step, Vector};
 
@@ -429,13 +431,58 @@ impl<O: Objects> Gateway<O> {
         }
         match (doing, object) {
             (Doing::Remove, object) => {
-                self.expire(bucket, at, object).await.map(|n| out.removed += n)
+                let events = match (at.noncurrent_since, entry.is_marker) {
+                    (Some(_), _) => [Event::S3_EXPIRED, Event::EXPIRED_NONCURRENT],
+                    (None, true) => [Event::EXPIRED_MARKER, Event::S3_EXPIRED_MARKER],
+                    (None, false) => [Event::EXPIRED_CURRENT, Event::S3_EXPIRED],
+                };
+                let attrs = object.as_ref().map(|o| o.attrs.clone()).unwrap_or_default();
+                let expired = self.expire(bucket, at, object);
+                let count = self.telling(bucket, entry, &events, &attrs, expired).await?;
+                out.removed += count;
+                Ok(())
             }
             (Doing::Move(class), Some(object)) => {
-                self.move_to(bucket, &object, &class).await.map(|()| out.moved += 1)
+                let event = match at.noncurrent_since {
+                    Some(_) => Event::MOVED_NONCURRENT,
+                    None => Event::MOVED_CURRENT,
+                };
+                let events = [event, Event::S3_TRANSITION];
+                let moved = async { self.move_to(bucket, &object, &class).await.map(|()| 1) };
+                out.moved += self.telling(bucket, entry, &events, &object.attrs, moved).await?;
+                Ok(())
             }
             _ => Ok(()),
         }
+    }
+
+    /// Does what events tell of; they are sent where it says that something was done.
+    async fn telling(
+        &self,
+        bucket: &BucketAt,
+        entry: &Entry,
+        events: &[Event],
+        attrs: &Attrs,
+        doing: impl Future<Output = Result<u64>>,
+    ) -> Result<u64> {
+        let reserved = self.reserve_events(bucket, events, &entry.key.name, attrs).await?;
+        let done = doing.await;
+        if !matches!(done, Ok(count) if count > 0) {
+            self.abort_events(reserved).await;
+            return done;
+        }
+        let instance = entry.key.instance.as_str();
+        let what = Happened {
+            key: entry.key.name.clone(),
+            size: if entry.is_marker { 0 } else { entry.size },
+            etag: if entry.is_marker { String::new() } else { entry.etag.clone() },
+            version: if instance == "null" { String::new() } else { instance.to_owned() },
+            at: self.objects.now(),
+        };
+        // As stock's worker names itself and its requests.
+        let who = Doer { user: "rgw lifecycle".into(), request: "0".into() };
+        self.commit_events(bucket, reserved, &who, &what).await;
+        done
     }
 
     async fn expire(
@@ -508,8 +555,13 @@ impl<O: Objects> Gateway<O> {
                     Err(error) if error.code == Code::NoSuchUpload => continue,
                     Err(error) => return Err(error),
                 };
-                match self.abort_upload(bucket, &upload).await {
-                    Ok(()) => out.aborted += 1,
+                let aborting = async { self.abort_upload(bucket, &upload).await.map(|()| 1) };
+                // Its entry's instance is the upload's id.
+                let key = RawKey { name: entry.key.name.clone(), ..RawKey::default() };
+                let entry = Entry { key, size: 0, etag: String::new(), ..entry.clone() };
+                let events = [Event::ABORTED];
+                match self.telling(bucket, &entry, &events, &upload.attrs, aborting).await {
+                    Ok(count) => out.aborted += count,
                     Err(error) if error.code == Code::NoSuchUpload => {}
                     Err(_) => out.failed += 1,
                 }

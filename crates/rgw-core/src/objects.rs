@@ -1,6 +1,6 @@
 //! What the sequences need of RADOS: operations on one object, all or nothing, and a few things around them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 
 use types::{Bytes, Errno, OpResult, UTime};
@@ -53,6 +53,8 @@ pub enum Step {
     Call(&'static str, &'static str, Bytes),
     /// Sets pairs of the omap.
     SetPairs(BTreeMap<Bytes, Bytes>),
+    /// Removes pairs of the omap by key; ENOENT where there is no object.
+    RmPairs(BTreeSet<Bytes>),
     /// Reads bytes: offset, length.
     Read(u64, u64),
     /// Reads size and time.
@@ -85,6 +87,8 @@ pub struct Vector {
     pub steps: Vec<(Step, bool)>,
     /// Whether it changes the object: methods alone do not tell.
     pub writes: bool,
+    /// Whether a vector that writes answers what its methods return: a few hundred bytes each.
+    pub returns: bool,
     /// The object's time of change after it, where that is not now.
     pub mtime: Option<UTime>,
 }
@@ -122,6 +126,13 @@ impl Vector {
         self.step(Step::Call(class, method, input))
     }
 
+    /// Has a vector that writes answer what its methods return.
+    #[must_use]
+    pub fn returning(mut self) -> Self {
+        self.returns = true;
+        self
+    }
+
     /// Sets the time of change.
     #[must_use]
     pub fn at(mut self, mtime: UTime) -> Self {
@@ -135,7 +146,7 @@ impl Vector {
 pub struct Answers {
     /// The object's version after it.
     pub version: u64,
-    /// By step; of writing vectors empty.
+    /// By step; of writing vectors empty, unless they return something.
     pub steps: Vec<OpResult<Answer>>,
 }
 

@@ -44,6 +44,16 @@ fn before<const N: u8>(_: &Path, raw: &[u8]) -> bool {
     raw[0] < N
 }
 
+/// Of another version than the one that is written: also a later one, whose further fields are not kept.
+fn other_than<const N: u8>(_: &Path, raw: &[u8]) -> bool {
+    raw[0] != N
+}
+
+/// Topics hold destinations of version 7 in release 19 and 20.2 alone.
+fn not_19(release: &Path, _: &[u8]) -> bool {
+    !release.file_name().is_some_and(|name| name.to_string_lossy().starts_with("19"))
+}
+
 /// Its layout and index came to today's versions in release 20.
 fn before_20(release: &Path, _: &[u8]) -> bool {
     !release.file_name().is_some_and(|name| name.to_string_lossy().starts_with("20"))
@@ -74,6 +84,10 @@ fn corpus() {
             check::<f::Bucket>(r, "rgw_bucket", never),
             check::<f::EntryPoint>(r, "RGWBucketEntryPoint", never),
             check::<f::BucketInfo>(r, "RGWBucketInfo", before_20),
+            check::<f::Destination>(r, "rgw_pubsub_dest", other_than::<7>),
+            check::<f::Topic>(r, "rgw_pubsub_topic", not_19),
+            check::<f::BucketTopic>(r, "rgw_pubsub_topic_filter", not_19),
+            check::<f::StoredFilter>(r, "rgw_s3_filter", never),
             check::<f::ObjectLock>(r, "RGWObjectLock", never),
             check::<f::GranteeType>(r, "ACLGranteeType", never),
             check::<f::AclGrant>(r, "ACLGrant", never),

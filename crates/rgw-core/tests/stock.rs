@@ -1,7 +1,7 @@
 //! Objects and attributes that a stock gateway wrote (`vectors/rgw`).
 
 use rgw_core::formats::{
-    AclPolicy, BucketInfo, EntryPoint, Manifest, Owner, UserInfo, bucket_flags,
+    AclPolicy, BucketInfo, BucketTopics, EntryPoint, Manifest, Owner, Topic, UserInfo, bucket_flags,
 };
 use rgw_core::names::shard_of;
 use types::{Denc, Reader};
@@ -84,4 +84,22 @@ fn shards() {
         assert_eq!(shard_of(key, 11).to_string(), shard, "{name}");
     }
     assert_eq!(text.lines().count(), 40);
+}
+
+#[test]
+fn topics() {
+    let topic: Topic = same(bytes!("topic"));
+    assert_eq!((topic.name.as_str(), topic.arn.as_str()), ("pers", "arn:aws:sns:default::pers"));
+    let to = &topic.to;
+    assert_eq!(
+        (to.is_persistent, to.queue.as_str(), to.keep_s, to.retries),
+        (true, ":pers", 600, 9)
+    );
+    assert_eq!(to.sleep_s, u32::MAX);
+    let all: BucketTopics = same(bytes!("notification"));
+    assert_eq!(all.0.keys().collect::<Vec<_>>(), ["n1_sync", "n2_pers", "n3_sync"]);
+    assert_eq!(all.0["n2_pers"].filter.0.suffix, ".jpg");
+    let third = &all.0["n3_sync"];
+    assert_eq!((third.filter.0.regex.as_str(), third.filter.0.tags["t"].as_str()), ("a.*", "u"));
+    assert_eq!(third.events, ["s3:ObjectLifecycle:Expiration:*", "s3:ObjectSynced:Create"]);
 }

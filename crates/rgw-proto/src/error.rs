@@ -69,6 +69,7 @@ codes! {
     UnresolvableGrantByEmailAddress 400 "No user has the email address of a grant.";
     XAmzContentSHA256Mismatch 400 "The body's SHA-256 is not the x-amz-content-sha256 of the request.";
     ZonegroupDefaultPlacementMisconfiguration 400 "The zone group has no usable default placement.";
+    AuthorizationError 403 "The request is not allowed: the topic is another user's, or a policy denies it.";
     AccessDenied 403 "The request is not allowed: no policy or ACL grants it to this user, or one denies it.";
     InvalidAccessKeyId 403 "No user has this access key.";
     InvalidObjectState 403 "The object must be restored before it can be read.";

@@ -1,6 +1,7 @@
-//! Actions of IAM and STS: forms that are posted to `/`, what they are called in policies, and who may.
+//! Actions of IAM, STS and SNS: forms that are posted to `/`, what they are called in policies, and who may.
 //!
-//! Source: `rgw_rest_iam.cc`, `rgw_rest_role.cc`, `rgw_rest_user_policy.cc`, `rgw_rest_iam_user.cc`, `rgw_rest_sts.cc`.
+//! Source: `rgw_rest_iam.cc`, `rgw_rest_role.cc`, `rgw_rest_user_policy.cc`, `rgw_rest_iam_user.cc`, `rgw_rest_sts.cc`,
+//! `rgw_rest_pubsub.cc`.
 
 use crate::authorize::Identity;
 use crate::error::{Code, Error, Result};
@@ -18,6 +19,8 @@ pub enum Service {
     Iam,
     /// Sessions with temporary keys.
     Sts,
+    /// Topics of notifications: judged by [`Asker::authorize_topic`].
+    Sns,
 }
 
 impl Service {
@@ -27,6 +30,7 @@ impl Service {
         match self {
             Self::Iam => "https://iam.amazonaws.com/doc/2010-05-08/",
             Self::Sts => "https://sts.amazonaws.com/doc/2011-06-15/",
+            Self::Sns => "https://sns.amazonaws.com/doc/2010-03-31/",
         }
     }
 }
@@ -83,6 +87,12 @@ const TABLE: &[(&str, Service, &str, bool, bool)] = &[
     ("ListAttachedGroupPolicies", Service::Iam, "", false, true),
     ("AssumeRole", Service::Sts, "", true, false),
     ("GetSessionToken", Service::Sts, "", true, false),
+    ("CreateTopic", Service::Sns, "", true, false),
+    ("DeleteTopic", Service::Sns, "", true, false),
+    ("ListTopics", Service::Sns, "", false, false),
+    ("GetTopic", Service::Sns, "", false, false),
+    ("GetTopicAttributes", Service::Sns, "", false, false),
+    ("SetTopicAttributes", Service::Sns, "", true, false),
 ];
 
 /// Actions that stock has and this gateway has not.
@@ -96,12 +106,6 @@ const NOT_BUILT: &[&str] = &[
     "RemoveClientIDFromOpenIDConnectProvider",
     "UpdateOpenIDConnectProviderThumbprint",
     "GetAccountSummary",
-    "CreateTopic",
-    "DeleteTopic",
-    "ListTopics",
-    "GetTopic",
-    "GetTopicAttributes",
-    "SetTopicAttributes",
 ];
 
 /// A form's action.
@@ -146,6 +150,9 @@ impl Call {
         match self.service {
             Service::Iam => format!("iam:{}", self.action),
             Service::Sts => format!("sts:{}", self.action),
+            // What tells all of a topic asks as its attributes do.
+            Service::Sns if self.action == "GetTopic" => "sns:GetTopicAttributes".into(),
+            Service::Sns => format!("sns:{}", self.action),
         }
     }
 
@@ -191,6 +198,11 @@ impl<'a> Asker<'a> {
     #[must_use]
     pub fn proven(_proof: &Proof, identity: &'a Identity, caps: &'a dyn Caps) -> Self {
         Self { identity, caps }
+    }
+
+    /// Who was proven.
+    pub(crate) fn identity(&self) -> &Identity {
+        self.identity
     }
 
     fn judge(policies: &[Policy], ask: &Ask<'_>) -> Verdict {
@@ -306,7 +318,7 @@ mod tests {
     }
 
     const ALLOW: &str =
-        r#"{"Statement":{"Effect":"Allow","Action":["iam:*","sts:*"],"Resource":"*"}}"#;
+        r#"{"Statement":{"Effect":"Allow","Action":["iam:*","sts:*","sns:*"],"Resource":"*"}}"#;
     const DENY: &str = r#"{"Statement":{"Effect":"Deny","Action":"*","Resource":"*"}}"#;
 
     fn may(who: &Identity, caps: &[(&str, u32)], action: &str) -> bool {
@@ -344,7 +356,7 @@ mod tests {
         for (form, want) in [
             (&b"Action=Bogus"[..], Code::MethodNotAllowed),
             (b"", Code::MethodNotAllowed),
-            (b"Action=CreateTopic", Code::NotImplemented),
+            (b"Action=GetAccountSummary", Code::NotImplemented),
             (b"Action=GetRole&Action=DeleteRole", Code::InvalidArgument),
             (b"\xff", Code::InvalidArgument),
         ] {

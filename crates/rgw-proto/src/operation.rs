@@ -50,6 +50,9 @@ pub enum Operation {
     GetBucketOwnershipControls,
     PutBucketOwnershipControls,
     DeleteBucketOwnershipControls,
+    GetBucketNotification,
+    PutBucketNotification,
+    DeleteBucketNotification,
     GetBucketWebsite,
     PutBucketWebsite,
     DeleteBucketWebsite,
@@ -117,6 +120,9 @@ const TABLE: &[(Level, &str, Method, Operation)] = &[
     (Bucket, "lifecycle", Put, Op::PutBucketLifecycle),
     (Bucket, "lifecycle", Delete, Op::DeleteBucketLifecycle),
     (Bucket, "location", Get, Op::GetBucketLocation),
+    (Bucket, "notification", Get, Op::GetBucketNotification),
+    (Bucket, "notification", Put, Op::PutBucketNotification),
+    (Bucket, "notification", Delete, Op::DeleteBucketNotification),
     (Bucket, "object-lock", Get, Op::GetObjectLockConfiguration),
     (Bucket, "object-lock", Put, Op::PutObjectLockConfiguration),
     (Bucket, "ownershipControls", Get, Op::GetBucketOwnershipControls),
@@ -175,7 +181,6 @@ const NOT_BUILT: &[&str] = &[
     "mdsearch",
     "metadataTable",
     "metrics",
-    "notification",
     "renameObject",
     "replication",
     "restore",
@@ -332,6 +337,8 @@ impl Operation {
             Op::PutBucketOwnershipControls | Op::DeleteBucketOwnershipControls => {
                 "s3:PutBucketOwnershipControls"
             }
+            Op::GetBucketNotification => "s3:GetBucketNotification",
+            Op::PutBucketNotification | Op::DeleteBucketNotification => "s3:PutBucketNotification",
             Op::GetBucketWebsite => "s3:GetBucketWebsite",
             Op::PutBucketWebsite => "s3:PutBucketWebsite",
             Op::DeleteBucketWebsite => "s3:DeleteBucketWebsite",

@@ -88,7 +88,7 @@ impl Wanted {
     }
 }
 
-fn write(op: &mut WriteOp, step: Step) {
+fn write(op: &mut WriteOp, step: Step) -> Wanted {
     match step {
         Step::AssertExists => op.assert_exists(),
         Step::Create(exclusive) => op.create(exclusive),
@@ -100,15 +100,14 @@ fn write(op: &mut WriteOp, step: Step) {
         Step::RmAttr(name) => op.rm_xattr(&name),
         Step::CmpAttr(name, value) => op.cmp_xattr(&name, Cmp::Eq, &value),
         Step::CmpAttrAtLeast(name, value) => op.cmp_xattr_u64(&name, Cmp::Ge, value),
-        Step::Call(class, method, input) => {
-            op.exec(class, method, &input);
-            op
-        }
+        Step::Call(class, method, input) => return Wanted::Data(op.exec(class, method, &input)),
+        Step::RmPairs(keys) => op.rm_omap_keys(&keys),
         Step::SetPairs(pairs) => op.set_omap(&pairs),
         Step::Read(..) | Step::Stat | Step::Attrs | Step::Pairs(..) => {
             panic!("a vector that writes reads nothing back")
         }
     };
+    Wanted::Nothing
 }
 
 fn read(op: &mut ReadOp, step: Step) -> Wanted {
@@ -139,17 +138,23 @@ impl Objects for OnRados {
         let io = self.io(at).await?;
         if vector.writes {
             let mut op = WriteOp::new();
+            let mut wanted = Vec::new();
             for (step, may_fail) in vector.steps {
-                write(&mut op, step);
+                wanted.push(write(&mut op, step));
                 if may_fail {
                     op.may_fail();
                 }
+            }
+            if vector.returns {
+                op.return_results();
             }
             if let Some(mtime) = vector.mtime {
                 op.mtime(mtime);
             }
             let reply = io.write_op(at.name.as_bytes(), op).await.map_err(|e| errno(&e))?;
-            return Ok(Answers { version: reply.version(), steps: Vec::new() });
+            let wanted = if vector.returns { wanted } else { Vec::new() };
+            let steps = wanted.iter().map(|w| w.answer(&reply)).collect();
+            return Ok(Answers { version: reply.version(), steps });
         }
         let mut op = ReadOp::new();
         let mut wanted = Vec::new();

@@ -122,14 +122,14 @@ impl Owner {
     }
 
     /// The "converted" form: a user as before there were accounts.
-    fn encode_converted(&self, w: &mut Writer) {
+    pub(crate) fn encode_converted(&self, w: &mut Writer) {
         match self {
             Self::User(user) => user.encode(w),
             Self::Account(id) => w.framed(0x81, 0x81, |w| w.str(id)),
         }
     }
 
-    fn decode_converted(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    pub(crate) fn decode_converted(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         if r.peek_u8()? == 0x81 {
             return r.framed("rgw_owner", 0x81, |r, _| Ok(Self::Account(r.string()?)));
         }

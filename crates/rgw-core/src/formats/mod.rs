@@ -7,6 +7,7 @@ mod lifecycle;
 mod manifest;
 mod realm;
 mod role;
+mod topic;
 mod upload;
 mod user;
 mod zone;
@@ -21,6 +22,9 @@ pub use lifecycle::Lifecycle;
 pub use manifest::{Manifest, ManifestPart, ManifestRule, ObjectName};
 pub use realm::{LatestEpoch, NamedId, Realm};
 pub use role::Role;
+pub use topic::{
+    BucketTopic, BucketTopics, Destination, QueuedEvent, StoredFilter, StoredRecord, Topic,
+};
 pub use upload::{Upload, UploadPart};
 pub use user::{
     AccessKey, AccountInfo, Caps, Quota, SubUser, UserId, UserInfo, UserKeys, UserLimits,

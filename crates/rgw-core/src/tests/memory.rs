@@ -237,6 +237,7 @@ impl Call<'_> {
                     return Err(Errno::CANCELED);
                 }
             }
+            Step::RmPairs(keys) => self.omap_rm(keys.iter().cloned().collect())?,
             Step::SetPairs(pairs) => self.omap_set(pairs.clone().into_iter().collect())?,
             Step::Call(class, method, input) => {
                 let method = cls::find(class.as_bytes(), method.as_bytes())?;
@@ -380,7 +381,7 @@ impl Objects for Memory {
             }
             None => drop(store.objects.remove(&key)),
         }
-        Ok(Answers { version, steps: Vec::new() })
+        Ok(Answers { version, steps: if vector.returns { steps } else { Vec::new() } })
     }
 
     async fn names(&self, pool: &Pool) -> OpResult<Vec<String>> {

@@ -6,6 +6,7 @@ mod caching;
 mod crash;
 mod listing;
 mod memory;
+mod notifying;
 
 use rgw_proto::Result;
 use rgw_proto::body::Part;
@@ -53,7 +54,11 @@ fn gateway(objects: Memory) -> Gateway<Memory> {
             oidc: pool("meta:oidc"),
             topics: pool("meta:topics"),
         },
-        logs: LogPools { reshard: pool("log:reshard"), ..LogPools::default() },
+        logs: LogPools {
+            reshard: pool("log:reshard"),
+            notif: pool("log:notif"),
+            ..LogPools::default()
+        },
         usage: pool("log:usage"),
         users,
         id: "z".into(),

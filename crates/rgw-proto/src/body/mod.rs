@@ -4,6 +4,7 @@ pub mod config;
 pub mod cors;
 pub mod lifecycle;
 pub mod listing;
+pub mod notification;
 
 use crate::checksum::{Algorithm, Sum};
 use crate::condition::Tags;

@@ -219,6 +219,10 @@ impl Server {
             name if name.ends_with("UserPolicy") || name.ends_with("UserPolicies") => {
                 self.on_user_policy(&asked).await
             }
+            _ if call.service == rgw_proto::iam::Service::Sns => {
+                let text = "Topics are not served yet.";
+                Err(Error::new(Code::NotImplemented, text))
+            }
             _ => self.on_user(&asked).await,
         }
     }
