@@ -9,7 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use conf::Config;
 use rados::Cluster;
-use rgw::{Door, Masters, OnRados, Records, Sealer, Settings, SwiftPaths, SwiftSettings, Work};
+use rgw::{
+    Door, Masters, OnRados, Patience, Records, Sealer, Settings, SwiftPaths, SwiftSettings,
+    TopicSettings, Work,
+};
 use rgw_core::gateway::Gateway;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -102,6 +105,7 @@ async fn run(conf: std::path::PathBuf, config: Config, name: String) -> Result<(
         work: work(&config)?,
         records,
         swift: swift(&config)?,
+        topics: topics(&config)?,
     };
     rgw::serve(gateway, settings, doors, stopped).await?;
     Ok(())
@@ -172,6 +176,27 @@ fn swift(config: &Config) -> Result<Option<SwiftSettings>> {
         needs_stats: is_on(config, "rgw_swift_need_stats"),
         has_versions: is_set("rgw_swift_versioning_enabled"),
     }))
+}
+
+/// How topics of notifications are served.
+fn topics(config: &Config) -> Result<TopicSettings> {
+    let is_set = |name: &str| ["true", "1", "yes", "on"].contains(&config.get(name).as_str());
+    let number = |name: &str| -> Result<u32> {
+        match config.get(name).as_str() {
+            "" => Ok(0),
+            text => text.parse().with_context(|| format!("{name} = {text}")),
+        }
+    };
+    Ok(TopicSettings {
+        are_served: serves(config, "notifications"),
+        secrets_in_clear: is_set("rgw_allow_notification_secrets_in_cleartext"),
+        publish_wants_policy: is_set("rgw_topic_require_publish_policy"),
+        patience: Patience {
+            keep_s: number("rgw_topic_persistency_time_to_live")?,
+            retries: number("rgw_topic_persistency_max_retries")?,
+            sleep_s: number("rgw_topic_persistency_sleep_duration")?,
+        },
+    })
 }
 
 /// Where the Admin API is served: `rgw_admin_entry`, where `rgw_enable_apis` has it.

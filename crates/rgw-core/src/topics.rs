@@ -202,6 +202,18 @@ impl<O: Objects> Gateway<O> {
         listed.map(drop).map_err(failed("adding the queue to the list"))
     }
 
+    /// Writes a topic that has no queue any more, and removes that.
+    ///
+    /// # Errors
+    /// [`Code::ConcurrentModification`]; of RADOS.
+    pub async fn unqueue_topic(&self, topic: &Topic, over: &TopicAt, queue: &str) -> Result<()> {
+        let at = self.topic_place(topic.realm(), &topic.name);
+        let none = Attrs::new();
+        let written = self.write_meta(&at, topic.to_bytes(), &none, Some(&over.version)).await;
+        written.map_err(failed("writing the topic"))?;
+        self.remove_queue(queue).await
+    }
+
     /// Removes a queue with all that waits there.
     ///
     /// # Errors

@@ -102,6 +102,7 @@ impl Server {
             }
         }
         self.gateway.remove_bucket(bucket).await?;
+        self.gateway.forget_topics(bucket).await?;
         Ok(Answer::new(204))
     }
 

@@ -247,6 +247,9 @@ impl Server {
                 self.set_attr(&bucket, "cors", Some(cors_bytes(&rules))).await
             }
             Op::DeleteBucketCors => self.unset(&bucket, "cors").await,
+            Op::GetBucketNotification => self.get_notifications(asked, &bucket),
+            Op::PutBucketNotification => self.put_notifications(asked, &bucket, body).await,
+            Op::DeleteBucketNotification => self.delete_notifications(asked, &bucket).await,
             Op::GetBucketRequestPayment => {
                 let pays = bucket.info.requester_pays;
                 Ok(Answer::xml(config::requester_pays_to_xml(pays)))

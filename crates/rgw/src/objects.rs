@@ -10,10 +10,12 @@ use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::multipart::part_of;
 use rgw_core::names::RawKey;
+use rgw_core::notify::Happened;
 use rgw_core::object::{HEAD_BYTES, ObjectAt};
 use rgw_core::put::{Incoming as Put, NewHead, STRIPE_BYTES};
 use rgw_proto::acl::Acl;
 use rgw_proto::body::config::Ownership;
+use rgw_proto::body::notification::Event;
 use rgw_proto::body::{self as proto, Delete, config};
 use rgw_proto::checksum::Sums;
 use rgw_proto::condition::{Conditions, Current, Range};
@@ -300,17 +302,37 @@ impl Server {
         let reader = self.data(asked, body)?;
         self.gateway.check_quota(bucket, reader.len.unwrap_or(0)).await?;
         let new = NewObject { name, attrs, conditions: &conditions, key, is_copy: false };
-        let (answer, _) = self.store(bucket, new, reader).await?;
+        let (answer, _) = self.store((asked, Event::PUT), bucket, new, reader).await?;
         Ok(answer)
     }
 
-    /// Stores an object's bytes under a name.
+    /// Stores an object's bytes under a name, and tells of it. Returns an answer without a body, and the ETag.
     pub(crate) async fn store(
+        &self,
+        (asked, event): (&Asked, Event),
+        bucket: &BucketAt,
+        new: NewObject<'_>,
+        reader: impl Source,
+    ) -> Result<(Answer, String)> {
+        let reserved = self.reserve(bucket, event, new.name, &new.attrs).await?;
+        match self.store_untold(bucket, new, reader).await {
+            Ok((answer, what)) => {
+                self.tell(asked, bucket, reserved, &what).await;
+                Ok((answer, what.etag))
+            }
+            Err(error) => {
+                self.gateway.abort_events(reserved).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn store_untold(
         &self,
         bucket: &BucketAt,
         new: NewObject<'_>,
         mut reader: impl Source,
-    ) -> Result<(Answer, String)> {
+    ) -> Result<(Answer, Happened)> {
         let NewObject { name, mut attrs, conditions, key: customer, is_copy } = new;
         let mut sealing = customer.as_ref().map(|key| Sealing::new(key.cipher()));
         if let Some(key) = &customer {
@@ -368,12 +390,13 @@ impl Server {
         let placement = placement(bucket, &class);
         let object = self.gateway.object_name(bucket, &key);
         let written = incoming.written(object, &placement);
+        let mtime = types::UTime::from_nanos(rt::now().wall_ns);
         let new = NewHead {
             key: key.clone(),
             data: written.head,
             manifest: written.manifest,
             attrs,
-            mtime: types::UTime::from_nanos(rt::now().wall_ns),
+            mtime,
             conditions,
             same_tail: None,
             tag: None,
@@ -397,7 +420,9 @@ impl Server {
         if let Some(key) = &customer {
             answer = key.tell_writer(answer);
         }
-        Ok((answer.maybe("x-amz-version-id", version), etag))
+        let what =
+            Happened { key: key.name, size: sums.len, etag, version: key.instance, at: mtime };
+        Ok((answer.maybe("x-amz-version-id", version), what))
     }
 
     /// What a put may hold: enough for the usual way, or nothing, and then it goes in small pieces.
@@ -614,8 +639,8 @@ impl Server {
         Ok(Answer::new(204).maybe("x-amz-version-id", version).maybe("x-amz-delete-marker", marker))
     }
 
-    /// Deletes an object, or a version. Returns the version, and whether it is a delete marker.
-    pub(crate) async fn remove(
+    /// Deletes an object, or a version, and tells nobody.
+    pub(crate) async fn remove_untold(
         &self,
         asked: &Asked,
         bucket: &BucketAt,
@@ -874,7 +899,8 @@ impl Server {
             let source = Opened::new(self, from, object, open.as_ref(), (0, object.size));
             let none = Conditions::default();
             let new = NewObject { name, attrs, conditions: &none, key: seal, is_copy: true };
-            let (stored, etag) = self.store(bucket, new, source).await?;
+            let cause = (asked, Event::COPY);
+            let (stored, etag) = self.store(cause, bucket, new, source).await?;
             return Ok((stored, etag, crate::request::now()));
         }
         let class = attrs.get("storage_class").map(|v| attr_text(v)).unwrap_or_default();
@@ -883,8 +909,21 @@ impl Server {
         let key = RawKey { name: name.to_owned(), instance, ns: String::new() };
         let mtime = types::UTime::from_nanos(rt::now().wall_ns);
         let placement = placement(bucket, &class);
-        self.gateway.copy(from, object, bucket, key.clone(), attrs, mtime, &placement).await?;
-        let version = self.link(bucket, &key).await?;
+        let what = Happened {
+            key: name.to_owned(),
+            size: object.size,
+            etag: object.text("etag"),
+            version: key.instance.clone(),
+            at: mtime,
+        };
+        let of_new = attrs.clone();
+        let copying = async {
+            let (key, gateway) = (key.clone(), &self.gateway);
+            gateway.copy(from, object, bucket, key.clone(), attrs, mtime, &placement).await?;
+            self.link(bucket, &key).await
+        };
+        let event = (Event::COPY, &of_new, what);
+        let version = self.telling(asked, bucket, event, copying).await?;
         let answer = Answer::new(200).maybe("x-amz-version-id", version);
         Ok((answer, object.text("etag"), time(mtime)))
     }

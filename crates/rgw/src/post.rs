@@ -4,6 +4,7 @@ use hyper::body::Incoming;
 use rgw_core::meta::BucketAt;
 use rgw_proto::authorize::Sender;
 use rgw_proto::body::config;
+use rgw_proto::body::notification::Event;
 use rgw_proto::checksum::{self, Expected, Sums};
 use rgw_proto::condition::Conditions;
 use rgw_proto::form::{Decoder, Fields, Policy};
@@ -134,7 +135,8 @@ impl Server {
         let customer = self.new_key(asked, bucket, &headers, key.as_str())?;
         let name = key.as_str();
         let new = NewObject { name, attrs, conditions: &none, key: customer, is_copy: false };
-        let (stored, etag) = self.store(bucket, new, file).await?;
+        let cause = (&sender, Event::POST);
+        let (stored, etag) = self.store(cause, bucket, new, file).await?;
         self.form_answer(bucket, &fields, &key, &etag, stored)
     }
 

@@ -78,7 +78,7 @@ pub const RATELIMIT: &str = "ratelimit";
 
 /// Policies of AWS that are attached by name and that this gateway's operations ask for; others allow nothing here.
 /// Source: `rgw_iam_managed_policy.cc`.
-pub const MANAGED: [(&str, &str); 4] = [
+pub const MANAGED: [(&str, &str); 6] = [
     (
         "arn:aws:iam::aws:policy/IAMFullAccess",
         r#"{"Statement": {"Effect": "Allow", "Action": "iam:*", "Resource": "*"}}"#,
@@ -86,6 +86,14 @@ pub const MANAGED: [(&str, &str); 4] = [
     (
         "arn:aws:iam::aws:policy/IAMReadOnlyAccess",
         r#"{"Statement": {"Effect": "Allow", "Action": ["iam:Get*", "iam:List*"], "Resource": "*"}}"#,
+    ),
+    (
+        "arn:aws:iam::aws:policy/AmazonSNSFullAccess",
+        r#"{"Statement": {"Effect": "Allow", "Action": "sns:*", "Resource": "*"}}"#,
+    ),
+    (
+        "arn:aws:iam::aws:policy/AmazonSNSReadOnlyAccess",
+        r#"{"Statement": {"Effect": "Allow", "Action": ["sns:GetTopicAttributes", "sns:List*"], "Resource": "*"}}"#,
     ),
     (
         "arn:aws:iam::aws:policy/AmazonS3FullAccess",
@@ -462,7 +470,8 @@ impl Asked {
         Ok(())
     }
 
-    fn context(&self) -> Context {
+    /// Values of condition keys.
+    pub(crate) fn context(&self) -> Context {
         let mut context = Context::default();
         context.add("aws:SourceIp", self.came.peer.clone());
         context.add("aws:SecureTransport", self.came.is_secret.to_string());
@@ -655,7 +664,7 @@ mod tests {
         let mut w = types::Writer::new(types::Features::ALL);
         let arns = [
             "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess",
-            "arn:aws:iam::aws:policy/AmazonSNSFullAccess",
+            "arn:aws:iam::aws:policy/AmazonEC2FullAccess",
         ];
         w.framed(1, 1, |w| arns.map(str::to_owned).into_iter().collect::<BTreeSet<_>>().encode(w));
         let attrs: Attrs = [("managed-policy".to_owned(), w.finish())].into();

@@ -30,7 +30,10 @@ use crate::OnRados;
 use crate::answer::{Answer, Outgoing};
 use crate::body::{PUT_BYTES_MAX, Reader};
 use crate::crypt::{self, CustomerKey, Masters, ObjectKey};
+use crate::deliver;
 use crate::memory::Budget;
+use crate::notifications::TopicSettings;
+use crate::push::{Out, Pusher, Wakes};
 use crate::record::{self, Done, Noted, Records};
 use crate::request::{Asked, Came, ratelimit_of};
 use crate::stall::Stalling;
@@ -82,6 +85,8 @@ pub struct Settings {
     pub records: Rc<Records>,
     /// Swift; `None`: it is not served.
     pub swift: Option<swift::Settings>,
+    /// Topics of notifications.
+    pub topics: TopicSettings,
 }
 
 /// A gateway that serves.
@@ -101,6 +106,10 @@ pub struct Server {
     pub(crate) limiter: Limiter,
     /// Copies of large objects: each holds what is read, the head, a stripe that fills and those under way.
     pub(crate) copies: Semaphore,
+    /// Sends events.
+    pub(crate) pusher: Rc<Pusher>,
+    /// Wakes who delivers them.
+    pub(crate) wakes: Rc<Wakes>,
 }
 
 /// Where a gateway listens.
@@ -126,8 +135,24 @@ pub async fn serve(
     let (needed, copies) = (Budget::new(NEEDED_BYTES), Semaphore::new(COPIES_MAX));
     let limits = gateway.period_config().await.map_err(std::io::Error::other)?;
     let (limits, limiter) = (RefCell::new(limits), Limiter::default());
-    let server = Server { gateway, settings, received, sent, needed, limits, limiter, copies };
-    let server = Rc::new(server);
+    let (pusher, wakes) = (Rc::new(Pusher::default()), Rc::new(Wakes::default()));
+    let out = Out { pusher: pusher.clone(), wakes: wakes.clone() };
+    assert!(gateway.outlet.set(Box::new(out)).is_ok(), "a gateway serves once");
+    let server = Rc::new(Server {
+        gateway,
+        settings,
+        received,
+        sent,
+        needed,
+        limits,
+        limiter,
+        copies,
+        pusher,
+        wakes,
+    });
+    if server.settings.topics.are_served {
+        deliver::start(&server, &stop);
+    }
     worker::start(&server, work, &stop);
     record::start(&server, &stop);
     let watches = match server.settings.caches {

@@ -7,7 +7,9 @@ use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::multipart::{Completion, UploadAt};
 use rgw_core::names::RawKey;
+use rgw_core::notify::Happened;
 use rgw_proto::acl::Owner;
+use rgw_proto::body::notification::Event;
 use rgw_proto::body::{self as proto, PARTS_MAX};
 use rgw_proto::condition::{Conditions, Range};
 use rgw_proto::operation::Operation as Op;
@@ -235,8 +237,32 @@ impl Server {
             part_min: least,
             made: &made,
         };
-        let (etag, attrs) = self.gateway.complete_upload(bucket, &upload, completion).await?;
-        let version = self.link(bucket, &raw).await?;
+        let reserved = self.reserve(bucket, Event::COMPLETE, key, &upload.attrs).await?;
+        let completing = async {
+            let (etag, attrs) = self.gateway.complete_upload(bucket, &upload, completion).await?;
+            let version = self.link(bucket, &raw).await?;
+            Ok::<_, Error>((etag, attrs, version))
+        };
+        let (etag, attrs, version) = match completing.await {
+            Ok(done) => done,
+            Err(error) => {
+                self.gateway.abort_events(reserved).await;
+                return Err(error);
+            }
+        };
+        if !reserved.is_empty() {
+            let of = Some(raw.instance.as_str()).filter(|instance| !instance.is_empty());
+            let made = self.gateway.object(bucket, key, of, false).await.ok();
+            let made = made.and_then(|found| found.ok());
+            let what = Happened {
+                key: key.to_owned(),
+                size: made.as_ref().map_or(0, |object| object.size),
+                etag: etag.clone(),
+                version: raw.instance.clone(),
+                at: made.map_or_else(|| self.gateway.now(), |object| object.mtime),
+            };
+            self.tell(asked, bucket, reserved, &what).await;
+        }
         let shown = sums::shown(&attrs, &etag);
         let sum = shown.as_ref().map(|s| (s.algorithm, s.text.as_str(), s.kind));
         let text = proto::upload_completed(&location, name, asked.key()?, &etag, sum);

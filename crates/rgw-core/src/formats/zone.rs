@@ -249,6 +249,8 @@ pub struct ZoneGroup {
     pub default_placement: String,
     /// Names by which buckets are subdomains.
     pub hostnames: Vec<String>,
+    /// What is enabled: `notification_v2`, `resharding`.
+    pub features: Vec<String>,
 }
 
 impl ZoneGroup {
@@ -278,7 +280,23 @@ impl ZoneGroup {
                 let _websites: Vec<String> = Denc::decode(r)?;
                 id = r.framed("RGWSystemMetaObj", 1, |r, _| r.string())?;
             }
-            Ok(Self { id, name, api_name, zones, placements, default_placement, hostnames })
+            if v >= 4 {
+                r.string()?; // the realm
+            }
+            if v >= 5 {
+                Opaque::decode(r)?; // how zones synchronize
+            }
+            let features = if v >= 6 { Denc::decode(r)? } else { Vec::new() };
+            Ok(Self {
+                id,
+                name,
+                api_name,
+                zones,
+                placements,
+                default_placement,
+                hostnames,
+                features,
+            })
         })
     }
 }

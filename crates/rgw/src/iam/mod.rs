@@ -1,4 +1,4 @@
-//! IAM and STS: forms that are posted to `/`.
+//! IAM, STS and SNS: forms that are posted to `/`.
 //!
 //! ```text
 //!   form (bounded) ── Call (rgw_proto::iam) ── who (signature, covers the body) ── may they ── action ── XML
@@ -8,11 +8,12 @@ mod groups;
 pub mod policies;
 mod roles;
 mod sessions;
+mod topics;
 mod users;
 
 use hyper::body::Incoming;
 use rgw_core::roles::Realm;
-use rgw_proto::iam::{Asker, Call, FORM_BYTES_MAX};
+use rgw_proto::iam::{Asker, Call, FORM_BYTES_MAX, Service};
 use rgw_proto::policy::{Context, Kind, Policy};
 use rgw_proto::request::Head;
 use rgw_proto::sig::{Claim, Proof, sha256};
@@ -219,10 +220,7 @@ impl Server {
             name if name.ends_with("UserPolicy") || name.ends_with("UserPolicies") => {
                 self.on_user_policy(&asked).await
             }
-            _ if call.service == rgw_proto::iam::Service::Sns => {
-                let text = "Topics are not served yet.";
-                Err(Error::new(Code::NotImplemented, text))
-            }
+            _ if call.service == Service::Sns => self.on_topic(&asked, came.is_secret).await,
             _ => self.on_user(&asked).await,
         }
     }

@@ -60,7 +60,7 @@ pub fn managed(arn: &str) -> Result<&str> {
         true => Ok(arn),
         false => Err(Error::new(
             Code::NoSuchEntity,
-            "PolicyArn is none of AWS's that are known here: AmazonS3FullAccess, AmazonS3ReadOnlyAccess, IAMFullAccess, IAMReadOnlyAccess.",
+            "PolicyArn is none of AWS's that are known here: AmazonS3FullAccess, AmazonS3ReadOnlyAccess, IAMFullAccess, IAMReadOnlyAccess, AmazonSNSFullAccess, AmazonSNSReadOnlyAccess.",
         )),
     }
 }

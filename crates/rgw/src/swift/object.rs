@@ -8,6 +8,7 @@ use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::names::RawKey;
 use rgw_core::object::{HEAD_BYTES, ObjectAt};
+use rgw_proto::body::notification::Event;
 use rgw_proto::checksum::Sums;
 use rgw_proto::condition::{Conditions, Range};
 use rgw_proto::operation::Operation as Op;
@@ -220,7 +221,8 @@ impl Server {
     ) -> Result<Answer> {
         let key = self.new_key(asked, bucket, &Headers::default(), name)?;
         let new = NewObject { name, attrs, conditions, key, is_copy: false };
-        let (_, etag) = self.store(bucket, new, Checked { body, etag }).await?;
+        let cause = (asked, Event::PUT);
+        let (_, etag) = self.store(cause, bucket, new, Checked { body, etag }).await?;
         Ok(Answer::new(201)
             .header("ETag", etag)
             .header("Last-Modified", now().http())
