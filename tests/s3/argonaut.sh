@@ -42,6 +42,7 @@ ACCESS=KEYmain SECRET=secret/main bash clients.sh
 bash swift-users.sh
 python3 swift.py "$ENDPOINT" ours
 python3 swift-both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main
+python3 events.py "$ENDPOINT" "http://127.0.0.1:$PORT"
 python3 both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main
 ACCESS=KEYmain SECRET=secret/main bash admin.sh
 radosgw-admin bucket stats --bucket kept > stats.json

@@ -289,6 +289,9 @@ def away(at, receiver):
     at.put_object(Bucket="told", Key="kept/first", Body=b"1")
     receiver.take(1, "/kept", WAIT_S)
     receiver.take(1, "/sync")
+    if IS_STOCK:
+        # At stock a topic that is not reached takes the events of those behind it along.
+        s3(ENDPOINT, "DELETE", "/told?notification=all")
     receiver.stop()
     count = 40
     for n in range(count):

@@ -122,7 +122,8 @@ def forms(_):
     status, text = post(asks, headers={"x-amz-content-sha256": "UNSIGNED-PAYLOAD"})
     assert status == 403 and b"does not cover" in text, (status, text)
     assert post(asks, sign=False)[0] == 403
-    assert post(b"Action=CreateTopic&Name=x")[0] == 501 and post(b"Action=Bogus")[0] == 405
+    assert post(b"Action=GetAccountSummary")[0] == 501 and post(b"Action=Bogus")[0] == 405
+    assert post(b"Action=CreateTopic&Name=x", sign=False)[0] == 403
     assert post(b"Action=GetUser&x=" + b"y" * (300 << 10))[0] == 400
 
 

@@ -35,6 +35,7 @@ radosgw-admin user create --uid ops-admin --display-name Ops --access-key KEYops
 [ -n "${CASES:-}" ] || PYTHONDONTWRITEBYTECODE=1 python3 ops.py "http://127.0.0.1:$PORT" KEYops secret/ops
 PYTHONDONTWRITEBYTECODE=1 python3 s3.py "http://127.0.0.1:$PORT" KEYmain secret/main KEYother secret/other ${CASES:-}
 [ -z "${CASES:-}" ] || exit 0
+IS_STOCK=1 PYTHONDONTWRITEBYTECODE=1 python3 events.py "http://127.0.0.1:$PORT"
 bash swift-users.sh
 PYTHONDONTWRITEBYTECODE=1 python3 swift.py "http://127.0.0.1:$PORT" stock
 # Both say the same of what was left: bucket `kept` with 3 objects of 3 + 9 MiB + 5 bytes.

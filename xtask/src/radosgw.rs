@@ -28,9 +28,10 @@ pub fn run() -> Result<Report> {
     let cluster = Cluster::up("radosgw", &["--osds", "3"])?;
     let share = share(&cluster)?;
     let line = format!(
-        "cd {} && PORT={} CASES='{}' timeout 600 bash radosgw.sh",
+        "cd {} && PORT={} RECEIVER_PORT={} CASES='{}' timeout 900 bash radosgw.sh",
         share.display(),
         http_port(),
+        http_port() + 5,
         cases()
     );
     report.check("stock radosgw 20.2.4 with boto3", || {
@@ -58,8 +59,9 @@ fn both(cluster: &Cluster, share: &Path) -> Result<()> {
     let (port, stock) = (http_port() + 1, http_port());
     let _gateway = Gateway::start(cluster, share, port)?;
     let line = format!(
-        "cd {at} && PORT={stock} ENDPOINT=http://127.0.0.1:{port} TLS_ENDPOINT=https://127.0.0.1:{} CASES='{}' \
-         timeout 600 bash argonaut.sh check",
+        "cd {at} && PORT={stock} RECEIVER_PORT={} ENDPOINT=http://127.0.0.1:{port} TLS_ENDPOINT=https://127.0.0.1:{} CASES='{}' \
+         timeout 900 bash argonaut.sh check",
+        stock + 5,
         port + 1,
         cases()
     );
@@ -121,6 +123,7 @@ fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
         "ops.py",
         "iam.py",
         "both.py",
+        "events.py",
         "swift.py",
         "swift-both.py",
         "swift-users.sh",

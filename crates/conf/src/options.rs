@@ -239,7 +239,7 @@ options! {
     rgw_crypt_s3_kms_backend Str "barbican" Restart "Where master keys of objects are: of testing alone they are read, from rgw_crypt_s3_kms_encryption_keys."
     rgw_crypt_s3_kms_encryption_keys Str "" Restart "Master keys of objects: ID=BASE64, 32 bytes each."
     rgw_dns_name Str "" Restart "Host name whose names below it are buckets."
-    rgw_enable_apis Str "s3, s3website, swift, swift_auth, admin, sts, iam, notifications" Restart "Which APIs are served: of swift, swift_auth and admin those that it has; S3 always."
+    rgw_enable_apis Str "s3, s3website, swift, swift_auth, admin, sts, iam, notifications" Restart "Which APIs are served: of swift, swift_auth, admin and notifications those that it has; S3 always."
     rgw_enable_gc_threads Bool "true" Restart "A gateway removes the data of deleted objects."
     rgw_enable_lc_threads Bool "true" Restart "A gateway carries lifecycle rules out."
     rgw_enable_ops_log Bool "false" Restart "Write a line for each request."
