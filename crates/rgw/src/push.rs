@@ -208,13 +208,11 @@ impl Pusher {
         builder.max_buf_size(HEAD_BYTES_MAX);
         let (mut sender, connection) =
             builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        let answer = sender.send_request(request);
+        let mut answer = std::pin::pin!(sender.send_request(request));
         let answer = tokio::select! {
-            answer = answer => answer,
-            ended = connection => match ended {
-                Ok(()) => return Err("the endpoint hung up".into()),
-                Err(error) => Err(error),
-            },
+            answer = answer.as_mut() => answer,
+            // It may have ended with the answer in hand.
+            _ = connection => answer.await,
         };
         let status = answer.map_err(|error| error.to_string())?.status();
         match status.is_success() {

@@ -220,7 +220,7 @@ impl Server {
         };
         (topic.opaque, topic.policy) = (opaque, policy);
         self.gateway.write_topic(topic, over).await?;
-        self.wakes.made.notify_waiters();
+        self.wakes.made.notify_one();
         Ok(())
     }
 
