@@ -296,7 +296,7 @@ def away(at, receiver):
     count = 40
     for n in range(count):
         begin = time.time()
-        at.put_object(Bucket="told", Key=f"kept/{n % 8}", Body=b"x" * n)
+        at.put_object(Bucket="told", Key=f"kept/{n % 8}", Body=b"x" * (n + 1))
         assert time.time() - begin < 8, "a receiver that is away holds nobody up for long"
     time.sleep(4)
     receiver.answer = 503

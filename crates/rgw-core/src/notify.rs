@@ -82,7 +82,7 @@ pub struct Happened {
     pub etag: String,
     /// Its version; empty where there is none.
     pub version: String,
-    /// When.
+    /// When it happened.
     pub at: UTime,
 }
 

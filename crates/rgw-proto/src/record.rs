@@ -37,7 +37,7 @@ pub struct OfObject {
     pub sequencer: String,
     /// Metadata by `x-amz-meta-NAME`.
     pub metadata: Vec<(String, String)>,
-    /// Tags.
+    /// Tags of the object.
     pub tags: Vec<(String, String)>,
 }
 

@@ -332,8 +332,8 @@ mod tests {
             entries: ns.iter().map(|n| (marker(*n), None)).collect(),
             end: marker(9),
         };
-        let mut front = Front::default();
-        front.done = [0, 1, 3].map(marker).into();
+        let done = [0, 1, 3].map(marker).into();
+        let mut front = Front { done, ..Front::default() };
         front.tried.insert(marker(2), Tried { count: 1, next: 0 });
         let all = page(&[0, 1, 2, 3]);
         assert_eq!(front.ended(&all), 2);

@@ -233,7 +233,7 @@ pub struct Wakes {
 
 /// The gateway's way out for events.
 pub struct Out {
-    /// Sends.
+    /// What sends them.
     pub pusher: Rc<Pusher>,
     /// Told of what waits.
     pub wakes: Rc<Wakes>,
