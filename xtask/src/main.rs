@@ -2,7 +2,9 @@
 
 mod bench;
 mod bench_ec;
+mod bench_fs;
 mod bench_rbd;
+mod bench_rows;
 mod caps;
 mod cluster;
 mod failover;
@@ -98,6 +100,8 @@ cargo xtask VERB
                      whole clusters on virtual time under faults, by seed (100)
   bench peer [SECS]  the table beside stock Ceph; kept in bench/results
   bench ec [SECS]    erasure-coded pools beside replicated ones and stock Ceph's; kept in bench/results
+  bench fs [--quick] [--rows ROW,..] [--rounds N] [--names N] [--remark TEXT]
+                     the file system beside stock Ceph's; kept in bench/results
   bench rbd [SECS]   images by fio, `rbd export` and NBD, beside stock Ceph; kept in bench/results
 ";
 
@@ -182,6 +186,7 @@ fn run() -> Result<()> {
         ["sim", "cluster", words @ ..] => sim::cluster(words),
         ["bench", "peer", ..] => bench::peer(number(2, 10)?),
         ["bench", "ec", ..] => bench_ec::run(number(2, 5)?),
+        ["bench", "fs", words @ ..] => bench_fs::run(words),
         ["bench", "rbd", ..] => bench_rbd::run(number(2, 5)?),
         _ => {
             print!("{USAGE}");
