@@ -5,6 +5,7 @@ mod bench_ec;
 mod bench_fs;
 mod bench_rbd;
 mod bench_rows;
+mod bench_s3;
 mod caps;
 mod cluster;
 mod failover;
@@ -102,6 +103,8 @@ cargo xtask VERB
   bench ec [SECS]    erasure-coded pools beside replicated ones and stock Ceph's; kept in bench/results
   bench fs [--quick] [--rows ROW,..] [--rounds N] [--names N] [--remark TEXT]
                      the file system beside stock Ceph's; kept in bench/results
+  bench s3 [--quick] [--rows ROW,..] [--rounds N] [--keys N] [--secs N] [--remark TEXT]
+                     the S3 gateway beside stock Ceph's; kept in bench/results
   bench rbd [SECS]   images by fio, `rbd export` and NBD, beside stock Ceph; kept in bench/results
 ";
 
@@ -187,6 +190,7 @@ fn run() -> Result<()> {
         ["bench", "peer", ..] => bench::peer(number(2, 10)?),
         ["bench", "ec", ..] => bench_ec::run(number(2, 5)?),
         ["bench", "fs", words @ ..] => bench_fs::run(words),
+        ["bench", "s3", words @ ..] => bench_s3::run(words),
         ["bench", "rbd", ..] => bench_rbd::run(number(2, 5)?),
         _ => {
             print!("{USAGE}");
