@@ -105,7 +105,9 @@ impl Cap {
         self.seq
     }
 
-    /// The client says that it holds `caps` after hearing `seq`.
+    /// The client says that it holds `caps` after hearing `seq`. One that gave something back before
+    /// it heard that this is wanted says nothing when it hears so: of what it held before the next
+    /// message, `caps` are left. The peer's `Capability::confirm_receipt`.
     pub fn confirm(&mut self, seq: u32, caps: u32) {
         if seq == self.seq {
             self.history.clear();
@@ -113,6 +115,11 @@ impl Cap {
             self.pending &= caps;
         } else {
             self.history.retain(|(s, _)| *s > seq);
+            if let Some((s, held)) = self.history.first_mut()
+                && *s == seq.wrapping_add(1)
+            {
+                *held &= caps;
+            }
             let held = self.history.iter().fold(self.pending, |all, (_, c)| all | c);
             self.issued &= held | caps;
         }
@@ -276,6 +283,21 @@ mod tests {
         assert_eq!((cap.is_revoking(), cap.issued, cap.revoking_ms), (false, PIN | FR, 0));
         cap.confirm(2, PIN | FR | FW);
         assert_eq!(cap.issued, PIN | FR, "nobody gives caps to himself");
+        // It gives back on its own, before it hears that it is to.
+        let mut early = Cap::default();
+        early.tell(PIN | FS | AS, 1);
+        early.tell(PIN | AS, 2);
+        early.confirm(1, PIN | AS);
+        assert_eq!((early.is_revoking(), early.issued, early.pending), (false, PIN | AS, PIN | AS));
+        // What was given in between it may have again.
+        let mut again = Cap::default();
+        again.tell(PIN | FS, 1);
+        again.tell(PIN | FS | AS, 2);
+        again.tell(PIN | AS, 3);
+        again.confirm(1, PIN);
+        assert!(again.is_revoking());
+        again.confirm(3, PIN | AS);
+        assert!(!again.is_revoking());
         let mut s = set(&[(1, 0), (2, 0)]);
         s.holds.insert(9, Hold { client: 1, own: 0, others: FS });
         assert_eq!((s.allowed(1, true) & FS, s.allowed(2, true) & FS), (FS, 0));
