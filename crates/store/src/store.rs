@@ -343,6 +343,7 @@ impl Store {
         let space = Space { disk: disk.clone(), alloc, ledger: None };
         placement::make(log.as_deref(), &*disk, &superblock)?;
         let map = UsedMap::begin(&space)?;
+        crate::label::clear(&*disk)?;
         checkpoint::write_manifest(&space, &checkpoint::empty(map), &superblock)?;
         Ok(())
     }
