@@ -21,8 +21,7 @@ const SOCKETS_MAX: usize = 1_000;
 ///
 /// # Errors
 /// When the address is none, or no port is free.
-pub fn main(conf: &Path, dir: Option<PathBuf>) -> Result<()> {
-    let config = daemon::options(conf, "client", "ceph-exporter")?;
+pub fn main(config: conf::Config, dir: Option<PathBuf>) -> Result<()> {
     daemon::start_log(&config)?;
     rt::run_local(run(config, dir))?
 }

@@ -77,6 +77,10 @@ impl Daemon {
     fn id(&self) -> Result<&str> {
         self.id.as_deref().ok_or_else(|| anyhow::anyhow!("name the daemon: -i ID"))
     }
+
+    fn options(&self, kind: &str) -> Result<conf::Config> {
+        daemon::options(&self.conf, kind, self.id()?)
+    }
 }
 
 #[derive(Subcommand)]
@@ -353,8 +357,8 @@ fn size(text: &str) -> Result<u64, String> {
 
 fn main() -> ExitCode {
     types::release::set_commit(env!("ARGONAUT_COMMIT"));
-    let first = std::env::args().nth(1).unwrap_or_default();
-    if ["--version", "-V", "-v"].contains(&first.as_str()) {
+    let first = std::env::args_os().nth(1).unwrap_or_default();
+    if ["--version", "-V", "-v"].iter().any(|flag| first == *flag) {
         say!("{}", types::release::version());
         return ExitCode::SUCCESS;
     }
@@ -406,7 +410,12 @@ fn run(verb: Verb) -> Result<ExitCode> {
             mon_daemon::join(&daemon.conf, daemon.id()?, daemon.keyring.as_deref(), &addr)?;
         }
         Verb::Mon { daemon, .. } => {
-            mon_daemon::main(&daemon.conf, daemon.id()?, daemon.mkfs, daemon.keyring.as_deref())?
+            let (config, id) = (daemon.options("mon")?, daemon.id()?);
+            if daemon.mkfs {
+                mon_daemon::mkfs_one(&config, id, daemon.keyring.as_deref())?;
+            } else {
+                mon_daemon::main(config, id)?;
+            }
         }
         Verb::Osd { new: Some(OsdVerb::New { connect, device, force }), .. } => {
             let id = osd_new::new(&connect, device.as_deref(), force)?;
@@ -420,18 +429,23 @@ fn run(verb: Verb) -> Result<ExitCode> {
             say!("osd.{id} is made anew; start it: argonaut osd -i {id}");
         }
         Verb::S3 { connect, verb } => return s3_verbs::run(&connect, verb),
-        Verb::Rgw { daemon } => rgw_daemon::main(&daemon.conf, daemon.id()?)?,
+        Verb::Rgw { daemon } => {
+            let name = format!("rgw.{}", daemon.id()?);
+            rgw_daemon::main(daemon::options(&daemon.conf, "client", &name)?, &name)?;
+        }
         Verb::Osd { daemon, .. } => {
-            let Daemon { conf, mkfs, keyring, force, .. } = &daemon;
-            if *mkfs {
-                osd_mkfs::main(conf, daemon.id()?, keyring.as_deref(), *force)?;
+            let (config, id) = (daemon.options("osd")?, daemon.id()?);
+            if daemon.mkfs {
+                osd_mkfs::main(&config, id, daemon.keyring.as_deref(), daemon.force)?;
             } else {
-                osd_daemon::main(conf, daemon.id()?)?;
+                osd_daemon::main(config, id)?;
             }
         }
-        Verb::Mds { id, conf } => mds_daemon::main(&conf, &id)?,
-        Verb::Exporter { sock_dir, conf } => exporter::main(&conf, sock_dir)?,
-        Verb::Mgr { id, conf } => mgr_daemon::main(&conf, &id)?,
+        Verb::Mds { id, conf } => mds_daemon::main(daemon::options(&conf, "mds", &id)?, &id)?,
+        Verb::Exporter { sock_dir, conf } => {
+            exporter::main(daemon::options(&conf, "client", "ceph-exporter")?, sock_dir)?;
+        }
+        Verb::Mgr { id, conf } => mgr_daemon::main(daemon::options(&conf, "mgr", &id)?, &id)?,
         Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
         Verb::Ceph { connect, format, words } => {
             return client::ceph(&connect, &words, format.as_deref());

@@ -60,14 +60,13 @@ static ALL_COMMANDS: LazyLock<Vec<CommandSpec>> = LazyLock::new(|| {
 ///
 /// # Errors
 /// When the options, the key or the address do not allow it.
-pub fn main(conf: &Path, id: &str) -> Result<()> {
+pub fn main(config: Config, id: &str) -> Result<()> {
     let begins = id.chars().next().is_some_and(|c| !c.is_ascii_digit());
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if !begins || id.len() > NAME_MAX || !id.chars().all(plain) {
         // Numbers are ranks and sessions in commands.
         anyhow::bail!("'{id}' is no name of a metadata server: letters first, then a-z 0-9 - _ .");
     }
-    let config = daemon::options(conf, "mds", id)?;
     daemon::start_log(&config)?;
     private::tighten_dir(Path::new(&config.get("mds_data")));
     rt::run_local(run(config, id.to_owned()))?

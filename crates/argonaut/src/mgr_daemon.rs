@@ -65,12 +65,11 @@ const OWN_COMMANDS: &[CommandSpec] = &[
 ///
 /// # Errors
 /// When the options, the key or the address do not allow it.
-pub fn main(conf: &Path, id: &str) -> Result<()> {
+pub fn main(config: Config, id: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if id.is_empty() || id.len() > NAME_MAX || !id.chars().all(plain) {
         anyhow::bail!("'{id}' is no name of a manager: a-z 0-9 - _ .");
     }
-    let config = daemon::options(conf, "mgr", id)?;
     daemon::start_log(&config)?;
     private::tighten_dir(Path::new(&config.get("mgr_data")));
     rt::run_local(run(config, id.to_owned()))?

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -111,16 +112,14 @@ fn founders(members: &[(String, AddrVec)]) -> BTreeMap<u64, String> {
 
 /// `argonaut mon --mkfs`: makes one monitor's data from ceph.conf and a keyring that holds
 /// at least `mon.`.
-fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<()> {
-    let data = config.get("mon_data");
-    let data = Path::new(&data);
+pub fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<()> {
     let path = keyring.context("--mkfs wants --keyring FILE with the key of mon. in it")?;
     let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
     let keyring = Keyring::parse(&text).with_context(|| path.display().to_string())?;
     if keyring.key(&EntityName::new(EntityKind::MON, "")).is_none() {
         bail!("{} holds no key of mon.", path.display());
     }
-    let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
+    let fsid = daemon::fsid(config)?;
     let names = config.get("mon_initial_members");
     let names: Vec<&str> = names.split([',', ' ']).filter(|n| !n.is_empty()).collect();
     let mut addrs = mon_members(config)?;
@@ -132,8 +131,31 @@ fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<(
             "mon_initial_members ({names:?}) and mon_host ({addrs:?}) must name the same monitors, mon.{id} among them"
         );
     }
-    let members: Vec<_> = names.iter().map(|n| (*n).to_owned()).zip(addrs).collect();
-    let rank = names.iter().position(|n| *n == id).unwrap_or(0);
+    let members = names.iter().map(|n| (*n).to_owned()).zip(addrs).collect();
+    make_founder(config, id, First { fsid, members, keyring, kept: text })
+}
+
+/// A cluster that is to be.
+pub struct First {
+    pub fsid: Uuid,
+    /// The first monitors; the first of them makes the cluster.
+    pub members: Vec<(String, AddrVec)>,
+    /// All keys that the cluster knows from its beginning.
+    pub keyring: Keyring,
+    /// The keyring of the data directory.
+    pub kept: String,
+}
+
+/// Makes the data of one of the first monitors of a new cluster.
+///
+/// # Errors
+/// When it is none of them, when there is a monitor already, or when it cannot be written.
+pub fn make_founder(config: &conf::Config, id: &str, first: First) -> Result<()> {
+    let First { fsid, members, keyring, kept } = first;
+    let data = config.get("mon_data");
+    let data = Path::new(&data);
+    let rank = members.iter().position(|(name, _)| name == id);
+    let rank = rank.with_context(|| format!("mon.{id} is none of the first monitors"))?;
     let chooseleaf_kind = config.u64("osd_crush_chooseleaf_type") as u16;
     let mkfs = Mkfs {
         fsid,
@@ -150,7 +172,7 @@ fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Result<(
     let mut founders = founders(&members);
     founders.retain(|node, _| rank == 0 && *node == 0);
     quorum::create(&data.join("store"), rank as u64, &founders, &state)?;
-    write_secret(&data.join("keyring"), &text)?;
+    write_secret(&data.join("keyring"), &kept)?;
     daemon::mark_made(data, wall())?;
     write_durably(&data.join("ready"), b"")
 }
@@ -182,11 +204,28 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
         let both = MON_PORTS.map(|port| EntityAddr::msgr2(at(port), 0));
         addrs = AddrVec(vec![both[0], both[1].with_kind(AddrKind::LEGACY)]);
     }
-    let known = rt::run_local(async {
+    let known = add(&config, id, key, mon_addrs(&config)?, &addrs)?;
+    make_joiner(data, &known, keys.entities.get(&mon).cloned().unwrap_or_default())?;
+    say!("mon.{id} is made in {}; start it: argonaut mon -i {id}", data.display());
+    Ok(())
+}
+
+/// Has a cluster know a new monitor; returns its monitor map then, as it sends it.
+///
+/// # Errors
+/// When the cluster does not answer, or refuses.
+pub fn add(
+    config: &conf::Config,
+    id: &str,
+    key: CryptoKey,
+    mons: Vec<EntityAddr>,
+    addrs: &AddrVec,
+) -> Result<Bytes> {
+    rt::run_local(async {
         let who = rados::Config {
-            name: mon.clone(),
-            key: key.clone(),
-            mons: mon_addrs(&config)?,
+            name: EntityName::new(EntityKind::MON, ""),
+            key,
+            mons,
             methods: vec![auth::handshake::method::CEPHX],
             mon_modes: rados::modes(&config.get("ms_mon_client_mode")),
             modes: rados::modes(&config.get("ms_client_mode")),
@@ -200,41 +239,58 @@ pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result
             bail!("mon add: {}", std::io::Error::from_raw_os_error(-r));
         }
         Ok(cluster.mon_command(r#"{"prefix":"mon getmap"}"#, Bytes::new()).await?.2)
-    })??;
-    let monmap = <MonMap as denc::Denc>::from_shared(&known)?;
+    })?
+}
+
+/// Makes the data of a monitor that will join the cluster of this monitor map, with the key of `mon.`.
+///
+/// # Errors
+/// When there is a monitor already, or it cannot be written.
+pub fn make_joiner(data: &Path, known: &Bytes, key: auth::EntityAuth) -> Result<()> {
+    let monmap = <MonMap as denc::Denc>::from_shared(known)?;
     let mut kept = Keyring::default();
-    let entity = keys.entities.get(&mon).cloned().unwrap_or_default();
-    kept.entities.insert(mon, entity);
+    kept.entities.insert(EntityName::new(EntityKind::MON, ""), key);
     let mkfs =
         Mkfs { fsid: monmap.fsid, now: wall(), monmap, keyring: kept.clone(), ..Mkfs::default() };
     // Nobody else's: founders have small numbers, and these are many.
     let node = OsRandom.u64() | 1 << 32;
     fs::create_dir_all(data).with_context(|| data.display().to_string())?;
-    write_durably(&data.join(KNOWN_MAP), &known)?;
+    write_durably(&data.join(KNOWN_MAP), known)?;
     quorum::create(&data.join("store"), node, &BTreeMap::new(), &mkfs.to_state_bytes())?;
     write_secret(&data.join("keyring"), &kept.to_string())?;
     daemon::mark_made(data, wall())?;
-    write_durably(&data.join("ready"), b"")?;
-    say!("mon.{id} is made in {}; start it: argonaut mon -i {id}", data.display());
-    Ok(())
+    write_durably(&data.join("ready"), b"")
 }
 
-/// Runs one monitor until it is told to stop, or makes its data.
+/// The newest monitor map in the data of a monitor that is down.
+///
+/// # Errors
+/// When there is no monitor, or it runs.
+pub fn saved_map(data: &Path) -> Result<MonMap> {
+    let store = data.join("store");
+    let started = rt::run_local(async {
+        let started = quorum::start(&store).await.with_context(|| store.display().to_string())?;
+        started.quorum.stop().await;
+        anyhow::Ok(started.state)
+    })??;
+    let state = <mon::ClusterState as denc::Denc>::from_shared(&started)?;
+    let kept = fs::read(data.join(KNOWN_MAP)).ok().map(Bytes::from);
+    let kept = kept.map(|kept| <MonMap as denc::Denc>::from_shared(&kept)).transpose()?;
+    Ok(kept.filter(|kept| kept.epoch > state.monmap.epoch).unwrap_or(state.monmap))
+}
+
+/// Runs one monitor until it is told to stop.
 ///
 /// # Errors
 /// When the options, the data or the address do not allow it.
-pub fn main(conf: &Path, id: &str, mkfs: bool, keyring: Option<&Path>) -> Result<()> {
-    let config = daemon::options(conf, "mon", id)?;
-    if mkfs {
-        return mkfs_one(&config, id, keyring);
-    }
+pub fn main(config: conf::Config, id: &str) -> Result<()> {
     daemon::start_log(&config)?;
     private::tighten_dir(Path::new(&config.get("mon_data")));
     rt::run_local(run(config, id.to_owned()))?
 }
 
 /// In the data directory: the newest monitor map that this monitor has seen.
-const KNOWN_MAP: &str = "monmap";
+pub const KNOWN_MAP: &str = "monmap";
 
 struct Daemon {
     monitor: RefCell<Monitor>,
@@ -246,7 +302,9 @@ struct Daemon {
     changing: Cell<bool>,
     /// How clients by messenger v1 are served, and where they are already.
     v1: Option<rt::v1::Rules>,
-    v1_at: Cell<Option<std::net::SocketAddr>>,
+    v1_at: Cell<Option<SocketAddr>>,
+    /// Where this monitor listens in place of its address in the monitor map.
+    bind_ip: Option<IpAddr>,
     started_ms: u64,
     messenger: Messenger,
     mgr: Messenger,
@@ -427,7 +485,7 @@ impl Daemon {
     }
 
     /// Takes this monitor's place from the newest map that names it; returns where it listens.
-    fn take_place(&self, id: &str) -> Result<std::net::SocketAddr> {
+    fn take_place(&self, id: &str) -> Result<SocketAddr> {
         let known = self.known.borrow();
         let epoch = known.map().epoch;
         let addrs = known.addrs_of(id).with_context(|| {
@@ -446,10 +504,17 @@ impl Daemon {
         Ok(at)
     }
 
+    /// Where to listen for what comes to an address of the monitor map.
+    fn door(&self, at: SocketAddr) -> SocketAddr {
+        SocketAddr::new(self.bind_ip.unwrap_or(at.ip()), at.port())
+    }
+
     /// Listens for clients by messenger v1 where the monitor map says.
     fn bind_v1(&self) -> Result<()> {
         let at = self.messenger.local().addrs.msgr1().and_then(|addr| addr.sock);
-        let (Some(at), Some(rules)) = (at, self.v1) else { return Ok(()) };
+        let (Some(at), Some(rules)) = (at.map(|at| self.door(at)), self.v1) else {
+            return Ok(());
+        };
         if self.v1_at.get() != Some(at) {
             let why = || {
                 format!(
@@ -648,6 +713,18 @@ fn v1_rules(config: &conf::Config, state: &Bytes, id: &str) -> Result<Option<rt:
     Ok(daemon::v1_rules(config).filter(|_| set.all(plain)))
 }
 
+/// The address that `public_bind_addr` names.
+fn bind_ip(config: &conf::Config) -> Result<Option<IpAddr>> {
+    match config.get("public_bind_addr").as_str() {
+        "" | "-" => Ok(None),
+        text => {
+            let addr: EntityAddr =
+                text.parse().map_err(|why| anyhow::anyhow!("public_bind_addr = {text}: {why}"))?;
+            Ok(addr.sock.map(|sock| sock.ip()))
+        }
+    }
+}
+
 /// What a monitor tells of itself beside its address.
 fn metadata(data: &Path) -> BTreeMap<String, String> {
     let mut all = daemon::metadata();
@@ -751,6 +828,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         changing: Cell::new(false),
         v1,
         v1_at: Cell::new(None),
+        bind_ip: bind_ip(&config)?,
         started_ms,
         modes,
         messenger: messenger.clone(),
@@ -789,6 +867,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     }
     daemon.keep_map(Path::new(&data))?;
     let at = daemon.take_place(&id)?;
+    let at = daemon.door(at);
     messenger.bind(at).with_context(|| format!("mon.{id} cannot listen at {at}"))?;
     daemon.bind_v1()?;
     let carrier = daemon.clone();

@@ -42,8 +42,7 @@ const STOP_MAX: Duration = Duration::from_secs(5);
 ///
 /// # Errors
 /// When the options, the data or the addresses do not allow it.
-pub fn main(conf: &Path, id: &str) -> Result<()> {
-    let config = daemon::options(conf, "osd", id)?;
+pub fn main(config: Config, id: &str) -> Result<()> {
     let number = osd_mkfs::number(id)?;
     daemon::start_log(&config)?;
     private::tighten_dir(Path::new(&config.get("osd_data")));

@@ -143,8 +143,7 @@ pub fn mkfs_local(
 ///
 /// # Errors
 /// As [`mkfs`].
-pub fn main(conf: &Path, id: &str, keyring: Option<&Path>, force: bool) -> Result<()> {
-    let config = daemon::options(conf, "osd", id)?;
+pub fn main(config: &Config, id: &str, keyring: Option<&Path>, force: bool) -> Result<()> {
     let number = number(id)?;
     let data = PathBuf::from(config.get("osd_data"));
     let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
@@ -156,7 +155,7 @@ pub fn main(conf: &Path, id: &str, keyring: Option<&Path>, force: bool) -> Resul
         }
         text => text.parse().map_err(|why| anyhow::anyhow!("osd_uuid: {why}"))?,
     };
-    mkfs(&data, fsid, number, uuid, &config, force)?;
+    mkfs(&data, fsid, number, uuid, config, force)?;
     if let Some(path) = keyring {
         write_secret(&data.join("keyring"), &fs::read_to_string(path)?)?;
     }

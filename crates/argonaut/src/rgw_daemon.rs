@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,22 +23,20 @@ use crate::rbd_verbs::tls;
 /// Where a gateway listens that is not told where.
 const PORT: u16 = 7480;
 
-/// Runs the gateway `client.rgw.ID` until it is told to stop.
+/// Runs the gateway that is `client.NAME` until it is told to stop.
 ///
 /// # Errors
 /// When the options do not allow it, or the cluster has no zone.
-pub fn main(conf: &Path, id: &str) -> Result<()> {
-    let name = format!("rgw.{id}");
-    let config = daemon::options(conf, "client", &name)?;
+pub fn main(config: Config, name: &str) -> Result<()> {
     daemon::start_log(&config)?;
-    rt::run_local(run(conf.to_owned(), config, name))?
+    rt::run_local(run(config, name.to_owned()))?
 }
 
-async fn run(conf: std::path::PathBuf, config: Config, name: String) -> Result<()> {
+async fn run(config: Config, name: String) -> Result<()> {
     rt::raise_open_files();
     let entity = format!("client.{name}").parse::<EntityName>();
     let entity = entity.map_err(|why| anyhow::anyhow!("the gateway's name: {why}"))?;
-    let cluster = Cluster::connect(rados::Config::from_conf(&conf, &entity)?).await?;
+    let cluster = Cluster::connect(rados::Config::from_options(&config, &entity)?).await?;
     let zone = config.get("rgw_zone");
     let objects = OnRados::new(cluster);
     if zone.is_empty() || zone == "default" {

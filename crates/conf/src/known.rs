@@ -175,6 +175,7 @@ mod tests {
         ("osd_shallow_scrub_chunk_max", "a shallow scrub's turn stays short"),
         ("osd_uuid", "upstream prints an empty one so"),
         ("public_addr", "upstream prints an empty address so"),
+        ("public_bind_addr", "upstream prints an empty address so"),
     ];
 
     /// A default is upstream's, or has a reason.

@@ -67,6 +67,7 @@ impl Source {
 pub struct Config {
     entity_type: String,
     entity_id: String,
+    cluster: String,
     host: String,
     pid: u32,
     layers: BTreeMap<Source, BTreeMap<String, String>>,
@@ -94,10 +95,31 @@ impl Config {
             wrong,
             entity_type: entity_type.to_owned(),
             entity_id: entity_id.to_owned(),
+            cluster: "ceph".to_owned(),
             host: host.to_owned(),
             pid,
             layers: BTreeMap::from([(Source::File, from_file)]),
         }
+    }
+
+    /// The same for a cluster that is not called `ceph`: what `$cluster` is filled in with.
+    #[must_use]
+    pub fn with_cluster(mut self, cluster: &str) -> Self {
+        cluster.clone_into(&mut self.cluster);
+        self
+    }
+
+    /// The cluster's name, `ceph` where nobody said another.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// The same with another process's id for `$pid`.
+    #[must_use]
+    pub fn with_pid(mut self, pid: u32) -> Self {
+        self.pid = pid;
+        self
     }
 
     /// Sets an option in a layer after checking that it exists and the value fits.
@@ -224,7 +246,8 @@ impl Config {
 
     /// Fills in `$name`, `${name}`: the metavariables `cluster`, `type`, `id`, `name`,
     /// `host`, `pid`, and other options.
-    fn expand(&self, value: &str) -> String {
+    #[must_use]
+    pub fn expand(&self, value: &str) -> String {
         let mut budget = EXPANSIONS_MAX;
         self.expand_within(value, 0, &mut budget)
     }
@@ -247,7 +270,7 @@ impl Config {
             let (name, closed) = (&word[..len], !braced || word[len..].starts_with('}'));
             let filled = match name {
                 _ if name.is_empty() || !closed || *budget == 0 => None,
-                "cluster" => Some("ceph".to_owned()),
+                "cluster" => Some(self.cluster.clone()),
                 "type" => Some(self.entity_type.clone()),
                 "id" => Some(self.entity_id.clone()),
                 "name" => Some(format!("{}.{}", self.entity_type, self.entity_id)),

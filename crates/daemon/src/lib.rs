@@ -9,6 +9,7 @@
 //! | [`node`] | link and connections of a daemon that is a client of its cluster, settings, a new beginning |
 //! | `net` | messengers, the link to the monitors, the cluster's log |
 //! | `identity` | features, and what a ticket proves |
+//! | `log_file` | the file that is opened anew at SIGHUP |
 //! | `log_lines` | how events become lines of a log |
 //! | `files`, [`private`] | files that are there whole, and their owner's alone |
 //!
@@ -19,6 +20,7 @@ pub mod asok;
 pub mod commands;
 mod files;
 mod identity;
+mod log_file;
 mod log_lines;
 mod made;
 mod net;
@@ -32,5 +34,6 @@ pub use identity::{FEATURES, proven_id};
 pub use made::{interface_of, made, mark_made, process};
 pub use net::{ClusterLog, Doors, bind, fsid, link_config, v1_rules};
 pub use start::{
-    address, hostname, metadata, options, read_conf, require_security, start_log, write_pid,
+    address, hostname, metadata, options, read_conf, require_security, start_log, when_up,
+    write_pid,
 };

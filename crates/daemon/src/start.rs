@@ -3,11 +3,13 @@
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
-use conf::{ConfFile, Config};
+use conf::{ConfFile, Config, Source};
 use types::release;
 
+use crate::log_file::{LogFile, Twice};
 use crate::log_lines::{LINES_PER_SECOND, LogLines};
 use crate::private;
 
@@ -63,14 +65,15 @@ pub fn hostname() -> String {
 
 /// Where a daemon listens on its `public` or `cluster` side: the address that the options
 /// name, or this host's in a network that they name; the public one where nothing is said
-/// of the other; loopback by default.
+/// of the other; by default the one that leads to the first monitor, else loopback.
 ///
 /// # Errors
 /// When the options are wrong, or this host is in none of the networks.
 pub fn address(config: &Config, side: &str) -> Result<IpAddr> {
     let option = format!("{side}_addr");
     let text = config.get(&option);
-    if !text.is_empty() {
+    // Upstream prints an address that nobody gave as a dash.
+    if !text.is_empty() && text != "-" {
         return text.parse().with_context(|| format!("{option} = {text}: an IP address"));
     }
     let option = format!("{side}_network");
@@ -85,7 +88,12 @@ pub fn address(config: &Config, side: &str) -> Result<IpAddr> {
     match (networks.is_empty(), side) {
         (false, _) => bail!("{option} = {text}: this host has no address there"),
         (true, "cluster") => address(config, "public"),
-        (true, _) => Ok(IpAddr::from([127, 0, 0, 1])),
+        (true, _) => {
+            let mons = rados::mon_addrs(config).unwrap_or_default();
+            let mon = mons.iter().find_map(|mon| mon.sock);
+            let found = mon.and_then(|mon| source_of(mon.ip()));
+            Ok(found.unwrap_or(IpAddr::from([127, 0, 0, 1])))
+        }
     }
 }
 
@@ -109,17 +117,22 @@ fn in_network(ip: IpAddr, base: IpAddr, bits: u32) -> bool {
 
 /// The address that this host would send from to a network; nothing is sent.
 fn source_towards(base: IpAddr) -> Option<IpAddr> {
-    let any: IpAddr = if base.is_ipv4() {
-        std::net::Ipv4Addr::UNSPECIFIED.into()
-    } else {
-        std::net::Ipv6Addr::UNSPECIFIED.into()
-    };
-    let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
     // A neighbour, as the base itself may be no address of a host.
     let to = match base {
         IpAddr::V4(v4) => IpAddr::from((v4.to_bits() | 1).to_be_bytes()),
         IpAddr::V6(v6) => IpAddr::from((v6.to_bits() | 1).to_be_bytes()),
     };
+    source_of(to)
+}
+
+/// The address that this host would send from to another; nothing is sent.
+fn source_of(to: IpAddr) -> Option<IpAddr> {
+    let any: IpAddr = if to.is_ipv4() {
+        std::net::Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    };
+    let socket = std::net::UdpSocket::bind((any, 0)).ok()?;
     socket.connect((to, 9)).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
@@ -134,11 +147,13 @@ fn level(config: &Config, option: &str) -> &'static str {
     }
 }
 
-/// Logs to `log_file`, or to standard error where none is named, as much as the `debug_*`
-/// options ask for. ARGONAUT_LOG sets levels by module instead.
+/// Logs to `log_file`, or to standard error where none is named or `log_to_file` is off, to both by
+/// `log_to_stderr`; as much as the `debug_*` options ask for. ARGONAUT_LOG sets levels by module
+/// instead. The file is opened anew at SIGHUP. A file that nobody named and that cannot be opened is
+/// told of, and standard error is the log.
 ///
 /// # Errors
-/// When the file cannot be opened.
+/// When a file that somebody named cannot be opened.
 pub fn start_log(config: &Config) -> Result<()> {
     private::tighten(Path::new(&config.get("log_file")));
     // A task that panics takes the daemon with it: half of one serves nobody.
@@ -166,13 +181,14 @@ pub fn start_log(config: &Config) -> Result<()> {
         .with_env_filter(filter)
         .with_ansi(false)
         .log_internal_errors(false);
-    let path = config.get("log_file");
-    if path.is_empty() {
-        log.with_writer(LogLines::new(std::io::stderr(), per_second)).try_init().ok();
-    } else {
-        let file = fs::OpenOptions::new().create(true).append(true).open(&path).context(path)?;
-        log.with_writer(LogLines::new(file, per_second)).try_init().ok();
-    }
+    match log_file(config)? {
+        None => log.with_writer(LogLines::new(std::io::stderr(), per_second)).try_init().ok(),
+        Some(file) if config.bool("log_to_stderr") => {
+            let both = Twice(file, std::io::stderr());
+            log.with_writer(LogLines::new(both, per_second)).try_init().ok()
+        }
+        Some(file) => log.with_writer(LogLines::new(file, per_second)).try_init().ok(),
+    };
     for wrong in config.wrong() {
         tracing::error!("ceph.conf: {wrong}");
     }
@@ -187,7 +203,31 @@ pub fn start_log(config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Writes the pid file, where the options name one.
+fn log_file(config: &Config) -> Result<Option<LogFile>> {
+    let path = config.get("log_file");
+    if path.is_empty() || !config.bool("log_to_file") {
+        return Ok(None);
+    }
+    match LogFile::open(Path::new(&path)) {
+        Ok(file) => Ok(Some(file)),
+        Err(err) if config.raw("log_file").is_some_and(|(_, by)| by == Source::Default) => {
+            // Upstream's words and way.
+            eprintln!("failed to open log file '{path}': {err}");
+            Ok(None)
+        }
+        Err(err) => Err(err).context(path),
+    }
+}
+
+/// What is done once this daemon serves.
+static WHEN_UP: Mutex<Option<Box<dyn FnOnce() + Send>>> = Mutex::new(None);
+
+/// Has `call` be called once this daemon serves: as it writes its pid file.
+pub fn when_up(call: impl FnOnce() + Send + 'static) {
+    *WHEN_UP.lock().expect("no panic while held") = Some(Box::new(call));
+}
+
+/// Writes the pid file, where the options name one, as the daemon serves from now on.
 ///
 /// # Errors
 /// When it cannot be written.
@@ -195,6 +235,10 @@ pub fn write_pid(config: &Config) -> Result<()> {
     let path = config.get("pid_file");
     if !path.is_empty() {
         fs::write(&path, format!("{}\n", std::process::id())).context(path)?;
+    }
+    let call = WHEN_UP.lock().expect("no panic while held").take();
+    if let Some(call) = call {
+        call();
     }
     Ok(())
 }

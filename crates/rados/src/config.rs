@@ -175,10 +175,18 @@ impl crate::Config {
         let file = ConfFile::parse(&read(path)?)
             .map_err(|source| ConfigError::Conf { path: shown, source })?;
         let config = Config::new(&file, name.kind.name(), &name.id, "", std::process::id());
+        Self::from_options(&config, name)
+    }
+
+    /// As the named entity, with the key and the monitors that its options name.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn from_options(config: &Config, name: &EntityName) -> Result<Self, ConfigError> {
         Ok(Self {
             name: name.clone(),
-            key: configured_key(&config, name)?,
-            mons: mon_addrs(&config)?,
+            key: configured_key(config, name)?,
+            mons: mon_addrs(config)?,
             methods: methods(&config.get("auth_client_required")),
             mon_modes: modes(&config.get("ms_mon_client_mode")),
             modes: modes(&config.get("ms_client_mode")),

@@ -18,4 +18,6 @@ mod stream;
 pub use clock::{OsRandom, now};
 pub use messenger::{CloseWhy, Config, Gate, Hold, Limits, Messenger, NetEvent, Redial};
 pub use msgr::{ConMode, Fault, Local, Peer, Policy, v1};
-pub use process::{Stop, before_sleep, raise_open_files, run_local, stop_signal, told_to_stop};
+pub use process::{
+    Stop, before_sleep, raise_open_files, run_local, stop_signal, told_to_stop, when_hung_up,
+};

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -44,6 +45,14 @@ pub enum Stop {
     Reopen,
 }
 
+static WHEN_HUNG_UP: OnceLock<fn()> = OnceLock::new();
+
+/// From now on `call` is called at each SIGHUP that [`stop_signal`] hears of. The first one told
+/// counts.
+pub fn when_hung_up(call: fn()) {
+    WHEN_HUNG_UP.set(call).ok();
+}
+
 /// Waits for the next of SIGINT, SIGTERM and SIGHUP; none of them kills any more once
 /// this was called.
 ///
@@ -56,12 +65,16 @@ pub async fn stop_signal() -> io::Result<Stop> {
     Ok(tokio::select! {
         _ = interrupt.recv() => Stop::Terminate,
         _ = terminate.recv() => Stop::Terminate,
-        _ = hangup.recv() => Stop::Reopen,
+        _ = hangup.recv() => {
+            if let Some(call) = WHEN_HUNG_UP.get() {
+                call();
+            }
+            Stop::Reopen
+        }
     })
 }
 
-/// Waits for SIGINT or SIGTERM. SIGHUP is of no matter where logs go to standard error: there is
-/// nothing to open.
+/// Waits for SIGINT or SIGTERM. SIGHUP does what [`when_hung_up`] was told, and no more.
 ///
 /// # Errors
 /// As [`stop_signal`].

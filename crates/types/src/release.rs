@@ -11,6 +11,36 @@ pub const TYPE: &str = "stable";
 /// What speaks in its name.
 pub const IMPLEMENTATION: &str = concat!("argonaut ", env!("CARGO_PKG_VERSION"));
 
+/// Names of upstream's releases, from 1 on.
+const NAMES: [&str; 20] = [
+    "argonaut",
+    "bobtail",
+    "cuttlefish",
+    "dumpling",
+    "emperor",
+    "firefly",
+    "giant",
+    "hammer",
+    "infernalis",
+    "jewel",
+    "kraken",
+    "luminous",
+    "mimic",
+    "nautilus",
+    "octopus",
+    "pacific",
+    "quincy",
+    "reef",
+    "squid",
+    "tentacle",
+];
+
+/// The name of a release of upstream's by its number; `None` for one that is not known.
+#[must_use]
+pub fn name_of(number: u8) -> Option<&'static str> {
+    NAMES.get(usize::from(number.checked_sub(1)?)).copied()
+}
+
 static COMMIT: OnceLock<&'static str> = OnceLock::new();
 
 /// Names the commit that the program was built of: 40 hex digits. The program's first act.

@@ -338,30 +338,7 @@ fn dump_addrvec(f: &mut Formatter, name: &str, addrs: &AddrVec) {
 
 /// The name of a release by number, as the peer prints it.
 fn release_name(release: u8) -> &'static str {
-    const NAMES: [&str; 21] = [
-        "unknown",
-        "argonaut",
-        "bobtail",
-        "cuttlefish",
-        "dumpling",
-        "emperor",
-        "firefly",
-        "giant",
-        "hammer",
-        "infernalis",
-        "jewel",
-        "kraken",
-        "luminous",
-        "mimic",
-        "nautilus",
-        "octopus",
-        "pacific",
-        "quincy",
-        "reef",
-        "squid",
-        "tentacle",
-    ];
-    NAMES.get(usize::from(release)).copied().unwrap_or("unknown")
+    types::release::name_of(release).unwrap_or("unknown")
 }
 
 /// The number of a release by name.
