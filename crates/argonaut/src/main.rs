@@ -16,6 +16,7 @@ mod mgr_daemon;
 mod mgr_metrics;
 mod mon_daemon;
 mod mon_peers;
+mod names;
 mod osd_daemon;
 mod osd_mkfs;
 mod osd_new;
@@ -357,6 +358,9 @@ fn size(text: &str) -> Result<u64, String> {
 
 fn main() -> ExitCode {
     types::release::set_commit(env!("ARGONAUT_COMMIT"));
+    if let Some((program, args)) = names::called(std::env::args_os()) {
+        return program.run(&args);
+    }
     let first = std::env::args_os().nth(1).unwrap_or_default();
     if ["--version", "-V", "-v"].iter().any(|flag| first == *flag) {
         say!("{}", types::release::version());
