@@ -462,7 +462,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         }
         Verb::Cls { connect, verb } => return classes::run(&connect, &verb),
         Verb::Store(tool) => return store_tool::run(&tool),
-        Verb::Crushtool { args } => return Ok(crushtool(&args)),
+        Verb::Crushtool { args } => return Ok(ExitCode::from(crushtool(&args))),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -486,8 +486,8 @@ impl crush::crushtool::Files for LocalFiles {
     }
 }
 
-fn crushtool(args: &[String]) -> ExitCode {
+fn crushtool(args: &[String]) -> u8 {
     let (mut out, mut err) = (crate::say::out(), std::io::stderr().lock());
     let mut io = crush::crushtool::Io { out: &mut out, err: &mut err, files: &mut LocalFiles };
-    ExitCode::from(crush::crushtool::main(args, &mut io).clamp(0, 255) as u8)
+    crush::crushtool::main(args, &mut io).clamp(0, 255) as u8
 }

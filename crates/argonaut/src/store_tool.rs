@@ -169,7 +169,7 @@ fn coll(text: &str) -> Result<Coll> {
 }
 
 /// `3.1f`, or `3.1fs0` for a shard.
-fn spg(text: &str) -> Result<SpgId> {
+pub fn spg(text: &str) -> Result<SpgId> {
     let shard = |(pg, shard): (_, &str)| shard.parse().ok().map(|n| (pg, ShardId(n)));
     let (pg, shard) = text.rsplit_once('s').and_then(shard).unwrap_or((text, ShardId::NONE));
     let pg: PgId = pg.parse().map_err(anyhow::Error::msg).with_context(|| text.to_owned())?;
@@ -287,6 +287,172 @@ pub fn run(tool: &StoreTool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What is wrong in the store of an OSD that is down, in sentences.
+///
+/// # Errors
+/// When it cannot be opened, or read.
+pub fn errors(data: &Path, deep: bool) -> Result<Vec<String>> {
+    Ok(open(data)?.0.fsck(deep)?.errors)
+}
+
+/// Writes a PG of an OSD that is down to a file.
+///
+/// # Errors
+/// When it is not there, or cannot be written.
+pub fn export_pg(data: &Path, pg: &str, file: &Path) -> Result<()> {
+    let mut to = writer(file)?;
+    open(data)?.0.export(spg(pg)?, &mut to)?;
+    Ok(to.flush()?)
+}
+
+/// Brings a PG to an OSD that is down from a file that [`export_pg`] wrote.
+///
+/// # Errors
+/// When it cannot be read, or, without `force`, is another cluster's.
+pub fn import_pg(data: &Path, file: &Path, force: bool) -> Result<()> {
+    import(&mut open(data)?.0, file, force)
+}
+
+/// Removes a PG from an OSD that is down.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn remove_pg(data: &Path, pg: &str) -> Result<()> {
+    let (mut store, _) = open(data)?;
+    let mut txn = Transaction::new();
+    txn.remove_collection(Coll::Pg(spg(pg)?));
+    store.submit(txn)?;
+    store.sync()?;
+    Ok(store.close()?)
+}
+
+/// What is changed of an object; values are read from files, `-` is standard input.
+pub enum Change<'a> {
+    Bytes(&'a Path),
+    SetAttr(&'a str, &'a Path),
+    RemoveAttr(&'a str),
+    SetOmap(&'a str, &'a Path),
+    RemoveOmap(&'a str),
+}
+
+/// The open store of an OSD that is down.
+pub struct Look(Store);
+
+impl Look {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// When there is none, or the OSD runs.
+    pub fn open(data: &Path) -> Result<Self> {
+        Ok(Self(open(data)?.0))
+    }
+
+    /// Its collections.
+    pub fn collections(&self) -> Vec<Coll> {
+        self.0.list_collections().into_iter().collect()
+    }
+
+    /// Whether it has the PG, or `meta`.
+    ///
+    /// # Errors
+    /// When the name is none.
+    pub fn has(&self, pg: &str) -> Result<bool> {
+        Ok(self.0.collection_exists(coll(pg)?))
+    }
+
+    /// The objects of a collection, in their order.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn objects(&self, c: Coll) -> Result<Vec<HObject>> {
+        let (mut all, mut from) = (Vec::new(), HObject::min());
+        while !from.max {
+            let part = self.0.list(c, &from, 1000)?;
+            all.extend(part.objects);
+            from = part.next;
+        }
+        Ok(all)
+    }
+
+    /// Its space.
+    pub fn statfs(&self) -> store::StatFs {
+        self.0.statfs()
+    }
+
+    /// Writes an object's data to a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or written.
+    pub fn get_bytes(&self, (c, o): &(Coll, HObject), file: &Path) -> Result<()> {
+        copy_bytes(&self.0, *c, o, file)
+    }
+
+    /// The names of an object's attributes, or of its omap keys.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn names(&self, (c, o): &(Coll, HObject), omap: bool) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        if omap {
+            self.0.omap_walk(*c, o, Bound::Unbounded, &mut |k, _| {
+                names.push(show(k));
+                true
+            })?;
+        } else {
+            names.extend(self.0.get_attrs(*c, o)?.into_iter().map(|(k, _)| show(&k)));
+        }
+        Ok(names)
+    }
+
+    /// Prints the value of an attribute, or of an omap key.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn value(&self, (c, o): &(Coll, HObject), name: &str, omap: bool) -> Result<()> {
+        let value = if omap {
+            let key = Bytes::copy_from_slice(name.as_bytes());
+            self.0.omap_get_keys(*c, o, &[key])?.into_values().next()
+        } else {
+            self.0.get_attr(*c, o, name.as_bytes())?
+        };
+        let value =
+            value.with_context(|| format!("getattr: '{name}': no such attribute or key"))?;
+        Ok(crate::say::out().write_all(&value)?)
+    }
+
+    /// Changes an object, durably.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or the store says so.
+    pub fn change(mut self, (c, o): &(Coll, HObject), change: Change<'_>) -> Result<()> {
+        let bytes = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+        let file = |path: &Path| -> Result<Bytes> {
+            let mut data = Vec::new();
+            reader(path)?.read_to_end(&mut data)?;
+            Ok(data.into())
+        };
+        let mut txn = Transaction::new();
+        match change {
+            Change::Bytes(path) => replace_bytes(&mut txn, *c, o, &file(path)?),
+            Change::SetAttr(name, path) => {
+                txn.set_attr(*c, o, bytes(name), file(path)?);
+            }
+            Change::RemoveAttr(name) => {
+                txn.rm_attr(*c, o, bytes(name));
+            }
+            Change::SetOmap(name, path) => {
+                txn.omap_set(*c, o, [(bytes(name), file(path)?)]);
+            }
+            Change::RemoveOmap(name) => {
+                txn.omap_rm_keys(*c, o, [bytes(name)]);
+            }
+        }
+        self.0.submit(txn)?;
+        self.0.sync()?;
+        Ok(self.0.close()?)
+    }
+}
+
 fn fsck(store: &mut Store, deep: bool, out: &mut impl Write) -> Result<ExitCode> {
     let report = store.fsck(deep)?;
     for error in &report.errors {
@@ -337,18 +503,22 @@ fn show(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()
 }
 
+fn copy_bytes(store: &Store, c: Coll, o: &HObject, file: &Path) -> Result<()> {
+    let size = store.stat(c, o)?.size;
+    let (mut to, mut at) = (writer(file)?, 0);
+    while at < size {
+        let data = store.read(c, o, at, 4 << 20)?;
+        to.write_all(&data)?;
+        at += data.len() as u64;
+    }
+    Ok(to.flush()?)
+}
+
 fn get(store: &Store, what: &Get, out: &mut impl Write) -> Result<()> {
     match what {
         Get::Bytes { object, file } => {
             let (c, o) = object.existing(store)?;
-            let size = store.stat(c, &o)?.size;
-            let (mut to, mut at) = (writer(file)?, 0);
-            while at < size {
-                let data = store.read(c, &o, at, 4 << 20)?;
-                to.write_all(&data)?;
-                at += data.len() as u64;
-            }
-            to.flush()?;
+            copy_bytes(store, c, &o, file)?;
         }
         Get::Attrs { object, name: Some(name) } => {
             let (c, o) = object.existing(store)?;
@@ -384,6 +554,15 @@ fn get(store: &Store, what: &Get, out: &mut impl Write) -> Result<()> {
 /// Bytes of data in one transaction.
 const PART: usize = 4 << 20;
 
+/// All of it in one transaction, so that nobody meets half of it.
+fn replace_bytes(txn: &mut Transaction, c: Coll, o: &HObject, data: &Bytes) {
+    txn.touch(c, o).truncate(c, o, 0).truncate(c, o, data.len() as u64);
+    for (i, at) in (0..data.len()).step_by(PART).enumerate() {
+        let part = data.slice(at..data.len().min(at + PART));
+        txn.write(c, o, (i * PART) as u64, part);
+    }
+}
+
 fn set(store: &mut Store, what: &Set) -> Result<()> {
     let value = |v: &String| Bytes::copy_from_slice(v.as_bytes());
     let mut txn = Transaction::new();
@@ -396,12 +575,7 @@ fn set(store: &mut Store, what: &Set) -> Result<()> {
             let mut data = Vec::new();
             reader(file)?.read_to_end(&mut data)?;
             let data = Bytes::from(data);
-            // All of it in one transaction, so that nobody meets half of it.
-            txn.touch(c, &o).truncate(c, &o, 0).truncate(c, &o, data.len() as u64);
-            for (i, at) in (0..data.len()).step_by(PART).enumerate() {
-                let part = data.slice(at..data.len().min(at + PART));
-                txn.write(c, &o, (i * PART) as u64, part);
-            }
+            replace_bytes(&mut txn, c, &o, &data);
         }
         Set::Attrs { object, name, value: Some(v) } => {
             let (c, o) = object.existing(store)?;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 13] = [
     "ceph-mon",
     "ceph-osd",
     "ceph-mgr",
@@ -18,6 +18,11 @@ const NAMES: [&str; 8] = [
     "ceph-authtool",
     "monmaptool",
     "ceph-conf",
+    "ceph-bluestore-tool",
+    "ceph-objectstore-tool",
+    "ceph-exporter",
+    "ceph-crash",
+    "crushtool",
 ];
 const FSID: &str = "a7f64266-0894-4f1e-a635-d0aeaca0e993";
 const LIMIT: Duration = Duration::from_secs(90);
@@ -446,7 +451,98 @@ fn a_cluster_by_names_and_the_manual_pages_lines() {
     for part in ["mgr: x(active", "osd: 2 osds: 2 up", "mds: 1/1 daemons up"] {
         assert!(status.contains(part), "{part}: {status}");
     }
+    crash(&place);
+    place.run(&["ceph", "-c", "$D/ceph.conf", "osd", "getcrushmap", "-o", "$D/crush"], "");
+    let crush = place.run(&["crushtool", "-d", "$D/crush"], "");
+    assert!(crush.contains("device 1 osd.1") && crush.ends_with("# end crush map\n"), "{crush}");
     place.stop();
+    store_tools(&place);
+}
+
+/// A report in the crash directory comes to the cluster.
+fn crash(place: &Place) {
+    let crash = place.dir.join("crash/one");
+    fs::create_dir_all(&crash).unwrap();
+    let report = r#"{"crash_id": "2026-11-30T09:00:00.000000Z_a7f64266-0894-4f1e-a635-d0aeaca0e993",
+        "timestamp": "2026-11-30T09:00:00.000000Z", "entity_name": "osd.9", "backtrace": ["one"],
+        "utsname_hostname": "h"}"#;
+    fs::write(crash.join("meta"), report).unwrap();
+    place.run(&["ceph-crash", "-p", "$D/crash", "-d", "0", "-n", "client.admin"], "");
+    assert!(crash.exists(), "nothing is brought before it is whole");
+    fs::write(crash.join("done"), "").unwrap();
+    place.run(&["ceph-crash", "-p", "$D/crash", "-d", "0", "-n", "client.admin"], "");
+    assert!(!crash.exists() && place.dir.join("crash/posted/one/meta").exists());
+    assert!(place.ceph(&["crash", "ls"]).contains("osd.9"));
+}
+
+/// What ceph-volume and people do with the device of an OSD that is down.
+fn store_tools(place: &Place) {
+    let run = |line: &[&str]| place.run(line, "");
+    let block = place.path("osd/ceph-0/block");
+    let label = run(&["ceph-bluestore-tool", "show-label", "--dev", &block]);
+    for part in [
+        format!("{{\n    \"{block}\": {{\n        \"osd_uuid\": \""),
+        format!("        \"ceph_fsid\": \"{FSID}\",\n"),
+        "        \"magic\": \"ceph osd volume v026\",\n".to_owned(),
+        "        \"whoami\": \"0\"\n    }\n}\n".to_owned(),
+    ] {
+        assert!(label.contains(&part), "{part}: {label}");
+    }
+    fs::create_dir(place.dir.join("prime")).unwrap();
+    run(&[
+        "ceph-bluestore-tool",
+        "--cluster=ceph",
+        "prime-osd-dir",
+        "--dev",
+        &block,
+        "--path",
+        "$D/prime",
+        "--no-mon-config",
+    ]);
+    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    for name in ["fsid", "ceph_fsid", "whoami", "type"] {
+        assert_eq!(read(&format!("prime/{name}")), read(&format!("osd/ceph-0/{name}")), "{name}");
+    }
+    let printed = |file: &str| place.run(&["ceph-authtool", "-p", file, "-n", "osd.0"], "");
+    assert_eq!(printed("$D/prime/keyring"), printed("$D/osd/ceph-0/keyring"));
+    run(&["ceph-bluestore-tool", "set-label-key", "--dev", &block, "-k", "foo", "-v", "bar"]);
+    assert!(
+        run(&["ceph-bluestore-tool", "show-label", "--path", "$D/osd/ceph-0"])
+            .contains("\"foo\": \"bar\"")
+    );
+    run(&["ceph-bluestore-tool", "rm-label-key", "--dev", &block, "-k", "foo"]);
+    assert_eq!(run(&["ceph-bluestore-tool", "fsck", "--path", "$D/osd/ceph-0"]), "fsck success\n");
+
+    let tool = |words: &[&str]| {
+        place.output(
+            &[&["ceph-objectstore-tool", "--data-path", "$D/osd/ceph-0"], words].concat(),
+            "",
+        )
+    };
+    let all = tool(&["--op", "list"]);
+    // An object of the gateway's zone, which both OSDs have.
+    let line = text(&all.stdout)
+        .lines()
+        .find(|line| line.contains("\"oid\":\"zone_info."))
+        .map(str::to_owned);
+    let line = line.unwrap_or_else(|| panic!("{}{}", text(&all.stdout), text(&all.stderr)));
+    let pg = line.split('"').nth(1).unwrap().to_owned();
+    let data = tool(&[&line, "get-bytes"]);
+    assert!(data.status.success() && !data.stdout.is_empty(), "{}", text(&data.stderr));
+    let has = || text(&tool(&["--op", "list-pgs"]).stdout).lines().any(|one| one == pg);
+    assert!(has());
+    let file = place.path("exported");
+    assert!(tool(&["--op", "export", "--pgid", &pg, "--file", &file]).status.success());
+    let refused = tool(&["--op", "remove", "--pgid", &pg]);
+    assert_eq!((refused.status.code(), has()), (Some(1), true));
+    assert!(tool(&["--op", "remove", "--pgid", &pg, "--force"]).status.success());
+    assert!(!has());
+    assert!(tool(&["--op", "import", "--file", &file]).status.success());
+    assert_eq!(tool(&[&line, "get-bytes"]).stdout, data.stdout);
+    assert_eq!(text(&tool(&["--op", "fsck"]).stdout), "fsck success\n");
+    assert!(text(&tool(&["--op", "info"]).stderr).contains("is not built"));
+    let told = text(&tool(&["--op", "export", "--pgid", "99.0", "--file", &file]).stderr);
+    assert_eq!(told, "PG '99.0' not found\n");
 }
 
 /// What no program takes is refused with upstream's exit code and words.
@@ -515,6 +611,23 @@ fn unknown_flags_are_refused() {
         "can't open /nonexist: can't open /nonexist: (2)",
     );
     refused(&["ceph-conf", "-c", "/dev/null"], 1, "You must give an action");
+    refused(&["ceph-bluestore-tool", "fsck"], 1, "must specify bluestore path");
+    refused(&["ceph-bluestore-tool", "bogus", "--path", "/"], 1, "unrecognized action bogus");
+    refused(
+        &["ceph-bluestore-tool", "show-label", "--dev", "/nonexist"],
+        1,
+        "unable to read label",
+    );
+    refused(&["ceph-bluestore-tool", "zap-device", "--dev", "/nonexist"], 1, "DESTRUCTIVE");
+    refused(&["ceph-bluestore-tool", "free-score", "--path", "/"], 1, "free-score is about");
+    refused(&["ceph-objectstore-tool", "--op", "list"], 1, "Must provide --data-path");
+    refused(
+        &["ceph-objectstore-tool", "--data-path", "/nonexist", "--op", "list"],
+        1,
+        "data-path: /nonexist: No such file or directory",
+    );
+    refused(&["ceph-exporter", "-c", "/dev/null", "--bogus"], 1, "unrecognized arg --bogus");
+    refused(&["ceph-crash", "-c", "/dev/null", "--bogus"], 1, "unrecognized arguments: --bogus");
     let shown = place
         .run(&["ceph-osd", "-c", "/dev/null", "-i", "7", "--show-config-value", "keyring"], "");
     assert_eq!(shown, "/var/lib/ceph/osd/ceph-7/keyring\n");

@@ -7,16 +7,19 @@
 //! | [`setup`] | from a command line to options: files, sections, defaults of a daemon |
 //! | [`privileges`], [`background`] | another user; a daemon that its caller does not wait for |
 //! | [`mon`], [`osd`], [`others`] | `ceph-mon`, `ceph-osd`; `ceph-mgr`, `ceph-mds`, `radosgw` |
-//! | [`authtool`], [`monmaptool`], [`ceph_conf`] | the tools of these names |
+//! | [`authtool`], [`monmaptool`], [`ceph_conf`], [`bluestore_tool`], [`objectstore_tool`], [`crash`] | the tools of these names |
 //!
 //! Texts and exit codes are upstream's where tools or people look at them.
 
 mod authtool;
 mod background;
+mod bluestore_tool;
 mod ceph_conf;
+mod crash;
 pub mod flags;
 mod mon;
 mod monmaptool;
+mod objectstore_tool;
 mod osd;
 mod others;
 mod privileges;
@@ -89,6 +92,11 @@ pub const PROGRAMS: &[Program] = &[
     Program { name: "ceph-authtool", run: authtool::run },
     Program { name: "monmaptool", run: monmaptool::run },
     Program { name: "ceph-conf", run: ceph_conf::run },
+    Program { name: "ceph-bluestore-tool", run: bluestore_tool::run },
+    Program { name: "ceph-objectstore-tool", run: objectstore_tool::run },
+    Program { name: "ceph-exporter", run: others::exporter },
+    Program { name: "ceph-crash", run: crash::run },
+    Program { name: "crushtool", run: others::crushtool },
 ];
 
 /// Which program a command line asks for, and its arguments: by the name that this process was

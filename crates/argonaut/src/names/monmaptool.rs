@@ -264,8 +264,12 @@ fn apply(map: &mut MonMap, edit: Edit) -> Result<(), Failed> {
 }
 
 fn add(map: &mut MonMap, name: String, addrs: AddrVec) {
-    let info =
-        MonInfo { name: name.clone(), addrs, time_added: Some(UTime::ZERO), ..MonInfo::default() };
+    let info = MonInfo {
+        name: name.clone(),
+        addrs,
+        time_added: Some(UTime::from_nanos(rt::now().wall_ns)),
+        ..MonInfo::default()
+    };
     map.mons.insert(name, info);
     map.calc_ranks();
 }
@@ -285,7 +289,8 @@ fn generate(map: &mut MonMap, given: &Given) -> Result<(), Failed> {
     }
     let members = mon_members(&config)?;
     for (at, addrs) in members.into_iter().enumerate() {
-        add(map, format!("noname-{}", crate::layout::mon_id(at as u32)), addrs);
+        let name = format!("noname-{}", crate::layout::mon_id(at as u32));
+        apply(map, Edit::Add(name, addrs))?;
     }
     if given.has("--set-initial-members") {
         let names = config.get("mon_initial_members");

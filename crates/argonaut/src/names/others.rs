@@ -2,7 +2,7 @@
 //!
 //! Source: upstream's `ceph_mgr.cc`, `ceph_mds.cc`, `rgw/rgw_main.cc`.
 
-use super::flags::{Own, with_value};
+use super::flags::{Own, flag, with_value};
 use super::setup::{self, Kind, LOG_FILE, Ready};
 use super::{Done, Failed};
 
@@ -31,6 +31,70 @@ const RADOSGW: Kind = Kind {
     flags: &[],
     usage: "usage: radosgw -n client.NAME [options...]\n\n",
 };
+
+const EXPORTER_FLAGS: &[Own] = &[
+    with_value(&["--sock-dir"]),
+    with_value(&["--addrs"]),
+    with_value(&["--port"]),
+    with_value(&["--prio-limit"]),
+    with_value(&["--stats-period"]),
+    with_value(&["--cert-file"]),
+    with_value(&["--key-file"]),
+    flag(&["--tls-options"]),
+];
+
+const EXPORTER: Kind = Kind {
+    entity: "client",
+    id: "admin",
+    defaults: &[],
+    flags: EXPORTER_FLAGS,
+    usage: "usage: ceph-exporter [flags]
+  --sock-dir DIR       where the daemons' admin sockets are
+  --addrs ADDRESS, --port PORT
+  --prio-limit N       least priority of counters that are served
+  --stats-period SECS  between two looks at the daemons
+
+",
+};
+
+/// `ceph-exporter`.
+pub fn exporter(args: &[String]) -> Done {
+    let Some(mut ready) = setup::ready(&EXPORTER, args)? else { return Ok(0) };
+    nothing_left(&ready)?;
+    for (flag, option) in [
+        ("--sock-dir", "exporter_sock_dir"),
+        ("--addrs", "exporter_addr"),
+        ("--port", "exporter_http_port"),
+        ("--prio-limit", "exporter_prio_limit"),
+        ("--stats-period", "exporter_stats_period"),
+    ] {
+        if let Some(value) = ready.given.value(flag).map(str::to_owned) {
+            let set = ready.config.set(conf::Source::CommandLine, option, &value);
+            set.map_err(|why| Failed::said(format!("{flag}: {why}")))?;
+        }
+    }
+    for flag in ["--cert-file", "--key-file", "--tls-options"] {
+        if ready.given.has(flag) {
+            return Err(Failed::said(format!(
+                "{flag} is not built: the exporter serves plain HTTP"
+            )));
+        }
+    }
+    if let Some(code) = setup::start(&ready)? {
+        return Ok(code);
+    }
+    crate::exporter::main(ready.config, None)?;
+    Ok(0)
+}
+
+/// `crushtool`.
+pub fn crushtool(args: &[String]) -> Done {
+    if args.iter().any(|arg| ["-v", "--version"].contains(&arg.as_str())) {
+        say!("{}", types::release::version());
+        return Ok(0);
+    }
+    Ok(crate::crushtool(args))
+}
 
 /// Refuses what no flag is, in upstream's words.
 fn nothing_left(ready: &Ready) -> Result<(), Failed> {
