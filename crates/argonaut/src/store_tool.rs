@@ -399,7 +399,7 @@ impl Look {
                 true
             })?;
         } else {
-            names.extend(self.0.get_attrs(*c, o)?.into_iter().map(|(k, _)| show(&k)));
+            names.extend(self.0.get_attrs(*c, o)?.into_keys().map(|k| show(&k)));
         }
         Ok(names)
     }

@@ -248,10 +248,11 @@ pub fn become_daemon(config: &Config) -> Result<(), Failed> {
 /// # Errors
 /// As [`become_daemon`].
 pub fn start(ready: &Ready) -> Result<Option<u8>, Failed> {
-    if !ready.given.foreground && ready.config.bool("daemonize") {
-        if let Some(code) = background::go()? {
-            return Ok(Some(code));
-        }
+    if !ready.given.foreground
+        && ready.config.bool("daemonize")
+        && let Some(code) = background::go()?
+    {
+        return Ok(Some(code));
     }
     become_daemon(&ready.config)?;
     Ok(None)
