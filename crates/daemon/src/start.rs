@@ -1,6 +1,7 @@
 //! What every daemon does on its way up: options, log, pid file.
 
 use std::fs;
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Mutex;
@@ -212,7 +213,8 @@ fn log_file(config: &Config) -> Result<Option<LogFile>> {
         Ok(file) => Ok(Some(file)),
         Err(err) if config.raw("log_file").is_some_and(|(_, by)| by == Source::Default) => {
             // Upstream's words and way.
-            eprintln!("failed to open log file '{path}': {err}");
+            let words = format!("failed to open log file '{path}': {err}\n");
+            std::io::stderr().write_all(words.as_bytes()).ok();
             Ok(None)
         }
         Err(err) => Err(err).context(path),
