@@ -20,6 +20,7 @@ use crate::session::Sessions;
 use crate::stray::Purger;
 use crate::tables::Tables;
 use crate::tree::{Tree, Txn};
+use crate::writeback::Writeback;
 use crate::{Config, Effect, Io, IoAnswer, IoId, IoOp, OsdNews, Severity};
 
 /// What an answer of the OSDs belongs to.
@@ -127,6 +128,7 @@ pub(crate) struct Rank {
     pub sessions: Sessions,
     pub requests: Requests,
     pub waiting: Waiting,
+    pub writeback: Writeback,
     pub purger: Purger,
     pub scrubs: Scrubs,
     pub counted: Counters,
@@ -157,6 +159,7 @@ impl Rank {
             sessions: Sessions::default(),
             requests: Requests::default(),
             waiting: Waiting::default(),
+            writeback: Writeback::default(),
             purger: Purger::default(),
             scrubs: Scrubs::default(),
             counted: Counters::default(),

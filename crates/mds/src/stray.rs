@@ -102,13 +102,14 @@ impl Rank {
         for ino in std::mem::take(&mut self.purger.cuts) {
             self.cut(ino);
         }
+        self.purge_more();
+    }
+
+    /// Begins to remove what is to be looked at, as many at a time as the option says.
+    fn purge_more(&mut self) {
         let max = self.world.config.options.purge_files_max;
-        let look: Vec<Ino> = self.purger.look.iter().copied().collect();
-        for ino in look {
-            if self.purger.active.len() >= max || self.read_only.is_some() {
-                return;
-            }
-            self.purger.look.remove(&ino);
+        while self.purger.active.len() < max && self.read_only.is_none() {
+            let Some(ino) = self.purger.look.pop_first() else { return };
             let Some(node) = self.tree.node(ino) else { continue };
             let used = !node.caps.by_client.is_empty() || !node.caps.holds.is_empty();
             if !node.is_stray() || node.store.inode.nlink > 0 || used || self.tree.is_kept(ino) {
@@ -285,6 +286,9 @@ impl Rank {
         self.tree.unsettled.remove(&ino);
         self.tree.traces.remove(&ino);
         self.commit(txn);
+        if self.is_active() && !self.boot.is_leaving() || self.boot.is_stopping() {
+            self.purge_more();
+        }
     }
 
     /// Finds files that are cut and whose objects may not be: among those that were just read or

@@ -1,5 +1,8 @@
 //! Writing the tree back in the peer's form, and trimming the journal behind it.
 
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
 use bytes::Bytes;
 use maps::fs::{
     Backpointer, Backtrace, DentryKey, DirFrag, inos, object_name, session_key, system_inode_object,
@@ -17,6 +20,41 @@ use crate::{Io, IoOp};
 const WRITES_MAX: usize = 32;
 /// Bytes of keys and values of one write: the peer's `mds_dir_max_commit_size` is 10 MB.
 const WRITE_BYTES: usize = 8 << 20;
+
+/// Of what is dirty, how much is looked at when one write has ended.
+const LOOK_MAX: usize = 256;
+
+/// Goes round a set, a part at a time, while it changes.
+#[derive(Debug)]
+struct Sweep<T> {
+    /// The last one that was looked at.
+    at: Option<T>,
+}
+
+impl<T> Default for Sweep<T> {
+    fn default() -> Self {
+        Self { at: None }
+    }
+}
+
+impl<T: Ord + Copy> Sweep<T> {
+    /// The next member; behind the last comes the first again.
+    fn next(&mut self, set: &BTreeSet<T>) -> Option<T> {
+        let after = self.at.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = set.range((after, Bound::Unbounded)).next().or_else(|| set.first());
+        self.at = next.copied();
+        self.at
+    }
+}
+
+/// Where the writing back of the tree stands.
+#[derive(Debug, Default)]
+pub(crate) struct Writeback {
+    frags: Sweep<DirFrag>,
+    traces: Sweep<Ino>,
+    /// Writes of fragments that are on their way.
+    frags_writing: usize,
+}
 
 /// The extended attributes of an inode's first object.
 pub(crate) fn trace_ops(tree: &Tree, ino: Ino, pool: types::PoolId) -> Vec<IoOp> {
@@ -59,44 +97,8 @@ impl Rank {
     pub fn write_back(&mut self) {
         let all = self.must_write();
         let (now, after) = (self.world.ms(), self.world.config.options.writeback_ms);
-        let dirty: Vec<DirFrag> = self.tree.dirty.iter().copied().collect();
-        let mut room = WRITES_MAX;
-        for dir in dirty {
-            let Some(fragment) = self.tree.fragment(dir) else {
-                self.tree.dirty.remove(&dir);
-                continue;
-            };
-            let d = &fragment.dirty;
-            if d.writing_since.is_some() {
-                room = room.saturating_sub(1);
-            } else if d.since.is_none() {
-                self.tree.dirty.remove(&dir);
-            } else if room > 0 && (all || now >= d.at_ms + after) {
-                room -= 1;
-                self.write_frag(dir);
-            }
-        }
-        let mut room = WRITES_MAX.saturating_sub(self.tree.traces_writing.len());
-        let traces: Vec<Ino> = self.tree.traces.iter().copied().collect();
-        for ino in traces {
-            if room == 0 {
-                break;
-            }
-            let Some(node) = self.tree.node(ino) else {
-                self.tree.traces.remove(&ino);
-                continue;
-            };
-            // What is removed again soon needs none.
-            let old = node.store.inode.times.ctime.nanos() + after * 1_000_000;
-            if self.tree.traces_writing.contains_key(&ino)
-                || self.purger.active.contains_key(&ino)
-                || (!all && self.world.now.wall_ns < old)
-            {
-                continue;
-            }
-            room -= 1;
-            self.write_trace(ino);
-        }
+        self.write_frags(usize::MAX);
+        self.write_traces(usize::MAX);
         if self.tree.system_writing.is_empty() {
             for ino in self.tree.system.keys().copied().collect::<Vec<_>>() {
                 let since = self.tree.system.remove(&ino).unwrap_or(0);
@@ -115,6 +117,56 @@ impl Rank {
         self.trim();
         if !self.flushes.is_empty() {
             self.end_flushes();
+        }
+    }
+
+    /// Begins to write fragments that are due, of `most` that it looks at.
+    fn write_frags(&mut self, most: usize) {
+        let all = self.must_write();
+        let (now, after) = (self.world.ms(), self.world.config.options.writeback_ms);
+        for _ in 0..most.min(self.tree.dirty.len()) {
+            if self.writeback.frags_writing >= WRITES_MAX {
+                return;
+            }
+            let Some(dir) = self.writeback.frags.next(&self.tree.dirty) else { return };
+            let Some(fragment) = self.tree.fragment(dir) else {
+                self.tree.dirty.remove(&dir);
+                continue;
+            };
+            let d = &fragment.dirty;
+            if d.writing_since.is_some() {
+                continue;
+            }
+            if d.since.is_none() {
+                self.tree.dirty.remove(&dir);
+            } else if all || now >= d.at_ms + after {
+                self.write_frag(dir);
+            }
+        }
+    }
+
+    /// The same of backtraces.
+    fn write_traces(&mut self, most: usize) {
+        let all = self.must_write();
+        let after = self.world.config.options.writeback_ms;
+        for _ in 0..most.min(self.tree.traces.len()) {
+            if self.tree.traces_writing.len() >= WRITES_MAX {
+                return;
+            }
+            let Some(ino) = self.writeback.traces.next(&self.tree.traces) else { return };
+            let Some(node) = self.tree.node(ino) else {
+                self.tree.traces.remove(&ino);
+                continue;
+            };
+            // What is removed again soon needs none.
+            let old = node.store.inode.times.ctime.nanos() + after * 1_000_000;
+            if self.tree.traces_writing.contains_key(&ino)
+                || self.purger.active.contains_key(&ino)
+                || (!all && self.world.now.wall_ns < old)
+            {
+                continue;
+            }
+            self.write_trace(ino);
         }
     }
 
@@ -143,6 +195,7 @@ impl Rank {
         let names = std::mem::take(&mut fragment.dirty.names);
         let past = std::mem::take(&mut fragment.dirty.past);
         fragment.dirty.writing_since = fragment.dirty.since.take();
+        self.writeback.frags_writing += 1;
         let fresh = fragment.fresh;
         let header = fragment.fnode.to_bytes();
         let (mut sets, mut removes, mut bytes) = (Vec::new(), Vec::new(), 0);
@@ -196,6 +249,7 @@ impl Rank {
     }
 
     pub fn wrote_frag(&mut self, dir: DirFrag, result: Result<(), Errno>) {
+        self.writeback.frags_writing -= 1;
         let Some(fragment) = self.tree.fragment_mut(dir) else { return };
         fragment.dirty.writing_since = None;
         match result {
@@ -210,6 +264,7 @@ impl Rank {
             Err(_) if self.purger.active.contains_key(&dir.ino) => {}
             Err(e) => self.give_up(format!("directory {dir} cannot be written: {e:?}")),
         }
+        self.write_frags(LOOK_MAX);
     }
 
     fn write_trace(&mut self, ino: Ino) {
@@ -230,6 +285,7 @@ impl Rank {
         if let Err(e) = result {
             self.give_up(format!("the backtrace of {ino} cannot be written: {e:?}"));
         }
+        self.write_traces(LOOK_MAX);
     }
 
     pub fn wrote_system(&mut self, ino: Ino, result: Result<(), Errno>) {

@@ -21,6 +21,8 @@ mod scrub;
 mod snaps;
 #[cfg(test)]
 mod takeover;
+#[cfg(test)]
+mod writeback;
 
 use std::collections::{BTreeMap, VecDeque};
 
