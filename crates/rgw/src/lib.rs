@@ -15,6 +15,7 @@ mod answer;
 mod body;
 mod buckets;
 mod config;
+mod copies;
 mod crypt;
 mod deliver;
 mod iam;
