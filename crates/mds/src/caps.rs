@@ -7,7 +7,7 @@ use messages::fs::{
 };
 use types::{Denc, Ino, SnapId};
 
-use crate::capset::{Cap, CapSet, Hold, bits};
+use crate::capset::{Cap, CapSet, Hold, Together, bits};
 use crate::rank::Rank;
 use crate::record::Change;
 use crate::session::Life;
@@ -17,9 +17,9 @@ use crate::tree::Txn;
 const AHEAD_OBJECTS: u64 = 1024;
 
 impl Rank {
-    fn allowed(&self, ino: Ino, client: i64) -> u32 {
+    fn allowed(&self, ino: Ino, all: &Together, client: i64) -> u32 {
         let node = self.tree.at(ino);
-        let mut caps = node.caps.allowed(client, node.is_dir());
+        let mut caps = node.caps.allowed(all, client, node.is_dir());
         if !node.is_dir() && self.is_unsettled(ino) {
             caps &= !bits::F; // nobody knows its size
         }
@@ -83,7 +83,7 @@ impl Rank {
             Cap { id: *next, ..Cap::default() }
         });
         cap.wanted |= wanted;
-        let allowed = self.allowed(ino, client);
+        let allowed = self.allowed(ino, &self.tree.at(ino).caps.together(), client);
         let node = self.tree.at_mut(ino);
         let cap = node.caps.by_client.get_mut(&client).expect("it was put there");
         // An answer takes nothing back: clients add what it says to what they have.
@@ -126,19 +126,27 @@ impl Rank {
         let Some(node) = self.tree.node(ino) else { return };
         let is_dir = node.is_dir();
         let clients: Vec<i64> = node.caps.by_client.keys().copied().collect();
+        let mut all = node.caps.together();
         for client in clients.into_iter().filter(|c| *c != except) {
-            let allowed = self.allowed(ino, client);
+            let allowed = self.allowed(ino, &all, client);
             let Some(cap) = self.tree.at(ino).caps.by_client.get(&client) else { continue };
-            if cap.pending & !allowed != 0 {
+            let (op, caps) = if cap.pending & !allowed != 0 {
                 let keep = (cap.wanted | CapSet::liked(is_dir)) & allowed & cap.pending;
-                self.tell(ino, client, cap_op::REVOKE, keep);
+                (cap_op::REVOKE, keep)
             } else if !cap.is_revoking() && cap.wanted & allowed & !cap.pending != 0 {
-                let open =
-                    self.sessions.by_client.get(&client).is_some_and(|s| s.life == Life::Open);
-                if open {
-                    let give = (cap.wanted | CapSet::liked(is_dir)) & allowed | cap.pending;
-                    self.tell(ino, client, cap_op::GRANT, give);
+                let session = self.sessions.by_client.get(&client);
+                if session.is_none_or(|s| s.life != Life::Open) {
+                    continue;
                 }
+                let give = (cap.wanted | CapSet::liked(is_dir)) & allowed | cap.pending;
+                (cap_op::GRANT, give)
+            } else {
+                continue;
+            };
+            let before = cap.held();
+            self.tell(ino, client, op, caps);
+            if let Some(cap) = self.tree.at(ino).caps.by_client.get(&client) {
+                all.changed(before, cap.held());
             }
         }
     }

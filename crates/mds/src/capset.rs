@@ -128,6 +128,11 @@ impl Cap {
         }
     }
 
+    /// All that it may hold now, or may come to hold by what it was told.
+    pub const fn held(&self) -> u32 {
+        self.issued | self.pending
+    }
+
     pub const fn is_revoking(&self) -> bool {
         self.issued & !self.pending != 0
     }
@@ -152,22 +157,68 @@ pub(crate) struct CapSet {
     pub holds: BTreeMap<u64, Hold>,
 }
 
+/// What all clients of one inode hold and want together, so that each of them is judged without a
+/// look at all others.
+#[derive(Debug, Default)]
+pub(crate) struct Together {
+    clients: usize,
+    /// How many hold each cap, by its bit.
+    held: [u32; 16],
+    /// The first client that wants to write.
+    writer: Option<i64>,
+    /// How many want something of the file, to write included.
+    users: usize,
+}
+
+impl Together {
+    fn count(&mut self, held: u32, up: bool) {
+        let mut bits = held & 0xffff;
+        while bits != 0 {
+            let held = &mut self.held[bits.trailing_zeros() as usize];
+            *held = if up { *held + 1 } else { *held - 1 };
+            bits &= bits - 1;
+        }
+    }
+
+    /// A client holds something else than before.
+    pub fn changed(&mut self, before: u32, after: u32) {
+        self.count(before, false);
+        self.count(after, true);
+    }
+
+    /// What others than this one hold.
+    fn held_by_others(&self, own: Option<&Cap>) -> u32 {
+        let own = own.map_or(0, Cap::held);
+        let is_held = |bit: &u32| self.held[*bit as usize] > (own >> bit & 1);
+        (0..16).filter(is_held).fold(0, |all, bit| all | 1 << bit)
+    }
+}
+
 impl CapSet {
-    /// What `client` may hold; `stale` clients get nothing new.
-    pub fn allowed(&self, client: i64, is_dir: bool) -> u32 {
-        let alone = self.by_client.keys().all(|c| *c == client);
+    /// Costs a look at each client.
+    pub fn together(&self) -> Together {
+        let mut all = Together { clients: self.by_client.len(), ..Together::default() };
+        for (client, cap) in &self.by_client {
+            all.count(cap.held(), true);
+            all.users += usize::from(cap.wanted & WANTS_FILE != 0);
+            if all.writer.is_none() && cap.wanted & WANTS_WRITE != 0 {
+                all.writer = Some(*client);
+            }
+        }
+        all
+    }
+
+    /// What `client` may hold. Costs a look at each hold.
+    pub fn allowed(&self, all: &Together, client: i64, is_dir: bool) -> u32 {
+        let own = self.by_client.get(&client);
+        let alone = all.clients == usize::from(own.is_some());
         let mut caps = PIN | AS | LS | XS;
         if is_dir {
             caps |= if alone { FS | FX } else { FS };
         } else {
-            let wants = |mask: u32| {
-                self.by_client.iter().filter(move |(_, c)| c.wanted & mask != 0).map(|(c, _)| *c)
-            };
-            let mut writers = wants(WANTS_WRITE);
-            let first = writers.next();
-            caps |= match first {
+            caps |= match all.writer {
                 None => FS | FC | FR | FL,
-                Some(w) if wants(WANTS_FILE).all(|c| c == w) => {
+                Some(w) if all.users == 1 => {
                     if w == client {
                         FS | FX | FC | FR | FW | FB
                     } else {
@@ -176,44 +227,14 @@ impl CapSet {
                 }
                 Some(_) => FR | FW | FL,
             };
-            if alone && first == Some(client) {
+            if alone && all.writer == Some(client) {
                 caps |= AX | XX;
             }
         }
         for hold in self.holds.values() {
             caps &= !(if hold.client == client { hold.own } else { hold.others });
         }
-        caps & !self.blocked(client)
-    }
-
-    /// What `client` may not have while others hold what they hold.
-    fn blocked(&self, client: i64) -> u32 {
-        let others = self.by_client.iter().filter(|(c, _)| **c != client);
-        let held = others.fold(0, |all, (_, c)| all | c.issued | c.pending);
-        let mut blocked = 0;
-        for (shared, exclusive) in [(AS, AX), (LS, LX), (XS, XX)] {
-            if held & exclusive != 0 {
-                blocked |= shared | exclusive;
-            } else if held & shared != 0 {
-                blocked |= exclusive;
-            }
-        }
-        if held & FX != 0 {
-            blocked |= F;
-        }
-        if held & (FW | FB) != 0 {
-            blocked |= FS | FX | FC | FB;
-        }
-        if held & FB != 0 {
-            blocked |= FR | FW;
-        }
-        if held & (FS | FC) != 0 {
-            blocked |= FX | FW | FB;
-        }
-        if held & FR != 0 {
-            blocked |= FX | FB;
-        }
-        blocked
+        caps & !blocked(all.held_by_others(own))
     }
 
     /// Whether somebody holds what `hold` needs back.
@@ -232,6 +253,37 @@ impl CapSet {
             PIN | AS | AX | LS | LX | XS | XX | F & !FL
         }
     }
+}
+
+/// What a client may not have while others hold these.
+const fn blocked(held: u32) -> u32 {
+    let mut blocked = 0;
+    let mut group = 0;
+    while group < 3 {
+        let (shared, exclusive) = [(AS, AX), (LS, LX), (XS, XX)][group];
+        if held & exclusive != 0 {
+            blocked |= shared | exclusive;
+        } else if held & shared != 0 {
+            blocked |= exclusive;
+        }
+        group += 1;
+    }
+    if held & FX != 0 {
+        blocked |= F;
+    }
+    if held & (FW | FB) != 0 {
+        blocked |= FS | FX | FC | FB;
+    }
+    if held & FB != 0 {
+        blocked |= FR | FW;
+    }
+    if held & (FS | FC) != 0 {
+        blocked |= FX | FW | FB;
+    }
+    if held & FR != 0 {
+        blocked |= FX | FB;
+    }
+    blocked
 }
 
 #[cfg(test)]
@@ -254,7 +306,7 @@ mod tests {
             for b in wants {
                 for c in wants {
                     let s = set(&[(1, a), (2, b), (3, c)]);
-                    let may = [1, 2, 3].map(|c| s.allowed(c, false));
+                    let may = [1, 2, 3].map(|c| s.allowed(&s.together(), c, false));
                     for x in [AX, XX, FX, FB] {
                         assert!(may.iter().filter(|m| **m & x != 0).count() <= 1, "{may:x?}");
                     }
@@ -298,8 +350,9 @@ mod tests {
         assert!(again.is_revoking());
         again.confirm(3, PIN | AS);
         assert!(!again.is_revoking());
+        let may = |s: &CapSet, client| s.allowed(&s.together(), client, true);
         let mut s = set(&[(1, 0), (2, 0)]);
         s.holds.insert(9, Hold { client: 1, own: 0, others: FS });
-        assert_eq!((s.allowed(1, true) & FS, s.allowed(2, true) & FS), (FS, 0));
+        assert_eq!((may(&s, 1) & FS, may(&s, 2) & FS), (FS, 0));
     }
 }
