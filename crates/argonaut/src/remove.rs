@@ -110,6 +110,8 @@ fn is_ours(path: &[&str], kind: Kind) -> bool {
         (["run", name], Kind::File) => {
             *name == "supervisor.lock"
                 || name
+                    .strip_suffix(".new")
+                    .unwrap_or(name)
                     .strip_suffix(".pid")
                     .is_some_and(|daemon| daemon == "supervise" || is_daemon(daemon))
                 || name.strip_suffix(".stopped").is_some_and(is_daemon)

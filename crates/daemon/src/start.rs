@@ -236,7 +236,10 @@ pub fn when_up(call: impl FnOnce() + Send + 'static) {
 pub fn write_pid(config: &Config) -> Result<()> {
     let path = config.get("pid_file");
     if !path.is_empty() {
-        fs::write(&path, format!("{}\n", std::process::id())).context(path)?;
+        // Whoever reads it finds the old number or the new one, never an empty file.
+        let new = format!("{path}.new");
+        fs::write(&new, format!("{}\n", std::process::id())).context(new.clone())?;
+        fs::rename(&new, &path).context(path)?;
     }
     let call = WHEN_UP.lock().expect("no panic while held").take();
     if let Some(call) = call {
