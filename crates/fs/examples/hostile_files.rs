@@ -181,9 +181,16 @@ async fn act(scene: &str, stage: &Stage, shared: &Shared, n: u64) -> Result<()> 
     Ok(())
 }
 
-async fn play(scene: String, stage: Rc<Stage>) -> Result<String> {
+async fn play(scene: String, mut stage: Rc<Stage>) -> Result<String> {
+    // Each scene has a directory of its own, so that it lists what it made.
+    let whole = stage.mount().await?;
+    whole.mkdir(&scene, 0o755).await?;
+    whole.unmount().await?;
+    if let Some(stage) = Rc::get_mut(&mut stage) {
+        stage.dir += &format!("/{scene}");
+    }
     let fs = stage.mount().await?;
-    let locked = Locked(create(&fs, &format!("locked-{scene}")).await?.ino());
+    let locked = Locked(create(&fs, "locked").await?.ino());
     let shared = Rc::new(Shared { fs, locked, open: RefCell::default(), next: Cell::new(0) });
     let other = stage.mount().await?;
     match scene.as_str() {
