@@ -336,10 +336,16 @@ impl<O: Objects> Gateway<O> {
         };
         let vector = Vector::write().step(crate::objects::Step::AssertExists);
         let vector = vector.call("lock", "lock", op.to_bytes());
+        self.change_queue(name, vector, "holding a queue").await
+    }
+
+    /// Runs a change of a queue; `false` where another gateway holds it, or it is gone. `what` says
+    /// in errors what was tried.
+    async fn change_queue(&self, name: &str, vector: Vector, what: &str) -> Result<bool> {
         match self.objects.operate(&self.queue_place(name), vector).await {
             Ok(_) => Ok(true),
             Err(Errno::BUSY | Errno::NOENT) => Ok(false),
-            Err(errno) => Err(failed("holding a queue")(errno)),
+            Err(errno) => Err(failed(what)(errno)),
         }
     }
 
@@ -402,11 +408,7 @@ impl<O: Objects> Gateway<O> {
         let op = queue::RemoveOp { end: end.clone(), count };
         let vector = Self::while_held(Vector::write(), name, cookie);
         let vector = vector.call("2pc_queue", "2pc_queue_remove_entries", op.to_bytes());
-        match self.objects.operate(&self.queue_place(name), vector).await {
-            Ok(_) => Ok(true),
-            Err(Errno::BUSY | Errno::NOENT) => Ok(false),
-            Err(errno) => Err(failed("removing entries of a queue")(errno)),
-        }
+        self.change_queue(name, vector, "removing entries of a queue").await
     }
 
     /// Ends reservations that were left behind in a queue that is held. Returns whether it is held still.
@@ -419,11 +421,7 @@ impl<O: Objects> Gateway<O> {
         let op = queue::ExpireOp { before };
         let vector = Self::while_held(Vector::write(), name, cookie);
         let vector = vector.call("2pc_queue", "2pc_queue_expire_reservations", op.to_bytes());
-        match self.objects.operate(&self.queue_place(name), vector).await {
-            Ok(_) => Ok(true),
-            Err(Errno::BUSY | Errno::NOENT) => Ok(false),
-            Err(errno) => Err(failed("ending reservations of a queue")(errno)),
-        }
+        self.change_queue(name, vector, "ending reservations of a queue").await
     }
 
     /// What names a holder of queues.
