@@ -85,7 +85,9 @@ async fn run(config: Config, name: String) -> Result<()> {
                     tls.replace(new);
                     tracing::info!("the certificate was read anew");
                 }
-                Err(error) => tracing::warn!("the old certificate stays: {error:#}"),
+                Err(error) => {
+                    tracing::warn!("the old certificate stays: {}", crate::say::Why(&error))
+                }
             }
         }
         let _ = stop.send(true);
@@ -159,12 +161,11 @@ fn swift(config: &Config) -> Result<Option<SwiftSettings>> {
     if prefix == auth_entry {
         bail!("rgw_swift_url_prefix and rgw_swift_auth_entry are both {prefix}: one path for both");
     }
-    let is_set = |name: &str| ["true", "1", "yes", "on"].contains(&config.get(name).as_str());
     let token_s = match config.get("rgw_swift_token_expiration").as_str() {
         "" => 86_400,
         text => text.parse().with_context(|| format!("rgw_swift_token_expiration = {text}"))?,
     };
-    let account_in_url = is_set("rgw_swift_account_in_url");
+    let account_in_url = config.bool("rgw_swift_account_in_url");
     Ok(Some(SwiftSettings {
         paths: SwiftPaths { prefix, auth_entry, account_in_url },
         serves_storage: storage,
@@ -172,13 +173,12 @@ fn swift(config: &Config) -> Result<Option<SwiftSettings>> {
         url: config.get("rgw_swift_url"),
         token_s,
         needs_stats: is_on(config, "rgw_swift_need_stats"),
-        has_versions: is_set("rgw_swift_versioning_enabled"),
+        has_versions: config.bool("rgw_swift_versioning_enabled"),
     }))
 }
 
 /// How topics of notifications are served.
 fn topics(config: &Config) -> Result<TopicSettings> {
-    let is_set = |name: &str| ["true", "1", "yes", "on"].contains(&config.get(name).as_str());
     let number = |name: &str| -> Result<u32> {
         match config.get(name).as_str() {
             "" => Ok(0),
@@ -187,8 +187,8 @@ fn topics(config: &Config) -> Result<TopicSettings> {
     };
     Ok(TopicSettings {
         are_served: serves(config, "notifications"),
-        secrets_in_clear: is_set("rgw_allow_notification_secrets_in_cleartext"),
-        publish_wants_policy: is_set("rgw_topic_require_publish_policy"),
+        secrets_in_clear: config.bool("rgw_allow_notification_secrets_in_cleartext"),
+        publish_wants_policy: config.bool("rgw_topic_require_publish_policy"),
         patience: Patience {
             keep_s: number("rgw_topic_persistency_time_to_live")?,
             retries: number("rgw_topic_persistency_max_retries")?,

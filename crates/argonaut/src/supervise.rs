@@ -188,7 +188,7 @@ pub fn run(layout: &Layout) -> Result<()> {
         if now >= look {
             look = now + LOOK_PAUSE;
             // There may be no room for it now.
-            told = told || std::fs::write(&pid_file, format!("{}\n", std::process::id())).is_ok();
+            told = told || daemon::replace_pid_file(&pid_file).is_ok();
             daemons.note_made(layout, now);
         }
         daemons.start_due(layout, now);

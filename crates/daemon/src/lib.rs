@@ -34,6 +34,6 @@ pub use identity::{FEATURES, proven_id};
 pub use made::{interface_of, made, mark_made, process};
 pub use net::{ClusterLog, Doors, bind, fsid, link_config, v1_rules};
 pub use start::{
-    address, hostname, metadata, options, read_conf, require_security, start_log, when_up,
-    write_pid,
+    address, hostname, metadata, options, read_conf, replace_pid_file, require_security, start_log,
+    when_up, write_pid,
 };

@@ -236,16 +236,25 @@ pub fn when_up(call: impl FnOnce() + Send + 'static) {
 pub fn write_pid(config: &Config) -> Result<()> {
     let path = config.get("pid_file");
     if !path.is_empty() {
-        // Whoever reads it finds the old number or the new one, never an empty file.
-        let new = format!("{path}.new");
-        fs::write(&new, format!("{}\n", std::process::id())).context(new.clone())?;
-        fs::rename(&new, &path).context(path)?;
+        replace_pid_file(Path::new(&path)).context(path)?;
     }
     let call = WHEN_UP.lock().expect("no panic while held").take();
     if let Some(call) = call {
         call();
     }
     Ok(())
+}
+
+/// Writes this process's number to a file. Whoever reads it finds the old number or the new one, never
+/// an empty file.
+///
+/// # Errors
+/// When `PATH.new` cannot be written, or takes the place of the file.
+pub fn replace_pid_file(path: &Path) -> std::io::Result<()> {
+    let mut new = path.as_os_str().to_owned();
+    new.push(".new");
+    fs::write(&new, format!("{}\n", std::process::id()))?;
+    fs::rename(&new, path)
 }
 
 /// What every daemon tells of itself: host, kernel, memory.

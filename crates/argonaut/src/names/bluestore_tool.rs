@@ -75,12 +75,7 @@ const REFUSED: &[&str] = &[
 /// `ceph-bluestore-tool`.
 pub fn run(args: &[String]) -> Done {
     let given = flags::parse(FLAGS, args)?;
-    if given.version {
-        say!("{}", types::release::version());
-        return Ok(0);
-    }
-    if given.help {
-        say!("{USAGE}");
+    if given.told(USAGE) {
         return Ok(0);
     }
     setup::entity(&KIND, &given)?;

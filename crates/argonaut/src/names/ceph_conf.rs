@@ -51,12 +51,7 @@ const KIND: Kind = setup::tool(FLAGS, USAGE);
 /// `ceph-conf`.
 pub fn run(args: &[String]) -> Done {
     let given = flags::parse(FLAGS, args)?;
-    if given.version {
-        say!("{}", types::release::version());
-        return Ok(0);
-    }
-    if given.help {
-        say!("{USAGE}");
+    if given.told(USAGE) {
         return Ok(0);
     }
     let (file, config, _) = setup::file_and_options(&KIND, &given)?;

@@ -17,6 +17,7 @@ use types::EntityName;
 use super::flags::{Own, with_value};
 use super::setup::{self, Kind};
 use super::{Done, Failed};
+use crate::say::Why;
 
 const FLAGS: &[Own] = &[
     with_value(&["--path", "-p"]),
@@ -67,7 +68,7 @@ pub fn run(args: &[String]) -> Done {
             for crash in waiting(&dir) {
                 match post(&ready.config, &names, &crash).await {
                     Ok(()) => tell!("posted {}", crash.display()),
-                    Err(why) => tell!("ceph-crash: {}: {why:#}", crash.display()),
+                    Err(why) => tell!("ceph-crash: {}: {}", crash.display(), Why(&why)),
                 }
             }
             if delay == 0 {

@@ -71,6 +71,16 @@ pub struct Given {
 }
 
 impl Given {
+    /// Prints the version or the usage, where it was asked for that: then there is nothing else to do.
+    pub fn told(&self, usage: impl std::fmt::Display) -> bool {
+        if self.version {
+            say!("{}", types::release::version());
+        } else if self.help {
+            say!("{usage}");
+        }
+        self.version || self.help
+    }
+
     /// Whether one of the program's own flags was given.
     pub fn has(&self, name: &str) -> bool {
         self.own.iter().any(|(own, _)| *own == name)

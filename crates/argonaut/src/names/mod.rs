@@ -32,6 +32,8 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::say::Why;
+
 /// How a program ends that did what it was asked for: its exit code.
 pub type Done = Result<u8, Failed>;
 
@@ -61,7 +63,7 @@ impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Said(words, _) => f.write_str(words),
-            Self::Why(why) => write!(f, "{why:#}"),
+            Self::Why(why) => Why(why).fmt(f),
         }
     }
 }
@@ -124,7 +126,7 @@ impl Program {
                 ExitCode::from(code)
             }
             Err(Failed::Why(why)) => {
-                tell!("{}: {why:#}", self.name);
+                tell!("{}: {}", self.name, Why(&why));
                 ExitCode::FAILURE
             }
         }

@@ -77,12 +77,7 @@ pub fn run(args: &[String]) -> Done {
         return Err(Failed::said("monmaptool: -h or --help for usage"));
     }
     let mut given = super::flags::parse(FLAGS, args)?;
-    if given.version {
-        say!("{}", release::version());
-        return Ok(0);
-    }
-    if given.help {
-        say!("{USAGE}");
+    if given.told(USAGE) {
         return Ok(0);
     }
     given.wrong.iter().for_each(|wrong| tell!("{wrong}\n"));

@@ -72,12 +72,7 @@ const REFUSED: &[&str] = &[
 /// `ceph-objectstore-tool`.
 pub fn run(args: &[String]) -> Done {
     let given = flags::parse(FLAGS, args)?;
-    if given.version {
-        say!("{}", types::release::version());
-        return Ok(0);
-    }
-    if given.help {
-        say!("{USAGE}");
+    if given.told(USAGE) {
         return Ok(0);
     }
     let Some(data) = given.value("--data-path").map(PathBuf::from) else {

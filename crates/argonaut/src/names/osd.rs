@@ -152,7 +152,7 @@ fn set(config: &mut Config, name: &str, value: &str) -> Result<()> {
 fn in_words(data: &Path, why: anyhow::Error) -> Failed {
     let shown = data.display();
     let words = " ** ERROR: error creating empty object store in";
-    Failed::said(format!("{words} {shown}: {why:#}"))
+    Failed::said(format!("{words} {shown}: {}", crate::say::Why(&why)))
 }
 
 /// The cluster: of the monitor map that was given, or of the options.

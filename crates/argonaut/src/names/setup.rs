@@ -66,12 +66,7 @@ pub fn ready(kind: &Kind, args: &[String]) -> Result<Option<Ready>, Failed> {
     let args: Vec<String> =
         env.split_whitespace().map(str::to_owned).chain(args.iter().cloned()).collect();
     let given = flags::parse(kind.flags, &args)?;
-    if given.version {
-        say!("{}", types::release::version());
-        return Ok(None);
-    }
-    if given.help {
-        say!("{}{SHARED_USAGE}", kind.usage);
+    if given.told(format_args!("{}{SHARED_USAGE}", kind.usage)) {
         return Ok(None);
     }
     let (config, id) = options(kind, &given)?;
