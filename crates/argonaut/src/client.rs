@@ -1,5 +1,5 @@
-//! `argonaut ceph` and `argonaut rados`: the common verbs on our own client library, for
-//! machines without upstream's packages.
+//! `argonaut rados`: the common verbs on our own client library, for machines without upstream's
+//! packages, and how such clients connect.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -138,49 +138,28 @@ pub enum RadosVerb {
 /// # Errors
 /// When the options do not allow it, or no monitor answers.
 pub async fn connect(how: &Connect) -> Result<Cluster> {
-    let name: EntityName = how.name.parse().map_err(anyhow::Error::msg)?;
-    let mut config = match &how.keyring {
-        None => rados::Config::from_conf(&how.conf, &name)?,
-        Some(path) => rados::Config {
-            key: key_in(path, &name)?,
-            ..rados::Config::from_conf(&how.conf, &name)?
-        },
-    };
-    if how.secure {
-        config.modes = rados::modes("secure");
-    }
-    Ok(Cluster::connect(config).await?)
+    Ok(Cluster::connect(how.config()?).await?)
 }
 
-/// `argonaut ceph WORDS`: finds the command by the monitors' descriptions and sends it.
-pub fn ceph(how: &Connect, words: &[String], format: Option<&str>) -> Result<ExitCode> {
-    rt::run_local(async {
-        let cluster = connect(how).await?;
-        let described = cluster.mon(r#"{"prefix":"get_command_descriptions"}"#).await?;
-        // Upstream's short form.
-        let status = ["status".to_owned()];
-        let is_status = matches!(words, [word] if word == "-s" || word == "--status");
-        let words = if is_status { &status[..] } else { words };
-        let mut command =
-            crate::words::match_words(&described, words).map_err(anyhow::Error::msg)?;
-        if let Some(format) = format {
-            command.insert("format".to_owned(), format.into());
+impl Connect {
+    /// The session's settings.
+    ///
+    /// # Errors
+    /// When files are missing or wrong, or there is no key.
+    pub fn config(&self) -> Result<rados::Config> {
+        let name: EntityName = self.name.parse().map_err(anyhow::Error::msg)?;
+        let mut config = match &self.keyring {
+            None => rados::Config::from_conf(&self.conf, &name)?,
+            Some(path) => rados::Config {
+                key: key_in(path, &name)?,
+                ..rados::Config::from_conf(&self.conf, &name)?
+            },
+        };
+        if self.secure {
+            config.modes = rados::modes("secure");
         }
-        let json = serde_json::Value::Object(command).to_string();
-        let (r, rs, out) = cluster.mon_command(&json, Bytes::new()).await?;
-        crate::say::out().write_all(&out)?;
-        if !out.is_empty() && !out.ends_with(b"\n") {
-            say!("");
-        }
-        if r < 0 {
-            tell!("Error: {rs} ({})", std::io::Error::from_raw_os_error(-r));
-            return Ok(ExitCode::from((-r).clamp(1, 255) as u8));
-        }
-        if !rs.is_empty() {
-            tell!("{rs}");
-        }
-        Ok(ExitCode::SUCCESS)
-    })?
+        Ok(config)
+    }
 }
 
 /// `argonaut rados VERB`.
@@ -272,7 +251,8 @@ async fn run(io: &IoCtx, verb: &RadosVerb) -> Result<()> {
     Ok(())
 }
 
-fn open(path: &Path) -> Result<Box<dyn Read>> {
+/// A file to read; `-` is standard input.
+pub fn open(path: &Path) -> Result<Box<dyn Read>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin()));
     }

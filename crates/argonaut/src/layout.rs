@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use auth::KeyKind;
 use rados::MON_PORTS;
 use types::{AddrKind, AddrVec, EntityAddr};
 
@@ -42,6 +43,8 @@ pub struct Asked {
     pub port: Option<u16>,
     /// As [`Wanted::addr`].
     pub addr: Option<Ipv4Addr>,
+    /// As [`Wanted::auth`].
+    pub auth: Option<KeyKind>,
 }
 
 impl Asked {
@@ -88,6 +91,7 @@ impl Asked {
                 Some(port) => port.saturating_add(V1_BESIDE),
             },
             addr: self.addr.unwrap_or(Ipv4Addr::LOCALHOST),
+            auth: self.auth.unwrap_or(KeyKind::AES),
         }
     }
 }
@@ -118,6 +122,8 @@ pub struct Wanted {
     pub v1_port: u16,
     /// What all daemons listen at and are known by.
     pub addr: Ipv4Addr,
+    /// The kind of its keys.
+    pub auth: KeyKind,
 }
 
 /// From a port that was given for v2 to that of messenger v1.

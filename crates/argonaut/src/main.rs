@@ -3,6 +3,7 @@
 #[macro_use]
 mod say;
 
+mod ceph_verb;
 mod classes;
 mod client;
 mod device;
@@ -195,6 +196,11 @@ enum Verb {
         /// [default: 127.0.0.1].
         #[arg(long)]
         addr: Option<std::net::Ipv4Addr>,
+        /// Kind of a new cluster's keys: `aes`, which all clients know, or `aes256k` alone, as in new
+        /// clusters of Ceph 20.2.4; kernels before 7.0 and clients before 19.2.6 cannot log in then
+        /// [default: aes].
+        #[arg(long, value_parser = key_kind)]
+        auth: Option<auth::KeyKind>,
         /// Stay, and stop the cluster on Ctrl-C.
         #[arg(long)]
         foreground: bool,
@@ -352,6 +358,12 @@ enum Verb {
     },
 }
 
+/// Reads the kind of a key.
+fn key_kind(text: &str) -> Result<auth::KeyKind, String> {
+    let known = auth::KeyKind::from_name(text).filter(|kind| kind.secret_len() > 0);
+    known.ok_or_else(|| format!("'{text}' is no kind of key: aes or aes256k"))
+}
+
 fn size(text: &str) -> Result<u64, String> {
     conf::parse_size(text).ok_or_else(|| "bytes, for example 4096, 64K, 4G".to_owned())
 }
@@ -390,10 +402,23 @@ fn run(verb: Verb) -> Result<ExitCode> {
         daemon::private::umask();
     }
     match verb {
-        Verb::Up { dir, mons, osds, mds, mgrs, roles, size, osd_bytes, port, addr, foreground } => {
+        Verb::Up {
+            dir,
+            mons,
+            osds,
+            mds,
+            mgrs,
+            roles,
+            size,
+            osd_bytes,
+            port,
+            addr,
+            auth,
+            foreground,
+        } => {
             let (fs, s3) = roles.asked();
             let mut asked =
-                layout::Asked { mons, osds, mds, mgrs, fs, s3, size, osd_bytes, port, addr };
+                layout::Asked { mons, osds, mds, mgrs, fs, s3, size, osd_bytes, port, addr, auth };
             if roles.minimal {
                 asked = asked.minimal();
             }
@@ -452,7 +477,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Mgr { id, conf } => mgr_daemon::main(daemon::options(&conf, "mgr", &id)?, &id)?,
         Verb::Supervise(dir) => supervise::run(&layout::Layout::new(&dir.dir)?)?,
         Verb::Ceph { connect, format, words } => {
-            return client::ceph(&connect, &words, format.as_deref());
+            return ceph_verb::ceph(&connect, &words, format.as_deref());
         }
         Verb::Rados { connect, pool, namespace, verb } => {
             return client::rados(&connect, pool.as_deref(), &namespace, &verb);

@@ -32,10 +32,12 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};
 use types::{AddrVec, Denc, EntityId, EntityKind, EntityName, Errno, Features, Uuid};
 
-use crate::mds_io;
+use crate::{mds_io, memory};
 
 /// How often the role looks at its clocks.
 const TICK: Duration = Duration::from_millis(100);
+/// Time between two looks at the process' memory, in ms.
+const MEMORY_LOOK_MS: u64 = 1_000;
 /// How long a server that is told to end writes to the tree, where nobody takes its rank over: the
 /// supervisor waits a little longer.
 const LEAVE_MAX: Duration = Duration::from_secs(8);
@@ -123,6 +125,14 @@ struct Daemon {
     fsmap: RefCell<FsMap>,
     /// The process was told to end.
     ends: Cell<bool>,
+    memory: RefCell<MemoryLook>,
+}
+
+/// When the process' memory was looked at, in ms, and when what was freed goes back.
+#[derive(Default)]
+struct MemoryLook {
+    last_ms: u64,
+    watch: memory::Watch,
 }
 
 /// The role's options as the daemon's say them.
@@ -208,6 +218,7 @@ impl Node for Daemon {
                 self.peers.borrow_mut().insert(conn, peer);
             }
             NetEvent::Message { conn, env, .. } => {
+                self.memory.borrow_mut().watch.worked(rt::now().mono_ms(), 0);
                 let Some(peer) = self.peers.borrow().get(&conn).cloned() else { return };
                 if env.kind == Command::KIND {
                     return self.on_tell(conn, &peer, &env);
@@ -305,6 +316,24 @@ impl Daemon {
                 self.cluster().send_mon(line);
             }
             Effect::Respawn { why } => self.respawn(why),
+        }
+    }
+
+    /// Tells the role, and gives back what was freed where the process is beyond its limit.
+    fn look_at_memory(&self, now_ms: u64) {
+        let mut look = self.memory.borrow_mut();
+        if now_ms < look.last_ms + MEMORY_LOOK_MS {
+            return;
+        }
+        look.last_ms = now_ms;
+        let taken = memory::taken();
+        if let Some(role) = self.role.borrow_mut().as_mut() {
+            role.on_memory(taken);
+        }
+        let limit = self.config.borrow().u64("mds_cache_memory_limit");
+        let Ok(resident) = memory::resident() else { return };
+        if look.watch.is_due(now_ms, resident, limit) {
+            memory::give_back();
         }
     }
 
@@ -613,6 +642,7 @@ async fn run(config: Config, id: String) -> Result<()> {
         respawns: Cell::default(),
         fsmap: RefCell::default(),
         ends: Cell::default(),
+        memory: RefCell::default(),
     });
     node::join(&daemon, &messenger, link, doors.keys());
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
@@ -626,7 +656,10 @@ async fn run(config: Config, id: String) -> Result<()> {
     let mut stop = std::pin::pin!(rt::told_to_stop());
     loop {
         tokio::select! {
-            _ = tick.tick() => daemon.with(|role, out| role.on_tick(rt::now(), out)),
+            _ = tick.tick() => {
+                daemon.look_at_memory(rt::now().mono_ms());
+                daemon.with(|role, out| role.on_tick(rt::now(), out));
+            }
             Some(one) = asked.recv() => daemon.on_command(Caller::Admin(one.answer), &one.command),
             () = daemon.stop.notified() => break,
             told = &mut stop => {

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use daemon::asok::{self, Asked};
 use daemon::{FEATURES, local_text, private, proven_id, write_durably, write_secret};
 use env::{ConnId, Random};
-use maps::{MonInfo, MonMap};
+use maps::{MonInfo, MonMap, MonMapAuth};
 use mon::known_map::KnownMap;
 use mon::links::{Links, Me, PeerEvent, log_message};
 use mon::{MembershipStep, Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
@@ -42,13 +42,29 @@ fn wall() -> UTime {
     UTime::from_nanos(rt::now().wall_ns)
 }
 
-fn monmap(fsid: Uuid, members: &[(String, AddrVec)]) -> MonMap {
+fn monmap(fsid: Uuid, members: &[(String, AddrVec)], auth: MonMapAuth) -> MonMap {
     let info = |(name, addrs): &(String, AddrVec)| MonInfo {
         name: name.clone(),
         addrs: addrs.clone(),
         ..MonInfo::default()
     };
-    MonMap::new(fsid, wall(), MON_RELEASE, members.iter().map(info).collect())
+    let map = MonMap::new(fsid, wall(), MON_RELEASE, members.iter().map(info).collect());
+    MonMap { auth: Some(auth), ..map }
+}
+
+/// What a new cluster takes whose keys are of a kind: the older one is taken together with the newer,
+/// the newer alone, as in a new cluster of the peer's.
+fn ciphers(kind: KeyKind) -> MonMapAuth {
+    let number = i32::from(kind.0);
+    match kind {
+        KeyKind::AES => MonMapAuth::default(),
+        _ => MonMapAuth {
+            epoch: 0,
+            service_cipher: number,
+            allowed_ciphers: [number].into(),
+            preferred_cipher: number,
+        },
+    }
 }
 
 /// Makes the keyrings and the monitors of a new cluster.
@@ -66,13 +82,13 @@ pub fn mkfs_cluster(
     let mut mkfs = Mkfs { fsid, now: wall(), chooseleaf_kind: 0, ..Mkfs::default() };
     let members: Vec<(String, AddrVec)> =
         (0..wanted.mons).map(|i| (mon_id(i), wanted.mon_addrs(i))).collect();
-    mkfs.monmap = monmap(fsid, &members);
+    mkfs.monmap = monmap(fsid, &members, ciphers(wanted.auth));
     let osds = (0..wanted.osds).map(|i| EntityName::new(EntityKind::OSD, i.to_string()));
     let servers = (0..wanted.mds).map(|i| EntityName::new(EntityKind::MDS, mon_id(i)));
     let managers = (0..wanted.mgrs).map(|i| EntityName::new(EntityKind::MGR, mgr_id(i)));
     let others: Vec<EntityName> = osds.chain(servers).chain(managers).collect();
     for name in [&mon, &admin].into_iter().chain(&others) {
-        mkfs.add_key(name.clone(), CryptoKey::generate(KeyKind::AES, wall(), chance));
+        mkfs.add_key(name.clone(), CryptoKey::generate(wanted.auth, wall(), chance));
     }
     let keyring_of = |name: &EntityName| {
         let entities = mkfs.keyring.entities.get_key_value(name);
@@ -160,7 +176,7 @@ pub fn make_founder(config: &conf::Config, id: &str, first: First) -> Result<()>
     let mkfs = Mkfs {
         fsid,
         now: wall(),
-        monmap: monmap(fsid, &members),
+        monmap: monmap(fsid, &members, MonMapAuth::default()),
         keyring,
         chooseleaf_kind,
         ..Mkfs::default()

@@ -26,7 +26,7 @@ pub fn new(how: &client::Connect, device: Option<&Path>, force: bool) -> Result<
         fs::metadata(device).with_context(|| device.display().to_string())?;
         Target::inspect(device, force)?; // before the cluster gives a number for it
     }
-    let new = Secrets::draw();
+    let new = Secrets::draw(preferred(how)?);
     let ask = |words, input| ask(how, words, input);
     let words = serde_json::json!({"prefix": "osd new", "uuid": new.uuid.to_string()});
     let out = ask(words, new.input())?;
@@ -81,7 +81,7 @@ pub fn replace(
     let words = serde_json::json!({"prefix": "osd destroy", "id": id, "force": true,
         "yes_i_really_mean_it": true});
     ask(words, String::new())?;
-    let new = Secrets::draw();
+    let new = Secrets::draw(preferred(how)?);
     let words = serde_json::json!({"prefix": "osd new", "uuid": new.uuid.to_string(), "id": id});
     ask(words, new.input())?;
     fs::remove_file(data.join("ready")).ok();
@@ -99,17 +99,25 @@ struct Secrets {
 }
 
 impl Secrets {
-    fn draw() -> Self {
+    fn draw(kind: KeyKind) -> Self {
         let mut raw = [0; 16];
         OsRandom.fill(&mut raw);
         let now = UTime::from_nanos(rt::now().wall_ns);
-        let key = CryptoKey::generate(KeyKind::AES, now, &mut OsRandom);
+        let key = CryptoKey::generate(kind, now, &mut OsRandom);
         Self { uuid: Uuid::from_random(raw), key }
     }
 
     fn input(&self) -> String {
         serde_json::json!({"cephx_secret": self.key.to_base64()}).to_string()
     }
+}
+
+/// The kind of key that the cluster makes.
+fn preferred(how: &client::Connect) -> Result<KeyKind> {
+    let map = ask(how, serde_json::json!({"prefix": "mon dump", "format": "json"}), String::new())?;
+    let map: serde_json::Value = serde_json::from_slice(&map)?;
+    let kind = map["auth_preferred_cipher"]["value"].as_u64().and_then(|k| u16::try_from(k).ok());
+    Ok(kind.map_or(KeyKind::AES, KeyKind))
 }
 
 fn ask(how: &client::Connect, words: serde_json::Value, input: String) -> Result<Bytes> {

@@ -321,6 +321,7 @@ mod tests {
             port: 3300,
             v1_port: 6789,
             addr: [127, 0, 0, 1].into(),
+            auth: auth::KeyKind::AES,
         };
         fs::write(layout.conf(), layout.conf_text("some-fsid", &wanted)).expect("a file");
         layout

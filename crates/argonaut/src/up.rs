@@ -245,6 +245,15 @@ fn fits(layout: &Layout, conf: &conf::ConfFile, asked: &Asked) -> Result<()> {
     if asked.addr.is_some_and(|a| a.to_string() != addr) {
         bail!("--addr is for a new cluster: the monitors of the one in {dir} are known as {addr}");
     }
+    if let Some(kind) = asked.auth {
+        let admin = "client.admin".parse().map_err(anyhow::Error::msg)?;
+        if rados::key_in(&layout.dir.join("keyring"), &admin)?.kind != kind {
+            bail!(
+                "--auth is for a new cluster: `ceph mon set auth_preferred_cipher {kind}` and `ceph auth \
+                 rotate` change the keys of the one in {dir}"
+            );
+        }
+    }
     let hosts = has.get("mon_host");
     if asked.port.is_some_and(|p| !hosts.contains(&format!(":{p}"))) {
         tell!("--port is for a new cluster: the monitors of the one in {dir} listen at {hosts}");

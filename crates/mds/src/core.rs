@@ -224,6 +224,14 @@ impl Mds {
         self.heart.tick(now, self.epoch(), out);
     }
 
+    /// The process has taken so many bytes of memory, as its allocator counts them. To be told about
+    /// once a second: it is what `mds_cache_memory_limit` is held against.
+    pub fn on_memory(&mut self, taken: u64) {
+        if let Some(rank) = &mut self.rank {
+            rank.on_memory(taken);
+        }
+    }
+
     /// The process is asked to end. Where another server stands by, or this one serves nothing, the
     /// monitors hear of it at once. Where none does (`alone`), all is written to the tree first, the
     /// peer's journal is left clean and the sessions stay: the next server goes on with them. The

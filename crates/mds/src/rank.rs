@@ -20,6 +20,7 @@ use crate::session::Sessions;
 use crate::stray::Purger;
 use crate::tables::Tables;
 use crate::tree::{Tree, Txn};
+use crate::trim::Memory;
 use crate::writeback::Writeback;
 use crate::{Config, Effect, Io, IoAnswer, IoId, IoOp, OsdNews, Severity};
 
@@ -139,7 +140,7 @@ pub(crate) struct Rank {
     /// Commands that wait for all to be written back.
     pub flushes: Vec<Flush>,
     pub last_tick_ms: u64,
-    pub trimmed_ms: u64,
+    pub memory: Memory,
     /// The monitors do not answer: nobody is evicted meanwhile.
     pub laggy: bool,
 }
@@ -167,7 +168,7 @@ impl Rank {
             read_only: None,
             flushes: Vec::new(),
             last_tick_ms: 0,
-            trimmed_ms: 0,
+            memory: Memory::default(),
             laggy: false,
         }
     }

@@ -13,8 +13,11 @@ use crate::rank::Rank;
 use crate::session::Life;
 use crate::tree::Link;
 
-/// Bytes that an inode takes with its entry and one cap, about.
-pub(crate) const INODE_BYTES: u64 = 2 << 10;
+/// Bytes that an inode takes with its entry and one cap, about: what counts until the process'
+/// memory is measured.
+const INODE_BYTES: u64 = 2 << 10;
+/// Inodes that stay, however little memory there is.
+const INODES_MIN: usize = 1_000;
 /// Fragments that one look drops at most: as long as it may take.
 const DROPS_MAX: usize = 512;
 /// A client keeps so many caps, whatever memory says: the peer's `mds_min_caps_per_client`.
@@ -26,20 +29,54 @@ pub(crate) const LOOK_MS: u64 = 1_000;
 /// Numbers that lead nowhere are remembered up to this many.
 const LOST_MAX: usize = 10_000;
 
+/// What is known of the memory that the cache takes.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// When it was looked at.
+    looked_ms: u64,
+    /// What the process had taken when it was measured, and the inodes in memory then.
+    measured: Option<(u64, usize)>,
+}
+
+impl Memory {
+    /// Bytes taken, now that so many inodes are in memory.
+    fn taken(&self, inodes: usize) -> u64 {
+        let (taken, then) = self.measured.unwrap_or_default();
+        match inodes.checked_sub(then) {
+            Some(added) => taken + added as u64 * INODE_BYTES,
+            None => (u128::from(taken) * inodes as u128 / then as u128) as u64,
+        }
+    }
+
+    /// Of so many inodes, those that may stay for `limit` bytes to be kept. Attributes, names, caps
+    /// and whatever else is held go with inodes, so each counts as much as an average one.
+    fn inodes_max(&self, inodes: usize, limit: u64) -> usize {
+        let taken = self.taken(inodes).max(1);
+        let fits = inodes as u128 * u128::from(limit) / u128::from(taken);
+        usize::try_from(fits).unwrap_or(usize::MAX).max(INODES_MIN)
+    }
+}
+
 impl Rank {
-    /// Inodes that may be in memory.
-    fn inodes_max(&self) -> usize {
-        (self.world.config.options.cache_bytes_max / INODE_BYTES).max(1_000) as usize
+    /// The process has taken so many bytes of memory.
+    pub fn on_memory(&mut self, taken: u64) {
+        self.memory.measured = Some((taken, self.tree.nodes.len()));
+    }
+
+    /// Bytes of memory that the cache takes.
+    pub fn cache_bytes(&self) -> u64 {
+        self.memory.taken(self.tree.nodes.len())
     }
 
     /// Whether memory is at its limit.
     pub fn is_full(&self) -> bool {
-        self.tree.nodes.len() >= self.inodes_max()
+        self.tree.nodes.len() >= INODES_MIN
+            && self.cache_bytes() >= self.world.config.options.cache_bytes_max
     }
 
     /// Whether memory is beyond its limit by half and more; operators hear of that.
     pub fn is_oversized(&self) -> bool {
-        self.tree.nodes.len() > self.inodes_max() / 2 * 3
+        self.is_full() && self.cache_bytes() > self.world.config.options.cache_bytes_max / 2 * 3
     }
 
     pub fn trim_tick(&mut self) {
@@ -48,11 +85,12 @@ impl Rank {
         if self.waiting.lost.len() > LOST_MAX {
             self.waiting.lost.clear();
         }
-        if now < self.trimmed_ms + LOOK_MS || !self.is_active() {
+        if now < self.memory.looked_ms + LOOK_MS || !self.is_active() {
             return;
         }
-        self.trimmed_ms = now;
-        let max = self.inodes_max();
+        self.memory.looked_ms = now;
+        let limit = self.world.config.options.cache_bytes_max;
+        let max = self.memory.inodes_max(self.tree.nodes.len(), limit);
         if self.tree.nodes.len() > max {
             self.drop_unused(max - max / 20);
         }

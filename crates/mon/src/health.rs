@@ -36,6 +36,7 @@ pub(crate) struct HealthOptions {
     pub stuck_ms: u64,
     /// What the autoscaler goes by.
     pub autoscale: crate::autoscale::Bounds,
+    pub auth: crate::health_auth::Options,
     /// Monotonic milliseconds.
     pub now_ms: u64,
     /// Wall-clock nanoseconds.
@@ -121,6 +122,7 @@ pub(crate) fn check(
     check_scrubs(cluster, volatile, options, &mut report);
     check_slow(volatile, &mut report);
     check_pg_nums(cluster, volatile, options, &mut report);
+    crate::health_auth::check(cluster, options.auth, &mut report);
     health_codes::check(cluster, volatile, &options.bounds, &mut report);
     crate::fs::health::check(&cluster.fsmap, &volatile.mds, &mut report);
     report

@@ -55,6 +55,7 @@ mod doors;
 pub mod eval;
 pub mod fs;
 mod health;
+mod health_auth;
 mod health_codes;
 pub mod known_map;
 mod limits;

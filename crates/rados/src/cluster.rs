@@ -184,7 +184,7 @@ impl Cluster {
         let map = self.map();
         let addrs = map.osd_addrs(osd).filter(|_| map.is_up(osd)).cloned();
         let addrs = addrs.ok_or_else(|| Error::errno(&format!("osd.{osd} is not up"), -6))?;
-        self.daemon_command(addrs, EntityKind::OSD, json).await
+        self.daemon_command(addrs, EntityKind::OSD, json, Bytes::new()).await
     }
 
     /// Sends a command to a daemon at these addresses, for which this client has tickets: see
@@ -197,13 +197,14 @@ impl Cluster {
         addrs: AddrVec,
         kind: EntityKind,
         json: &str,
+        input: Bytes,
     ) -> Result<(i32, String, Bytes)> {
         let redial = self.0.link.borrow().redial(kind);
         let conn = self.0.messenger.connect(addrs, kind, Policy::lossy_client(), redial);
         let command = Command {
             fsid: self.map().fsid,
             cmd: vec![Bytes::copy_from_slice(json.as_bytes())],
-            input: Bytes::new(),
+            input,
         };
         let (answer, answered) = oneshot::channel();
         self.0.daemon_commands.borrow_mut().insert(conn, DaemonCommand { command, answer });

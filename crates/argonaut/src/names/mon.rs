@@ -165,11 +165,15 @@ fn mkfs(ready: &Ready, data: &Path) -> Result<(), Failed> {
 /// The keys that a cluster begins with beside those of the keyring: of the administrator, and of those
 /// who make daemons.
 fn fill_in(keyring: &mut Keyring) {
+    // Of the kind that the monitors' own key is of.
+    let mon = keyring.key(&EntityName::new(EntityKind::MON, ""));
+    let kind = mon.map(|key| key.kind).filter(|kind| kind.secret_len() > 0);
+    let kind = kind.unwrap_or(KeyKind::AES);
     let mut add = |name: String, caps: &[(&str, &str)]| {
         let name = EntityName::new(EntityKind::CLIENT, name);
         let caps = caps.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         keyring.entities.entry(name).or_insert_with(|| {
-            let key = CryptoKey::generate(KeyKind::AES, now(), &mut OsRandom);
+            let key = CryptoKey::generate(kind, now(), &mut OsRandom);
             EntityAuth { key, caps, ..EntityAuth::default() }
         });
     };

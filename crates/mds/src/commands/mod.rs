@@ -250,7 +250,7 @@ impl Rank {
     }
 
     fn cache_status(&self) -> Value {
-        json!({"pool": {"items": self.tree.nodes.len(), "bytes": self.tree.nodes.len() as u64 * crate::trim::INODE_BYTES}})
+        json!({"pool": {"items": self.tree.nodes.len(), "bytes": self.cache_bytes()}})
     }
 
     /// Asks clients for all that they do not use, writes everything back, drops what nobody uses.

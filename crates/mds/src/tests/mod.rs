@@ -14,6 +14,8 @@ mod frags;
 mod kernel;
 #[cfg(test)]
 mod liars;
+#[cfg(test)]
+mod memory;
 pub mod proved;
 #[cfg(test)]
 mod scrub;

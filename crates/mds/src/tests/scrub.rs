@@ -38,7 +38,7 @@ impl World {
     }
 
     /// Inodes in memory; no time passes.
-    fn mds_inodes(&mut self) -> usize {
+    pub(super) fn mds_inodes(&mut self) -> usize {
         self.said.clear();
         let command = json!({"prefix": "perf dump", "logger": "mds_mem"});
         self.call(|m, now, out| m.on_command(now, AskId(1), &command, out));

@@ -3,6 +3,7 @@
 //! A key's file is marked `dirty` before its caps change and not any more after: a mark that stays says
 //! that a manager ended in between, and the command is to be given again.
 
+use bytes::Bytes;
 use cli::Args;
 use rados::Cluster;
 use serde_json::{Map, Value, json};
@@ -205,7 +206,8 @@ impl Volumes {
         let teller = Cluster::connect_beside(config, &[EntityKind::MDS], |_| {}, |_| {}).await?;
         for (rank, gid) in &map.up {
             let Some(info) = map.mds_info.get(gid) else { continue };
-            let told = teller.daemon_command(info.addrs.clone(), EntityKind::MDS, &ask);
+            let told =
+                teller.daemon_command(info.addrs.clone(), EntityKind::MDS, &ask, Bytes::new());
             let (r, rs, _) = told.await?;
             if r < 0 {
                 return no(-r, format!("rank {rank}: {rs}"));

@@ -37,7 +37,7 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
 }
 
 /// Whether an entity may do everything at the monitors, from everywhere.
-fn is_full(name: &EntityName, caps: &BTreeMap<String, String>) -> bool {
+pub(super) fn is_full(name: &EntityName, caps: &BTreeMap<String, String>) -> bool {
     let cap = ::auth::MonCap::parse_lenient(caps.get("mon").map_or("", String::as_str));
     name.kind != EntityKind::MON
         && cap.is_capable(&::auth::MonAccess {
@@ -267,6 +267,7 @@ fn key_kind(ctx: &CommandCtx<'_>) -> Result<KeyKind, Fail> {
 
 pub(super) fn new_key(ctx: &mut CommandCtx<'_>) -> Result<CryptoKey, Fail> {
     let kind = key_kind(ctx)?;
+    super::ciphers::may_make(ctx, kind)?;
     let now = ctx.wall();
     Ok(CryptoKey::generate(kind, now, ctx.rng))
 }
@@ -387,8 +388,14 @@ fn wipe(ctx: &mut CommandCtx<'_>) -> Run {
     }
     let now = ctx.wall();
     let secrets = ctx.state.auth.plan_wipe(now, &policy, ctx.rng);
-    let rotate = Mutation::Auth(AuthChange::Rotate { at: now, secrets });
-    propose(rotate, "wiped rotating service keys!")
+    let mut steps = vec![Mutation::Auth(AuthChange::Rotate { at: now, secrets })];
+    if let Some(auth) = ctx.state.monmap.auth.clone() {
+        // By it readers of the map see that tickets of before are worthless.
+        let epoch = u32::try_from(ctx.state.auth.version).unwrap_or(u32::MAX).max(auth.epoch + 1);
+        let raised = maps::MonMapAuth { epoch, ..auth };
+        steps.push(super::mon_change::changed(ctx, |map| map.auth = Some(raised)));
+    }
+    propose(Mutation::Batch(steps), "wiped rotating service keys!")
 }
 
 fn dump_kind(f: &mut Formatter, name: &str, key: &CryptoKey) {

@@ -15,7 +15,7 @@ use crate::{CommandCtx, Mutation};
 /// Where a monitor listens unless told otherwise: messenger v2, and v1.
 const PORTS: [u16; 2] = [3300, 6789];
 
-fn changed(ctx: &CommandCtx<'_>, change: impl FnOnce(&mut MonMap)) -> Mutation {
+pub(super) fn changed(ctx: &CommandCtx<'_>, change: impl FnOnce(&mut MonMap)) -> Mutation {
     let mut map = ctx.state.monmap.clone();
     change(&mut map);
     map.last_changed = ctx.wall();

@@ -41,6 +41,7 @@ pub(super) fn has(prefix: &str) -> bool {
             | "mon set-addrs"
             | "mon enable-msgr2"
             | "mon scrub"
+            | "mon set"
             | "mon set election_strategy"
             | "mon ok-to-stop"
             | "mon ok-to-add-offline"
@@ -98,6 +99,7 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, prefix: &str) -> Run {
         // What the monitors have is one log, and each entry of it is checked when it is read:
         // there are no copies that could differ in silence.
         "mon scrub" => ok(""),
+        "mon set" => super::ciphers::set(ctx),
         "mon set election_strategy" => super::mon_change::strategy(ctx),
         "mon ok-to-stop" => ok_to_stop(ctx),
         "mon ok-to-add-offline" => ok_to_add(ctx),
@@ -374,7 +376,7 @@ fn dump(ctx: &mut CommandCtx<'_>) -> Run {
         let _ = writeln!(t, "auth_epoch {}", auth.epoch);
         let _ = writeln!(t, "auth_service_cipher {}", cipher_name(auth.service_cipher));
         let allowed: Vec<&str> = auth.allowed_ciphers.iter().map(|k| cipher_name(*k)).collect();
-        let _ = writeln!(t, "auth_allowed_ciphers {}", allowed.join(","));
+        let _ = writeln!(t, "auth_allowed_ciphers {}", allowed.join(", "));
         let _ = writeln!(t, "auth_preferred_cipher {}", cipher_name(auth.preferred_cipher));
     }
     out_rs(rs, t)

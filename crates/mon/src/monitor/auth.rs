@@ -10,6 +10,9 @@ use crate::{AuthChange, Mutation};
 
 /// Global ids taken from the log at a time.
 const GLOBAL_ID_BATCH: u64 = 1000;
+/// Ciphers that are allowed whatever the map says: the way back for who locked himself out. In the
+/// monitor's own configuration alone.
+const EMERGENCY_CIPHERS: &str = "mon_auth_emergency_allowed_ciphers";
 /// Fewer left than this, and more are taken.
 pub(super) const GLOBAL_IDS_LOW: u64 = 500;
 
@@ -23,7 +26,9 @@ impl Monitor {
 
     fn ticket_policy(&self) -> TicketPolicy {
         let defaults = TicketPolicy::default();
-        let cipher = self.option("auth_service_cipher").and_then(|c| KeyKind::from_name(&c));
+        let auth = self.state.monmap.auth.as_ref();
+        let cipher = auth.and_then(|a| u16::try_from(a.service_cipher).ok()).map(KeyKind);
+        let cipher = cipher.filter(|kind| kind.secret_len() > 0);
         let secs = |name, default: u32| self.option_u64(name, u64::from(default)) as u32;
         TicketPolicy {
             mon_ticket_ttl_secs: secs("auth_mon_ticket_ttl", defaults.mon_ticket_ttl_secs),
@@ -54,10 +59,32 @@ impl Monitor {
         if let Some(modes) = modes("ms_mon_cluster_mode") {
             settings.cluster_modes = modes;
         }
+        if let Some(kinds) = self.allowed_kinds() {
+            settings.allowed_ciphers = kinds;
+        }
         if self.config.auth_none {
             settings.methods = vec![handshake::method::NONE];
         }
         self.auth.set_settings(settings);
+    }
+
+    /// Kinds of keys that may log in: what this monitor's own configuration says in an emergency, else
+    /// the map. None where neither does.
+    fn allowed_kinds(&self) -> Option<Vec<KeyKind>> {
+        let auth = self.state.monmap.auth.as_ref();
+        let of_map = |a: &maps::MonMapAuth| {
+            let kinds = a.allowed_ciphers.iter().filter_map(|kind| u16::try_from(*kind).ok());
+            kinds.map(KeyKind).collect()
+        };
+        self.emergency_kinds().or_else(|| auth.map(of_map))
+    }
+
+    /// What [`EMERGENCY_CIPHERS`] says; none where it names no cipher.
+    pub(super) fn emergency_kinds(&self) -> Option<Vec<KeyKind>> {
+        let text = self.config.options.get(EMERGENCY_CIPHERS)?;
+        let names = text.split([',', ' ']);
+        let kinds: Vec<_> = names.filter_map(|name| KeyKind::from_name(name.trim())).collect();
+        (!kinds.is_empty()).then_some(kinds)
     }
 
     /// The committed key database goes to the handshakes.

@@ -491,7 +491,7 @@ impl Monitor {
             self.refresh_auth_keys();
             self.refresh_auth_settings();
         }
-        if effects.config {
+        if effects.config || effects.monmap {
             self.refresh_auth_settings();
         }
         if effects.monmap {
@@ -670,7 +670,7 @@ impl Monitor {
             self.open.auth = true;
             self.auth_stale = true;
         }
-        if effects.config {
+        if effects.config || effects.monmap {
             self.refresh_auth_settings();
         }
         if effects.monmap {

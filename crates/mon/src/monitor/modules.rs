@@ -116,7 +116,10 @@ impl Monitor {
         }
         if !std::mem::replace(&mut self.modules.key, true) {
             let wall = UTime::from_nanos(now.wall_ns);
-            let new = || CryptoKey::generate(KeyKind::AES, wall, &mut *self.rng);
+            let auth = self.state.monmap.auth.as_ref();
+            let kind = auth.and_then(|a| u16::try_from(a.preferred_cipher).ok()).map(KeyKind);
+            let kind = kind.filter(|k| k.secret_len() > 0).unwrap_or(KeyKind::AES);
+            let new = || CryptoKey::generate(kind, wall, &mut *self.rng);
             let key = known.map_or_else(new, |(key, _)| key);
             self.propose(Mutation::Auth(AuthChange::Set { name, key, caps }));
         }

@@ -237,6 +237,12 @@ impl Monitor {
             too_few_osds: self.option_bool("mon_warn_on_too_few_osds", true),
             stuck_ms: self.option_u64("mon_pg_stuck_threshold", 60) * 1000,
             autoscale: self.autoscale_bounds(),
+            auth: crate::health_auth::Options {
+                makes_insecure: self
+                    .option("mon_auth_allow_insecure_key")
+                    .map(|_| self.option_bool("mon_auth_allow_insecure_key", false)),
+                emergency: self.emergency_kinds().is_some(),
+            },
             now_ms: self.now.mono_ms(),
             wall_ns: self.now.wall_ns,
             unscrubbed_s: ScrubAges {

@@ -1,0 +1,46 @@
+//! What is kept in memory.
+
+use serde_json::json;
+
+use super::*;
+
+const DIRS: usize = 25;
+const FILES: usize = 60;
+
+/// A tree whose client is gone, written back and in memory whole.
+fn tree() -> World {
+    let mut w = World::new();
+    for d in 0..DIRS {
+        w.mkdir(&format!("d{d}"));
+        for f in 0..FILES {
+            w.create(&format!("d{d}/{f}"));
+        }
+    }
+    w.ok("session evict", json!({"filters": ["id=77"]}));
+    w.ticks(DIRS * FILES / 8);
+    w.ok("flush journal", json!({}));
+    assert!(w.mds_inodes() > DIRS * FILES);
+    w
+}
+
+/// The limit is one of bytes: inodes with large attributes are dropped though they are few.
+#[test]
+fn the_limit_is_held_against_measured_memory() {
+    let mut w = tree();
+    let all = w.mds_inodes();
+    let limit = w.options.cache_bytes_max;
+    w.mds.on_memory(limit - 1);
+    w.ticks(8);
+    assert_eq!(w.mds_inodes(), all, "all fits");
+    w.mds.on_memory(limit / 100 * 125);
+    w.ticks(8);
+    let left = w.mds_inodes();
+    let wanted = all * 100 / 125;
+    assert!((wanted - wanted / 20 - 2 * FILES..=wanted).contains(&left), "{left} of {all}");
+    // What is served does not depend on what is in memory.
+    let status = w.ok("cache status", json!({}));
+    assert!(status["pool"]["bytes"].as_u64().unwrap() <= limit, "{status}");
+    w.mds.on_memory(limit * 1_000);
+    w.ticks(20);
+    assert!(w.mds_inodes() >= 1_000 - 2 * FILES, "a thousand stay, whatever is measured");
+}
