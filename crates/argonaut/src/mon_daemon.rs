@@ -633,6 +633,10 @@ impl Daemon {
         if let Some(secrets) = secrets {
             *self.mgr_keys.write().expect("no panic while held") = RotatingKeys::from(secrets);
         }
+        let mon = EntityName::new(EntityKind::MON, "");
+        if let Some(entity) = self.monitor.borrow().state().auth.get(&mon) {
+            self.wire.set_key(&entity.key);
+        }
         self.tick_modules();
         self.drain();
     }

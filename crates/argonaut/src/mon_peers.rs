@@ -15,8 +15,8 @@ use types::{AddrVec, EntityKind, EntityName};
 pub struct PeerWire {
     /// This monitor's name.
     pub name: String,
-    /// The key of `mon.`.
-    pub key: CryptoKey,
+    /// The key of `mon.`, as [`PeerWire::set_key`] said last: of all clones.
+    key: Arc<Mutex<CryptoKey>>,
     pub auth_none: bool,
     /// `ms_mon_cluster_mode`: no other is taken, nor offered.
     pub modes: Vec<u32>,
@@ -32,7 +32,16 @@ impl PeerWire {
         modes: Vec<u32>,
         messenger: Messenger,
     ) -> Self {
-        Self { name, key, auth_none, modes, messenger, random: Arc::new(Mutex::new(OsRandom)) }
+        let (key, random) = (Arc::new(Mutex::new(key)), Arc::new(Mutex::new(OsRandom)));
+        Self { name, key, auth_none, modes, messenger, random }
+    }
+
+    /// The key was rotated: connections from here on are made with the new one.
+    pub fn set_key(&self, key: &CryptoKey) {
+        let mut held = self.key.lock().expect("no panic while held");
+        if *held != *key {
+            *held = key.clone();
+        }
     }
 
     /// Whether a ticket proves the monitors' own key.
@@ -52,7 +61,7 @@ impl PeerWire {
             Box::new(AuthorizerClientAuth::between_mons(
                 settings.clone(),
                 name.clone(),
-                key.clone(),
+                key.lock().expect("no panic while held").clone(),
                 random.clone(),
             ))
         })
