@@ -81,6 +81,28 @@ fn features_of(wanted: &Create, layout: &Layout, data_pool: bool) -> Result<u64>
     Ok(features)
 }
 
+/// What says that a pool can hold images.
+const INFO: &[u8] = b"rbd_info";
+/// Its content once the pool was tried.
+const VALIDATED: &[u8] = b"overwrite validated";
+
+/// Tries whether a pool can hold images: objects can be overwritten, and it takes images' snapshots, not
+/// its own. Does nothing where that was found before.
+///
+/// Source: the peer's `librbd/image/ValidatePoolRequest.cc`.
+///
+/// # Errors
+/// EINVAL where the pool has snapshots of its own, EOPNOTSUPP where objects cannot be overwritten.
+pub async fn validate(io: &IoCtx) -> Result<()> {
+    if absent(io.read(INFO, 0, VALIDATED.len() as u64).await)?.is_some_and(|is| is == VALIDATED) {
+        return Ok(());
+    }
+    let snap = io.create_own_snap().await?;
+    io.remove_own_snap(snap).await?;
+    io.write_full(INFO, Bytes::from_static(b"validate")).await?;
+    Ok(io.write(INFO, 0, Bytes::from_static(VALIDATED)).await?)
+}
+
 /// Makes an image; its id.
 ///
 /// # Errors

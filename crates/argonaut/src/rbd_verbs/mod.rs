@@ -254,6 +254,9 @@ pub enum Verb {
     /// Images that were thrown away.
     #[command(subcommand)]
     Trash(TrashVerb),
+    /// Pools.
+    #[command(subcommand)]
+    Pool(PoolVerb),
     /// Serve images as network block devices.
     Serve(serve::Serve),
 }
@@ -309,6 +312,19 @@ pub enum SnapVerb {
     Rollback {
         /// IMAGE@SNAPSHOT.
         image: Spec,
+    },
+}
+
+/// `argonaut rbd pool` verbs.
+#[derive(Subcommand, Debug)]
+pub enum PoolVerb {
+    /// Make a pool ready for images.
+    Init {
+        /// The pool.
+        pool: String,
+        /// Though another application has it.
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -479,6 +495,15 @@ async fn dispatch(cluster: &Cluster, verb: &Verb, quiet: bool) -> Result<()> {
                 .await?;
         }
         Verb::Serve(wanted) => serve::run(cluster, wanted).await?,
+        Verb::Pool(PoolVerb::Init { pool, force }) => {
+            let io = cluster.pool(pool).await?;
+            let command = serde_json::json!({
+                "prefix": "osd pool application enable", "pool": pool, "app": "rbd",
+                "yes_i_really_mean_it": force,
+            });
+            cluster.mon(&command.to_string()).await?;
+            pool::validate(&io).await?;
+        }
         Verb::Trash(verb) => trash_verb(cluster, verb, quiet).await?,
     }
     Ok(())
