@@ -121,6 +121,13 @@ pub fn mkfs_cluster(
     })
 }
 
+/// The monitor's options. One has no fixed default: it follows the monitor map until somebody sets it.
+fn role_options(config: &conf::Config) -> BTreeMap<String, String> {
+    let is_said = |name: &str| name != "mon_auth_allow_insecure_key" || config.is_set(name);
+    let all = config.all().filter(|(name, _)| is_said(name));
+    all.map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
 /// The first monitors by their numbers in the quorum.
 fn founders(members: &[(String, AddrVec)]) -> BTreeMap<u64, String> {
     members.iter().enumerate().map(|(i, (name, _))| (i as u64, name.clone())).collect()
@@ -809,7 +816,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         mgr_addrs: Some(mgr_addrs),
         auth_none,
         metadata: metadata(Path::new(&data)),
-        options: config.all().map(|(k, v)| (k.to_owned(), v)).collect(),
+        options: role_options(&config),
     };
     let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(OsRandom));
     let monitor = Monitor::new(role, &started.state, rt::now(), Box::new(OsRandom), auth_rng)?;

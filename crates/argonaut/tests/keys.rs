@@ -9,7 +9,9 @@ struct Cluster(PathBuf);
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        self.run(&["rm", "--yes", "--dir", &self.0.to_string_lossy()]);
+        let out = self.run(&["rm", "--yes", "--dir", &self.0.to_string_lossy()]);
+        std::fs::remove_dir_all(self.beside("")).ok();
+        assert!(out.status.success() || std::thread::panicking(), "{}", text(&out.stderr));
     }
 }
 
@@ -45,6 +47,13 @@ impl Cluster {
         Command::new(env!("CARGO_BIN_EXE_argonaut")).args(args).output().unwrap()
     }
 
+    /// A file that is not the cluster's.
+    fn beside(&self, name: &str) -> PathBuf {
+        let dir = self.0.with_extension("files");
+        std::fs::create_dir_all(&dir).unwrap();
+        dir.join(name)
+    }
+
     fn conf(&self) -> String {
         self.0.join("ceph.conf").to_string_lossy().into_owned()
     }
@@ -61,11 +70,10 @@ impl Cluster {
     }
 
     /// Rotates a key and puts it where the entity looks for it.
-    fn rotate(&self, who: &str, at: &str) {
-        let file = self.0.join(at);
+    fn rotate(&self, who: &str, file: &Path) {
         let new = self.said(&["auth", "rotate", who, "--key_type=aes256k", "-f", "plain"]);
         assert!(new.contains("key = Ag"), "{new}");
-        std::fs::write(&file, new).unwrap();
+        std::fs::write(file, new).unwrap();
     }
 
     #[allow(clippy::disallowed_methods, reason = "it waits for real processes")]
@@ -110,7 +118,7 @@ fn the_newer_kind_alone() {
     assert!(twice.contains("osd.0:") && twice.contains("osd.1:"), "{twice}");
     assert!(c.said(&["daemon", "osd.1", "perf", "dump"]).contains("\"osd\""));
     // The manager's commands, with a file on either side.
-    let (named, made) = (c.0.join("in"), c.0.join("out"));
+    let (named, made) = (c.beside("in"), c.beside("out"));
     assert!(c.said(&["pg", "dump", "pgs_brief"]).contains("PG_STAT"));
     c.said(&["fs", "subvolume", "create", "cephfs", "one"]);
     assert!(c.said(&["fs", "subvolume", "ls", "cephfs"]).contains("\"one\""));
@@ -143,8 +151,10 @@ fn the_newer_kind_alone() {
 #[test]
 fn all_keys_are_changed() {
     let c = Cluster::up("rotated", "27700", &["--mons", "3", "--no-fs", "--no-s3", "--mgrs", "1"]);
+    let older = c.said(&["auth", "get-or-create", "client.x", "mon", "allow r"]);
+    assert!(older.contains("key = AQ"), "{older}");
     c.said(&["mon", "set", "auth_preferred_cipher", "aes256k"]);
-    c.rotate("mon.", "mon.keyring");
+    c.rotate("mon.", &c.beside("mon.keyring"));
     let path = c.0.to_string_lossy().into_owned();
     // A follower starts anew and is taken back by those that run on.
     for daemon in ["mon.b", "mon.c", "mon.a"] {
@@ -153,7 +163,7 @@ fn all_keys_are_changed() {
         c.within(30, "three monitors", |c| c.said(&["mon", "stat"]).contains("quorum 0,1,2"));
     }
     for daemon in ["osd.0", "osd.1", "mgr.x"] {
-        c.rotate(daemon, &format!("{daemon}/keyring"));
+        c.rotate(daemon, &c.0.join(daemon).join("keyring"));
         let out = c.run(&["restart", "--dir", &path, daemon]);
         assert!(out.status.success(), "{}", text(&out.stderr));
     }
@@ -165,7 +175,7 @@ fn all_keys_are_changed() {
             c.said(&["auth", "rotate", name]);
         }
     }
-    c.rotate("client.admin", "keyring");
+    c.rotate("client.admin", &c.0.join("keyring"));
     c.said(&["mon", "set", "auth_service_cipher", "aes256k"]);
     c.said(&["auth", "wipe-rotating-service-keys"]);
     c.said(&["mon", "set", "auth_allowed_ciphers", "aes256k"]);
