@@ -141,6 +141,7 @@ fn role_options(config: &Config) -> mds::Options {
     mds::Options {
         beacon_interval_ms: ms("mds_beacon_interval").max(100),
         reconnect_timeout_ms: ms("mds_reconnect_timeout"),
+        early_reply: config.bool("mds_early_reply"),
         prealloc_inos: config.u64("mds_client_prealloc_inos"),
         purge_files_max: config.u64("mds_max_purge_files") as usize,
         fragment_entries_max: config.u64("mds_bal_fragment_size_max") as usize,

@@ -95,6 +95,7 @@ options! {
     mds_cap_acquisition_throttle_retry_request_timeout Float "0.5" Live "Seconds after which a listing that was held back is tried again."
     mds_client_prealloc_inos Uint "1000" Live "Inode numbers that a session holds in advance."
     mds_data Str "/var/lib/ceph/mds/$cluster-$id" Restart "A metadata server's directory: its keyring."
+    mds_early_reply Bool "true" Live "Changes are answered before they are durable, to the client that asked for them."
     mds_join_fs Str "" Live "The file system that a metadata server prefers to serve."
     mds_max_caps_per_client Uint "1048576" Live "Inodes that a client may hold before it is asked to give some back."
     mds_max_purge_files Uint "64" Live "Files whose objects are being removed at a time."

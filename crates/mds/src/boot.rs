@@ -27,6 +27,7 @@ use crate::flock::CLIENT_LOCKS_MAX;
 use crate::journal::{self, Head, Journal, MAGIC};
 use crate::rank::{Job, Rank};
 use crate::record::{Change, Record};
+use crate::replay::Replays;
 use crate::session;
 use crate::tables::{
     SNAPTABLE_OBJECT, Tables, inotable_object, openfiles_object, sessionmap_object,
@@ -89,6 +90,7 @@ pub(crate) struct Boot {
     sessions: BTreeMap<i64, SessionInfo>,
     /// Caps of clients by inodes that are not in memory yet.
     pub reconnects: BTreeMap<Ino, Vec<(i64, CapReconnect)>>,
+    pub replays: Replays,
     stop_step: u32,
     /// It stops with the sessions left as they are.
     leaves: bool,
@@ -662,8 +664,10 @@ impl Rank {
                 self.reconnect_check();
             }
             MdsState::REJOIN => self.rejoin_check(),
+            MdsState::CLIENTREPLAY => self.begin_replay(),
             MdsState::ACTIVE => {
                 self.wish = None;
+                self.end_replay();
                 let stale: Vec<i64> = self
                     .sessions
                     .by_client
@@ -680,7 +684,7 @@ impl Rank {
                 for ino in held {
                     self.eval(ino);
                 }
-                self.run_later();
+                self.run_later(|_, _, _| true);
             }
             MdsState::STOPPING => self.begin_stop(),
             _ => {}
@@ -699,7 +703,8 @@ impl Rank {
     pub fn rejoin_check(&mut self) {
         let opening = self.boot.reconnects.values().any(|clients| !clients.is_empty());
         if self.state() == MdsState::REJOIN && !opening {
-            self.wish = Some(MdsState::ACTIVE);
+            let replays = self.has_replays();
+            self.wish = Some(if replays { MdsState::CLIENTREPLAY } else { MdsState::ACTIVE });
         }
     }
 
@@ -711,8 +716,13 @@ impl Rank {
             self.tree.traces.insert(ino);
         }
         if let Some(clients) = self.boot.reconnects.remove(&ino) {
-            for (client, cap) in clients {
-                self.restore_cap(client, ino, &cap);
+            if self.tree.node(ino).is_none() {
+                // Perhaps a request that is replayed makes it.
+                self.boot.replays.homeless.insert(ino, clients);
+            } else {
+                for (client, cap) in clients {
+                    self.restore_cap(client, ino, &cap);
+                }
             }
             self.rejoin_check();
         }

@@ -1,6 +1,6 @@
 //! What clients hold, and hear of it: caps given, taken back, flushed.
 
-use maps::fs::{ByteMap, ClientRange, InodeStore};
+use maps::fs::{ByteMap, ClientRange, Inode, InodeStore};
 use messages::fs::{
     CapAttrs, CapFile, CapTail, ClientCapRelease, ClientCaps, ClientLease, FscryptBlobs,
     ReleaseItem, ReplyCap, cap_op, lease_action,
@@ -8,6 +8,7 @@ use messages::fs::{
 use types::{Denc, Ino, SnapId};
 
 use crate::capset::{Cap, CapSet, Hold, Together, bits};
+use crate::gate::Wait;
 use crate::rank::Rank;
 use crate::record::Change;
 use crate::session::Life;
@@ -26,22 +27,10 @@ impl Rank {
         if self.read_only.is_some() { caps & !bits::EXCLUSIVE } else { caps }
     }
 
-    /// How far a client may write that gets `Fw`.
-    fn range_end(&self, ino: Ino, wish: u64) -> u64 {
-        let inode = &self.tree.at(ino).store.inode;
-        let size = inode.file.size;
-        let object = u64::from(inode.layout.object_size).max(1);
-        let period = object * u64::from(inode.layout.stripe_count).max(1);
-        let ahead = size.saturating_add(AHEAD_OBJECTS * object);
-        let end = (size.saturating_add(1).saturating_mul(2)).min(ahead);
-        let end = end.max(wish.min(ahead));
-        end.div_ceil(period).saturating_mul(period)
-    }
-
     /// Records how far a client may write, before it hears that it may.
     fn grant_range(&mut self, ino: Ino, client: i64, wish: u64) {
-        let end = self.range_end(ino, wish);
-        let file = &self.tree.at(ino).store.inode.file;
+        let inode = &self.tree.at(ino).store.inode;
+        let (end, file) = (range_end(inode, wish), &inode.file);
         let now = file.client_ranges.get(&client).map_or(0, |r| r.last);
         // Half of what was given is left: not yet.
         if now >= end || (now > 0 && wish <= now && file.size < now / 2) {
@@ -61,7 +50,7 @@ impl Rank {
         let mut txn = Txn::at(self.world.time());
         self.tree.at_mut(ino).store.inode.file.client_ranges.remove(&client);
         self.tree.touch(&mut txn, ino);
-        self.commit(txn);
+        self.commit_of(txn, client);
     }
 
     /// Caps for an answer that has this inode: what the client wants or likes of what it may
@@ -164,14 +153,24 @@ impl Rank {
 
     /// The newest values of an inode with what the client holds.
     pub fn send_caps(&mut self, ino: Ino, client: i64, op: u32) {
-        let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
-        session.pushes += 1;
+        let outer = self.tree.tags.begin(client);
+        let message = self.caps_message(ino, client, op);
+        let wait = Wait::For(self.tree.tags.end(outer));
+        if let Some(message) = message
+            && let Some(session) = self.sessions.by_client.get_mut(&client)
+        {
+            session.pushes += 1;
+            self.send_at(client, &message, 0, wait);
+        }
+    }
+
+    fn caps_message(&self, ino: Ino, client: i64, op: u32) -> Option<ClientCaps> {
         let node = self.tree.at(ino);
-        let Some(cap) = node.caps.by_client.get(&client) else { return };
+        let cap = node.caps.by_client.get(&client)?;
         let i = &node.store.inode;
-        let (files, dirs, _, mtime, changes) = node.unsettled();
+        let (files, dirs, _, mtime, changes) = self.tree.unsettled_sums(ino);
         let is_dir = node.is_dir();
-        let message = ClientCaps {
+        Some(ClientCaps {
             op,
             ino,
             snap_trace: self.snap_trace(ino, client),
@@ -212,8 +211,7 @@ impl Rank {
             inline: i.file.inline.clone(),
             fscrypt: FscryptBlobs { auth: i.fscrypt.auth.clone(), file: i.fscrypt.file.clone() },
             ..ClientCaps::default()
-        };
-        self.send(client, &message, 0);
+        })
     }
 
     /// Makes room for a request: takes back what it needs back. `false` while somebody still
@@ -249,7 +247,7 @@ impl Rank {
                 snap_follows: m.snap_follows,
                 ..ClientCaps::default()
             };
-            self.push(client, &ack, tid);
+            self.acknowledge(client, &ack, tid);
             return;
         }
         let known = self.tree.node(m.ino).and_then(|n| n.caps.by_client.get(&client));
@@ -273,7 +271,7 @@ impl Rank {
                 dirty: m.dirty,
                 ..ClientCaps::default()
             };
-            self.push(client, &ack, tid);
+            self.acknowledge(client, &ack, tid);
         }
         if held == 0 {
             return;
@@ -323,11 +321,12 @@ impl Rank {
         file.client_ranges.get(&client).map_or(0, |r| r.last)
     }
 
-    fn push(&mut self, client: i64, message: &ClientCaps, tid: u64) {
+    /// Says that what a client changed is durable, once it is. Nothing that follows waits for this.
+    fn acknowledge(&mut self, client: i64, message: &ClientCaps, tid: u64) {
         if let Some(session) = self.sessions.by_client.get_mut(&client) {
             session.pushes += 1;
         }
-        self.send(client, message, tid);
+        self.send_at(client, message, tid, Wait::Loose);
     }
 
     /// Takes over values that a client changed under caps that it holds.
@@ -337,7 +336,7 @@ impl Rank {
         put_values(&mut self.tree.at_mut(m.ino).store, m, dirty);
         self.tree.touch(&mut txn, m.ino);
         self.note_flush(&mut txn, client, tid);
-        self.commit(txn);
+        self.commit_of(txn, client);
     }
 
     /// Remembers with `txn` that a client's flush is done, so that one that is sent again changes
@@ -441,6 +440,17 @@ impl Rank {
             self.send_caps(ino, client, cap_op::TRUNC);
         }
     }
+}
+
+/// How far a client may write a file that gets `Fw`, and wishes for that many bytes.
+pub(crate) fn range_end(inode: &Inode, wish: u64) -> u64 {
+    let size = inode.file.size;
+    let object = u64::from(inode.layout.object_size).max(1);
+    let period = object * u64::from(inode.layout.stripe_count).max(1);
+    let ahead = size.saturating_add(AHEAD_OBJECTS * object);
+    let end = (size.saturating_add(1).saturating_mul(2)).min(ahead);
+    let end = end.max(wish.min(ahead));
+    end.div_ceil(period).saturating_mul(period)
 }
 
 /// Takes over values that a client changed.

@@ -25,6 +25,8 @@ pub struct Options {
     pub beacon_interval_ms: u64,
     /// `mds_reconnect_timeout`.
     pub reconnect_timeout_ms: u64,
+    /// `mds_early_reply`: changes are answered before they are durable.
+    pub early_reply: bool,
     /// `mds_client_prealloc_inos`.
     pub prealloc_inos: u64,
     /// Records that are not written back to the tree yet: beyond so many bytes the oldest
@@ -81,6 +83,7 @@ impl Default for Options {
         Self {
             beacon_interval_ms: 1_000,
             reconnect_timeout_ms: 45_000,
+            early_reply: true,
             prealloc_inos: 1_000,
             journal_bytes_max: 32 << 20,
             writeback_ms: 5_000,

@@ -11,6 +11,7 @@ use types::{Epoch, Errno};
 
 use crate::beacon::Heart;
 use crate::rank::Rank;
+use crate::request::Later;
 use crate::{AskId, Config, Effect, IoAnswer, IoId, OsdNews, Outbox, Peer};
 
 /// A metadata server. See the crate's documentation for its events.
@@ -266,11 +267,21 @@ impl Rank {
             ClientRequest::KIND => {
                 self.on_request(conn, peer, envelope.tid, ClientRequest::decode(envelope)?);
             }
-            ClientCaps::KIND if known => {
-                self.on_caps(client, &ClientCaps::decode(envelope)?, envelope.tid);
+            ClientCaps::KIND => {
+                let m = ClientCaps::decode(envelope)?;
+                if self.is_too_early(Some(m.ino), client) {
+                    self.later(conn, peer, Later::Caps(envelope.tid, Box::new(m)));
+                } else if known {
+                    self.on_caps(client, &m, envelope.tid);
+                }
             }
-            ClientCapRelease::KIND if known => {
-                self.on_cap_release(client, &ClientCapRelease::decode(envelope)?);
+            ClientCapRelease::KIND => {
+                let m = ClientCapRelease::decode(envelope)?;
+                if self.is_too_early(None, client) {
+                    self.later(conn, peer, Later::Release(Box::new(m)));
+                } else if known {
+                    self.on_cap_release(client, &m);
+                }
             }
             ClientLease::KIND if known => self.on_lease(client, &ClientLease::decode(envelope)?),
             ClientReclaim::KIND if known => {

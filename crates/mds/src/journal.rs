@@ -102,6 +102,11 @@ impl Journal {
         self.durable == self.submitted
     }
 
+    /// Whether a record is durable, or will be with the write that is on its way.
+    pub fn is_written(&self, seq: u64) -> bool {
+        seq <= self.in_flight.unwrap_or(self.durable)
+    }
+
     /// Bytes in all objects.
     pub fn bytes(&self) -> u64 {
         self.objects.iter().map(|o| o.2).sum()

@@ -18,7 +18,8 @@
 //! | [`Mds::on_stop`] | the process is asked to end; once more when that takes too long |
 //!
 //! Invariants:
-//! - nothing leaves for a client before every record it may depend on is durable;
+//! - nothing leaves for a client before every record that others made of what it says is durable;
+//!   what a client changed itself is answered at once, and answered again when it is durable;
 //! - nothing is written to the tree before the record of it is durable;
 //! - nothing is read or written before the map of OSDs is here that blocklists the predecessor;
 //! - nothing here reads a clock, waits, or talks to anybody but through the outbox.
@@ -38,6 +39,7 @@ mod errno;
 mod fetch;
 mod flock;
 mod frags;
+mod gate;
 mod health;
 mod heat;
 mod journal;
@@ -48,12 +50,14 @@ mod realm;
 mod reclaim;
 mod record;
 mod recover;
+mod replay;
 mod request;
 mod scrub;
 mod session;
 mod snap;
 mod stray;
 mod tables;
+mod tags;
 #[cfg(any(test, fuzzing))]
 mod tests;
 mod track;

@@ -1,17 +1,17 @@
 //! A rank in the hands of this server: what it knows, and how its parts reach the world.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use env::{ConnId, Now};
+use env::Now;
 use maps::fs::DirFrag;
 use maps::{MdsMap, MdsState};
-use messages::Message;
 use types::{Epoch, Errno, Ino, PoolId, SnapId, UTime};
 
 use crate::boot::Boot;
 use crate::commands::Flush;
 use crate::counters::Counters;
+use crate::gate::Gate;
 use crate::journal::{self, Journal};
 use crate::record::{Change, Record};
 use crate::request::Requests;
@@ -19,6 +19,7 @@ use crate::scrub::Scrubs;
 use crate::session::Sessions;
 use crate::stray::Purger;
 use crate::tables::Tables;
+use crate::tags::SERVER;
 use crate::tree::{Tree, Txn};
 use crate::trim::Memory;
 use crate::writeback::Writeback;
@@ -120,7 +121,7 @@ pub(crate) struct Rank {
     /// Wishes of the event being handled.
     pub fx: Vec<Effect>,
     /// Wishes that wait for records to be durable.
-    gate: VecDeque<(u64, Effect)>,
+    pub gate: Gate,
     jobs: Jobs,
     pub boot: Boot,
     pub tree: Tree,
@@ -151,7 +152,7 @@ impl Rank {
             id,
             world: World { config, map, osd, now },
             fx: Vec::new(),
-            gate: VecDeque::new(),
+            gate: Gate::default(),
             jobs: Jobs::default(),
             boot: Boot::default(),
             tree: Tree { first: SnapId(2), ..Tree::default() },
@@ -207,41 +208,20 @@ impl Rank {
         self.behind(Effect::Io(io));
     }
 
-    /// Does it once all records so far are durable.
-    pub fn behind(&mut self, effect: Effect) {
-        if self.journal.is_settled() && self.gate.is_empty() {
-            self.fx.push(effect);
-        } else {
-            self.gate.push_back((self.journal.submitted, effect));
-        }
-    }
-
-    /// Sends to a client, once all records so far are durable.
-    pub fn send<M: Message>(&mut self, client: i64, message: &M, tid: u64) {
-        let Some(session) = self.sessions.by_client.get(&client) else { return };
-        let Some(conn) = session.conn else { return };
-        self.send_to(conn, message, session.peer.features, tid);
-    }
-
-    pub fn send_to<M: Message>(
-        &mut self,
-        conn: ConnId,
-        message: &M,
-        features: types::Features,
-        tid: u64,
-    ) {
-        let mut envelope = message.envelope(features);
-        envelope.tid = tid;
-        self.behind(Effect::Send(conn, envelope));
-    }
-
-    /// Makes a transaction a record. Nothing is kept of an empty one.
+    /// Makes a transaction a record that everybody waits for who sees what it changed. Nothing is
+    /// kept of an empty one.
     pub fn commit(&mut self, txn: Txn) {
+        self.commit_of(txn, SERVER);
+    }
+
+    /// The same for a client: it sees at once what it changed, where it may see what that was made of.
+    pub fn commit_of(&mut self, txn: Txn, author: i64) {
         if txn.is_empty() {
             return;
         }
         let changes = self.tree.changes(&txn);
         let object = self.journal.submit(&mut Record { seq: 0, changes });
+        self.tree.leave_tags(&txn, self.journal.submitted, author);
         let now = self.world.ms();
         self.tree.mark(&txn, object, now);
         self.tables.dirty_since.get_or_insert(object);
@@ -258,18 +238,13 @@ impl Rank {
     pub fn pump(&mut self) {
         if !self.boot.is_leaving() {
             self.run_requests();
+            self.replay_on();
         }
         self.scrub_on();
         if let Some(append) = self.journal.next() {
             let object = journal::data_object(self.id, append.object);
             let op = IoOp::Write { off: append.off, data: append.data };
             self.meta_io(object, vec![op], Job::Append);
-        }
-        while let Some((seq, _)) = self.gate.front()
-            && *seq <= self.journal.durable
-        {
-            let (_, effect) = self.gate.pop_front().expect("there is a front");
-            self.fx.push(effect);
         }
     }
 
@@ -285,7 +260,10 @@ impl Rank {
         match job {
             Job::Boot(tag) => self.boot_done(tag, result),
             Job::Append => match result {
-                Ok(_) => self.journal.appended(),
+                Ok(_) => {
+                    self.journal.appended();
+                    self.let_out();
+                }
                 Err(e) => self.give_up(format!("the journal cannot be written: {e:?}")),
             },
             Job::Trimmed(gone) => {
@@ -341,7 +319,7 @@ impl Rank {
             self.requests.wake_throttled(now);
             match self.state() {
                 _ if self.boot.is_leaving() => {}
-                MdsState::ACTIVE if !self.laggy => self.session_tick(),
+                MdsState::ACTIVE | MdsState::CLIENTREPLAY if !self.laggy => self.session_tick(),
                 MdsState::RECONNECT => self.reconnect_check(),
                 _ => {}
             }

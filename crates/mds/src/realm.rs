@@ -28,7 +28,7 @@ impl Rank {
         let mut w = Writer::new(Features::ALL);
         let mut at = self.realm_of(ino);
         loop {
-            let realm = self.tree.node(at).map(crate::tree::Node::realm).unwrap_or_default();
+            let realm = self.tree.above(at).map(crate::tree::Node::realm).unwrap_or_default();
             let global = realm.flags & SnapRealm::PARENT_GLOBAL != 0;
             let parent = if global { Some(GLOBAL) } else { self.tree.realm_above(at) };
             let exists = |s: &&SnapId| self.tree.snaps.contains_key(s);
@@ -92,6 +92,7 @@ impl Rank {
         };
         self.tree.at_mut(ino).store.snap_realm = realm.to_bytes();
         self.tree.touch(&mut call.txn, ino);
+        call.txn.hard = true;
         self.tell_split(ino);
     }
 

@@ -8,21 +8,23 @@ use bytes::Bytes;
 use env::ConnId;
 use maps::fs::{DirFrag, Frag, InodeStore, OptMetadata, inos};
 use messages::fs::{
-    Args, ClientReconnect, ClientReply, ClientRequest, ClientSession, CreatedInode, DirStat,
-    FileLock, FscryptBlobs, InodeStat, LeaseStat, ReplyCap, StatDir, StatSize, StatTimes,
-    TraceDentry, mds_op, request_flag,
+    Args, ClientCapRelease, ClientCaps, ClientReconnect, ClientReply, ClientRequest, ClientSession,
+    CreatedInode, DirStat, FileLock, FscryptBlobs, InodeStat, LeaseStat, ReplyCap, StatDir,
+    StatSize, StatTimes, TraceDentry, mds_op, request_flag,
 };
-use types::{Denc, Errno, Ino, SnapId};
+use types::{Denc, Epoch, Errno, Ino, SnapId};
 
 use crate::Peer;
 use crate::capset::bits;
 use crate::errno;
 use crate::flock::{FileLocks, LockQueue, Rule, TooMany};
+use crate::gate::{EARLY_MAX, Wait};
 use crate::heat::Kind;
 use crate::ops::Seen;
 use crate::rank::Rank;
 use crate::record::Change;
 use crate::session::Life;
+use crate::tags::SERVER;
 use crate::track::{History, Trail};
 use crate::tree::{Link, Missing, Txn};
 
@@ -109,6 +111,8 @@ pub(crate) enum Later {
     Open(ClientSession),
     Request(u64, Box<ClientRequest>),
     Reconnect(Box<ClientReconnect>),
+    Caps(u64, Box<ClientCaps>),
+    Release(Box<ClientCapRelease>),
 }
 
 /// Requests of one client that wait at the same time: one that has more is evicted.
@@ -165,6 +169,8 @@ impl Later {
             Self::Open(m) => m.detail.as_ref().map_or(0, |d| bytes_of(&d.metadata)) + EACH,
             Self::Request(_, m) => held(m),
             Self::Reconnect(m) => (m.caps.len() + m.realms.len() + 1) * EACH,
+            Self::Caps(_, m) => m.attrs.xattrs.len() + m.snap_trace.len() + 2 * EACH,
+            Self::Release(m) => (m.caps.len() + 1) * size_of::<messages::fs::ReleasedCap>(),
         }
     }
 }
@@ -256,6 +262,11 @@ impl Requests {
         }
     }
 
+    /// Whether a client's request is in hand.
+    pub fn has(&self, client: i64, tid: u64) -> bool {
+        self.by_client.get(&client).is_some_and(|asked| asked.tids.contains(&tid))
+    }
+
     pub fn take_interrupted(&mut self, id: u64) -> bool {
         self.interrupted.remove(&id)
     }
@@ -276,10 +287,10 @@ impl Requests {
     /// Takes what came too early and is wanted now.
     pub fn take_later(
         &mut self,
-        mut wanted: impl FnMut(ConnId, &Later) -> bool,
+        mut wanted: impl FnMut(ConnId, &Peer, &Later) -> bool,
     ) -> Vec<(ConnId, Peer, Later)> {
         let taken: Vec<_> =
-            self.later.extract_if(.., |(conn, _, what)| wanted(*conn, what)).collect();
+            self.later.extract_if(.., |(conn, peer, what)| wanted(*conn, peer, what)).collect();
         self.later_bytes -= taken.iter().map(|(_, _, what)| what.held()).sum::<usize>();
         taken
     }
@@ -314,11 +325,19 @@ impl Rank {
             return;
         }
         let client = peer.id.num;
+        let Some(session) = self.sessions.by_client.get(&client) else { return };
+        if session.conn == Some(conn) {
+            self.accept(client, tid, m);
+        }
+    }
+
+    /// Takes a request of a client that has a session.
+    pub fn accept(&mut self, client: i64, tid: u64, m: ClientRequest) {
         self.counted.mds.request += 1;
         self.counted.server.handle_client_request += 1;
         let now = self.world.ms();
         let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
-        if session.conn != Some(conn) || session.life == Life::Killing {
+        if session.life == Life::Killing {
             return;
         }
         session.renewed_ms = now;
@@ -328,8 +347,10 @@ impl Rank {
         for release in &m.releases {
             self.on_release_item(client, release);
         }
-        if before == Some(Ino(0)) {
-            self.reply(client, tid, m.op, Ok(Answer::default()));
+        let replayed = m.flags & request_flag::REPLAY != 0;
+        if let Some(ino) = before.filter(|ino| replayed || *ino == Ino(0)) {
+            // It may have been done a moment ago.
+            self.reply_done(client, tid, m.op, ino, Wait::All);
             return;
         }
         let asked = self.requests.by_client.entry(client).or_default();
@@ -393,10 +414,19 @@ impl Rank {
             let txn = Txn::at(self.stamp(&request.m));
             let (client, tid, done) = (request.client, request.tid, request.done);
             let mut call = Call { id, client, m: Arc::clone(&request.m), txn };
+            let outer = self.tree.tags.begin(client);
+            self.hold_messages();
             let result = match done {
-                Some(ino) => self.answer_again(&call.m, ino),
+                Some(ino) => {
+                    // Its record is on its way at most, and the answer is a safe one.
+                    self.tree.tags.note(self.journal.submitted);
+                    self.answer_again(&call.m, ino)
+                }
                 None => self.execute(&mut call),
             };
+            if result.is_err() {
+                self.let_messages_go(client, None, 0);
+            }
             let waits = match &result {
                 Err(Stop::Frag(_)) => "waiting for a directory",
                 Err(Stop::Ino(_)) => "waiting for an inode",
@@ -428,6 +458,7 @@ impl Rank {
                 Err(Stop::Fail(e)) => self.finish(id, client, tid, call, Err(e)),
                 Ok(answer) => self.finish(id, client, tid, call, Ok(answer)),
             }
+            self.tree.tags.end(outer);
         }
     }
 
@@ -469,6 +500,7 @@ impl Rank {
         if let Ok(answer) = &result {
             self.warm(m.op, answer);
         }
+        let mut made = None;
         if let Ok(answer) = &result
             && !call.txn.is_empty()
         {
@@ -484,14 +516,28 @@ impl Rank {
             }
             let version = self.tables.sessions;
             call.txn.other.push(Change::Request { version, client, tid, ino });
-            self.commit(std::mem::take(&mut call.txn));
+            let mut txn = std::mem::take(&mut call.txn);
+            txn.hard |= !is_plain(&m);
+            let author = if txn.hard { SERVER } else { client };
+            self.commit_of(txn, author);
+            made = Some(self.journal.submitted);
+        }
+        self.let_messages_go(client, made, self.tree.tags.newest());
+        if m.flags & request_flag::REPLAY != 0
+            && let Ok(answer) = &result
+        {
+            let ino = answer.target.unwrap_or(Ino(0));
+            self.adopt(ino);
+            self.reply_done(client, tid, m.op, ino, Wait::All);
+            self.after(&holds);
+            return;
         }
         let result = match result {
             Err(e) if e == Errno::NOENT && m.flags & request_flag::WANT_DENTRY != 0 => {
                 match self.missing_dentry(&m) {
                     Some(dentry) => {
                         let answer = Answer { dentry: Some(dentry), ..Answer::default() };
-                        self.reply_with(client, tid, m.op, e.0, answer);
+                        self.reply_with(client, tid, m.op, (e.0, None), answer);
                         self.after(&holds);
                         return;
                     }
@@ -500,7 +546,13 @@ impl Rank {
             }
             other => other,
         };
-        self.reply(client, tid, m.op, result);
+        match result {
+            Ok(answer) => self.reply_with(client, tid, m.op, (0, made), answer),
+            Err(e) => {
+                let wait = Wait::For(self.tree.tags.newest());
+                self.send_reply(client, tid, self.safe_reply(m.op, e.0), wait);
+            }
+        }
         self.after(&holds);
     }
 
@@ -555,30 +607,46 @@ impl Rank {
             .then(|| (dir, name.clone()))
     }
 
-    fn reply(&mut self, client: i64, tid: u64, op: u32, result: Result<Answer, Errno>) {
-        match result {
-            Ok(answer) => self.reply_with(client, tid, op, 0, answer),
-            Err(e) => {
-                let reply = ClientReply {
-                    op,
-                    result: e.0,
-                    mdsmap_epoch: self.epoch(),
-                    safe: true,
-                    ..ClientReply::default()
-                };
-                self.send(client, &reply, tid);
-            }
-        }
+    /// An answer without anything in it.
+    fn safe_reply(&self, op: u32, result: i32) -> ClientReply {
+        let mdsmap_epoch = self.epoch();
+        ClientReply { op, result, mdsmap_epoch, safe: true, ..ClientReply::default() }
     }
 
-    fn reply_with(&mut self, client: i64, tid: u64, op: u32, result: i32, answer: Answer) {
-        let mut reply = ClientReply {
-            op,
-            result,
-            mdsmap_epoch: self.epoch(),
-            safe: true,
-            ..ClientReply::default()
-        };
+    fn send_reply(&mut self, client: i64, tid: u64, reply: ClientReply, wait: Wait) {
+        self.send_at(client, &reply, tid, wait);
+    }
+
+    /// Says that a request is done for good, and which inode it made.
+    fn reply_done(&mut self, client: i64, tid: u64, op: u32, ino: Ino, wait: Wait) {
+        let mut reply = self.safe_reply(op, 0);
+        if ino != Ino(0) {
+            reply.extra = ino.to_bytes();
+        }
+        self.send_reply(client, tid, reply, wait);
+    }
+
+    /// Whether a request whose record is `made` is answered before that is durable, once `newest` is:
+    /// then an answer follows that says that it is safe.
+    fn is_early(&self, client: i64, made: u64, newest: u64) -> bool {
+        let conn = self.sessions.by_client.get(&client).and_then(|s| s.conn);
+        self.world.config.options.early_reply
+            && newest < made
+            // What waits for the same write as the record itself is answered once.
+            && self.journal.is_written(newest)
+            && conn.is_some_and(|c| self.gate.waiting(c) < EARLY_MAX)
+    }
+
+    /// Answers a request, whose record is `made`.
+    fn reply_with(
+        &mut self,
+        client: i64,
+        tid: u64,
+        op: u32,
+        (result, made): (i32, Option<u64>),
+        answer: Answer,
+    ) {
+        let mut reply = self.safe_reply(op, result);
         let Some(features) = self.sessions.by_client.get(&client).map(|s| s.peer.features) else {
             return;
         };
@@ -648,7 +716,19 @@ impl Rank {
                 messages::fs::DirListing { frag, flags, entries }.to_bytes_for(features)
             }
         };
-        self.send(client, &reply, tid);
+        let newest = self.tree.tags.newest();
+        match made.filter(|made| self.is_early(client, *made, newest)) {
+            Some(_) => {
+                (reply.safe, reply.mdsmap_epoch) = (false, Epoch(0));
+                self.send_reply(client, tid, reply, Wait::For(newest));
+                let safe = self.safe_reply(op, result);
+                self.send_reply(client, tid, safe, Wait::Loose);
+            }
+            None => {
+                let wait = Wait::For(newest.max(made.unwrap_or(0)));
+                self.send_reply(client, tid, reply, wait);
+            }
+        }
         for ino in std::mem::take(&mut self.requests.too_much) {
             self.eval(ino);
         }
@@ -662,7 +742,7 @@ impl Rank {
     pub fn stat(&self, ino: Ino, client: i64, cap: ReplyCap, xattrs: bool) -> InodeStat {
         let node = self.tree.at(ino);
         let mut stat = stat_of(&node.store, client, cap, xattrs);
-        let (files, dirs, nest, mtime, changes) = node.unsettled();
+        let (files, dirs, nest, mtime, changes) = self.tree.unsettled_sums(ino);
         stat.times.ctime = stat.times.ctime.max(mtime);
         stat.times.mtime = stat.times.mtime.max(mtime);
         stat.times.change_attr += changes;
@@ -846,6 +926,27 @@ impl Rank {
         let cap = self.tree.at(dir).caps.by_client.get(&call.client);
         let own = if cap.is_some_and(|c| c.issued & bits::FX != 0) { 0 } else { bits::FS };
         self.need(call, dir, own, bits::FS | bits::FX)
+    }
+}
+
+/// Whether what a request changes is noted by tags, so that its own client may hear of it at once.
+/// Others are answered when they are durable, and all wait for them: they change what is inherited
+/// by all below, or snapshots; and so are kinds that are not named here.
+fn is_plain(m: &ClientRequest) -> bool {
+    let own_attr = || !m.path2.path.starts_with(b"ceph.");
+    match m.op {
+        mds_op::CREATE
+        | mds_op::OPEN
+        | mds_op::MKNOD
+        | mds_op::MKDIR
+        | mds_op::SYMLINK
+        | mds_op::LINK
+        | mds_op::UNLINK
+        | mds_op::RMDIR
+        | mds_op::RENAME
+        | mds_op::SETATTR => true,
+        mds_op::SETXATTR | mds_op::RMXATTR => own_attr(),
+        _ => false,
     }
 }
 

@@ -6,14 +6,13 @@ use bytes::Bytes;
 use env::ConnId;
 use maps::fs::{ClientMetadata, InoIntervals, SessionInfo};
 use maps::{FeatureBits, MdsState};
-use messages::fs::{ClientReconnect, ClientSession, SessionDetail, session_op};
-use types::{EntityInst, Ino};
+use messages::fs::{ClientReconnect, ClientSession, SessionDetail, request_flag, session_op};
+use types::{EntityInst, Errno, Ino};
 
 use crate::rank::{Job, Rank};
 use crate::record::Change;
-use crate::request::Later;
-use crate::tree::Txn;
-use crate::{Effect, Peer};
+use crate::request::{Call, Later, Op};
+use crate::{Effect, Peer, errno};
 
 /// Features that are known here, beside the five spent ones: jewel to `reclaim_client`,
 /// `lazy_caps_wanted`, `multi_reconnect`, `deleg_ino`, `alternate_name`, `op_getvxattr`,
@@ -58,6 +57,8 @@ pub(crate) struct Session {
     /// Messages about caps, leases and snapshots since it was opened.
     pub pushes: u64,
     pub renewed_ms: u64,
+    /// The record that reserved numbers for it last, the first of them and the end.
+    pub reserved: (u64, u64, u64),
     /// Inodes with caps of it.
     pub caps: BTreeSet<Ino>,
     /// Locks on files that it holds, [`CLIENT_LOCKS_MAX`](crate::flock::CLIENT_LOCKS_MAX) at most.
@@ -103,6 +104,7 @@ impl Session {
             life: Life::Open,
             pushes: 0,
             renewed_ms: now_ms,
+            reserved: (0, 0, 0),
             caps: BTreeSet::new(),
             locks: 0,
             claimed: 0,
@@ -206,7 +208,9 @@ impl Rank {
         let client = peer.id.num;
         let state = self.state();
         if !self.is_active() {
-            if matches!(state, MdsState::RECONNECT | MdsState::REJOIN | MdsState::REPLAY) {
+            let soon =
+                [MdsState::RECONNECT, MdsState::REJOIN, MdsState::REPLAY, MdsState::CLIENTREPLAY];
+            if soon.contains(&state) {
                 self.later(conn, peer, Later::Open(m.clone()));
             } else {
                 self.refuse(conn, peer, session_op::REJECT, "the server is not active");
@@ -382,7 +386,7 @@ impl Rank {
 
     /// Clients may hear before this server that they can come back.
     pub fn run_early_reconnects(&mut self) {
-        let early = self.requests.take_later(|_, what| matches!(what, Later::Reconnect(_)));
+        let early = self.requests.take_later(|_, _, what| matches!(what, Later::Reconnect(_)));
         for (conn, peer, later) in early {
             if let Later::Reconnect(m) = later {
                 self.on_reconnect(conn, &peer, &m);
@@ -433,18 +437,24 @@ impl Rank {
     }
 
     /// What came before the rank was active.
-    pub fn run_later(&mut self) {
-        for (conn, peer, later) in self.requests.take_later(|_, _| true) {
+    pub fn run_later(&mut self, wanted: impl FnMut(ConnId, &Peer, &Later) -> bool) {
+        for (conn, peer, later) in self.requests.take_later(wanted) {
+            let client = peer.id.num;
+            let known = self.sessions.by_conn.get(&conn) == Some(&client);
             match later {
                 Later::Open(m) => self.open_session(conn, &peer, &m),
                 Later::Request(tid, m) => self.on_request(conn, &peer, tid, *m),
                 Later::Reconnect(m) => self.on_reconnect(conn, &peer, &m),
+                Later::Caps(tid, m) if known => self.on_caps(client, &m, tid),
+                Later::Release(m) if known => self.on_cap_release(client, &m),
+                Later::Caps(..) | Later::Release(_) => {}
             }
         }
     }
 
     pub fn on_closed(&mut self, conn: ConnId) {
-        self.requests.take_later(|c, _| c == conn);
+        self.requests.take_later(|c, _, _| c == conn);
+        self.gate.close(conn);
         if let Some(client) = self.sessions.by_conn.remove(&conn)
             && let Some(session) = self.sessions.by_client.get_mut(&client)
             && session.conn == Some(conn)
@@ -489,25 +499,68 @@ impl Rank {
         }
     }
 
-    /// A number for a new inode, out of those reserved for the client.
-    pub fn new_ino(&mut self, txn: &mut Txn, client: i64) -> Option<Ino> {
-        let session = self.sessions.by_client.get_mut(&client)?;
-        if session.info.prealloc_inos.is_empty() {
-            let (start, len) = self.tables.take(self.world.config.options.prealloc_inos.max(1))?;
-            session.info.prealloc_inos.insert(start, len);
-            self.tables.sessions += 1;
-            txn.other.push(Change::Reserve {
-                version: self.tables.sessions,
-                table: self.tables.inos.version,
-                client,
-                start,
-                len,
-            });
+    /// A number for a new inode, out of those reserved for the client; the one that the client names
+    /// in a request that is replayed. More are reserved before they run out, so that mostly the record
+    /// of that is durable long before. EPERM, ENOSPC, ESTALE.
+    pub fn new_ino(&mut self, call: &Call) -> Op<Ino> {
+        let client = call.client;
+        let session = self.sessions.by_client.get(&client).ok_or(Errno::PERM)?;
+        let held = &session.info.prealloc_inos;
+        if call.m.flags & request_flag::REPLAY != 0 && call.m.ino.0 != 0 {
+            let ino = call.m.ino.0;
+            if !held.contains(ino) {
+                if !self.tables.inos.table.free.contains(ino) {
+                    tracing::warn!(client, ino, "a client names a number that it was not given");
+                    return Err(errno::STALE.into());
+                }
+                self.tables.inos.table.free.remove(ino, 1);
+                self.tables.inos.version += 1;
+                self.reserved(client, ino, 1);
+            }
+            return Ok(self.spend_ino(client, ino));
         }
-        let (ino, _) = session.info.prealloc_inos.iter().next()?;
-        session.info.prealloc_inos.remove(ino, 1);
-        session.dirty = true;
-        Some(Ino(ino))
+        let count = self.world.config.options.prealloc_inos.max(1);
+        let is_known = session.reserved.0 <= self.journal.durable;
+        if held.is_empty() || is_known && held.size() <= count / 2 {
+            match self.tables.take(count) {
+                Some((start, len)) => self.reserved(client, start, len),
+                None if held.is_empty() => return Err(Errno::NOSPC.into()),
+                None => {}
+            }
+        }
+        let session = self.sessions.by_client.get(&client).ok_or(Errno::PERM)?;
+        let (seq, from, to) = session.reserved;
+        let is_young = |ino: u64| seq > self.journal.durable && (from..to).contains(&ino);
+        let old = session.info.prealloc_inos.iter().find_map(|(start, len)| {
+            let first = if is_young(start) { to } else { start };
+            (first < start + len).then_some(first)
+        });
+        let young = || session.info.prealloc_inos.iter().next().map(|(start, _)| start);
+        let ino = old.or_else(young).ok_or(Errno::NOSPC)?;
+        if is_young(ino) {
+            // After a crash it must not be anybody else's.
+            self.tree.tags.note(seq);
+        }
+        Ok(self.spend_ino(client, ino))
+    }
+
+    fn spend_ino(&mut self, client: i64, ino: u64) -> Ino {
+        if let Some(session) = self.sessions.by_client.get_mut(&client) {
+            session.info.prealloc_inos.remove(ino, 1);
+            session.dirty = true;
+        }
+        Ino(ino)
+    }
+
+    /// Records numbers that were taken from the table for a client.
+    fn reserved(&mut self, client: i64, start: u64, len: u64) {
+        self.tables.sessions += 1;
+        let (version, table) = (self.tables.sessions, self.tables.inos.version);
+        self.note(Change::Reserve { version, table, client, start, len });
+        if let Some(session) = self.sessions.by_client.get_mut(&client) {
+            session.info.prealloc_inos.insert(start, len);
+            session.reserved = (self.journal.submitted, start, start + len);
+        }
     }
 }
 

@@ -116,7 +116,7 @@ impl Tree {
     }
 
     pub fn is_realm(&self, ino: Ino) -> bool {
-        self.node(ino).is_some_and(|n| !n.store.snap_realm.is_empty())
+        self.above(ino).is_some_and(|n| !n.store.snap_realm.is_empty())
     }
 
     /// The realm that an inode belongs to: the nearest one from itself upward.
@@ -127,7 +127,7 @@ impl Tree {
 
     /// The realm above another; none above the root's and that of stray directories.
     pub fn realm_above(&self, realm: Ino) -> Option<Ino> {
-        let node = self.node(realm)?;
+        let node = self.above(realm)?;
         let (dir, _) = node.at.as_ref()?;
         Some(self.realm_of(*dir))
     }
@@ -137,7 +137,7 @@ impl Tree {
         let mut all = BTreeSet::new();
         let (mut at, mut since) = (Some(realm), SnapId(0));
         while let Some(realm) = at.filter(|_| !self.snaps.is_empty()) {
-            let Some(node) = self.node(realm) else { break };
+            let Some(node) = self.above(realm) else { break };
             let r = node.realm();
             let past = r.past_parent_snaps.iter().filter(|s| self.snaps.contains_key(s));
             all.extend(r.snaps.keys().chain(past).filter(|s| **s >= since));

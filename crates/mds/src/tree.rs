@@ -22,6 +22,7 @@ use crate::flock::FileLocks;
 use crate::heat::Heat;
 use crate::record::Change;
 use crate::snap::Past;
+use crate::tags::{Place, SERVER, Tags};
 
 /// Where an entry leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,7 +125,7 @@ impl Node {
 
     /// What a directory's fragments in memory say beyond the inode: files, directories, the sums
     /// below, and the newest change.
-    pub fn unsettled(&self) -> (i64, i64, NestInfo, UTime, u64) {
+    fn unsettled(&self) -> (i64, i64, NestInfo, UTime, u64) {
         let mut nest = NestInfo::default();
         let (mut files, mut dirs, mut mtime, mut changes) = (0, 0, UTime::ZERO, 0u64);
         for f in self.frags.values().map(|f| &f.fnode) {
@@ -161,6 +162,8 @@ pub(crate) struct Txn {
     pub traces: BTreeSet<Ino>,
     /// What else is recorded.
     pub other: Vec<Change>,
+    /// It changes what is inherited by all below, or snapshots: nobody sees anything of it early.
+    pub hard: bool,
     /// When the operation happens.
     pub time: UTime,
 }
@@ -224,6 +227,8 @@ pub(crate) struct Tree {
     pub clock: u64,
     /// All snapshots.
     pub snaps: BTreeMap<SnapId, SnapInfo>,
+    /// What is not durable.
+    pub tags: Tags,
 }
 
 /// A fragment has to be read first.
@@ -232,18 +237,25 @@ pub(crate) struct Missing(pub DirFrag);
 
 impl Tree {
     pub fn node(&self, ino: Ino) -> Option<&Node> {
+        self.tags.see_inode(ino);
+        self.nodes.get(&ino)
+    }
+
+    /// An inode for what is inherited from it, which is not noted: a record that changes that is hard.
+    pub fn above(&self, ino: Ino) -> Option<&Node> {
         self.nodes.get(&ino)
     }
 
     /// # Panics
     /// Without that inode.
     pub fn at(&self, ino: Ino) -> &Node {
-        self.nodes.get(&ino).expect("the inode was looked up before")
+        self.node(ino).expect("the inode was looked up before")
     }
 
     /// # Panics
     /// Without that inode.
     pub fn at_mut(&mut self, ino: Ino) -> &mut Node {
+        self.tags.see_inode(ino);
         self.nodes.get_mut(&ino).expect("the inode was looked up before")
     }
 
@@ -251,8 +263,21 @@ impl Tree {
         DirFrag { ino: dir, frag: self.at(dir).frag_of(name) }
     }
 
+    /// A fragment, of which anything may be read: its listing and sums are noted.
     pub fn fragment(&self, dir: DirFrag) -> Option<&Fragment> {
+        self.tags.see_sums(dir.ino);
+        self.part(dir)
+    }
+
+    /// A fragment of which nothing is told to clients.
+    pub fn part(&self, dir: DirFrag) -> Option<&Fragment> {
         self.nodes.get(&dir.ino)?.frags.get(&dir.frag)
+    }
+
+    /// What a directory's fragments say beyond its inode: see [`Node::unsettled`].
+    pub fn unsettled_sums(&self, dir: Ino) -> (i64, i64, NestInfo, UTime, u64) {
+        self.tags.see_sums(dir);
+        self.at(dir).unsettled()
     }
 
     pub fn fragment_mut(&mut self, dir: DirFrag) -> Option<&mut Fragment> {
@@ -262,14 +287,16 @@ impl Tree {
     /// The entry of a name, if there is one.
     pub fn lookup(&self, dir: Ino, name: &[u8]) -> Result<Option<&Entry>, Missing> {
         let at = self.dirfrag(dir, name);
-        let fragment = self.fragment(at).ok_or(Missing(at))?;
+        let fragment = self.part(at).ok_or(Missing(at))?;
         fragment.used_ms.set(self.clock);
+        self.tags.see_name(dir, name);
         Ok(fragment.entries.get(name))
     }
 
-    /// Directories above, the nearest first.
+    /// Directories above, the nearest first. Not noted: a record that gives a directory another place
+    /// is hard.
     pub fn ancestors(&self, ino: Ino) -> impl Iterator<Item = Ino> {
-        let up = |ino: &Ino| self.node(*ino).and_then(|n| n.at.as_ref()).map(|(dir, _)| *dir);
+        let up = |ino: &Ino| self.nodes.get(ino).and_then(|n| n.at.as_ref()).map(|(dir, _)| *dir);
         std::iter::successors(up(&ino), move |ino| up(ino))
     }
 
@@ -277,7 +304,7 @@ impl Tree {
     pub fn path(&self, ino: Ino) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = ino;
-        while let Some(node) = self.node(at) {
+        while let Some(node) = self.nodes.get(&at) {
             if node.is_stray() {
                 names.push(node.store.inode.stray_prior_path.clone());
                 break;
@@ -304,14 +331,18 @@ impl Tree {
 
     /// What clients see of an inode changed, and no record says so yet: its version grows.
     fn bump_view(&mut self, ino: Ino) {
-        let Some((dir, name)) = self.at(ino).at.clone() else {
-            self.at_mut(ino).store.inode.versions.version += 1;
+        let node = self.nodes.get_mut(&ino).expect("a changed directory is in memory");
+        let Some((dir, name)) = node.at.clone() else {
+            node.store.inode.versions.version += 1;
             return;
         };
-        let at = self.dirfrag(dir, &name);
-        if self.fragment(at).is_some() {
-            let version = self.bump(at);
-            self.at_mut(ino).store.inode.versions.version = version;
+        let Some(above) = self.nodes.get_mut(&dir) else { return };
+        let frag = above.frag_of(&name);
+        let Some(fragment) = above.frags.get_mut(&frag) else { return };
+        fragment.fnode.version += 1;
+        let version = fragment.fnode.version;
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.store.inode.versions.version = version;
         }
     }
 
@@ -510,7 +541,7 @@ impl Tree {
     pub fn changes(&self, txn: &Txn) -> Vec<Change> {
         let mut changes = Vec::new();
         for (dir, names) in &txn.entries {
-            let Some(fragment) = self.fragment(*dir) else { continue };
+            let Some(fragment) = self.part(*dir) else { continue };
             let (mut set, mut removed) = (Vec::new(), Vec::new());
             for name in names {
                 let key = DentryKey::head(name.clone()).to_bytes();
@@ -540,6 +571,31 @@ impl Tree {
         }
         changes.extend(txn.other.iter().cloned());
         changes
+    }
+
+    /// Leaves tags of the record `seq` at what a transaction changed; see [`Tags`].
+    pub fn leave_tags(&mut self, txn: &Txn, seq: u64, author: i64) {
+        let mut places = Vec::new();
+        for (dir, names) in &txn.entries {
+            places.push(Place::Sums(dir.ino));
+            let fragment = self.part(*dir);
+            for name in names {
+                places.push(Place::Name(dir.ino, name.clone()));
+                if let Some(Link::Primary(ino)) =
+                    fragment.and_then(|f| f.entries.get(name)).map(|e| &e.link)
+                {
+                    places.push(Place::Inode(*ino));
+                }
+            }
+        }
+        for ino in &txn.system {
+            places.extend([Place::Inode(*ino), Place::Sums(*ino)]);
+        }
+        let under = if author == SERVER { 0 } else { self.tags.newest() };
+        self.tags.leave((seq, author, under), places);
+        if txn.hard || txn.other.iter().any(|c| matches!(c, Change::Snaps { .. })) {
+            self.tags.leave_hard(seq);
+        }
     }
 
     /// The record of a transaction is in journal object `object`: what it changed is dirty.

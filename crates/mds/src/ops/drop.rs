@@ -39,7 +39,7 @@ impl Rank {
             return Err(Stop::Ino(dir));
         }
         let at = self.tree.dirfrag(dir, stray_name(ino).as_bytes());
-        self.tree.fragment(at).map(|_| dir).ok_or(Stop::Frag(at))
+        self.tree.part(at).map(|_| dir).ok_or(Stop::Frag(at))
     }
 
     /// Before a name of `target` goes: what must hold. `dir_wanted` is for rmdir.
@@ -83,6 +83,7 @@ impl Rank {
             let name = Bytes::from(stray_name(target));
             self.tree.link(txn, stray, &name, node, Bytes::new());
             if is_realm {
+                txn.hard = true;
                 self.tell_split(target);
             }
         } else {
@@ -157,10 +158,8 @@ impl Rank {
             }
             self.may_drop(call, target, primary)?;
         } else {
-            let at = self.tree.dirfrag(to, &new);
-            let entries = self.tree.fragment(at).map_or(0, |f| f.entries.len());
-            if from != to && entries >= self.world.config.options.fragment_entries_max {
-                return Err(Errno::NOSPC.into());
+            if from != to {
+                self.need_room(to, &new)?;
             }
         }
         let mask = bits::LS | bits::LX;
@@ -184,6 +183,8 @@ impl Rank {
         let i = &mut self.tree.at_mut(moved).store.inode;
         i.times.ctime = i.times.ctime.max(time);
         i.versions.change_attr += 1;
+        // All below has another path then, and perhaps another realm.
+        call.txn.hard |= is_dir || realm.is_some();
         if moved_primary {
             let node = self.tree.unlink(&mut call.txn, from, &old);
             let mut node = node.ok_or(Errno::IO)?;
@@ -192,6 +193,7 @@ impl Rank {
             }
             self.tree.link(&mut call.txn, to, &new, node, alternate);
             let now = self.tree.realm_of(moved);
+            call.txn.hard |= now != before;
             if now == moved {
                 self.tell_realm_moved(before, moved);
             } else if now != before {

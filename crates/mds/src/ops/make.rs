@@ -2,12 +2,13 @@
 
 use auth::MdsMay;
 use bytes::Bytes;
-use maps::fs::{ByteMap, InlineData, InodeStore, dtype, inos};
+use maps::fs::{ByteMap, ClientRange, InlineData, InodeStore, dtype, inos};
 use messages::fs::OpenArgs;
 use striper::FileLayout;
-use types::{Denc, Errno, Features, Ino, PoolId};
+use types::{Denc, Errno, Features, Ino, PoolId, SnapId};
 
 use super::read::{oflag, wanted_of};
+use crate::caps::range_end;
 use crate::capset::bits;
 use crate::errno;
 use crate::rank::Rank;
@@ -29,19 +30,26 @@ impl Rank {
         if self.tree.lookup(dir, &name)?.is_some() {
             return Err(Errno::EXIST.into());
         }
-        let at = self.tree.dirfrag(dir, &name);
-        let entries = self.tree.fragment(at).map_or(0, |f| f.entries.len());
-        if entries >= self.world.config.options.fragment_entries_max {
-            return Err(Errno::NOSPC.into());
-        }
+        self.need_room(dir, &name)?;
         self.need_dir(call, dir)?;
         Ok((dir, name))
+    }
+
+    /// Whether a fragment takes another entry; ENOSPC.
+    pub(super) fn need_room(&self, dir: Ino, name: &[u8]) -> Op<()> {
+        let at = self.tree.dirfrag(dir, name);
+        let entries = self.tree.part(at).map_or(0, |f| f.entries.len());
+        if entries < self.world.config.options.fragment_entries_max {
+            return Ok(());
+        }
+        self.tree.fragment(at); // others made it so full
+        Err(Errno::NOSPC.into())
     }
 
     /// The layout that new files in a directory have.
     pub(super) fn layout_for(&self, dir: Ino) -> FileLayout {
         let own = |ino: Ino| {
-            let layout = &self.tree.at(ino).store.inode.layout;
+            let layout = &self.tree.above(ino)?.store.inode.layout;
             (!layout.is_none() && layout.pool.0 > 0).then(|| layout.clone())
         };
         let above = self.tree.ancestors(dir).find_map(own);
@@ -50,7 +58,7 @@ impl Rank {
 
     /// A new inode in `dir`.
     fn make(&mut self, call: &mut Call, dir: Ino, mode: u32) -> Op<Node> {
-        let ino = self.new_ino(&mut call.txn, call.client).ok_or(Errno::NOSPC)?;
+        let ino = self.new_ino(call)?;
         let parent = &self.tree.at(dir).store.inode;
         let caller = &call.m.caller;
         let mut store = InodeStore::default();
@@ -111,6 +119,13 @@ impl Rank {
         node.store.inode.layout = layout;
         let ino = node.store.inode.ino;
         let wanted = wanted_of(args.flags);
+        if wanted & bits::FW != 0 && self.may_write_at_once(call, ino) {
+            // With the record of the file itself it is recorded how far its maker may write.
+            let i = &mut node.store.inode;
+            let range = ClientRange { first: 0, last: range_end(i, 0), follows: SnapId(1) };
+            i.file.max_size_ever = range.last;
+            i.file.client_ranges.insert(call.client, range);
+        }
         self.tree.link(&mut call.txn, dir, &name, node, call.m.alternate_name.clone());
         let extra = Extra::Created(ino);
         let answer = Answer { dentry: Some((dir, name)), target: Some(ino), ..Answer::default() };
@@ -210,6 +225,7 @@ impl Rank {
         self.tree.touch(&mut call.txn, target);
         self.tree.link_remote(&mut call.txn, dir, &name, target, d_type);
         if is_new {
+            call.txn.hard = true;
             self.tell_split(target);
         }
         Ok(Answer { dentry: Some((dir, name)), target: Some(target), ..Answer::default() })

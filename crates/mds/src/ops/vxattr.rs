@@ -213,7 +213,7 @@ impl Rank {
         if ino == maps::fs::inos::ROOT {
             return Err(Errno::INVAL.into());
         }
-        let (files, dirs, _, _, _) = self.tree.at(ino).unsettled();
+        let (files, dirs, _, _, _) = self.tree.unsettled_sums(ino);
         let stat = &self.tree.at(ino).store.inode.dir.dirstat;
         let empty = stat.nfiles + files + stat.nsubdirs + dirs == 0;
         if empty && self.tree.snaps_of(ino).is_empty() { Ok(()) } else { Err(NOTEMPTY.into()) }
@@ -235,7 +235,7 @@ impl Rank {
     pub fn subvolume_of(&self, ino: Ino) -> Option<Ino> {
         let mut up = std::iter::once(ino).chain(self.tree.ancestors(ino));
         up.find(|i| {
-            let node = self.tree.node(*i);
+            let node = self.tree.above(*i);
             node.is_some_and(|n| n.is_dir() && n.realm().flags & SnapRealm::SUBVOLUME != 0)
         })
     }
@@ -243,7 +243,7 @@ impl Rank {
     /// Everybody who has something of a directory hears what its limits are.
     fn send_quota(&mut self, ino: Ino) {
         let i = &self.tree.at(ino).store.inode;
-        let (_, _, nest, _, _) = self.tree.at(ino).unsettled();
+        let (_, _, nest, _, _) = self.tree.unsettled_sums(ino);
         let message = messages::fs::ClientQuota {
             ino,
             rctime: i.dir.rstat.rctime.max(nest.rctime),

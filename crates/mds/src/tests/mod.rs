@@ -9,6 +9,8 @@ mod commands;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod early;
+#[cfg(test)]
 mod frags;
 #[cfg(test)]
 mod kernel;
@@ -17,6 +19,8 @@ mod liars;
 #[cfg(test)]
 mod memory;
 pub mod proved;
+#[cfg(test)]
+mod replay;
 #[cfg(test)]
 mod scrub;
 #[cfg(test)]
@@ -164,6 +168,8 @@ struct World {
     deaf: bool,
     /// Reads of backtraces are kept here, and not answered.
     deaf_to: Option<Vec<Io>>,
+    /// Writes to the journal are kept here, and not answered.
+    journal: Option<VecDeque<Io>>,
     /// Clients that the server had blocklisted.
     blocklisted: usize,
 }
@@ -224,6 +230,7 @@ impl World {
             logged: Vec::new(),
             deaf: false,
             deaf_to: None,
+            journal: None,
             blocklisted: 0,
         };
         world.begin(MdsState::CREATING);
@@ -261,6 +268,7 @@ impl World {
                     let asked = [
                         MdsState::RECONNECT,
                         MdsState::REJOIN,
+                        MdsState::CLIENTREPLAY,
                         MdsState::ACTIVE,
                         MdsState::STOPPED,
                     ];
@@ -283,6 +291,12 @@ impl World {
                         *left -= 1;
                     }
                     if self.deaf {
+                        continue;
+                    }
+                    if let Some(kept) = &mut self.journal
+                        && io.object.starts_with("argo.journal.")
+                    {
+                        kept.push_back(io);
                         continue;
                     }
                     if let Some(kept) = &mut self.deaf_to
@@ -368,12 +382,21 @@ impl World {
         assert_eq!(self.state(), MdsState::ACTIVE, "after reconnect");
     }
 
-    /// Sends a request; what came as answer, none when the server is dead.
+    /// The next write to the journal is done. `false` where there is none.
+    fn write_journal(&mut self) -> bool {
+        let Some(io) = self.journal.as_mut().and_then(VecDeque::pop_front) else { return false };
+        let answer = self.pools.run(&io);
+        self.call(|m, now, out| m.on_done(now, io.id, answer, out));
+        true
+    }
+
+    /// Sends a request; what came as answer when it is safe, none when the server is dead.
     fn ask(&mut self, m: &ClientRequest) -> Option<ClientReply> {
         self.tid += 1;
         let tid = self.tid;
         let m = ClientRequest { stamp: UTime::from_nanos(self.now().wall_ns), ..m.clone() };
         self.message(CLIENT, &m, tid);
+        let mut early = None;
         for _ in 0..4 {
             self.ticks(1);
             let heard = std::mem::take(&mut self.heard);
@@ -381,8 +404,12 @@ impl World {
                 self.give_back(&ClientCaps::decode(e).expect("caps"));
             }
             let is_it = |(_, e): &&(ConnId, Envelope)| e.kind == ClientReply::KIND && e.tid == tid;
-            if let Some((_, e)) = heard.iter().find(is_it) {
-                return Some(ClientReply::decode(e).expect("an answer"));
+            for (_, e) in heard.iter().filter(is_it) {
+                let reply = ClientReply::decode(e).expect("an answer");
+                if reply.safe {
+                    return Some(early.unwrap_or(reply));
+                }
+                early = Some(reply);
             }
         }
         None

@@ -18,11 +18,14 @@ fn what_is_due_is_written_at_once() {
             while let Some((_, e)) = w.heard.pop_front() {
                 match e.kind {
                     ClientCaps::KIND => w.give_back(&ClientCaps::decode(&e).expect("caps")),
-                    ClientReply::KIND => replies.push(ClientReply::decode(&e).unwrap().result),
+                    ClientReply::KIND => {
+                        let reply = ClientReply::decode(&e).unwrap();
+                        replies.push((reply.result, reply.safe));
+                    }
                     _ => {}
                 }
             }
-            assert_eq!(replies, [0]);
+            assert_eq!(replies, [(0, false), (0, true)]);
         }
     };
     let stored = |w: &World| {
