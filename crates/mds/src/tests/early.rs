@@ -11,6 +11,10 @@ pub(super) struct Scene {
     pub w: World,
     pub conns: BTreeMap<i64, u64>,
     heard: BTreeMap<i64, Vec<Envelope>>,
+    /// Requests by their numbers, and whose they are.
+    asked: BTreeMap<u64, (i64, ClientRequest)>,
+    /// Clients that give nothing back.
+    pub stubborn: Vec<i64>,
 }
 
 impl Scene {
@@ -26,7 +30,8 @@ impl Scene {
         w.open(OTHER);
         conns.insert(OTHER, w.conns);
         w.ticks(2);
-        let mut scene = Self { w, conns, heard: BTreeMap::new() };
+        let (heard, asked) = (BTreeMap::new(), BTreeMap::new());
+        let mut scene = Self { w, conns, heard, asked, stubborn: Vec::new() };
         // Both have numbers for inodes, and hold what they need of the directories.
         for (client, dir) in [(CLIENT, "a"), (OTHER, "b")] {
             for n in 0..3 {
@@ -57,7 +62,7 @@ impl Scene {
             };
             if e.kind == ClientCaps::KIND {
                 let m = ClientCaps::decode(&e).expect("caps");
-                if m.op == cap_op::REVOKE {
+                if m.op == cap_op::REVOKE && !self.stubborn.contains(&client) {
                     let back = ClientCaps {
                         op: cap_op::UPDATE,
                         ino: m.ino,
@@ -80,7 +85,47 @@ impl Scene {
         let tid = self.w.tid;
         let m = ClientRequest { stamp: UTime::from_nanos(self.w.now().wall_ns), ..m.clone() };
         self.message(client, &m, tid);
+        self.asked.insert(tid, (client, m));
         tid
+    }
+
+    /// The server dies, with what of the journal was not written; another has read all there is, and
+    /// waits for clients.
+    pub fn die(&mut self) {
+        self.listen();
+        self.w.journal = None;
+        self.w.mds = new_mds(self.w.options.clone());
+        self.w.begin(MdsState::REPLAY);
+        assert_eq!(self.w.state(), MdsState::RECONNECT, "after replay");
+    }
+
+    /// A client comes back: with what it was answered and is not safe, in that order, and then with
+    /// its caps.
+    pub fn come_back(&mut self, client: i64, caps: BTreeMap<Ino, messages::fs::CapReconnect>) {
+        self.w.conns += 1;
+        self.conns.insert(client, self.w.conns);
+        let asked = self.asked.clone();
+        for (tid, (_, m)) in asked.iter().filter(|(_, (c, _))| *c == client) {
+            if let [early] = &self.said(client, *tid)[..]
+                && !early.safe
+            {
+                let flags = messages::fs::request_flag::REPLAY;
+                let ino = early.target.as_ref().map_or(Ino(0), |t| t.ino);
+                let m = ClientRequest { flags, ino, ..m.clone() };
+                self.message(client, &m, *tid);
+            }
+        }
+        let m = ClientReconnect { caps, ..ClientReconnect::default() };
+        self.message(client, &m, 0);
+    }
+
+    /// Goes on until the server is active.
+    pub fn go_on(&mut self) {
+        for _ in 0..12 {
+            self.w.ticks(1);
+            self.listen();
+        }
+        assert_eq!(self.w.state(), MdsState::ACTIVE, "after reconnect");
     }
 
     /// All answers to a request so far.
@@ -109,7 +154,7 @@ impl Scene {
     }
 
     /// Messages about the caps of an inode that a client heard.
-    fn caps(&mut self, client: i64, ino: Ino) -> Vec<ClientCaps> {
+    pub fn caps(&mut self, client: i64, ino: Ino) -> Vec<ClientCaps> {
         self.listen();
         let all = self.heard.get(&client).into_iter().flatten();
         let caps = all.filter(|e| e.kind == ClientCaps::KIND);
