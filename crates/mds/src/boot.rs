@@ -623,14 +623,11 @@ impl Rank {
         let mut header = JournalHeader::empty(self.world.meta());
         header.magic = MAGIC.into();
         header.stream_format = FOREIGN_FORMAT;
-        if self.boot.head.is_none() {
-            let head = Head { first: self.journal.span().0, sum: self.boot.sum };
-            self.boot_io(
-                "head",
-                journal::head_object(self.id),
-                vec![IoOp::WriteFull(head.to_bytes())],
-            );
-        }
+        // It is written in any case: what follows may be of a newer version than what is there.
+        let new = Head { first: self.journal.span().0, sum: self.boot.sum };
+        let head = self.boot.head.unwrap_or(new);
+        let ops = vec![IoOp::WriteFull(head.to_bytes())];
+        self.boot_io("head", journal::head_object(self.id), ops);
         let object = object_name(inos::journal(rank), 0);
         self.boot_io("header", object, vec![IoOp::WriteFull(header.to_bytes())]);
     }

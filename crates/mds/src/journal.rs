@@ -1,9 +1,10 @@
 //! The journal: records in bounded objects at explicit places, chained by sums.
 //!
 //! `argo.journal.<rank>.head` says where it begins; `argo.journal.<rank>.<n>` (n in 16 hex
-//! digits) holds batches: u32 length, u32 sum, then payloads, each with u32 length. The sum is
-//! CRC-32C over the batch, continued from the batch before, so that nothing is taken for a
-//! batch that does not follow. Numbers of objects are never used twice. One write is in flight;
+//! digits) holds batches: u32 length, u32 sum, then the body. The sum is CRC-32C over the body,
+//! continued from the batch before, so that nothing is taken for a batch that does not follow. A
+//! body is records, each with u32 length, packed behind those before it in the object
+//! ([`crate::pack`]): one record is much like another, and whole values cost what differs. Numbers of objects are never used twice. One write is in flight;
 //! it names its place, so that one that is sent again does no harm.
 
 use std::collections::VecDeque;
@@ -12,10 +13,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 use denc::{DecodeError, Denc, Reader, Writer};
 use stdx::crc32c;
 
+use crate::pack::{Packer, Unpacker};
 use crate::record::Record;
 
 /// An object takes no batch that begins beyond so many bytes.
 pub(crate) const OBJECT_BYTES: u64 = 4 << 20;
+/// In a batch's length: its body is packed. Without it records' runs of zeros are made short.
+const PACKED: u32 = 1 << 31;
 /// How the head begins.
 pub(crate) const MAGIC: &str = "argonaut journal v1";
 
@@ -41,7 +45,8 @@ pub(crate) struct Head {
 impl Denc for Head {
     fn encode(&self, w: &mut Writer) {
         w.str(MAGIC);
-        w.framed(1, 1, |w| {
+        // Whoever knows 1 alone reads no packed batches.
+        w.framed(2, 2, |w| {
             w.u64(self.first);
             w.u32(self.sum);
         });
@@ -49,7 +54,7 @@ impl Denc for Head {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let magic = r.blob_ref()?;
         r.require(magic == MAGIC.as_bytes(), "a journal's head begins with its magic")?;
-        r.framed("journal head", 1, |r, _| Ok(Self { first: r.u64()?, sum: r.u32()? }))
+        r.framed("journal head", 2, |r, _| Ok(Self { first: r.u64()?, sum: r.u32()? }))
     }
 }
 
@@ -73,6 +78,7 @@ pub(crate) struct Journal {
     off: u64,
     sum: u32,
     buffer: Vec<u8>,
+    packer: Packer,
     in_flight: Option<u64>,
     /// Objects with the sum before their first batch, and the bytes in each, oldest first.
     objects: VecDeque<(u64, u32, u64)>,
@@ -91,9 +97,9 @@ impl Journal {
     pub fn submit(&mut self, record: &mut Record) -> u64 {
         self.submitted += 1;
         record.seq = self.submitted;
-        let payload = record.to_payload();
-        self.buffer.put_u32_le(payload.len() as u32);
-        self.buffer.extend_from_slice(&payload);
+        let bytes = record.to_bytes();
+        self.buffer.put_u32_le(bytes.len() as u32);
+        self.buffer.extend_from_slice(&bytes);
         self.object
     }
 
@@ -123,14 +129,14 @@ impl Journal {
             return None;
         }
         if self.off >= OBJECT_BYTES {
-            self.object += 1;
-            self.off = 0;
-            self.objects.push_back((self.object, self.sum, 0));
+            self.begin_object();
         }
-        let body = std::mem::take(&mut self.buffer);
+        let records = std::mem::take(&mut self.buffer);
+        let mut body = (records.len() as u32).to_le_bytes().to_vec();
+        body.extend_from_slice(&self.packer.pack(&records));
         let sum = crc32c(self.sum, &body);
         let mut data = BytesMut::with_capacity(body.len() + 8);
-        data.put_u32_le(body.len() as u32);
+        data.put_u32_le(body.len() as u32 | PACKED);
         data.put_u32_le(sum);
         data.extend_from_slice(&body);
         let append = Append { object: self.object, off: self.off, data: data.freeze() };
@@ -168,29 +174,44 @@ impl Journal {
     /// Closes the object that takes batches now, so that it can be trimmed.
     pub fn turn(&mut self) {
         if self.off > 0 && self.in_flight.is_none() && self.buffer.is_empty() {
-            self.object += 1;
-            self.off = 0;
-            self.objects.push_back((self.object, self.sum, 0));
+            self.begin_object();
         }
+    }
+
+    fn begin_object(&mut self) {
+        self.object += 1;
+        self.off = 0;
+        self.packer.clear();
+        self.objects.push_back((self.object, self.sum, 0));
     }
 }
 
 /// Reads the batches of one object that follow `sum`. Returns the records and the sum behind
 /// them; ends before what does not follow.
 pub(crate) fn read_object(data: &[u8], mut sum: u32) -> (Vec<Record>, u32, bool) {
-    let mut records = Vec::new();
+    let (mut records, mut unpacker) = (Vec::new(), Unpacker::default());
     let r = &mut Reader::new(data);
     while r.left() >= 8 {
         let (Ok(len), Ok(want)) = (r.u32(), r.u32()) else { break };
-        let Ok(body) = r.take("batch", len as usize) else { return (records, sum, false) };
+        let is_packed = len & PACKED != 0;
+        let Ok(body) = r.take("batch", (len & !PACKED) as usize) else {
+            return (records, sum, false);
+        };
         let got = crc32c(sum, body);
         if got != want {
             return (records, sum, false);
         }
+        let body = match body.split_first_chunk::<4>().filter(|_| is_packed) {
+            Some((len, packed)) => unpacker.unpack(packed, u32::from_le_bytes(*len) as usize),
+            None => Some(body).filter(|_| !is_packed),
+        };
+        let Some(body) = body else { return (records, sum, false) };
         let b = &mut Reader::new(body);
         while b.left() > 0 {
-            let Ok(payload) = b.blob_ref() else { return (records, sum, false) };
-            let Ok(record) = Record::from_payload(payload) else { return (records, sum, false) };
+            let Ok(bytes) = b.blob_ref() else { return (records, sum, false) };
+            let record =
+                if is_packed { Record::from_bytes(bytes) } else { Record::from_payload(bytes) };
+            let Ok(record) = record else { return (records, sum, false) };
             records.push(record);
         }
         sum = got;
@@ -207,6 +228,56 @@ mod tests {
     fn record(tid: u64) -> Record {
         let change = Change::Request { version: tid, client: 4, tid, ino: Ino(tid) };
         Record { seq: 0, changes: vec![change] }
+    }
+
+    /// A file is made, and closed again: what that costs when others were made before.
+    #[test]
+    fn a_create_is_small() {
+        let mut j = Journal::resume(0, 0, 5, VecDeque::new());
+        let (mut image, mut all) = (Vec::new(), Vec::new());
+        for n in 0..200u64 {
+            for step in 0..2 {
+                let mut record = crate::record::a_create(n, step);
+                j.submit(&mut record);
+                all.push(record);
+                image.extend_from_slice(&j.next().unwrap().data);
+                j.appended();
+            }
+        }
+        let each = image.len() / 200;
+        assert!(each < 300, "{each} bytes");
+        let (records, sum, whole) = read_object(&image, 5);
+        assert_eq!((sum, whole), (j.sum, true));
+        assert!(records == all);
+        // Where a byte is another nothing behind it is taken, whatever it says.
+        for at in (8..image.len()).step_by(997) {
+            let mut broken = image.clone();
+            broken[at] ^= 0x40;
+            let (records, _, whole) = read_object(&broken, 5);
+            assert!(!whole && records[..] == all[..records.len()], "{at}");
+        }
+    }
+
+    /// The journal of an earlier version.
+    #[test]
+    fn batches_that_are_not_packed() {
+        let mut body = Vec::new();
+        for n in 1..4 {
+            let payload = Record { seq: n, ..record(n) }.to_payload();
+            body.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+            body.extend_from_slice(&payload);
+        }
+        let sum = crc32c(9, &body);
+        let mut image = (body.len() as u32).to_le_bytes().to_vec();
+        image.extend_from_slice(&sum.to_le_bytes());
+        image.extend_from_slice(&body);
+        let (records, got, whole) = read_object(&image, 9);
+        assert_eq!((records.len(), records[2].seq, got, whole), (3, 3, sum, true));
+        let mut head = Head { first: 7, sum: 8 }.to_bytes().to_vec();
+        let version = 4 + MAGIC.len();
+        assert_eq!(head[version..version + 2], [2, 2]);
+        head[version..version + 2].copy_from_slice(&[1, 1]);
+        assert_eq!(Head::from_bytes(&head), Ok(Head { first: 7, sum: 8 }));
     }
 
     #[test]

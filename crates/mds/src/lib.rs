@@ -45,6 +45,7 @@ mod heat;
 mod journal;
 mod ops;
 mod outbox;
+mod pack;
 mod rank;
 mod realm;
 mod reclaim;

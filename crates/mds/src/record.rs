@@ -156,30 +156,43 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// As in the journal: u64 seq, changes, with runs of zeros made short.
-    pub fn to_payload(&self) -> Vec<u8> {
+    /// u64 seq, changes.
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(Features::ALL, 1024);
         w.u64(self.seq);
         self.changes.encode(&mut w);
-        squeeze(w.as_slice())
+        w.as_slice().to_vec()
     }
 
-    pub fn from_payload(payload: &[u8]) -> Result<Self, DecodeError> {
-        let bytes = Bytes::from(stretch(payload)?);
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let bytes = Bytes::copy_from_slice(bytes);
         let r = &mut Reader::shared(&bytes);
         let record = Self { seq: r.u64()?, changes: Denc::decode(r)? };
         r.finish().map(|()| record)
+    }
+
+    /// As in journals of version 1: with runs of zeros made short.
+    #[cfg(test)]
+    pub fn to_payload(&self) -> Vec<u8> {
+        squeeze(&self.to_bytes())
+    }
+
+    pub fn from_payload(payload: &[u8]) -> Result<Self, DecodeError> {
+        Self::from_bytes(&stretch(payload)?)
     }
 }
 
 /// Bytes of one literal run at most.
 const LITERALS_MAX: usize = 0x80;
-/// Zeros of one run at least and at most.
+/// Zeros of one run at least.
 const ZEROS_MIN: usize = 2;
+
+#[cfg(test)]
 const ZEROS_MAX: usize = ZEROS_MIN + 0x7f;
 
 /// Replaces runs of zeros. A byte below 0x80 leads so many literals and one more; one above
 /// stands for so many zeros more than 0x7e.
+#[cfg(test)]
 fn squeeze(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len() / 2);
     let zeros = |at: usize| bytes[at..].iter().take(ZEROS_MAX).take_while(|b| **b == 0).count();
@@ -215,12 +228,50 @@ fn stretch(bytes: &[u8]) -> Result<Vec<u8>, DecodeError> {
     Ok(out)
 }
 
+/// What the `n`th file of a directory is recorded with when it is made (step 0), and when its maker
+/// no longer writes it.
+#[cfg(test)]
+pub(crate) fn a_create(n: u64, step: u64) -> Record {
+    use maps::fs::{ClientRange, DentryLink, DentryValue, InodeStore};
+    use types::{PoolId, SnapId, UTime};
+    let mut store = InodeStore::default();
+    let i = &mut store.inode;
+    i.ino = Ino((1 << 40) + n);
+    (i.mode, i.nlink, i.uid, i.gid) = (0o100_644, 1, 1000, 1000);
+    i.layout = striper::FileLayout::plain(PoolId(3));
+    let t = UTime {
+        sec: 1_790_000_000 + n as u32 / 50,
+        nsec: (n as u32).wrapping_mul(123_456_789) % 999_999_999,
+    };
+    (i.times.ctime, i.times.mtime, i.times.atime, i.times.btime) = (t, t, t, t);
+    i.dir.rstat.rctime = t;
+    i.versions.version = 3 * n + step;
+    if step == 0 {
+        let range = ClientRange { first: 0, last: 4 << 20, follows: SnapId(1) };
+        i.file.client_ranges.insert(4120, range);
+    }
+    let value = DentryValue {
+        first: SnapId(2),
+        alternate_name: Bytes::new(),
+        link: DentryLink::Primary(Box::new(store)),
+    };
+    let mut fnode = Fnode { version: 3 * n + step, ..Fnode::default() };
+    (fnode.fragstat.nfiles, fnode.rstat.rfiles) = (n as i64, n as i64);
+    (fnode.fragstat.mtime, fnode.rstat.rctime, fnode.fragstat.change_attr) = (t, t, n);
+    let set = vec![(format!("file.{n}_head").into(), value.to_bytes())];
+    let fnode = Box::new(fnode);
+    let dir = DirFrag::default();
+    let mut changes = vec![Change::Frag { dir, fresh: false, fnode, set, removed: vec![] }];
+    if step == 0 {
+        let ino = Ino((1 << 40) + n);
+        changes.push(Change::Request { version: 2 * n, client: 4120, tid: 3 + n, ino });
+    }
+    Record { seq: 0, changes }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use maps::fs::{DentryLink, DentryValue, InodeStore};
-    use striper::FileLayout;
-    use types::{PoolId, SnapId, UTime};
 
     #[test]
     fn runs_of_zeros() {
@@ -231,37 +282,7 @@ mod tests {
             }
         }
         assert!(stretch(&[5, 1]).is_err());
-    }
-
-    /// What a create costs: the entry, the fragment's header and the request.
-    #[test]
-    fn a_create_is_small() {
-        let mut store = InodeStore::default();
-        let i = &mut store.inode;
-        (i.ino, i.mode, i.nlink, i.uid, i.gid) = (Ino(1 << 40), 0o100_644, 1, 1000, 1000);
-        i.layout = FileLayout::plain(PoolId(3));
-        let t = UTime { sec: 1_790_000_000, nsec: 123_456_789 };
-        (i.times.ctime, i.times.mtime, i.times.atime, i.times.btime) = (t, t, t, t);
-        let value = DentryValue {
-            first: SnapId(2),
-            alternate_name: Bytes::new(),
-            link: DentryLink::Primary(Box::new(store)),
-        };
-        let record = Record {
-            seq: 77,
-            changes: vec![
-                Change::Frag {
-                    dir: DirFrag::default(),
-                    fresh: false,
-                    fnode: Box::new(Fnode { version: 9, ..Fnode::default() }),
-                    set: vec![("name_head".into(), value.to_bytes())],
-                    removed: vec![],
-                },
-                Change::Request { version: 8, client: 4120, tid: 3, ino: Ino(1 << 40) },
-            ],
-        };
-        let payload = record.to_payload();
-        assert!(payload.len() < 420, "{}", payload.len());
-        assert_eq!(Record::from_payload(&payload), Ok(record));
+        let record = a_create(7, 0);
+        assert_eq!(Record::from_payload(&record.to_payload()), Ok(record));
     }
 }
