@@ -255,6 +255,9 @@ impl Daemon {
         for effect in out.drain() {
             self.carry_out(effect);
         }
+        if let Some(role) = self.role.borrow_mut().as_mut() {
+            role.on_sent(rt::now());
+        }
         *self.out.borrow_mut() = out; // keeps its memory
     }
 

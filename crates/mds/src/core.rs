@@ -103,6 +103,7 @@ impl Mds {
     fn with_rank(&mut self, now: Now, out: &mut Outbox, event: impl FnOnce(&mut Rank)) {
         let epoch = self.epoch();
         let Some(rank) = &mut self.rank else { return };
+        rank.count_left(rank.world.now.wall_ns);
         rank.world.now = now;
         event(rank);
         rank.pump();
@@ -113,6 +114,13 @@ impl Mds {
             && wish != self.heart.wanted
         {
             self.heart.want(wish, now, epoch, out);
+        }
+    }
+
+    /// What the last event wished for is on its way: the time of the answers among that is counted.
+    pub fn on_sent(&mut self, now: Now) {
+        if let Some(rank) = &mut self.rank {
+            rank.count_left(now.wall_ns);
         }
     }
 

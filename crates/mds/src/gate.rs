@@ -28,10 +28,14 @@ pub(crate) enum Wait {
     Loose,
 }
 
+/// What was asked, and when: the time until its answer leaves is counted.
+pub(crate) type Timed = (u32, u64);
+
 #[derive(Debug)]
 struct Parcel {
     wait: u64,
     loose: bool,
+    asked: Option<Timed>,
     envelope: Envelope,
 }
 
@@ -58,6 +62,8 @@ pub(crate) struct Gate {
     lanes: BTreeMap<ConnId, Lane>,
     effects: VecDeque<(u64, Effect)>,
     held: Option<Vec<Held>>,
+    /// Answers that left in the event being handled.
+    pub left: Vec<Timed>,
 }
 
 impl Gate {
@@ -94,21 +100,39 @@ impl Rank {
 
     /// Sends to a client, once what the message is made of is durable.
     pub fn send_at<M: Message>(&mut self, client: i64, message: &M, tid: u64, wait: Wait) {
+        self.send_answer(client, message, tid, (wait, None));
+    }
+
+    /// Sends the first answer to a request.
+    pub fn send_answer<M: Message>(
+        &mut self,
+        client: i64,
+        message: &M,
+        tid: u64,
+        (wait, asked): (Wait, Option<Timed>),
+    ) {
         let Some(session) = self.sessions.by_client.get(&client) else { return };
         let Some(conn) = session.conn else { return };
         let mut envelope = message.envelope(session.peer.features);
         envelope.tid = tid;
-        self.deliver(client, conn, wait, envelope);
+        self.deliver(client, conn, wait, envelope, asked);
     }
 
     /// As [`Rank::send`], to somebody who may have no session.
     pub fn send_to<M: Message>(&mut self, conn: ConnId, message: &M, features: Features, tid: u64) {
         let mut envelope = message.envelope(features);
         envelope.tid = tid;
-        self.deliver(SERVER, conn, Wait::All, envelope);
+        self.deliver(SERVER, conn, Wait::All, envelope, None);
     }
 
-    fn deliver(&mut self, client: i64, conn: ConnId, wait: Wait, envelope: Envelope) {
+    fn deliver(
+        &mut self,
+        client: i64,
+        conn: ConnId,
+        wait: Wait,
+        envelope: Envelope,
+        asked: Option<Timed>,
+    ) {
         if let Some(held) = &mut self.gate.held {
             held.push(Held { client, conn, wait, envelope });
             return;
@@ -121,10 +145,11 @@ impl Rank {
         let is_clear = || self.gate.lanes.get(&conn).is_none_or(|lane| lane.firm == 0);
         if wait <= self.journal.durable && (loose || is_clear()) {
             self.fx.push(Effect::Send(conn, envelope));
+            self.gate.left.extend(asked);
         } else {
             let lane = self.gate.lanes.entry(conn).or_default();
             lane.firm += usize::from(!loose);
-            lane.parcels.push(Parcel { wait, loose, envelope });
+            lane.parcels.push(Parcel { wait, loose, asked, envelope });
         }
     }
 
@@ -141,7 +166,14 @@ impl Rank {
             if let (Wait::For(seq), Some(made)) = (wait, made) {
                 wait = Wait::For(seq.max(if held.client == client { own } else { made }));
             }
-            self.deliver(held.client, held.conn, wait, held.envelope);
+            self.deliver(held.client, held.conn, wait, held.envelope, None);
+        }
+    }
+
+    /// Counts answers that left until `now_ns`.
+    pub fn count_left(&mut self, now_ns: u64) {
+        for (op, came_ns) in self.gate.left.drain(..) {
+            self.counted.answered(op, now_ns.saturating_sub(came_ns));
         }
     }
 
@@ -149,7 +181,7 @@ impl Rank {
     pub fn let_out(&mut self) {
         let durable = self.journal.durable;
         self.tree.tags.durable(durable);
-        let fx = &mut self.fx;
+        let (fx, left) = (&mut self.fx, &mut self.gate.left);
         self.gate.lanes.retain(|conn, lane| {
             let mut blocked = false;
             let goes = |p: &mut Parcel| {
@@ -160,6 +192,7 @@ impl Rank {
             for parcel in lane.parcels.extract_if(.., goes) {
                 lane.firm -= usize::from(!parcel.loose);
                 fx.push(Effect::Send(*conn, parcel.envelope));
+                left.extend(parcel.asked);
             }
             !lane.parcels.is_empty()
         });

@@ -12,6 +12,7 @@
 //! | [`Mds::on_beacon_ack`] | the monitors answered a beacon |
 //! | [`Mds::on_message`], [`Mds::on_closed`] | connections of clients, accepted by the driver |
 //! | [`Mds::on_done`] | an [`Io`] or [`Effect::Blocklist`] ended |
+//! | [`Mds::on_sent`] | the outbox of an event is empty; may be left out |
 //! | [`Mds::on_command`] | a command over the admin socket or from `ceph tell` |
 //! | [`Mds::set_options`] | an option that may change meanwhile has another value |
 //! | [`Mds::on_tick`] | some time has passed; at least four times a second |

@@ -18,7 +18,7 @@ use crate::Peer;
 use crate::capset::bits;
 use crate::errno;
 use crate::flock::{FileLocks, LockQueue, Rule, TooMany};
-use crate::gate::{EARLY_MAX, Wait};
+use crate::gate::{EARLY_MAX, Timed, Wait};
 use crate::heat::Kind;
 use crate::ops::Seen;
 use crate::rank::Rank;
@@ -142,6 +142,8 @@ pub(crate) struct Requests {
     interrupted: BTreeSet<u64>,
     /// Inodes of which a client was told in an answer that it has what it has to give back.
     pub too_much: BTreeSet<Ino>,
+    /// The request that is being answered.
+    answering: Option<Timed>,
     pub later: Vec<(ConnId, Peer, Later)>,
     /// Of those, about.
     later_bytes: usize,
@@ -487,7 +489,7 @@ impl Rank {
             let now = self.world.time();
             trail.note(now, "done");
             let errno = result.as_ref().map_or_else(|e| e.0, |_| 0);
-            self.counted.answered(call.m.op, trail.lasted(now));
+            self.requests.answering = Some((call.m.op, trail.came_ns()));
             let options = &self.world.config.options;
             self.requests.history.add((client, tid, &call.m), trail, errno, (now, options));
         }
@@ -614,7 +616,8 @@ impl Rank {
     }
 
     fn send_reply(&mut self, client: i64, tid: u64, reply: ClientReply, wait: Wait) {
-        self.send_at(client, &reply, tid, wait);
+        let asked = self.requests.answering.take();
+        self.send_answer(client, &reply, tid, (wait, asked));
     }
 
     /// Says that a request is done for good, and which inode it made.

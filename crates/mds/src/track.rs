@@ -36,6 +36,11 @@ impl Trail {
         }
     }
 
+    /// When it came, in nanoseconds since 1970.
+    pub const fn came_ns(&self) -> u64 {
+        self.came.nanos()
+    }
+
     /// Nanoseconds until `end`.
     pub const fn lasted(&self, end: UTime) -> u64 {
         end.nanos().saturating_sub(self.came.nanos())

@@ -422,3 +422,33 @@ fn early_answers_are_bounded() {
     let next = s.create(CLIENT, "a/next");
     assert_eq!(s.results(CLIENT, next), [EARLY]);
 }
+
+/// The time of a request is that until its first answer leaves.
+#[test]
+fn the_time_of_answers_is_counted() {
+    let mut s = Scene::new();
+    let time = |s: &mut Scene| {
+        let ask = serde_json::json!({"prefix": "perf dump"});
+        s.w.call(|m, now, out| m.on_command(now, crate::AskId(1), &ask, out));
+        let (_, _, output) = s.w.said.pop().expect("an answer");
+        let all: serde_json::Value = serde_json::from_slice(&output).unwrap();
+        let of = |group: &str, name: &str| all[group][name]["sum"].as_f64().unwrap();
+        (of("mds", "reply_latency"), of("mds_server", "req_create_latency"))
+    };
+    let before = time(&mut s);
+    s.create(CLIENT, "a/one");
+    // The driver takes 2 ms to send what it is told to, and a record as long to be durable as it does.
+    s.w.now_ms += 2;
+    let now = s.w.now();
+    s.w.mds.on_sent(now);
+    let sent = time(&mut s);
+    assert!((sent.1 - before.1 - 0.002).abs() < 1e-6, "{before:?} {sent:?}");
+    s.lookup(OTHER, "a/one");
+    s.w.now_ms += 30;
+    s.write_all();
+    let (now, after) = (s.w.now(), s.w.now_ms);
+    s.w.mds.on_sent(now);
+    let waited = time(&mut s);
+    assert!(after > 0 && (waited.0 - sent.0 - 0.030).abs() < 1e-6, "{sent:?} {waited:?}");
+    assert!((waited.1 - sent.1).abs() < 1e-9, "a safe answer counts nothing");
+}
