@@ -27,6 +27,7 @@
 //!
 //! Source: the peer's `src/mds/`; the journal is ours, the tree is the peer's to the byte.
 
+mod answer;
 mod beacon;
 mod boot;
 mod caps;
