@@ -452,3 +452,42 @@ fn the_time_of_answers_is_counted() {
     assert!(after > 0 && (waited.0 - sent.0 - 0.030).abs() < 1e-6, "{sent:?} {waited:?}");
     assert!((waited.1 - sent.1).abs() < 1e-9, "a safe answer counts nothing");
 }
+
+/// What a directory counts is told with every name in it; and one that is not empty yet by anybody's
+/// word is not removed, and no secret.
+#[test]
+fn sums_wait_too() {
+    let mut s = Scene::new();
+    s.create(CLIENT, "both/x");
+    let seen = s.lookup(OTHER, "both/old");
+    assert_eq!(s.results(OTHER, seen), [], "its directory has one name more");
+    s.write_all();
+    let reply = s.said(OTHER, seen).remove(0);
+    assert_eq!(reply.dentry.unwrap().dir.dir.nfiles, 2);
+    s.w.journal = None;
+    s.op(CLIENT, mds_op::MKDIR, "empty", &Args::Mode(0o755));
+    s.w.ticks(8);
+    s.w.journal = Some(VecDeque::new());
+    s.create(CLIENT, "empty/x");
+    let gone = s.op(OTHER, mds_op::RMDIR, "empty", &Args::None);
+    assert_eq!(s.results(OTHER, gone), []);
+    s.write_all();
+    assert_eq!(s.results(OTHER, gone), [(crate::errno::NOTEMPTY.0, true)]);
+}
+
+/// Holders of caps are told of a removed name while the request runs, before there is a record.
+#[test]
+fn a_removed_name_is_told_when_it_is_durable() {
+    let mut s = Scene::new();
+    s.w.journal = None;
+    let seen = s.lookup(OTHER, "both/old");
+    s.w.ticks(4);
+    let ino = target(&s.said(OTHER, seen)[0]);
+    s.w.journal = Some(VecDeque::new());
+    let gone = s.op(CLIENT, mds_op::UNLINK, "both/old", &Args::None);
+    assert_eq!(s.results(CLIENT, gone), [EARLY]);
+    let told = |s: &mut Scene| s.caps(OTHER, ino).iter().filter(|m| m.attrs.nlink == 0).count();
+    assert_eq!(told(&mut s), 0);
+    s.write_all();
+    assert!(told(&mut s) > 0);
+}

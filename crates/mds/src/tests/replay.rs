@@ -160,6 +160,45 @@ fn new_requests_wait_for_replayed_ones() {
     assert_eq!(s.results(OTHER, new), [(Errno::EXIST.0, true)]);
 }
 
+/// Caps are their client's again with the request that makes their inode, and not only when all is
+/// done: what it tells of under them is taken at once.
+#[test]
+fn caps_come_back_with_their_inode() {
+    let mut s = Scene::new();
+    let made = s.create(CLIENT, "both/x");
+    let stat = s.said(CLIENT, made).remove(0).target.expect("an inode");
+    let caps = stat.cap.caps;
+    s.die();
+    s.w.journal = Some(VecDeque::new());
+    let cap = CapReconnect {
+        cap_id: stat.cap.cap_id,
+        wanted: caps,
+        issued: caps,
+        ..CapReconnect::default()
+    };
+    s.come_back(CLIENT, [(stat.ino, cap)].into());
+    s.come_back(OTHER, BTreeMap::new());
+    s.w.ticks(4);
+    assert_eq!(s.w.state(), MdsState::CLIENTREPLAY);
+    let flush = ClientCaps {
+        op: cap_op::FLUSH,
+        ino: stat.ino,
+        cap_id: stat.cap.cap_id,
+        caps,
+        wanted: caps,
+        dirty: bits::FW,
+        file: CapFile { size: 4096, truncate_seq: 1, ..CapFile::default() },
+        ..ClientCaps::default()
+    };
+    s.message(CLIENT, &flush, 5);
+    assert!(s.w.write_journal());
+    assert_eq!(s.w.state(), MdsState::CLIENTREPLAY, "the flush is not durable");
+    s.write_all();
+    s.w.journal = None;
+    s.go_on();
+    assert!(s.caps(CLIENT, stat.ino).iter().any(|m| m.op == cap_op::FLUSH_ACK));
+}
+
 /// A client that holds what a replayed request needs, and says nothing, is not waited for without
 /// end.
 #[test]
