@@ -42,7 +42,7 @@ impl Heat {
 impl Tree {
     /// A fragment was asked for.
     pub fn warm(&self, dir: DirFrag, kind: Kind, now_ms: u64) {
-        if let Some(fragment) = self.fragment(dir) {
+        if let Some(fragment) = self.part(dir) {
             let mut heat = fragment.heat.get();
             heat.add(kind, now_ms);
             fragment.heat.set(heat);
@@ -51,7 +51,7 @@ impl Tree {
 
     /// The fragment with an inode's first name.
     pub fn frag_above(&self, ino: Ino) -> Option<DirFrag> {
-        let (dir, name) = self.node(ino)?.at.as_ref()?;
-        self.node(*dir).map(|_| self.dirfrag(*dir, name))
+        let (dir, name) = self.above(ino)?.at.as_ref()?;
+        self.above(*dir).map(|d| DirFrag { ino: *dir, frag: d.frag_of(name) })
     }
 }

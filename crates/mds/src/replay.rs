@@ -120,6 +120,10 @@ impl Rank {
         let homeless = &self.boot.replays.homeless;
         match self.state() {
             MdsState::RECONNECT | MdsState::REJOIN => self.sessions.by_client.contains_key(&client),
+            // Clients may hear before this server that they can come back.
+            MdsState::REPLAY => {
+                self.boot.is_done() && self.sessions.by_client.contains_key(&client)
+            }
             MdsState::CLIENTREPLAY => {
                 ino.map_or(!homeless.is_empty(), |ino| homeless.contains_key(&ino))
             }

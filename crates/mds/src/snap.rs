@@ -193,7 +193,7 @@ impl Tree {
             return;
         }
         let at = self.dirfrag(dir, name);
-        let Some(entry) = self.fragment(at).and_then(|f| f.entries.get(name)) else { return };
+        let Some(entry) = self.part(at).and_then(|f| f.entries.get(name)) else { return };
         if let Link::Primary(ino) = entry.link
             && self.at(ino).keeps_versions()
         {
@@ -205,7 +205,7 @@ impl Tree {
     fn cow_entry(&mut self, txn: &mut Txn, dir: Ino, name: &Bytes) {
         let follows = self.follows();
         let at = self.dirfrag(dir, name);
-        let Some(entry) = self.fragment(at).and_then(|f| f.entries.get(name)) else { return };
+        let Some(entry) = self.part(at).and_then(|f| f.entries.get(name)) else { return };
         if follows < entry.first {
             return;
         }
