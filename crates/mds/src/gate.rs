@@ -20,9 +20,9 @@ pub(crate) const EARLY_MAX: usize = 4096;
 /// Which record a message waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
-    /// All that there are.
+    /// All records that there are.
     All,
-    /// This one.
+    /// The record of this number.
     For(u64),
     /// All that there are; nothing that follows waits for this message.
     Loose,
