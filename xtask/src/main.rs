@@ -23,6 +23,8 @@ mod lab;
 mod lanes;
 mod memory;
 mod mgr;
+mod package;
+mod packages;
 mod pages;
 mod qemu;
 mod radosgw;
@@ -90,6 +92,10 @@ cargo xtask VERB
                      limited clients that cost or lie as much as they can, an honest one beside (10)
   hostile files [SECS] [SCENE..]
                      the same of a file system
+  package [--out DIR] [--bin PATH] [--version V] [--rpm]
+                     Debian packages (and RPMs) of the release build, or of a binary
+  packages [SUITE..] them in clean Debian roots: installed beside upstream's, upgraded under
+                     writes, rolled back, removed, purged; RPMs, image, chart
   unsafe             unsafe code under Miri and the address sanitizer (nightly compiler)
   fuzz [TARGET] [SECS]
                      every fuzz target, or one, for so long (60)
@@ -180,6 +186,8 @@ fn run() -> Result<()> {
         ["caps", "peer"] => caps::peer()?.end(),
         ["caps", "record"] => caps::record(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
+        ["package", words @ ..] => package::run(&package::Asked::parse(words)?),
+        ["packages", suites @ ..] => packages::run(suites)?.end(),
         ["unsafe"] => unsafe_code::run()?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),

@@ -10,6 +10,7 @@ mod device;
 mod exporter;
 mod layout;
 mod lines;
+mod manual;
 mod mds_daemon;
 mod mds_io;
 mod memory;
@@ -39,7 +40,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[derive(Parser)]
 #[command(name = "argonaut", about = "A storage cluster that Ceph's own clients use")]
@@ -356,6 +357,17 @@ enum Verb {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Print what a shell reads to complete these commands.
+    Completions {
+        /// The shell.
+        shell: manual::Shell,
+    },
+    /// Write the manual pages of all commands to a directory.
+    #[command(hide = true)]
+    Man {
+        /// The directory.
+        dir: PathBuf,
+    },
 }
 
 /// Reads the kind of a key.
@@ -397,6 +409,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             | Verb::S3 { .. }
             | Verb::Cls { .. }
             | Verb::Crushtool { .. }
+            | Verb::Man { .. }
     );
     if !is_client {
         daemon::private::umask();
@@ -488,6 +501,8 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Cls { connect, verb } => return classes::run(&connect, &verb),
         Verb::Store(tool) => return store_tool::run(&tool),
         Verb::Crushtool { args } => return Ok(ExitCode::from(crushtool(&args))),
+        Verb::Completions { shell } => manual::completions(Cli::command(), shell),
+        Verb::Man { dir } => manual::pages(Cli::command(), &dir)?,
     }
     Ok(ExitCode::SUCCESS)
 }
