@@ -51,17 +51,19 @@ fi
 DIR=$3 NEW=$4 OLD=$5 PAGE=$6
 if [ -z "${ARGONAUT_PACKAGES_ALONE:-}" ]; then
     export ARGONAUT_PACKAGES_ALONE=1
-    exec unshare --mount --net --pid --fork --kill-child --propagation private bash "$0" "$@"
+    exec unshare --mount --mount-proc --net --pid --fork --kill-child bash "$0" "$@"
 fi
 
 ip link set lo up
 ip addr add 192.0.2.10/24 dev lo
 FAILED=0
+BROKEN=
 ROOT=
 
 # A root of its own: what happens in it is in DIR, and goes with that.
 fresh() {
     local name=$1
+    rm -rf --one-file-system "${DIR:?}/$name"
     mkdir -p "$DIR/$name"/{upper,work,root}
     ROOT=$DIR/$name/root
     mount -t overlay overlay -o "lowerdir=$BASE,upperdir=$DIR/$name/upper,workdir=$DIR/$name/work" "$ROOT"
@@ -73,7 +75,9 @@ fresh() {
     install -m 755 "$(dirname "$0")/systemctl" "$ROOT/usr/local/bin/systemctl"
 }
 gone() {
-    for pid in "$ROOT"/run/units/*.pid; do kill -9 "$(cat "$pid")" 2>/dev/null || true; done
+    for pid in "$ROOT"/run/units/*.pid; do # of a check that failed
+        kill -9 "$(cat "$pid")" 2>/dev/null || true
+    done
     sleep 0.5
     umount "$ROOT/proc"
     umount "$ROOT"
@@ -83,15 +87,20 @@ run() { inside "$ROOT" "$@"; }
 line() { run bash -euo pipefail -c "$1"; }
 apt() { run apt-get -yq --no-install-recommends "$@"; }
 
-# check NAME WORDS..: what the words print is shown if they fail
+# check NAME COMMANDS: what they print is shown if one fails; then the rest of its root's is left out
 check() {
-    local name="$SUITE: $1" out start=$SECONDS
-    shift
-    if out=$( (set -e; "$@") 2>&1); then
+    local name="$SUITE: $1" out code start=$SECONDS
+    [ -z "$BROKEN" ] || return 0
+    # Not in a condition: there the shell would go on behind what fails.
+    set +e
+    out=$(set -e; eval "$2" 2>&1)
+    code=$?
+    set -e
+    if [ $code = 0 ]; then
         printf 'ok      %s (%d.0 s)\n' "$name" $((SECONDS - start))
     else
         printf 'FAILED  %s: %s\n' "$name" "$(tail -n 25 <<<"$out")"
-        FAILED=1
+        FAILED=1 BROKEN=1
     fi
 }
 fail() { echo "$*"; return 1; }
@@ -151,7 +160,7 @@ healthy() {
         [ $SECONDS -lt $end ] || fail "$said"$'\n'"$(run timeout 10 ceph -s; tail -n 3 "$ROOT"/var/log/ceph/*.log "$ROOT"/run/units/*.log)"
         sleep 0.5
     done
-    until run timeout 10 ceph pg stat | grep -qE '^([0-9]+) pgs: \1 active\+clean;'; do
+    until run timeout 10 ceph pg stat | grep -qE '^(0 pgs:|([0-9]+) pgs: \2 active[+]clean;)'; do
         [ $SECONDS -lt $end ] || fail "$(run timeout 10 ceph pg stat)"
         sleep 0.5
     done
@@ -190,7 +199,7 @@ version_is() {
 upgrade() {
     local before unit
     before=$(pids)
-    line 'apt-get -yq --no-install-recommends install /debs/new/*.deb'
+    ours new
     version_is "$NEW_VERSION"
     [ "$(pids)" = "$before" ] || fail "other processes"
     for pid in $before; do
@@ -216,7 +225,10 @@ under_writes() {
     rm -f "$ROOT/root/enough" "$DIR"/writer.*
     writer &
     local job=$! code=0
-    (set -e; "$@") || code=1
+    set +e
+    (set -e; "$@")
+    code=$?
+    set -e
     touch "$ROOT/root/enough"
     wait "$job" || true
     [ ! -e "$DIR/writer.failed" ] || fail "writes failed: $(cat "$DIR"/writer.failed "$DIR"/writer.err)"
@@ -224,7 +236,7 @@ under_writes() {
     return $code
 }
 rollback() {
-    line 'apt-get -yq --no-install-recommends --allow-downgrades install /debs/old/*.deb'
+    ours old
     version_is "$OLD_VERSION"
     in_order
 }
@@ -250,42 +262,60 @@ purged() {
     theirs
 }
 again() {
-    line 'apt-get -yq --no-install-recommends install /debs/new/*.deb'
+    ours new
     units start
     healthy 120
     read_again
+}
+
+# ours VERSION: both packages, by apt
+ours() { line "apt-get -yq --no-install-recommends --allow-downgrades install /debs/$1/*.deb"; }
+without_theirs() {
+    local before
+    before=$(data)
+    apt purge ceph-common
+    sound
+    [ "$(data)" = "$before" ] || fail "data is another"
+    run test -e "$ROTATION"
+}
+no_daemons() {
+    local p
+    for p in $DAEMONS; do
+        [ "$(run dpkg-query -W -f '${db:Status-Abbrev}' "$p" 2>/dev/null)" != "ii " ] || fail "$p is there still"
+    done
 }
 
 one=$(cd "$NEW" && echo argonaut_*.deb); NEW_VERSION=$(cut -d_ -f2 <<<"$one")
 one=$(cd "$OLD" && echo argonaut_*.deb); OLD_VERSION=$(cut -d_ -f2 <<<"$one")
 
 fresh theirs-first
-check "ceph-common and its kind, then ours" eval 'apt install $BESIDE && apt install $(cd "$ROOT" && printf "/%s " debs/old/*.deb) && sound $BESIDE && theirs'
-check "a cluster of one node by the page" eval 'page && healthy && all_run_as_ceph && write_some'
-check "upgrade under writes, in order" under_writes upgrade
-check "what was written is there, all is well" eval 'read_again && healthy && sound $BESIDE'
-check "rollback under writes, in order" under_writes rollback
-check "what was written is there, all is well" eval 'read_again && healthy'
+check "ceph-common and its kind, then ours" 'apt install $BESIDE; ours old; sound $BESIDE; theirs'
+check "a cluster of one node by the page" 'page; healthy; all_run_as_ceph; write_some'
+check "upgrade under writes, in order" 'under_writes upgrade'
+check "what was written is there, all is well" 'read_again; healthy; sound $BESIDE'
+check "rollback under writes, in order" 'under_writes rollback'
+check "what was written is there still" 'read_again; healthy'
 check "daemons stop" stop_all
 check "removed: data and settings stay" removed
 check "purged: data stays, nothing else of ours" purged
 check "installed anew: the same data" again
-check "daemons stop" stop_all
+check "daemons stop, again" stop_all
 gone
 
 fresh ours-first
-check "ours alone" eval 'apt install $(cd "$ROOT" && printf "/%s " debs/new/*.deb) && sound && [ -e "$ROOT/etc/logrotate.d/argonaut-ceph-names" ]'
-check "then ceph-common and its kind" eval 'apt install $BESIDE && sound $BESIDE && theirs && [ ! -e "$ROOT/etc/logrotate.d/argonaut-ceph-names" ]'
-check "a cluster of one node by the page" eval 'page && healthy && all_run_as_ceph && write_some && read_again'
-check "daemons stop" stop_all
-check "no daemons of upstream's beside ours" eval 'run apt-get -s install ceph-osd | grep "^Remv argonaut-ceph-names"'
-check "ceph-common is purged: ours and data stay" eval 'before=$(data); apt purge ceph-common && sound && [ "$(data)" = "$before" ] && [ -e "$ROOT/etc/logrotate.d/argonaut-ceph-names" ]'
+ROTATION=/etc/logrotate.d/argonaut-ceph-names
+check "ours alone" 'ours new; sound; run test -e $ROTATION'
+check "then ceph-common and its kind" 'apt install $BESIDE; sound $BESIDE; theirs; run test ! -e $ROTATION'
+check "a cluster of one node by the page, after that" 'page; healthy; all_run_as_ceph; write_some; read_again'
+check "daemons of that stop" stop_all
+check "no daemons of upstream's beside ours" 'line "apt-get -s install ceph-osd | grep \"^Remv argonaut-ceph-names\""'
+check "ceph-common is purged: ours and data stay" without_theirs
 gone
 
 if [ -n "$DAEMONS" ]; then
     fresh daemons-first
-    check "in place of upstream's daemons" eval 'apt install $BESIDE $DAEMONS && apt install $(cd "$ROOT" && printf "/%s " debs/new/*.deb) && sound $BESIDE && theirs && ! run dpkg-query -W -f "\${db:Status-Abbrev}" $DAEMONS | grep ii'
-    check "and back" eval 'apt install $DAEMONS && installed $DAEMONS argonaut && ! run ceph-osd --version | grep argonaut'
+    check "in place of upstream's daemons" 'apt install $BESIDE $DAEMONS; ours new; sound $BESIDE; theirs; no_daemons'
+    check "and back" 'apt install $DAEMONS; installed $DAEMONS argonaut; line "! ceph-osd --version | grep argonaut"'
     gone
 fi
 exit $FAILED
