@@ -68,6 +68,8 @@ fresh() {
     ROOT=$DIR/$name/root
     mount -t overlay overlay -o "lowerdir=$BASE,upperdir=$DIR/$name/upper,workdir=$DIR/$name/work" "$ROOT"
     mount -t proc proc "$ROOT/proc"
+    # What is in it goes soon.
+    echo 'Dpkg::Options { "--force-unsafe-io"; };' >"$ROOT/etc/apt/apt.conf.d/99-soon-gone"
     mkdir -p "$ROOT/debs/new" "$ROOT/debs/old"
     cp "$NEW"/*.deb "$ROOT/debs/new/"
     cp "$OLD"/*.deb "$ROOT/debs/old/"
