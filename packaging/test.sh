@@ -244,7 +244,11 @@ rollback() {
 }
 # The names of data, with what their content is.
 data() { (cd "$ROOT/var/lib/ceph" && find . -type f ! -name '*.pid' -printf '%p %s\n' | sort); }
-stop_all() { units stop; }
+stop_all() {
+    local unit
+    # OSDs tell the monitor that they go.
+    for unit in $(tac -s ' ' <<<"$UNITS "); do run systemctl stop "$unit"; done
+}
 removed() {
     local before
     before=$(data)

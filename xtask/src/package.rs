@@ -156,7 +156,7 @@ impl Made {
         std::fs::create_dir_all(&debian)?;
         let files = files(root)?;
         let kib = |path: &PathBuf| Ok(path.symlink_metadata()?.len().div_ceil(1024));
-        let size = files.iter().map(|path| kib(path)).sum::<Result<u64>>()?;
+        let size = files.iter().map(kib).sum::<Result<u64>>()?;
         let from = sh::repo().join("packaging/deb").join(name);
         for entry in std::fs::read_dir(&from).with_context(|| from.display().to_string())? {
             let entry = entry?;
