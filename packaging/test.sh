@@ -3,8 +3,9 @@
 #   test.sh base SUITE                       makes the root that tests start from, with what they
 #                                            install beside it downloaded; prints its path
 #   test.sh run SUITE DIRECTORY NEW OLD PAGE one suite: packages in NEW and OLD, the cluster as PAGE
-#                                            makes it. Each check prints a line; ends with 1 if one
-#                                            failed. Processes, mounts and network are its own.
+#                                            makes it, under a systemd. Each check prints a line; ends
+#                                            with 1 if one failed. Processes, mounts and network are its
+#                                            own.
 set -euo pipefail
 shopt -s nullglob
 
@@ -34,10 +35,11 @@ if [ "$MODE" = base ]; then
         debootstrap --variant=minbase "$SUITE" "$BASE" "$mirror" >&2
         echo 'Acquire::Check-Valid-Until "false";' >"$BASE/etc/apt/apt.conf.d/99-snapshot"
         printf '#!/bin/sh\nexit 101\n' >"$BASE/usr/sbin/policy-rc.d"
-        chmod +x "$BASE/usr/sbin/policy-rc.d"
+        chmod +x "$BASE/usr/sbin/policy-rc.d" # until it has booted
         # What tests look with; then what is installed beside packages of ours, only fetched.
         inside "$BASE" apt-get update -q >&2
-        inside "$BASE" apt-get install -yq --no-install-recommends logrotate procps >&2
+        inside "$BASE" apt-get install -yq --no-install-recommends \
+            logrotate procps systemd-sysv dbus >&2
         inside "$BASE" apt-get clean
         for set in "$BESIDE" "$DAEMONS"; do
             [ -z "$set" ] || inside "$BASE" apt-get install -yqd --no-install-recommends $set >&2
@@ -47,7 +49,33 @@ if [ "$MODE" = base ]; then
     echo "$BASE"
     exit
 fi
-[ "$MODE" = run ] || { sed -n '2,8p' "$0" >&2; exit 2; }
+# A machine of its own, but for the network: what systemd wants to find.
+if [ "$MODE" = boot ]; then
+    root=$2
+    groups=$(findmnt -nt cgroup2 -o TARGET | head -1)
+    group=$(mktemp -d "$groups/argonaut-XXXXXX")
+    echo "$group" >"$root/../cgroup"
+    echo $$ >"$group/cgroup.procs"
+    export root
+    exec unshare --mount --pid --uts --cgroup --mount-proc --fork --kill-child bash -euc '
+        hostname node
+        mount -t proc proc "$root/proc"
+        mount -t sysfs sysfs "$root/sys"
+        mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
+        mount -t tmpfs tmpfs "$root/run"
+        mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+        for node in null zero full random urandom tty; do
+            touch "$root/dev/$node"
+            mount --bind "/dev/$node" "$root/dev/$node"
+        done
+        mkdir "$root/dev/pts" "$root/dev/shm"
+        mount -t devpts -o newinstance,ptmxmode=0666 devpts "$root/dev/pts"
+        ln -s pts/ptmx "$root/dev/ptmx"
+        ln -s /proc/self/fd "$root/dev/fd"
+        exec chroot "$root" env -i container=unshare PATH=/usr/sbin:/usr/bin \
+            /usr/lib/systemd/systemd --log-target=console --log-level=notice --show-status=false'
+fi
+[ "$MODE" = run ] || { sed -n '2,9p' "$0" >&2; exit 2; }
 DIR=$3 NEW=$4 OLD=$5 PAGE=$6
 if [ -z "${ARGONAUT_PACKAGES_ALONE:-}" ]; then
     export ARGONAUT_PACKAGES_ALONE=1
@@ -59,33 +87,50 @@ ip addr add 192.0.2.10/24 dev lo
 FAILED=0
 BROKEN=
 ROOT=
+BOOT=
+INIT=
 
 # A root of its own: what happens in it is in DIR, and goes with that.
 fresh() {
     local name=$1
+    BROKEN=
+    ROOT=$DIR/$name/root
     rm -rf --one-file-system "${DIR:?}/$name"
     mkdir -p "$DIR/$name"/{upper,work,root}
-    ROOT=$DIR/$name/root
     mount -t overlay overlay -o "lowerdir=$BASE,upperdir=$DIR/$name/upper,workdir=$DIR/$name/work" "$ROOT"
-    mount -t proc proc "$ROOT/proc"
     # What is in it goes soon.
     echo 'Dpkg::Options { "--force-unsafe-io"; };' >"$ROOT/etc/apt/apt.conf.d/99-soon-gone"
+    rm "$ROOT/usr/sbin/policy-rc.d"
     mkdir -p "$ROOT/debs/new" "$ROOT/debs/old"
     cp "$NEW"/*.deb "$ROOT/debs/new/"
     cp "$OLD"/*.deb "$ROOT/debs/old/"
-    # No systemd runs here: a stand-in that starts and stops what units say.
-    install -m 755 "$(dirname "$0")/systemctl" "$ROOT/usr/local/bin/systemctl"
+    # By another process: a control group is its own as long as it is empty but for it.
+    bash "$0" boot "$ROOT" >"$DIR/$name/console" 2>&1 &
+    BOOT=$!
+    local end=$((SECONDS + 120))
+    until INIT=$(pgrep -P "$BOOT") &&
+        [[ $(run systemctl is-system-running 2>/dev/null || true) =~ ^(running|degraded)$ ]]; do
+        [ -e "/proc/$BOOT" ] && [ $SECONDS -lt $end ] || {
+            printf 'FAILED  %s: systemd does not start: %s\n' "$SUITE" "$(tail -n 5 "$DIR/$name/console")"
+            FAILED=1 BROKEN=1
+            return
+        }
+        sleep 0.5
+    done
 }
 gone() {
-    for pid in "$ROOT"/run/units/*.pid; do # of a check that failed
-        kill -9 "$(cat "$pid")" 2>/dev/null || true
-    done
-    sleep 0.5
-    umount "$ROOT/proc"
+    kill -9 "$BOOT" 2>/dev/null || true
+    wait "$BOOT" 2>/dev/null || true
+    while [ -e "/proc/$INIT" ]; do sleep 0.1; done
+    find "$(cat "$ROOT/../cgroup")" -depth -type d -exec rmdir {} +
     umount "$ROOT"
     rm -rf --one-file-system "$(dirname "$ROOT")"
 }
-run() { inside "$ROOT" "$@"; }
+# In the root that runs.
+run() {
+    nsenter --target "$INIT" --mount --pid --uts --cgroup --root --wd env -i LC_ALL=C HOME=/root \
+        PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"
+}
 line() { run bash -euo pipefail -c "$1"; }
 apt() { run apt-get -yq --no-install-recommends "$@"; }
 
@@ -132,6 +177,11 @@ sound() {
         owner=$(run stat -c %U:%G:%a "/var/lib/ceph/$name")
         [ "$owner" = ceph:ceph:750 ] || fail "/var/lib/ceph/$name: $owner"
     done
+    for name in ceph-mon.target ceph-osd.target ceph-mgr.target ceph-mds.target ceph-radosgw.target \
+        argonaut.target; do
+        run systemctl is-enabled "$name" >/dev/null || fail "$name is not enabled"
+        run systemctl is-active "$name" >/dev/null || fail "$name is not active"
+    done
     run logrotate --debug /etc/logrotate.conf 2>&1 | grep -i 'error' && fail "logrotate"
     return 0
 }
@@ -159,7 +209,7 @@ page() {
 healthy() {
     local end=$((SECONDS + ${1:-120})) said=
     until said=$(run timeout 10 ceph health 2>&1) && [ "$said" = HEALTH_OK ]; do
-        [ $SECONDS -lt $end ] || fail "$said"$'\n'"$(run timeout 10 ceph -s; tail -n 3 "$ROOT"/var/log/ceph/*.log "$ROOT"/run/units/*.log)"
+        [ $SECONDS -lt $end ] || fail "$said"$'\n'"$(run timeout 10 ceph -s; run journalctl -n 20 --no-pager)"
         sleep 0.5
     done
     until run timeout 10 ceph pg stat | grep -qE '^(0 pgs:|([0-9]+) pgs: \2 active[+]clean;)'; do
@@ -169,12 +219,11 @@ healthy() {
     run ceph -s
 }
 UNITS="ceph-mon@a ceph-mgr@x ceph-osd@0 ceph-osd@1 ceph-osd@2"
-units() { for unit in $UNITS; do run systemctl "$1" "$unit"; done; }
-pids() { for unit in $UNITS; do cat "$ROOT/run/units/$unit.pid"; done; }
+pids() { for unit in $UNITS; do run systemctl show --property MainPID --value "$unit"; done; }
 all_run_as_ceph() {
     local pid
     for pid in $(pids); do
-        [ "$(stat -c %u "/proc/$pid")" = 64045 ] || fail "process $pid: $(stat -c %u "/proc/$pid")"
+        [ "$(run stat -c %U "/proc/$pid")" = ceph ] || fail "process $pid: $(run stat -c %U "/proc/$pid")"
     done
 }
 write_some() {
@@ -205,8 +254,7 @@ upgrade() {
     version_is "$NEW_VERSION"
     [ "$(pids)" = "$before" ] || fail "other processes"
     for pid in $before; do
-        [ -e "/proc/$pid" ] || fail "process $pid was stopped"
-        [[ $(readlink "/proc/$pid/exe") == *deleted* ]] || fail "process $pid is of no older program"
+        [[ $(run readlink "/proc/$pid/exe") == *deleted* ]] || fail "process $pid is of no older program"
     done
     in_order
 }
@@ -219,7 +267,7 @@ in_order() {
             ceph-osd*) run timeout 60 ceph osd ok-to-stop "${unit#*@}" ;;
         esac
         run systemctl restart "$unit"
-        [[ $(readlink "/proc/$(cat "$ROOT/run/units/$unit.pid")/exe") != *deleted* ]]
+        [[ $(run readlink "/proc/$(run systemctl show --property MainPID --value "$unit")/exe") != *deleted* ]]
         healthy 120 >/dev/null
     done
 }
@@ -244,18 +292,14 @@ rollback() {
 }
 # The names of data, with what their content is.
 data() { (cd "$ROOT/var/lib/ceph" && find . -type f ! -name '*.pid' -printf '%p %s\n' | sort); }
-stop_all() {
-    local unit
-    # OSDs tell the monitor that they go.
-    for unit in $(tac -s ' ' <<<"$UNITS "); do run systemctl stop "$unit"; done
-}
 removed() {
     local before
-    before=$(data)
+    before=$(data | cut -d" " -f1)
     apt remove argonaut argonaut-ceph-names
+    ! run pgrep -u ceph || fail "daemons run on"
     [ ! -e "$ROOT/usr/bin/argonaut" ] && [ ! -L "$ROOT/usr/bin/ceph-osd" ] || fail "a program is left"
     [ -e "$ROOT/etc/logrotate.d/argonaut" ] || fail "settings went with the program"
-    [ "$(data)" = "$before" ] || fail "data is another"
+    [ "$(data | cut -d" " -f1)" = "$before" ] || fail "data is another"
     theirs
 }
 purged() {
@@ -269,7 +313,7 @@ purged() {
 }
 again() {
     ours new
-    units start
+    run systemctl start $UNITS
     healthy 120
     read_again
 }
@@ -278,6 +322,7 @@ again() {
 ours() { line "apt-get -yq --no-install-recommends --allow-downgrades install /debs/$1/*.deb"; }
 without_theirs() {
     local before
+    run systemctl stop ceph-mds.target ceph-osd.target ceph-mgr.target ceph-mon.target
     before=$(data)
     apt purge ceph-common
     sound
@@ -301,11 +346,9 @@ check "upgrade under writes, in order" 'under_writes upgrade'
 check "what was written is there, all is well" 'read_again; healthy; sound $BESIDE'
 check "rollback under writes, in order" 'under_writes rollback'
 check "what was written is there still" 'read_again; healthy'
-check "daemons stop" stop_all
-check "removed: data and settings stay" removed
+check "removed: daemons stop, data and settings stay" removed
 check "purged: data stays, nothing else of ours" purged
 check "installed anew: the same data" again
-check "daemons stop, again" stop_all
 gone
 
 fresh ours-first
@@ -313,7 +356,6 @@ ROTATION=/etc/logrotate.d/argonaut-ceph-names
 check "ours alone" 'ours new; sound; run test -e $ROTATION'
 check "then ceph-common and its kind" 'apt install $BESIDE; sound $BESIDE; theirs; run test ! -e $ROTATION'
 check "a cluster of one node by the page, after that" 'page; healthy; all_run_as_ceph; write_some; read_again'
-check "daemons of that stop" stop_all
 check "no daemons of upstream's beside ours" 'line "apt-get -s install ceph-osd | grep \"^Remv argonaut-ceph-names\""'
 check "ceph-common is purged: ours and data stay" without_theirs
 gone
