@@ -94,8 +94,8 @@ cargo xtask VERB
                      the same of a file system
   package [--out DIR] [--bin PATH] [--version V] [--rpm]
                      Debian packages (and RPMs) of the release build, or of a binary
-  packages [SUITE..] them in clean Debian roots: installed beside upstream's, upgraded under
-                     writes, rolled back, removed, purged; RPMs, image, chart
+  packages [PART..]  them in clean Debian roots: installed beside upstream's, upgraded under
+                     writes, rolled back, removed, purged; and rpm, chart, container
   unsafe             unsafe code under Miri and the address sanitizer (nightly compiler)
   fuzz [TARGET] [SECS]
                      every fuzz target, or one, for so long (60)
@@ -187,7 +187,7 @@ fn run() -> Result<()> {
         ["caps", "record"] => caps::record(),
         ["hostile", ..] => hostile::run(number(1, 100_000)?)?.end(),
         ["package", words @ ..] => package::run(&package::Asked::parse(words)?),
-        ["packages", suites @ ..] => packages::run(suites)?.end(),
+        ["packages", parts @ ..] => packages::run(parts)?.end(),
         ["unsafe"] => unsafe_code::run()?.end(),
         ["fuzz"] => fuzz::run(None, 60)?.end(),
         ["fuzz", secs] if secs.parse::<u64>().is_ok() => fuzz::run(None, secs.parse()?)?.end(),

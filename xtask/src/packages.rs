@@ -1,6 +1,7 @@
-//! `packages`: what `package` makes, in clean Debian roots: `packaging/test.sh` installs it beside
-//! upstream's packages in both orders, runs a cluster by the page on installing, upgrades and rolls
-//! back under writes, removes and purges. The binary is packed twice, as an older version too.
+//! `packages`: what `package` makes, in clean Debian roots, each with its systemd.
+//! `packaging/test.sh` installs it beside upstream's packages in both orders, runs a cluster by the
+//! page on installing, upgrades and rolls back under writes, removes and purges. The binary is packed
+//! twice, as an older version too.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,40 +14,44 @@ use crate::{cluster, lab, sh};
 
 const PAGE: &str = "docs/ops/install.md";
 
-/// Makes packages and tries them in the named suites, or all.
+/// What is tried beside the suites.
+const OTHERS: [&str; 3] = ["rpm", "chart", "container"];
+
+/// Makes packages and tries what is named, or all: suites, `rpm`, `chart`, `container`.
 ///
 /// # Errors
 /// When the packages cannot be made; what they do wrong is in the report.
-pub fn run(suites: &[&str]) -> Result<Report> {
-    let known = |suite: &&&str| lab::SUITES.iter().any(|(name, _)| name == *suite);
-    if let Some(unknown) = suites.iter().find(|suite| !known(suite)) {
-        bail!("no suite {unknown}");
+pub fn run(parts: &[&str]) -> Result<Report> {
+    let every: Vec<&str> = lab::SUITES.iter().map(|(suite, _)| *suite).chain(OTHERS).collect();
+    if let Some(unknown) = parts.iter().find(|part| !every.contains(part)) {
+        bail!("{unknown} is none of {}", every.join(", "));
     }
+    let parts = if parts.is_empty() { &every } else { parts };
     let dir = std::env::temp_dir().join(format!("argonaut-packages-{}", std::process::id()));
-    let report = run_in(&dir, suites);
+    let report = run_in(&dir, parts);
     std::fs::remove_dir_all(&dir).ok();
     report
 }
 
-fn run_in(dir: &Path, suites: &[&str]) -> Result<Report> {
+fn run_in(dir: &Path, parts: &[&str]) -> Result<Report> {
     let version = env!("CARGO_PKG_VERSION");
     let mut report = Report::default();
     let made = Made::of(&cluster::binary()?, &dir.join("made"))?;
     let new = apart(&made.debs(version)?, &dir.join("new"))?;
     let old = apart(&made.debs(&format!("{version}~old"))?, &dir.join("old"))?;
-    report.check("RPMs", || rpm::check(&made, version));
-    report.check("chart", chart::check);
-    let every: Vec<&str> = lab::SUITES.iter().map(|(suite, _)| *suite).collect();
-    for suite in if suites.is_empty() { &every } else { suites } {
-        if !made.runs_on(suite) {
-            let why = "its glibc is older than the one the binary was built with";
-            report.check(suite, || Err(LeftOut(why.to_owned()).into()));
-            continue;
+    for part in parts {
+        match *part {
+            "rpm" => report.check("RPMs", || rpm::check(&made, version)),
+            "chart" => report.check("chart", chart::check),
+            "container" if made.runs_on(container::BASE) => {
+                report.check("container", || container::check(&new, dir));
+            }
+            suite if made.runs_on(suite) => report.add(tried(suite, dir, &new, &old)?),
+            other => report.check(other, || {
+                let why = "its C library is older than the one the binary was built with";
+                Err(LeftOut(why.to_owned()).into())
+            }),
         }
-        report.add(tried(suite, dir, &new, &old)?);
-    }
-    if made.runs_on("trixie") {
-        report.check("container", || container::check(&new, dir));
     }
     Ok(report)
 }

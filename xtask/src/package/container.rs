@@ -8,6 +8,9 @@ use anyhow::{Result, bail};
 use crate::report::LeftOut;
 use crate::{packages, sh};
 
+/// The suite whose root stands in for the image that it is built on.
+pub const BASE: &str = "trixie";
+
 /// Builds the image without network of packages in a directory, and runs its programs.
 ///
 /// # Errors
@@ -16,7 +19,7 @@ pub fn check(debs: &Path, dir: &Path) -> Result<()> {
     if Command::new("buildah").arg("--version").output().is_err() {
         return Err(LeftOut("there is no program buildah".to_owned()).into());
     }
-    let base = packages::base("trixie")?;
+    let base = packages::base(BASE)?;
     let store = dir.join("images");
     let buildah = |words: &[&str]| {
         let mut command = Command::new("unshare");
