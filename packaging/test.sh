@@ -2,10 +2,11 @@
 # Packages in clean Debian roots: installed, upgraded, rolled back, removed, purged. As root:
 #   test.sh base SUITE                       makes the root that tests start from, with what they
 #                                            install beside it downloaded; prints its path
-#   test.sh run SUITE DIRECTORY NEW OLD PAGE one suite: packages in NEW and OLD, the cluster as PAGE
-#                                            makes it, under a systemd. Each check prints a line; ends
-#                                            with 1 if one failed. Processes, mounts and network are its
-#                                            own.
+#   test.sh run SUITE DIRECTORY NEW OLD PAGE [SCENE]
+#                                            one suite, all scenes or one: packages in NEW and OLD,
+#                                            the cluster as PAGE makes it, under a systemd. Each check
+#                                            prints a line; ends with 1 if one failed. Processes,
+#                                            mounts and network are its own.
 set -euo pipefail
 shopt -s nullglob
 
@@ -75,8 +76,8 @@ if [ "$MODE" = boot ]; then
         exec chroot "$root" env -i container=unshare PATH=/usr/sbin:/usr/bin \
             /usr/lib/systemd/systemd --log-target=console --log-level=notice --show-status=false'
 fi
-[ "$MODE" = run ] || { sed -n '2,9p' "$0" >&2; exit 2; }
-DIR=$3 NEW=$4 OLD=$5 PAGE=$6
+[ "$MODE" = run ] || { sed -n '2,10p' "$0" >&2; exit 2; }
+DIR=$3 NEW=$4 OLD=$5 PAGE=$6 SCENE=${7:-}
 if [ -z "${ARGONAUT_PACKAGES_ALONE:-}" ]; then
     export ARGONAUT_PACKAGES_ALONE=1
     exec unshare --mount --mount-proc --net --pid --fork --kill-child bash "$0" "$@"
@@ -324,9 +325,10 @@ without_theirs() {
     local before
     run systemctl stop ceph-mds.target ceph-osd.target ceph-mgr.target ceph-mon.target
     before=$(data)
-    apt purge ceph-common
-    sound
+    apt purge ceph-common # which stops ceph.target, and what is a part of it
     [ "$(data)" = "$before" ] || fail "data is another"
+    run systemctl start ceph-{mon,osd,mgr,mds,radosgw}.target
+    sound
     run test -e "$ROTATION"
 }
 no_daemons() {
@@ -339,28 +341,33 @@ no_daemons() {
 one=$(cd "$NEW" && echo argonaut_*.deb); NEW_VERSION=$(cut -d_ -f2 <<<"$one")
 one=$(cd "$OLD" && echo argonaut_*.deb); OLD_VERSION=$(cut -d_ -f2 <<<"$one")
 
-fresh theirs-first
-check "ceph-common and its kind, then ours" 'apt install $BESIDE; ours old; sound $BESIDE; theirs'
-check "a cluster of one node by the page" 'page; healthy; all_run_as_ceph; write_some'
-check "upgrade under writes, in order" 'under_writes upgrade'
-check "what was written is there, all is well" 'read_again; healthy; sound $BESIDE'
-check "rollback under writes, in order" 'under_writes rollback'
-check "what was written is there still" 'read_again; healthy'
-check "removed: daemons stop, data and settings stay" removed
-check "purged: data stays, nothing else of ours" purged
-check "installed anew: the same data" again
-gone
+is_wanted() { [ -z "$SCENE" ] || [ "$SCENE" = "$1" ]; }
+if is_wanted theirs-first; then
+    fresh theirs-first
+    check "ceph-common and its kind, then ours" 'apt install $BESIDE; ours old; sound $BESIDE; theirs'
+    check "a cluster of one node by the page" 'page; healthy; all_run_as_ceph; write_some'
+    check "upgrade under writes, in order" 'under_writes upgrade'
+    check "what was written is there, all is well" 'read_again; healthy; sound $BESIDE'
+    check "rollback under writes, in order" 'under_writes rollback'
+    check "what was written is there still" 'read_again; healthy'
+    check "removed: daemons stop, data and settings stay" removed
+    check "purged: data stays, nothing else of ours" purged
+    check "installed anew: the same data" again
+    gone
+fi
 
-fresh ours-first
-ROTATION=/etc/logrotate.d/argonaut-ceph-names
-check "ours alone" 'ours new; sound; run test -e $ROTATION'
-check "then ceph-common and its kind" 'apt install $BESIDE; sound $BESIDE; theirs; run test ! -e $ROTATION'
-check "a cluster of one node by the page, after that" 'page; healthy; all_run_as_ceph; write_some; read_again'
-check "no daemons of upstream's beside ours" 'line "apt-get -s install ceph-osd | grep \"^Remv argonaut-ceph-names\""'
-check "ceph-common is purged: ours and data stay" without_theirs
-gone
+if is_wanted ours-first; then
+    fresh ours-first
+    ROTATION=/etc/logrotate.d/argonaut-ceph-names
+    check "ours alone" 'ours new; sound; run test -e $ROTATION'
+    check "then ceph-common and its kind" 'apt install $BESIDE; sound $BESIDE; theirs; run test ! -e $ROTATION'
+    check "a cluster of one node by the page, after that" 'page; healthy; all_run_as_ceph; write_some; read_again'
+    check "no daemons of upstream's beside ours" 'line "apt-get -s install ceph-osd | grep \"^Remv argonaut-ceph-names\""'
+    check "ceph-common is purged: ours and data stay" without_theirs
+    gone
+fi
 
-if [ -n "$DAEMONS" ]; then
+if [ -n "$DAEMONS" ] && is_wanted daemons-first; then
     fresh daemons-first
     check "in place of upstream's daemons" 'apt install $BESIDE $DAEMONS; ours new; sound $BESIDE; theirs; no_daemons'
     check "and back" 'apt install $DAEMONS; installed $DAEMONS argonaut; line "! ceph-osd --version | grep argonaut"'
