@@ -82,7 +82,7 @@ pub enum RadosVerb {
     Truncate {
         /// The object.
         object: String,
-        /// Bytes.
+        /// The new size, in bytes.
         size: u64,
     },
     /// Set an attribute.
