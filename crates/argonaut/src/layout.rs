@@ -269,6 +269,9 @@ impl Layout {
     mon max pg per osd = 2000
 
 [mon]
+    # The disk is shared with whatever else is on this machine.
+    mon data avail warn = 5
+    mon data avail crit = 2
     mon data = {dir}/mon.$id
     keyring = {dir}/mon.$id/keyring
     log file = {dir}/log/$name.log

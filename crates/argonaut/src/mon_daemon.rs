@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +25,7 @@ use types::{AddrKind, AddrVec, EntityAddr, EntityKind, EntityName, UTime, Uuid};
 
 use crate::layout::{Layout, Wanted, mgr_id, mon_id};
 use crate::mgr_daemon::reply_of;
-use crate::mon_peers::PeerWire;
+use crate::mon_peers::{self, PeerWire};
 
 /// The release that this cluster's monitors present themselves as.
 const MON_RELEASE: u8 = 18;
@@ -329,6 +329,9 @@ struct Daemon {
     /// Where this monitor listens in place of its address in the monitor map.
     bind_ip: Option<IpAddr>,
     started_ms: u64,
+    data: PathBuf,
+    /// When its room is looked at next, monotonic ms.
+    disk_at_ms: Cell<u64>,
     messenger: Messenger,
     mgr: Messenger,
     mgr_keys: SharedRotatingKeys,
@@ -434,6 +437,7 @@ impl Daemon {
                 PeerEvent::Down(node) => monitor.on_peer_down(now, node),
                 PeerEvent::Says(node, says) => monitor.on_peer_says(now, node, says),
                 PeerEvent::Admitted(node, sent_ms) => monitor.on_admitted(node, sent_ms),
+                PeerEvent::Vitals(node, vitals) => monitor.on_vitals(now, node, vitals),
                 PeerEvent::Ask(conn, tid, body) => {
                     let this = self.clone();
                     tokio::task::spawn_local(async move {
@@ -635,6 +639,7 @@ impl Daemon {
 
     fn tick(self: &Rc<Self>) {
         self.tick_quorum();
+        self.tick_disk();
         self.monitor.borrow_mut().on_tick(rt::now());
         let secrets = self.monitor.borrow().state().auth.rotating(EntityKind::MGR).cloned();
         if let Some(secrets) = secrets {
@@ -646,6 +651,16 @@ impl Daemon {
         }
         self.tick_modules();
         self.drain();
+    }
+
+    /// Tells the role how much room there is.
+    fn tick_disk(&self) {
+        const EVERY_MS: u64 = 5_000;
+        let now_ms = rt::now().mono_ms();
+        if now_ms >= self.disk_at_ms.get() {
+            self.disk_at_ms.set(now_ms + EVERY_MS);
+            self.monitor.borrow_mut().on_disk(mon_peers::disk(&self.data));
+        }
     }
 
     /// The manager's modules run where the manager is.
@@ -857,6 +872,8 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         v1_at: Cell::new(None),
         bind_ip: bind_ip(&config)?,
         started_ms,
+        data: PathBuf::from(&data),
+        disk_at_ms: Cell::new(0),
         modes,
         messenger: messenger.clone(),
         mgr: mgr.clone(),

@@ -1,12 +1,14 @@
 //! What carries a monitor's messages to the others ([`mon::links`]): the messenger, with an
 //! authorizer that is sealed with the monitors' own key.
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use auth::{AuthorizerClientAuth, ClientAuth, ClientAuthSettings, CryptoKey, SharedRandom};
 use env::ConnId;
 use messages::Envelope;
 use mon::links::Wire;
+use mon::vitals::Disk;
 use rt::{Messenger, OsRandom, Policy, Redial};
 use types::{AddrVec, EntityKind, EntityName};
 

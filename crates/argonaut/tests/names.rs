@@ -202,6 +202,7 @@ osd pool default pg num = 8
 mon max pg per osd = 2000
 keyring = {dir}/ceph.client.admin.keyring
 [mon]
+mon data avail warn = 0
 mon data = {dir}/mon/$cluster-$id
 keyring = {dir}/mon/$cluster-$id/keyring
 [osd]

@@ -12,13 +12,14 @@ use types::{OsdId, UTime};
 
 use crate::{
     ClusterState, HealthCheck, HealthReport, HealthStatus, Volatile, crushops, health_codes,
+    health_reports, vitals,
 };
 
 /// Lines of detail per check.
-const DETAIL_MAX: usize = 50;
+pub(crate) const DETAIL_MAX: usize = 50;
 
 /// What the checks depend on besides the state.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct HealthOptions {
     /// `osd_pool_default_size`
     pub pool_size: u32,
@@ -46,6 +47,10 @@ pub(crate) struct HealthOptions {
     pub unscrubbed_s: ScrubAges,
     /// Of the checks that need the maps alone.
     pub bounds: health_codes::MapBounds,
+    /// Of what OSDs and PGs report.
+    pub reports: health_reports::Bounds,
+    /// Of monitors' clocks and disks.
+    pub mons: vitals::Bounds,
 }
 
 /// When PGs are reported as not scrubbed.
@@ -107,6 +112,7 @@ pub(crate) fn check(
 ) -> HealthReport {
     let mut report = HealthReport::default();
     check_mons(cluster, volatile, &mut report);
+    vitals::check(&volatile.vitals, &volatile.quorum, &options.mons, &mut report);
     check_managers(cluster, &mut report);
     let crashes = crate::commands::recent_crashes(cluster, UTime::from_nanos(options.wall_ns));
     if !crashes.is_empty() {
@@ -123,6 +129,8 @@ pub(crate) fn check(
     check_slow(volatile, &mut report);
     check_pg_nums(cluster, volatile, options, &mut report);
     crate::health_auth::check(cluster, options.auth, &mut report);
+    let (map, pgmap) = (&cluster.osdmap, &volatile.pgmap);
+    health_reports::check(map, pgmap, &options.reports, options.wall_ns, &mut report);
     health_codes::check(cluster, volatile, &options.bounds, &mut report);
     crate::fs::health::check(&cluster.fsmap, &volatile.mds, &mut report);
     report
@@ -545,7 +553,7 @@ fn check_pgs(
         report.add("PG_DAMAGED", HealthStatus::Err, damaged_lines.len(), summary, damaged_lines);
     }
     full_copies(pgmap, report);
-    if spare > 0 {
+    if spare > 0 && options.reports.misplaced {
         let summary =
             format!("{spare}/{copies} objects misplaced ({:.3}%)", percent(spare, copies));
         report.add("OBJECT_MISPLACED", HealthStatus::Warn, spare as usize, summary, Vec::new());
@@ -606,7 +614,9 @@ fn check_pg_nums(
         return;
     }
     let (mut few, mut many, mut both) = (Vec::new(), Vec::new(), Vec::new());
-    for plan in crate::autoscale::plan(map, &volatile.pgmap, &options.autoscale) {
+    let plans = crate::autoscale::plan(map, &volatile.pgmap, &options.autoscale);
+    health_reports::check_targets(map, &plans, report);
+    for plan in plans {
         let Some(pool) = map.pool(plan.id) else { continue };
         let name = map.pool_name(plan.id).unwrap_or_default();
         if pool.opts.get("target_size_ratio").is_some()

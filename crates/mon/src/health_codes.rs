@@ -1,8 +1,11 @@
-//! Every health code of the peer: where it is raised here, why it cannot be, or that it is not
-//! built; and the checks that need the maps alone.
+//! Every health code of the peer: where it is raised here, or why it cannot be; and the checks that
+//! need the maps alone.
 //!
 //! Source: the peer's `doc/rados/operations/health-checks.rst` and `doc/cephfs/health-messages.rst`,
 //! release 20.2.4.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use maps::{OsdMap, OsdState, PoolFlags};
 use types::OsdId;
@@ -17,23 +20,21 @@ pub(crate) enum Fate {
     Raised,
     /// It cannot be true here, and why.
     Never(&'static str),
-    /// It can be true and is not looked for yet.
-    Unbuilt,
 }
 
 /// The peer's codes, by area.
 #[cfg(test)]
 pub(crate) const CODES: &[(&str, Fate)] = {
-    use Fate::{Never, Raised, Unbuilt};
+    use Fate::{Never, Raised};
     const NO_BLUESTORE: Fate = Never("the store is another");
     const BUILT_IN: Fate = Never("modules are built in, not loaded");
     &[
         ("MON_DOWN", Raised),
-        ("MON_CLOCK_SKEW", Unbuilt),
+        ("MON_CLOCK_SKEW", Raised),
         ("MON_MSGR2_NOT_ENABLED", Never("monitors listen at v2 addresses from the start")),
-        ("MON_DISK_LOW", Unbuilt),
-        ("MON_DISK_CRIT", Unbuilt),
-        ("MON_DISK_BIG", Unbuilt),
+        ("MON_DISK_LOW", Raised),
+        ("MON_DISK_CRIT", Raised),
+        ("MON_DISK_BIG", Raised),
         ("MON_NETSPLIT", Never("there are no connectivity elections")),
         ("AUTH_INSECURE_GLOBAL_ID_RECLAIM", Never("an id is reclaimed with its ticket alone")),
         ("AUTH_INSECURE_GLOBAL_ID_RECLAIM_ALLOWED", Never("it cannot be allowed")),
@@ -51,7 +52,7 @@ pub(crate) const CODES: &[(&str, Fate)] = {
         ("RECENT_MGR_MODULE_CRASH", BUILT_IN),
         ("OSD_DOWN", Raised),
         ("OSD_HOST_DOWN", Raised),
-        ("OSD_ORPHAN", Unbuilt),
+        ("OSD_ORPHAN", Raised),
         ("OSD_OUT_OF_ORDER_FULL", Raised),
         ("OSD_FULL", Raised),
         ("OSD_BACKFILLFULL", Raised),
@@ -64,11 +65,11 @@ pub(crate) const CODES: &[(&str, Fate)] = {
         ("OSD_NO_SORTBITWISE", Never("maps are made with the flag, which nobody can unset")),
         ("OSD_UPGRADE_FINISHED", Never("one release of OSDs is known")),
         ("OSD_FILESTORE", NO_BLUESTORE),
-        ("OSD_UNREACHABLE", Unbuilt),
-        ("OSD_TOO_MANY_REPAIRS", Unbuilt),
+        ("OSD_UNREACHABLE", Raised),
+        ("OSD_TOO_MANY_REPAIRS", Raised),
         ("OSD_SCRUB_ERRORS", Raised),
-        ("OSD_SLOW_PING_TIME_BACK", Unbuilt),
-        ("OSD_SLOW_PING_TIME_FRONT", Unbuilt),
+        ("OSD_SLOW_PING_TIME_BACK", Raised),
+        ("OSD_SLOW_PING_TIME_FRONT", Raised),
         ("BLUEFS_SPILLOVER", NO_BLUESTORE),
         ("BLUEFS_LOW_SPACE", NO_BLUESTORE),
         ("BLUESTORE_FRAGMENTATION", NO_BLUESTORE),
@@ -89,7 +90,7 @@ pub(crate) const CODES: &[(&str, Fate)] = {
         ("PG_DAMAGED", Raised),
         ("PG_NOT_SCRUBBED", Raised),
         ("PG_NOT_DEEP_SCRUBBED", Raised),
-        ("PG_SLOW_SNAP_TRIMMING", Unbuilt),
+        ("PG_SLOW_SNAP_TRIMMING", Raised),
         ("LARGE_OMAP_OBJECTS", Raised),
         ("CACHE_POOL_NEAR_FULL", Raised),
         ("TOO_FEW_OSDS", Raised),
@@ -98,15 +99,15 @@ pub(crate) const CODES: &[(&str, Fate)] = {
         ("POOL_PG_NUM_NOT_POWER_OF_TWO", Raised),
         ("POOL_TOO_FEW_PGS", Raised),
         ("POOL_TOO_MANY_PGS", Raised),
-        ("POOL_TARGET_SIZE_BYTES_OVERCOMMITTED", Unbuilt),
+        ("POOL_TARGET_SIZE_BYTES_OVERCOMMITTED", Raised),
         ("POOL_HAS_TARGET_SIZE_BYTES_AND_RATIO", Raised),
         ("SMALLER_PGP_NUM", Raised),
-        ("MANY_OBJECTS_PER_PG", Unbuilt),
+        ("MANY_OBJECTS_PER_PG", Raised),
         ("POOL_APP_NOT_ENABLED", Raised),
         ("POOL_FULL", Raised),
         ("POOL_BACKFILLFULL", Raised),
         ("POOL_NEARFULL", Raised),
-        ("POOL_NEAR_FULL", Unbuilt),
+        ("POOL_NEAR_FULL", Raised),
         ("POOL_NO_REDUNDANCY", Raised),
         ("POOL_SCRUB_FLAGS", Raised),
         ("OBJECT_MISPLACED", Raised),
@@ -142,8 +143,10 @@ pub(crate) const CODES: &[(&str, Fate)] = {
 };
 
 /// Bounds of these checks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct MapBounds {
+    /// `public_network`
+    pub public_network: String,
     /// `mon_max_pg_per_osd`
     pub pgs_per_osd: u64,
     /// `osd_failsafe_full_ratio`
@@ -159,6 +162,7 @@ pub(crate) struct MapBounds {
 impl Default for MapBounds {
     fn default() -> Self {
         Self {
+            public_network: String::new(),
             pgs_per_osd: 250,
             failsafe_full: 0.97,
             power_of_two: true,
@@ -182,6 +186,61 @@ pub(crate) fn check(
     check_counts(&cluster.osdmap, bounds, report);
     check_omaps(&cluster.osdmap, volatile, report);
     check_new(&cluster.osdmap, volatile, report);
+    check_orphans(&cluster.osdmap, report);
+    check_networks(&cluster.osdmap, &bounds.public_network, report);
+}
+
+/// OSDs that CRUSH chooses and the map does not know: PGs on them lack a copy.
+fn check_orphans(map: &OsdMap, report: &mut HealthReport) {
+    let placed: BTreeSet<i32> = map
+        .crush
+        .buckets()
+        .filter(|bucket| !map.crush.is_shadow(bucket.id()))
+        .flat_map(|bucket| bucket.items().to_vec())
+        .filter(|item| *item >= 0 && !map.exists(OsdId(*item)))
+        .collect();
+    let line = |osd: &i32| format!("osd.{osd} exists in crush map but not in osdmap");
+    let detail: Vec<String> = placed.iter().map(line).collect();
+    if !detail.is_empty() {
+        let summary = format!("{} osds exist in the crush map but not in the osdmap", detail.len());
+        report.add("OSD_ORPHAN", HealthStatus::Warn, detail.len(), summary, detail);
+    }
+}
+
+/// Whether an address is of a network: `192.0.2.0/24`, `2001:db8::/32`.
+fn is_in(ip: IpAddr, network: &str) -> bool {
+    let Some((base, bits)) = network.trim().split_once('/') else { return false };
+    let (Ok(base), Ok(bits)) = (base.parse::<IpAddr>(), bits.parse::<u32>()) else { return false };
+    let same = |a: u128, b: u128, width: u32| {
+        bits <= width && a.checked_shr(width - bits) == b.checked_shr(width - bits)
+    };
+    match (ip, base) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => same(a.to_bits().into(), b.to_bits().into(), 32),
+        (IpAddr::V6(a), IpAddr::V6(b)) => bits == 0 || same(a.to_bits(), b.to_bits(), 128),
+        _ => false,
+    }
+}
+
+/// OSDs that listen outside of the network that clients are on.
+fn check_networks(map: &OsdMap, networks: &str, report: &mut HealthReport) {
+    let all: Vec<&str> = networks.split([',', ';', ' ']).filter(|n| !n.is_empty()).collect();
+    if all.is_empty() {
+        return;
+    }
+    let outside = |osd: &OsdId| {
+        let mut ips =
+            map.osd_addrs(*osd).into_iter().flat_map(|a| &a.0).filter_map(|a| a.sock).peekable();
+        ips.peek().is_some() && !ips.any(|at| all.iter().any(|n| is_in(at.ip(), n)))
+    };
+    let detail: Vec<String> = map
+        .osds()
+        .filter(|osd| map.is_up(*osd) && outside(osd))
+        .map(|osd| format!("osd.{osd}'s public address is not in '{networks}' subnet"))
+        .collect();
+    if !detail.is_empty() {
+        let summary = format!("{} osds(s) are not reachable", detail.len());
+        report.add("OSD_UNREACHABLE", HealthStatus::Err, detail.len(), summary, detail);
+    }
 }
 
 fn check_ratios(map: &OsdMap, bounds: &MapBounds, report: &mut HealthReport) {
@@ -362,14 +421,17 @@ mod tests {
         for (code, fate) in CODES {
             assert!(seen.insert(code), "{code} stands twice");
             let quoted = format!("\"{code}\"");
-            let all = [checks, below, include_str!("fs/health.rs")];
+            let all = [
+                checks,
+                below,
+                include_str!("fs/health.rs"),
+                include_str!("health_reports.rs"),
+                include_str!("vitals.rs"),
+            ];
             let raised = all.iter().any(|text| text.contains(&quoted));
             // Its code has the type of the place in it.
             let raised = raised || *code == "OSD_HOST_DOWN";
             assert_eq!(raised, *fate == Fate::Raised, "{code}");
-        }
-        for code in ["MON_CLOCK_SKEW", "MON_DISK_CRIT"] {
-            assert!(CODES.contains(&(code, Fate::Unbuilt)), "{code} is built: say so");
         }
         assert!(CODES.iter().all(|(_, fate)| !matches!(fate, Fate::Never(why) if why.is_empty())));
     }

@@ -57,6 +57,7 @@ pub mod fs;
 mod health;
 mod health_auth;
 mod health_codes;
+mod health_reports;
 pub mod known_map;
 mod limits;
 mod lines;
@@ -77,6 +78,7 @@ pub mod services;
 mod session;
 mod state;
 mod temp;
+pub mod vitals;
 mod volatile;
 
 pub use classes::{ClassModule, Classes};

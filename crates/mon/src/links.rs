@@ -15,6 +15,7 @@ use types::{AddrVec, Uuid};
 
 use crate::peer::{LOG_ANSWER, LOG_ASK, PeerSays, SAYS};
 use crate::quorum::Call;
+use crate::vitals::{VITALS, Vitals};
 
 /// Silence after which a connection is made anew.
 const SILENT_MS: u64 = 3_000;
@@ -58,6 +59,8 @@ pub enum PeerEvent {
     Down(u64),
     /// One said something.
     Says(u64, PeerSays),
+    /// The leader asks how this one fares, or is told.
+    Vitals(u64, Vitals),
     /// One's log asks this one's; the answer goes to the connection under the number.
     Ask(ConnId, u64, Bytes),
     /// One's log admitted what it was sent at a time.
@@ -249,6 +252,11 @@ impl Links {
                     return self.lost(now, conn);
                 }
             },
+            VITALS => {
+                if let (Ok(vitals), Some(node)) = (Vitals::decode(env), from) {
+                    return vec![PeerEvent::Vitals(node, vitals)];
+                }
+            }
             LOG_ASK if from.is_some() => {
                 return vec![PeerEvent::Ask(conn, env.tid, env.front.clone())];
             }

@@ -40,6 +40,8 @@ pub struct Volatile {
     pub progress: crate::progress::Progress,
     /// The monitors that agree.
     pub quorum: QuorumInfo,
+    /// Clocks and disks of the monitors.
+    pub vitals: crate::vitals::Round,
 }
 
 /// Peers with the same type and features.

@@ -56,6 +56,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("dump_historic_slow_ops", "", "show slowest recent ops", "r"),
     ("dump_mempools", "", "get mempool stats", "r"),
     ("dump_ops_in_flight", "", "show the ops currently in flight", "r"),
+    ("dump_osd_network", "value:CephInt?", "Dump osd heartbeat network ping times", "r"),
     ("dump_pg_recovery_stats", "", "dump pg recovery statistics", "r"),
     ("dump_recovery_reservations", "", "show recovery reservations", "r"),
     ("dump_scrub_reservations", "", "show scrub reservations", "r"),
@@ -356,6 +357,7 @@ impl Osd {
             }
             "dump_watchers" => ok(self.dump_watchers()),
             "dump_mempools" => ok(self.dump_mempools()),
+            "dump_osd_network" => ok(self.dump_osd_network(now, args)),
             "dump_scrub_reservations" => ok(json!({
                 "scrubs_local": self.c.slots.scrubs.taken(),
                 "scrubs_remote": self.c.slots.scrubs_lent.taken(),
@@ -487,8 +489,18 @@ impl Osd {
         })
     }
 
-    /// Of the peer's pools the one that is counted here: logs, with requests remembered beyond
-    /// them.
+    /// Heartbeats that take `value` ms and longer, by default as long as health warns of.
+    fn dump_osd_network(&self, now: Now, args: &Map<String, Value>) -> Value {
+        let c = &self.c;
+        let asked = number(args, "value");
+        let threshold_us = asked.map_or(c.conf.slow_ping_us, |ms| ms.saturating_mul(1_000));
+        let grace_ms = c.conf.heartbeat_grace_ms;
+        let pings = c.heartbeats.pings();
+        crate::pings::dump(c.id.whoami, &c.map, now, grace_ms, threshold_us, pings)
+    }
+
+    /// What is held, by the peer's names of pools: what its store caches and writes, logs with the
+    /// requests remembered beyond them, requests in hand, PGs, and the map.
     fn dump_mempools(&self) -> Value {
         let all = self.pgs.values().map(|pg| pg.log.in_memory());
         let (items, bytes) = all.fold((0, 0), |a, l| (a.0 + l.0, a.1 + l.1));

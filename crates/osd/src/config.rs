@@ -46,6 +46,8 @@ pub struct Config {
     pub heartbeat_interval_ms: u64,
     /// `osd_heartbeat_grace`, ms.
     pub heartbeat_grace_ms: u64,
+    /// `mon_warn_on_slow_ping_time`, or its part of the grace; microseconds.
+    pub slow_ping_us: u64,
     /// `osd_beacon_report_interval`, ms.
     pub beacon_interval_ms: u64,
     /// `osd_mon_report_interval` for statistics, ms.
@@ -90,6 +92,7 @@ impl Default for Config {
             snap_trim_sleep_ms: 0,
             heartbeat_interval_ms: 6_000,
             heartbeat_grace_ms: 20_000,
+            slow_ping_us: 1_000_000,
             beacon_interval_ms: 300_000,
             report_interval_ms: 1_000,
             failsafe_full_ratio: 0.97,
@@ -156,6 +159,9 @@ impl Config {
         secs("osd_snap_trim_sleep", &mut c.snap_trim_sleep_ms);
         secs("osd_heartbeat_interval", &mut c.heartbeat_interval_ms);
         secs("osd_heartbeat_grace", &mut c.heartbeat_grace_ms);
+        let slow_ms = conf.f64("mon_warn_on_slow_ping_time").max(0.0);
+        let part_ms = c.heartbeat_grace_ms as f64 * conf.f64("mon_warn_on_slow_ping_ratio");
+        c.slow_ping_us = (if slow_ms > 0.0 { slow_ms } else { part_ms } * 1_000.0) as u64;
         secs("osd_beacon_report_interval", &mut c.beacon_interval_ms);
         secs("osd_op_complaint_time", &mut c.complaint_ms);
         int("osd_op_history_size", &mut c.history_size);

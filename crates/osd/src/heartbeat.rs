@@ -11,11 +11,15 @@ use types::{Epoch, Features, OsdId};
 
 use crate::core::Osd;
 use crate::outbox::{Effect, Outbox};
+use crate::pings::Pings;
 
 /// At least so many are watched, as far as there are.
 const PEERS_MIN: usize = 10;
 /// A silent OSD is reported again after this long.
 const REPEAT_MS: u64 = 5_000;
+/// The bit of a ping's stamp that tells the cluster's network from the public one: the answer has the
+/// stamp of the question.
+const BACK: u64 = 1;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Side {
@@ -32,6 +36,7 @@ struct Peer {
     /// When it was reported, monotonic ms; 0 when it is not.
     reported_ms: u64,
     up_from: Epoch,
+    pings: Pings,
 }
 
 /// The OSDs that are watched.
@@ -45,6 +50,11 @@ impl Heartbeats {
     /// Who is watched.
     pub fn peers(&self) -> impl Iterator<Item = OsdId> + '_ {
         self.peers.keys().copied()
+    }
+
+    /// How long each takes to answer.
+    pub(crate) fn pings(&self) -> impl Iterator<Item = (OsdId, &Pings)> {
+        self.peers.iter().map(|(osd, peer)| (*osd, &peer.pings))
     }
 }
 
@@ -84,14 +94,17 @@ impl Osd {
         let grace = self.c.conf.heartbeat_grace_ms;
         if ms >= self.c.heartbeats.next_ms {
             self.c.heartbeats.next_ms = ms + self.c.conf.heartbeat_interval_ms;
-            let ping = OsdPing { fsid, from: me, epoch, op: 0, stamp_ns: now.mono_ns };
-            let envelope = ping.envelope(Features::ALL);
+            let ping = |back: bool| {
+                let stamp_ns = now.mono_ns & !BACK | u64::from(back);
+                OsdPing { fsid, from: me, epoch, op: 0, stamp_ns }.envelope(Features::ALL)
+            };
+            let pings = (ping(false), ping(true));
             for (osd, peer) in &mut self.c.heartbeats.peers {
                 for (back, side) in [(false, &mut peer.front), (true, &mut peer.back)] {
                     if side.waiting_since_ms == 0 {
                         side.waiting_since_ms = ms;
                     }
-                    let envelope = envelope.clone();
+                    let envelope = if back { &pings.1 } else { &pings.0 }.clone();
                     out.push(Effect::Heartbeat { osd: *osd, back, envelope });
                 }
             }
@@ -174,6 +187,8 @@ impl Osd {
                 self.c.leases.on_promise(from, ms, m.epoch, self.c.map.epoch);
                 self.resume(now, out);
                 let Some(peer) = self.c.heartbeats.peers.get_mut(&from) else { return };
+                let took_ns = now.mono_ns.saturating_sub(m.stamp_ns);
+                peer.pings.add(now, m.stamp_ns & BACK != 0, took_ns);
                 // Which side it came back on is not told apart: both ends are one process.
                 for side in [&mut peer.front, &mut peer.back] {
                     side.answered_ms = side.answered_ms.max(ms);

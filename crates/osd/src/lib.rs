@@ -59,6 +59,7 @@ mod pace;
 mod parked;
 mod perf;
 mod pg;
+mod pings;
 mod query;
 mod report;
 mod session;

@@ -239,6 +239,10 @@ pub struct Pace {
     waiting: BTreeSet<SpgId>,
     /// A transaction by its number, and when the store was given it.
     given: Option<(u64, u64)>,
+    /// Transactions that were timed since the last report, and their times' sum in ns.
+    took: (u64, u64),
+    /// Their mean at the last report.
+    latency_ns: u64,
     /// The least that one took to be durable, ns, now and in the window before.
     least_ns: [u64; 2],
     least_since_ns: u64,
@@ -265,6 +269,8 @@ impl Default for Pace {
             slowdown: 1.0,
             waiting: BTreeSet::new(),
             given: None,
+            took: (0, 0),
+            latency_ns: 0,
             least_ns: [u64::MAX; 2],
             least_since_ns: 0,
         }
@@ -345,7 +351,17 @@ impl Pace {
             self.least_ns = [u64::MAX, self.least_ns[0]];
             self.least_since_ns = now.mono_ns;
         }
-        self.least_ns[0] = self.least_ns[0].min(now.mono_ns.saturating_sub(at));
+        let took = now.mono_ns.saturating_sub(at);
+        self.least_ns[0] = self.least_ns[0].min(took);
+        self.took = (self.took.0 + 1, self.took.1.saturating_add(took));
+    }
+
+    /// How long a transaction takes to become durable, ns: the mean since the last call, or the one
+    /// before where nothing was written. One is timed at a time.
+    pub fn commit_latency_ns(&mut self) -> u64 {
+        let (count, sum_ns) = std::mem::take(&mut self.took);
+        self.latency_ns = sum_ns.checked_div(count).unwrap_or(self.latency_ns);
+        self.latency_ns
     }
 
     /// Whether another part may go.

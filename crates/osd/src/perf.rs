@@ -61,6 +61,7 @@ metrics::group! {
     pub struct Own "argonaut" {
         messages_dropped Count 5 "" "Messages that could not be read or were not allowed"
         caps_denied Count 5 "" "Requests beyond their sender's caps"
+        copies_repaired Count 5 "" "Copies here that could not be read and were made anew"
     }
 }
 

@@ -1,7 +1,9 @@
 //! What the monitors are told: boot, alive, beacons, statistics.
 
 use env::Now;
-use maps::{ObjectStatCollection, ObjectStatSum, OsdStat, PgShard, PgStat, PgState, StoreStatfs};
+use maps::{
+    ObjectStatCollection, ObjectStatSum, OsdStat, PgShard, PgStat, PgState, StorePerf, StoreStatfs,
+};
 use messages::{OsdAlive, OsdBeacon, OsdBoot, PgStats, PgTemp};
 use types::{Denc, Epoch, PgId, PoolId, UTime};
 
@@ -171,6 +173,11 @@ impl Osd {
         stat.up_from = self.c.map.up_from(me);
         stat.seq = u64::from(stat.up_from.0) << 32 | self.c.reports.seq;
         stat.num_pgs = self.pgs.len() as u32;
+        let pings = self.c.heartbeats.pings();
+        stat.hb_pingtime = pings.filter_map(|(osd, p)| Some((osd.0, p.times()?))).collect();
+        let latency = self.c.pace.commit_latency_ns();
+        stat.os_perf_stat = StorePerf { commit_latency_ns: latency, apply_latency_ns: latency };
+        stat.num_shards_repaired = self.c.perf.own.copies_repaired.0;
         m.osd_stat = stat.to_bytes();
         (m.slow_ops, m.slow_ms) = self.slow_ops(now);
         m.compressed = self.c.store.compressed().into_iter().map(compressed).collect();

@@ -428,6 +428,7 @@ impl World {
                 PeerEvent::Down(node) => life.role.on_peer_down(now, node),
                 PeerEvent::Says(node, says) => life.role.on_peer_says(now, node, says),
                 PeerEvent::Admitted(node, sent_ms) => life.role.on_admitted(node, sent_ms),
+                PeerEvent::Vitals(node, vitals) => life.role.on_vitals(now, node, vitals),
                 PeerEvent::Ask(conn, tid, body) => {
                     let (quorum, tx) = (life.quorum.clone(), life.answers.0.clone());
                     life.runtime.spawn(async move {

@@ -12,7 +12,7 @@ use super::{
     EBUSY, EINVAL, ENOENT, Fail, Run, dump_addrvec, fail, legacy_text, ok, out, out_rs,
     release_name,
 };
-use crate::CommandCtx;
+use crate::{CommandCtx, HealthStatus, vitals};
 
 /// What this monitor tells its peers that it knows.
 const OWN_FEATURES: Features = Features(Features::REEF_WORD.0 | Features::CRUSH_MSR.0);
@@ -615,11 +615,34 @@ fn ok_to_rm(ctx: &mut CommandCtx<'_>) -> Run {
 
 fn time_sync(ctx: &mut CommandCtx<'_>) -> Run {
     let mut f = ctx.formatter_or_pretty();
+    let (round, quorum) = (&ctx.volatile.vitals, &ctx.volatile.quorum);
+    let drift_s = vitals::Bounds::default().drift_s;
+    let drift_s = ctx.mon_number("mon_clock_drift_allowed", drift_s);
     f.object("time_sync", |f| {
+        if quorum.quorum.len() > 1 {
+            f.object("time_skew_status", |f| {
+                for (name, known) in &round.known {
+                    f.object(name, |f| {
+                        f.float("skew", known.skew_s);
+                        f.float("latency", known.latency_s);
+                        let why = vitals::skew_text(known, drift_s);
+                        let status =
+                            if why.is_some() { HealthStatus::Warn } else { HealthStatus::Ok };
+                        f.string("health", status.name());
+                        if let Some(why) = why {
+                            f.string("details", why);
+                        }
+                    });
+                }
+            });
+        }
         f.object("timechecks", |f| {
-            f.int("epoch", ctx.volatile.quorum.election_epoch);
-            f.int("round", 0);
-            f.string("round_status", "finished");
+            f.int("epoch", quorum.election_epoch);
+            f.int("round", round.number);
+            f.string(
+                "round_status",
+                if round.awaited.is_empty() { "finished" } else { "on-going" },
+            );
         });
     });
     out(f.finish())

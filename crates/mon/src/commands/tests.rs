@@ -703,6 +703,8 @@ fn health_options() -> crate::health::HealthOptions {
         wall_ns: 0,
         unscrubbed_s: crate::health::ScrubAges::default(),
         bounds: crate::health_codes::MapBounds::default(),
+        reports: crate::health_reports::Bounds::default(),
+        mons: crate::vitals::Bounds::default(),
     }
 }
 
@@ -763,6 +765,43 @@ fn maps_are_looked_at() {
     assert!(told("TOO_MANY_PGS").1.ends_with("> max 5)"));
 }
 
+/// OSDs that only CRUSH knows, OSDs outside of the clients' networks, and pools that are to become
+/// larger than all there is.
+#[test]
+fn orphans_networks_and_targets_are_told() {
+    let mut cluster = Cluster::new();
+    let mut options = health_options();
+    let told = |cluster: &Cluster, options: &crate::health::HealthOptions, code: &str| {
+        let report = crate::health::check(&cluster.state, &cluster.volatile, options);
+        report.checks.get(code).map(|c| (c.severity, c.summary.clone(), c.detail.clone()))
+    };
+    options.bounds.public_network = "2001:db8::/32, 127.0.0.0/8".into();
+    let over = "POOL_TARGET_SIZE_BYTES_OVERCOMMITTED";
+    for code in ["OSD_ORPHAN", "OSD_UNREACHABLE", over] {
+        assert_eq!(told(&cluster, &options, code), None);
+    }
+    let mut crush = (**cluster.state.osdmap.crush.map()).clone();
+    let at = [("host", "vm"), ("root", "default")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    crush.insert_item(7, 131, "osd.7", &at.into(), true).unwrap();
+    let mut inc = cluster.state.osd_change();
+    inc.crush = super::crush::bytes_of(&crush);
+    cluster.apply(&Mutation::Osd(Box::new(inc)));
+    let (_, orphan, detail) = told(&cluster, &options, "OSD_ORPHAN").expect("a warning");
+    assert_eq!(orphan, "1 osds exist in the crush map but not in the osdmap");
+    assert_eq!(detail, ["osd.7 exists in crush map but not in osdmap"]);
+    options.bounds.public_network = "192.0.2.0/24".into();
+    let (severity, apart, detail) = told(&cluster, &options, "OSD_UNREACHABLE").expect("an error");
+    assert_eq!((severity, &*apart), (crate::HealthStatus::Err, "3 osds(s) are not reachable"));
+    assert_eq!(detail[0], "osd.0's public address is not in '192.0.2.0/24' subnet");
+    cluster.quiet(
+        r#"{"prefix":"osd pool set","pool":"cephfs_data","var":"target_size_bytes","val":"10T"}"#,
+    );
+    let (_, summary, detail) = told(&cluster, &options, over).expect("a warning");
+    assert_eq!(summary, "1 subtrees have overcommitted pool target_size_bytes");
+    assert!(detail[0].starts_with("Pools ['cephfs_meta', 'cephfs_data', '.mgr'] overcommit"));
+    assert!(detail[0].ends_with(" on pools ['cephfs_data']"), "{detail:?}");
+}
+
 /// An OSD that says its journal is in memory makes the cluster warn, by name.
 #[test]
 fn a_journal_in_memory_is_told() {
@@ -809,6 +848,8 @@ fn unscrubbed_pgs_are_told() {
             deep_ratio: 0.75,
         },
         bounds: crate::health_codes::MapBounds::default(),
+        reports: crate::health_reports::Bounds::default(),
+        mons: crate::vitals::Bounds::default(),
     };
     let ago = |days: u64| UTime::from_nanos(options.wall_ns - days * 86_400_000_000_000);
     for (ps, light, deep) in [(0, 1, 2), (1, 10, 12), (2, 11, 13), (3, 8, 8)] {

@@ -260,6 +260,8 @@ pub struct Monitor {
     /// What the cluster log was told of last.
     health_told: HealthReport,
     modules: modules::Asked,
+    /// Room for this monitor's data.
+    disk: crate::vitals::Disk,
 }
 
 impl Monitor {
@@ -302,6 +304,7 @@ impl Monitor {
             open: Open::default(),
             in_flight: None,
             modules: modules::Asked::default(),
+            disk: crate::vitals::Disk::default(),
             seq: 1,
             done: 0,
             token,
@@ -371,6 +374,7 @@ impl Monitor {
         self.next_round_ms = 0;
         self.osd.begin();
         self.volatile.mds = crate::fs::Watch::default();
+        self.volatile.vitals = crate::vitals::Round::default();
         self.map_use = history::MapUse::default();
         let line = self.quorum_line();
         self.log(LogPriority::INFO, line);
@@ -585,6 +589,7 @@ impl Monitor {
         if !self.leads() {
             return;
         }
+        self.probe_tick();
         if now.mono_ms() >= self.next_round_ms {
             self.next_round_ms = now.mono_ms() + ROUND_MS;
             self.round();
@@ -879,6 +884,13 @@ impl Monitor {
     /// An option as it applies to this monitor: the central settings, then its own.
     fn option(&self, name: &str) -> Option<String> {
         self.state.config.get(&self.name(), name).or_else(|| self.config.options.get(name).cloned())
+    }
+
+    /// An option that the peer's manager obeys: as it is set for managers, else for this monitor.
+    fn option_of_mgr<T: std::str::FromStr>(&self, name: &str, default: T) -> T {
+        let mgr = EntityName::new(EntityKind::MGR, "x");
+        let value = self.state.config.get(&mgr, name).or_else(|| self.option(name));
+        value.and_then(|v| v.trim().parse().ok()).unwrap_or(default)
     }
 
     fn option_f64(&self, name: &str, default: f64) -> f64 {

@@ -26,6 +26,7 @@ use types::Epoch;
 use super::{Monitor, Wish};
 use crate::peer::{PeerSays, QuorumNews};
 use crate::quorum::{Ballot, LEASE_MS};
+use crate::vitals::{self, Disk, Vitals};
 use crate::{MonError, Mutation};
 
 /// Subtracted from the lease for clocks that run unequally.
@@ -762,7 +763,9 @@ impl Monitor {
             self.others.news_at_ms = 0;
             let line = self.quorum_line();
             self.log(LogPriority::INFO, line);
+            self.volatile.vitals.asked_ms = 0; // who is new is asked at once
         }
+        self.vitals_tick(now_ms);
         if now_ms < self.others.news_at_ms {
             return;
         }
@@ -777,6 +780,56 @@ impl Monitor {
         };
         for node in self.others.connected().collect::<Vec<_>>() {
             self.out.push(Wish::Says { node, says: PeerSays::Quorum(news.clone()) });
+        }
+    }
+
+    /// How much room the data of this monitor has; to be told every few seconds.
+    pub fn on_disk(&mut self, disk: Disk) {
+        self.disk = disk;
+    }
+
+    /// The leader asks how this monitor fares, or another answers this leader.
+    pub fn on_vitals(&mut self, now: Now, node: u64, vitals: Vitals) {
+        self.now = now;
+        match vitals {
+            Vitals::Ask { stamp_ns } => {
+                let answer = Vitals::Answer { stamp_ns, wall_ns: now.wall_ns, disk: self.disk };
+                self.out.push(Wish::Do(super::Output::Peer { node, env: answer.envelope() }));
+            }
+            Vitals::Answer { stamp_ns, wall_ns, disk } => {
+                let name = self.others.members.get(&node).filter(|_| self.others.leads());
+                if let Some(name) = name {
+                    self.volatile.vitals.take(name, now, stamp_ns, wall_ns, disk);
+                    self.health_stale = true;
+                }
+            }
+        }
+    }
+
+    /// Asks those that follow this leader about their clocks and disks, now and then.
+    fn vitals_tick(&mut self, now_ms: u64) {
+        let round = &mut self.volatile.vitals;
+        if now_ms < round.asked_ms + vitals::EVERY_MS {
+            return;
+        }
+        round.number += 1;
+        round.asked_ms = now_ms;
+        let me = self.config.node;
+        let followers = self.others.followers(me, now_ms);
+        let names: BTreeMap<u64, String> = self
+            .others
+            .members
+            .iter()
+            .filter(|(id, _)| followers.contains(id) && **id != me)
+            .map(|(id, name)| (*id, name.clone()))
+            .collect();
+        round.awaited = names.values().cloned().collect();
+        round.known.retain(|name, _| round.awaited.contains(name));
+        let own = vitals::Known { disk: self.disk, ..vitals::Known::default() };
+        round.known.insert(self.config.name.clone(), own);
+        let ask = Vitals::Ask { stamp_ns: self.now.mono_ns }.envelope();
+        for node in names.into_keys() {
+            self.out.push(Wish::Do(super::Output::Peer { node, env: ask.clone() }));
         }
     }
 

@@ -11,7 +11,7 @@ use super::Monitor;
 use crate::balancer::{self, Mode, Options};
 use crate::health::{self, HealthOptions, ScrubAges};
 use crate::health_codes::MapBounds;
-use crate::{Mutation, crushops};
+use crate::{Mutation, crushops, health_reports, vitals};
 
 /// Whether PGs may be placed differently by two maps.
 fn placement_changed(a: &OsdMap, b: &OsdMap) -> bool {
@@ -219,6 +219,7 @@ impl Monitor {
     fn map_bounds(&self) -> MapBounds {
         let default = MapBounds::default();
         MapBounds {
+            public_network: self.option("public_network").unwrap_or_default(),
             pgs_per_osd: self.option_u64("mon_max_pg_per_osd", default.pgs_per_osd),
             failsafe_full: self.option_f64("osd_failsafe_full_ratio", default.failsafe_full),
             power_of_two: self.option_bool("mon_warn_on_pool_pg_num_not_power_of_two", true),
@@ -252,6 +253,41 @@ impl Monitor {
                 deep_ratio: self.option_f64("mon_warn_pg_not_deep_scrubbed_ratio", 0.75),
             },
             bounds: self.map_bounds(),
+            reports: self.report_bounds(),
+            mons: self.mon_bounds(),
+        }
+    }
+
+    fn mon_bounds(&self) -> vitals::Bounds {
+        let default = vitals::Bounds::default();
+        let size = self.option("mon_data_size_warn").and_then(|v| conf::parse_size(&v));
+        vitals::Bounds {
+            drift_s: self.option_f64("mon_clock_drift_allowed", default.drift_s),
+            avail_warn: self.option_u64("mon_data_avail_warn", default.avail_warn),
+            avail_crit: self.option_u64("mon_data_avail_crit", default.avail_crit),
+            data_warn: size.unwrap_or(default.data_warn),
+        }
+    }
+
+    fn report_bounds(&self) -> health_reports::Bounds {
+        let default = health_reports::Bounds::default();
+        let number = |name: &str, default: i64| self.option_of_mgr(name, default);
+        let grace_s = self.option_of_mgr("osd_heartbeat_grace", default.grace_s);
+        let ratio = self.option_of_mgr("mon_warn_on_slow_ping_ratio", 0.05);
+        let ping_ms = self.option_of_mgr("mon_warn_on_slow_ping_time", 0.0);
+        let ping_ms = if ping_ms == 0.0 { grace_s * 1e3 * ratio } else { ping_ms };
+        health_reports::Bounds {
+            slow_ping_us: ping_ms * 1e3,
+            grace_s,
+            repaired: self.option_of_mgr("mon_osd_warn_num_repaired", default.repaired),
+            snaps_queued: self
+                .option_of_mgr("mon_osd_snap_trim_queue_warn_on", default.snaps_queued),
+            objects_min: number("mon_pg_warn_min_objects", default.objects_min),
+            pool_objects_min: number("mon_pg_warn_min_pool_objects", default.pool_objects_min),
+            object_skew: self.option_of_mgr("mon_pg_warn_max_object_skew", default.object_skew),
+            quota_warn: self.option_of_mgr("mon_pool_quota_warn_threshold", default.quota_warn),
+            quota_crit: self.option_of_mgr("mon_pool_quota_crit_threshold", default.quota_crit),
+            misplaced: self.option_of_mgr("mon_warn_on_misplaced", default.misplaced),
         }
     }
 

@@ -13,6 +13,7 @@ use denc::{Denc, Features};
 use env::{ConnId, Now, Seeded};
 use maps::{Incremental, MonInfo, MonMap, OsdMap};
 use messages::*;
+use mon::vitals::{VITALS, Vitals};
 use mon::{Mkfs, MonConfig, Monitor, Output, PeerInfo, peer::PeerSays, quorum};
 use types::{AddrVec, EntityAddr, EntityId, EntityName, Epoch, OsdId, UTime, Uuid};
 
@@ -60,6 +61,7 @@ pub struct Alone {
     pub proposed: Vec<(u64, Bytes)>,
     pub sent: Vec<(ConnId, Envelope)>,
     pub said: Vec<(u64, PeerSays)>,
+    pub vitals: Vec<(u64, Vitals)>,
     pub closed: Vec<ConnId>,
     pub modules: Vec<(cli::Args, auth::MgrCaller)>,
     pub next_conn: u64,
@@ -94,6 +96,7 @@ impl Alone {
             proposed: Vec::new(),
             sent: Vec::new(),
             said: Vec::new(),
+            vitals: Vec::new(),
             closed: Vec::new(),
             modules: Vec::new(),
             next_conn: 1,
@@ -151,6 +154,9 @@ impl Alone {
                 Output::Propose { token, data } => self.proposed.push((token, data)),
                 Output::Module { args, caller, .. } => self.modules.push((args, *caller)),
                 Output::Snapshot { .. } | Output::Local { .. } => {}
+                Output::Peer { node, env } if env.kind == VITALS => {
+                    self.vitals.push((node, Vitals::decode(&env).unwrap()));
+                }
                 Output::Peer { node, env } => {
                     self.said.push((node, PeerSays::decode(&env).unwrap()));
                 }

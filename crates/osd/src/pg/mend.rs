@@ -71,6 +71,7 @@ impl Pg {
     ) {
         let oid = oid.detached();
         if osd == self.me(cx.me) {
+            cx.perf.own.copies_repaired += 1;
             let mut ops = Vec::new();
             self.set_missing(oid.clone(), version, &mut ops);
             cx.submit(ops, Ticket::None);
