@@ -478,6 +478,15 @@ impl Daemon {
                     Output::Propose { .. } | Output::Snapshot { .. } => {
                         self.proposals.send(wish).ok();
                     }
+                    Output::Probe { osd, addrs } => {
+                        let this = self.clone();
+                        tokio::task::spawn_local(async move {
+                            if mon_peers::refuses(&addrs).await {
+                                this.monitor.borrow_mut().on_refused(rt::now(), osd, &addrs);
+                                this.drain();
+                            }
+                        });
+                    }
                     Output::Local { id, reply } => {
                         if let Some(answer) = self.asked.borrow_mut().remove(&id) {
                             answer.send(local_text(reply.r, &reply.rs, reply.out)).ok();

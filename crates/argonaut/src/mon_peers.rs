@@ -70,6 +70,25 @@ impl PeerWire {
     }
 }
 
+/// Whether nobody listens at an address: its host says so. Waits for that for two seconds at most.
+pub async fn refuses(addrs: &AddrVec) -> bool {
+    const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+    let Some(at) = addrs.0.iter().find_map(|addr| addr.sock) else { return false };
+    let dialled = tokio::time::timeout(PATIENCE, tokio::net::TcpStream::connect(at)).await;
+    matches!(dialled, Ok(Err(e)) if e.kind() == std::io::ErrorKind::ConnectionRefused)
+}
+
+/// How much room a monitor's data takes and has. What cannot be looked at counts as nothing.
+///
+/// Blocks for a look at each file of the directory.
+pub fn disk(data: &Path) -> Disk {
+    let files = std::fs::read_dir(data).into_iter().flatten().flatten();
+    let sizes = files.filter_map(|f| f.metadata().ok()).filter(std::fs::Metadata::is_file);
+    let own = sizes.map(|m| m.len()).sum();
+    let Ok(fs) = rustix::fs::statvfs(data) else { return Disk { data: own, ..Disk::default() } };
+    Disk { total: fs.f_blocks * fs.f_frsize, available: fs.f_bavail * fs.f_frsize, data: own }
+}
+
 impl Wire for PeerWire {
     fn dial(&mut self, addrs: &AddrVec) -> ConnId {
         let policy = Policy::lossy_client();

@@ -101,6 +101,7 @@ impl Running {
                 Output::Close { .. }
                 | Output::Local { .. }
                 | Output::Module { .. }
+                | Output::Probe { .. }
                 | Output::Peer { .. } => {}
             }
         }

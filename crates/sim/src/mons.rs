@@ -567,7 +567,7 @@ impl World {
                         life.wishes.send(output).ok();
                     }
                 }
-                Output::Local { .. } | Output::Module { .. } => {}
+                Output::Local { .. } | Output::Module { .. } | Output::Probe { .. } => {}
             }
         }
         busy

@@ -395,6 +395,7 @@ impl Monitor {
     }
 
     fn forget_proxy(&mut self, proxy: ConnId) {
+        self.note_left(proxy);
         self.forwards.proxies.remove(&proxy);
         self.sessions.remove(&proxy);
     }
@@ -415,6 +416,7 @@ impl Monitor {
 
     /// A client is gone: nothing waits for its answers.
     pub(super) fn forget_session(&mut self, conn: ConnId) {
+        self.note_left(conn);
         if let Some((node, remote)) = self.forwards.proxies.remove(&conn) {
             self.forwards.proxy_of.remove(&(node, remote));
         }

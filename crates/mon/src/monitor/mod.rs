@@ -20,6 +20,7 @@ mod osd;
 mod others;
 mod pgnum;
 mod pools;
+mod probes;
 mod requests;
 mod rounds;
 mod services;
@@ -130,6 +131,13 @@ pub enum Output {
         id: u64,
         /// The answer.
         reply: Reply,
+    },
+    /// An address to dial: [`Monitor::on_refused`] where nobody listens there.
+    Probe {
+        /// Whose it is.
+        osd: types::OsdId,
+        /// The addresses of its public side.
+        addrs: AddrVec,
     },
     /// A message for another monitor; dropped when it cannot be reached.
     Peer {
@@ -260,6 +268,7 @@ pub struct Monitor {
     /// What the cluster log was told of last.
     health_told: HealthReport,
     modules: modules::Asked,
+    probes: probes::Probes,
     /// Room for this monitor's data.
     disk: crate::vitals::Disk,
 }
@@ -304,6 +313,7 @@ impl Monitor {
             open: Open::default(),
             in_flight: None,
             modules: modules::Asked::default(),
+            probes: probes::Probes::default(),
             disk: crate::vitals::Disk::default(),
             seq: 1,
             done: 0,
@@ -373,6 +383,7 @@ impl Monitor {
         self.volatile.quorum.quorum = self.quorum_ranks();
         self.next_round_ms = 0;
         self.osd.begin();
+        self.probes = probes::Probes::default();
         self.volatile.mds = crate::fs::Watch::default();
         self.volatile.vitals = crate::vitals::Round::default();
         self.map_use = history::MapUse::default();

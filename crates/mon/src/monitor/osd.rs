@@ -259,8 +259,7 @@ impl Monitor {
     /// Whether the cluster's flags let an OSD be marked down.
     fn may_mark_down(&self, osd: OsdId) -> bool {
         let map = &self.state.osdmap;
-        if map.has_flag(maps::OsdMapFlags::NODOWN) || map.state(osd).has(OsdState::NODOWN) {
-            tracing::info!("osd.{osd} is not marked down: nodown");
+        if self.is_held_up(osd) {
             return false;
         }
         let (known, up, _) = map.osd_counts();
@@ -272,9 +271,19 @@ impl Monitor {
         true
     }
 
+    /// Whether flags keep it from being marked down, whoever says that it is.
+    pub(super) fn is_held_up(&self, osd: OsdId) -> bool {
+        let map = &self.state.osdmap;
+        let held = map.has_flag(maps::OsdMapFlags::NODOWN) || map.state(osd).has(OsdState::NODOWN);
+        if held {
+            tracing::info!("osd.{osd} is not marked down: nodown");
+        }
+        held
+    }
+
     /// `ended` says that the process does not serve any more, so nobody has to wait until its
     /// leases end.
-    fn mark_down(&mut self, osd: OsdId, ended: bool) {
+    pub(super) fn mark_down(&mut self, osd: OsdId, ended: bool) {
         let mut inc = self.state.osd_change();
         inc.new_state.insert(osd, OsdState::UP.0);
         let mut xinfo = self.state.osdmap.xinfo(osd);

@@ -62,6 +62,7 @@ pub struct Alone {
     pub sent: Vec<(ConnId, Envelope)>,
     pub said: Vec<(u64, PeerSays)>,
     pub vitals: Vec<(u64, Vitals)>,
+    pub probed: Vec<(OsdId, AddrVec)>,
     pub closed: Vec<ConnId>,
     pub modules: Vec<(cli::Args, auth::MgrCaller)>,
     pub next_conn: u64,
@@ -97,6 +98,7 @@ impl Alone {
             sent: Vec::new(),
             said: Vec::new(),
             vitals: Vec::new(),
+            probed: Vec::new(),
             closed: Vec::new(),
             modules: Vec::new(),
             next_conn: 1,
@@ -153,6 +155,7 @@ impl Alone {
                 Output::Close { conn } => self.closed.push(conn),
                 Output::Propose { token, data } => self.proposed.push((token, data)),
                 Output::Module { args, caller, .. } => self.modules.push((args, *caller)),
+                Output::Probe { osd, addrs } => self.probed.push((osd, addrs)),
                 Output::Snapshot { .. } | Output::Local { .. } => {}
                 Output::Peer { node, env } if env.kind == VITALS => {
                     self.vitals.push((node, Vitals::decode(&env).unwrap()));
