@@ -114,6 +114,8 @@ pub(crate) struct Core {
     pub stopping: bool,
     pub seq: u64,
     pub waiting: crate::parked::Parked,
+    /// Clients that were asked to hold back.
+    pub backoffs: crate::backoffs::Backoffs,
     /// Requests for PGs that this OSD leads and has not heard of from their copies.
     #[allow(clippy::vec_box)] // they stay where they are as they move from queue to queue
     pub homeless: BTreeMap<PgId, Vec<Box<ClientOp>>>,
@@ -161,6 +163,7 @@ impl Core {
             copies: &mut self.copies.wanted,
             asks: &mut self.asks.wanted,
             leases: &mut self.leases,
+            backoffs: &mut self.backoffs,
             fetches: &mut self.fetches,
             slots: &mut self.slots,
             load: self.load,
@@ -287,6 +290,7 @@ impl Osd {
                 stopping: false,
                 seq: 0,
                 waiting: crate::parked::Parked::default(),
+                backoffs: crate::backoffs::Backoffs::default(),
                 homeless: BTreeMap::new(),
                 heartbeats: Heartbeats::default(),
                 leases,

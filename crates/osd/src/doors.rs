@@ -100,6 +100,7 @@ macro_rules! kinds {
 kinds! {
     MOsdOp:     Public,  Anybody, Contents, Request;
     Command:    Public,  Anybody, Contents, Here;
+    Backoff:    Public,  Anybody, Nothing,  Here;
     RepOp:      Cluster, Osd,     Nothing,  Copy;
     RepOpReply: Cluster, Osd,     Nothing,  Here;
     OsdPeer:    Cluster, Osd,     Nothing,  Copy;
@@ -174,14 +175,14 @@ mod tests {
             let all = Kind::ALL.iter().filter(|(k, _)| k.rule().admits(&session).is_ok());
             all.map(|(k, _)| *k).collect::<Vec<_>>()
         };
-        let of_clients = [Kind::MOsdOp, Kind::Command];
+        let of_clients = [Kind::MOsdOp, Kind::Command, Kind::Backoff];
         for kind in [EntityKind::CLIENT, EntityKind::MGR, EntityKind::MON, EntityKind::MDS] {
             assert_eq!(admitted(kind, 0, Door::Public), of_clients);
             assert_eq!(admitted(kind, 0, Door::Cluster), []);
         }
         assert_eq!(admitted(EntityKind::OSD, 0, Door::Public), of_clients);
         assert_eq!(admitted(EntityKind::OSD, -1, Door::Cluster), []);
-        assert_eq!(admitted(EntityKind::OSD, 3, Door::Cluster).len(), Kind::ALL.len() - 2);
+        assert_eq!(admitted(EntityKind::OSD, 3, Door::Cluster).len(), Kind::ALL.len() - 3);
     }
 
     /// What clients may make an OSD hold is counted to their connections.

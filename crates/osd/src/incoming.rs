@@ -4,8 +4,8 @@
 use env::{ConnId, Now};
 use maps::{OsdMap, PgShard};
 use messages::{
-    Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPart, OsdPeer, OsdPing, PeerMsg, RepOp,
-    RepOpReply, op, req_flag,
+    Backoff, Command, Envelope, MOsdOp, Message, OsdMapMsg, OsdPart, OsdPeer, OsdPing, PeerMsg,
+    RepOp, RepOpReply, op, req_flag,
 };
 use types::{Epoch, Errno, OsdId, PgId, SnapId, SpgId};
 
@@ -56,6 +56,7 @@ impl Osd {
         self.c.sessions.by_conn.remove(&conn);
         self.c.sessions.parts.remove(&conn);
         self.c.waiting.on_closed(conn);
+        self.c.backoffs.on_closed(conn);
         // Nobody would be told.
         let gone = |op: &ClientOp| op.conn == conn && op.origin.is_none();
         self.c.homeless.values_mut().for_each(|ops| ops.retain(|op| !gone(op)));
@@ -157,6 +158,7 @@ impl Osd {
             (Kind::OsdMapMsg, Some(_)) => {
                 OsdMapMsg::decode(&e).map(|m| self.on_maps(now, &m, false, out))
             }
+            (Kind::Backoff, _) => Backoff::decode(&e).map(|m| self.c.backoffs.on_ack(conn, &m)),
             (Kind::Command, _) => {
                 Command::decode(&e).map(|m| self.on_command(now, conn, e.tid, &m, out))
             }
@@ -309,6 +311,7 @@ impl Osd {
         let mut cx = self.c.cx(now, out);
         match (refused, self.pgs.get_mut(&home)) {
             (Some(e), _) => Answer::error(&op, e).send(&op, &mut cx),
+            (None, _) if op.origin.is_none() && cx.backoffs.drops(op.conn, op.msg.pg, &op.oid) => {}
             (None, Some(pg)) => pg.admit(op, &mut cx),
             (None, None) => {
                 let sets = self.c.mapping.get(id);

@@ -31,6 +31,7 @@
 
 mod adapter;
 pub mod backing;
+mod backoffs;
 pub(crate) mod bulk;
 mod cache;
 mod caps;

@@ -1,6 +1,6 @@
 //! Clients in the world: their connections, and the work they do.
 
-use messages::{Envelope, MOsdOpReply, Message, OsdMapMsg, WatchNotify};
+use messages::{Backoff, Envelope, MOsdOpReply, Message, OsdMapMsg, WatchNotify};
 use osdc::{Objecter, Out};
 use types::{Epoch, Features, OsdId};
 
@@ -152,6 +152,13 @@ impl World {
                 match MOsdOpReply::decode(e) {
                     Ok(m) => self.client_do(i, |o, out| o.on_reply(osd, e.tid, m, out)),
                     Err(e) => self.complain(format!("an answer to client {i}: {e}")),
+                }
+            }
+            Backoff::KIND => {
+                let Line::Client(osd) = self.conns[c].line else { return };
+                match Backoff::decode(e) {
+                    Ok(m) => self.client_do(i, |o, out| o.on_backoff(osd, m, out)),
+                    Err(e) => self.complain(format!("a backoff of client {i}: {e}")),
                 }
             }
             WatchNotify::KIND => match WatchNotify::decode(e) {

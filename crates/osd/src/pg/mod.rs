@@ -156,6 +156,8 @@ pub struct Cx<'a> {
     pub(crate) asks: &'a mut Vec<crate::tier::AskWanted>,
     /// Promises of and to other OSDs.
     pub(crate) leases: &'a mut crate::lease::Leases,
+    /// Clients that were asked to hold back.
+    pub(crate) backoffs: &'a mut crate::backoffs::Backoffs,
     /// Data that the store is reading, by its number, and for whom.
     pub(crate) fetches: &'a mut HashMap<u64, SpgId>,
     /// Who may be scrubbed at the same time.
@@ -747,6 +749,7 @@ impl Pg {
     pub(crate) fn on_interval(&mut self, serve: bool, cx: &mut Cx<'_>) {
         let leads = serve && self.primary() == self.me(cx.me);
         let kept = leads && self.leads;
+        self.release_backoffs(cx);
         let mut again = self.take_ops(cx);
         if kept {
             for mut op in again.into_iter().rev() {
@@ -820,6 +823,7 @@ impl Pg {
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_>) {
         self.tick_scrub(cx);
         self.tick_room(cx);
+        self.tick_backoffs(cx);
         if self.leads {
             if cx.now.mono_ms() >= self.retry_at_ms {
                 self.retry_peering(cx);

@@ -14,6 +14,7 @@ use types::{EVersion, HObject, SnapId, UTime};
 use super::room::takes_space;
 use super::snaps::Kept;
 use super::{Cx, Obc, Pg, State};
+use crate::backoffs::Backoffs;
 use crate::copy::{CopyWanted, Source};
 use crate::exec::{CopyContent, Exec, WatchEvent};
 use crate::object::ObjectState;
@@ -135,7 +136,7 @@ impl Outcome {
 
 impl Pg {
     /// A request that belongs here.
-    pub(crate) fn on_op(&mut self, mut op: Box<ClientOp>, cx: &mut Cx<'_>) {
+    pub(crate) fn on_op(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) {
         if !self.leads
             && op.msg.flags & (req_flag::BALANCE_READS | req_flag::LOCALIZE_READS) != 0
             && self.acts(&self.me(cx.me))
@@ -152,11 +153,53 @@ impl Pg {
             return; // misdirected, or sent again by its client anyway
         }
         if !self.is_serving() || !self.waiting.is_empty() {
-            op.waited = true;
-            self.waiting.push_back(op);
+            if let Some(mut op) = self.back_off(op, cx) {
+                op.waited = true;
+                self.waiting.push_back(op);
+            }
             return;
         }
         self.do_op(op, cx);
+    }
+
+    /// Whether what clients want here has to wait for longer than peering takes: for OSDs that are
+    /// not there.
+    fn waits_for_osds(&self) -> bool {
+        let peered = self.state == State::Active && (!self.has_enough() || self.is_merging());
+        let down = self.state == State::GetInfo && !self.blocked_by.is_empty();
+        self.leads && (peered || down)
+    }
+
+    /// Drops a request that waits for OSDs and asks its client to hold it back; gives it back where it
+    /// is to wait here.
+    fn back_off(&mut self, op: Box<ClientOp>, cx: &mut Cx<'_>) -> Option<Box<ClientOp>> {
+        let (features, id) = (op.by.features, self.id);
+        let knows = Backoffs::understands(features) && op.origin.is_none() && op.msg.pg == id;
+        if !knows || !self.waits_for_osds() {
+            return Some(op);
+        }
+        let pool = (id, self.pool.pg_num);
+        cx.backoffs.block((op.conn, features), pool, cx.map.epoch, cx.out);
+        None
+    }
+
+    /// Clients that were asked to hold back go on.
+    pub(crate) fn release_backoffs(&mut self, cx: &mut Cx<'_>) {
+        cx.backoffs.release(self.id, cx.map.epoch, cx.out);
+    }
+
+    /// What came while the PG peered is held back by its clients where it waits for OSDs now.
+    pub(crate) fn tick_backoffs(&mut self, cx: &mut Cx<'_>) {
+        if !self.waits_for_osds() {
+            if cx.backoffs.has(self.id) {
+                self.release_backoffs(cx);
+            }
+            return;
+        }
+        for op in std::mem::take(&mut self.waiting) {
+            let stays = self.back_off(op, cx);
+            self.waiting.extend(stays);
+        }
     }
 
     /// Whether the object is in this PG; after a split it may be in a child.
@@ -166,6 +209,9 @@ impl Pg {
 
     /// The PG serves again.
     pub(crate) fn run_waiting(&mut self, cx: &mut Cx<'_>) {
+        if self.is_serving() && cx.backoffs.has(self.id) {
+            self.release_backoffs(cx);
+        }
         while self.is_serving()
             && let Some(op) = self.waiting.pop_front()
         {

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use env::{ConnId, Now, Random, Seeded};
 use maps::{CrushPart, Incremental, OsdMap, PgPool, PoolKind};
 use messages::{
-    Envelope, MOsdOp, MOsdOpReply, Message, OsdAlive, OsdBoot, OsdFailure, OsdMapMsg, OsdOp,
-    PgReadyToMerge, PgTemp, req_flag,
+    Backoff, Envelope, MOsdOp, MOsdOpReply, Message, OsdAlive, OsdBoot, OsdFailure, OsdMapMsg,
+    OsdOp, PgReadyToMerge, PgTemp, req_flag,
 };
 use types::{
     AddrVec, EntityAddr, EntityId, EntityKind, EntityName, Epoch, Features, HObject, ObjectLocator,
@@ -54,7 +54,7 @@ pub struct Asked {
     pub msg: MOsdOp,
     pub tid: u64,
     /// Where it was sent to.
-    sent: Option<Target>,
+    pub sent: Option<Target>,
 }
 
 /// The OSD that leads, since when it is up, for which PG, and at which place of the acting set it is.
@@ -72,8 +72,10 @@ pub struct Cluster {
     /// Counts connections of each two OSDs.
     lives: BTreeMap<(usize, usize), u64>,
     to_client: Vec<VecDeque<Envelope>>,
-    from_client: Vec<VecDeque<Envelope>>,
+    pub from_client: Vec<VecDeque<Envelope>>,
     pub asked: VecDeque<Asked>,
+    /// What OSDs asked the client to hold back: OSD, PG, number.
+    pub backoffs: std::collections::BTreeSet<(usize, PgId, u64)>,
     /// What the client got besides answers.
     pub told: Vec<Envelope>,
     pub answers: BTreeMap<u64, MOsdOpReply>,
@@ -156,6 +158,7 @@ impl Cluster {
             lives: BTreeMap::new(),
             to_client: vec![VecDeque::new(); osds],
             from_client: vec![VecDeque::new(); osds],
+            backoffs: std::collections::BTreeSet::new(),
             asked: VecDeque::new(),
             told: Vec::new(),
             answers: BTreeMap::new(),
@@ -472,6 +475,7 @@ impl Cluster {
     }
 
     fn client_reset(&mut self, i: usize) {
+        self.backoffs.retain(|(osd, ..)| *osd != i);
         for a in &mut self.asked {
             if a.sent.is_some_and(|s| s.0 == OsdId(i as i32)) {
                 a.sent = None;
@@ -726,7 +730,14 @@ impl Cluster {
             }
         }
         for a in self.asked.iter_mut().filter(|a| a.sent.is_none()) {
-            a.sent = Self::target(&self.map, &a.msg);
+            let target = Self::target(&self.map, &a.msg);
+            let held = |(osd, pg, _): &(usize, PgId, u64)| {
+                target.is_some_and(|(to, _, at, _)| (to.0 as usize, at) == (*osd, *pg))
+            };
+            if self.backoffs.iter().any(held) {
+                continue;
+            }
+            a.sent = target;
             if let Some((to, _, pg, _)) = a.sent {
                 a.msg.pg.pg = pg;
                 a.msg.epoch = self.client_epoch;
@@ -773,7 +784,11 @@ impl Cluster {
         self.event(i, |osd, now, out| osd.on_mon_message(now, &e, out));
     }
 
-    fn client_gets(&mut self, e: &Envelope) {
+    fn client_gets(&mut self, i: usize, e: &Envelope) {
+        if e.kind == Backoff::KIND {
+            self.told.push(e.clone());
+            return self.client_backs_off(i, Backoff::decode(e).unwrap());
+        }
         if e.kind != MOsdOpReply::KIND {
             self.told.push(e.clone());
             return;
@@ -851,7 +866,7 @@ impl Cluster {
             (3, i, _) => self.client_to(i),
             (4, i, _) => {
                 let e = self.to_client[i].pop_front().unwrap();
-                self.client_gets(&e);
+                self.client_gets(i, &e);
             }
             _ => self.mon_step(),
         }

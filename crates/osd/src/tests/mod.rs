@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod backfill;
+mod backoffs;
 #[cfg(test)]
 mod classes;
 mod cluster;
