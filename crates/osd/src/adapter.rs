@@ -153,6 +153,17 @@ fn mutate(txn: &mut Transaction, c: store::Coll, o: &HObject, m: Mutation) {
 }
 
 impl ObjectStore for StoreBacking {
+    fn memory(&self) -> Vec<(&'static str, usize, u64)> {
+        let m = self.store.memory();
+        vec![
+            ("bluestore_cache_data", self.cache.objects(), self.cache.bytes() as u64),
+            ("bluestore_cache_onode", m.onodes.0, m.onodes.1),
+            ("bluestore_cache_meta", m.tables.0, m.tables.1 + m.indices),
+            ("bluestore_txc", m.changes.0, m.changes.1),
+            ("bluestore_writing", m.flight.0, m.flight.1),
+        ]
+    }
+
     fn poll(&mut self) -> Result<Option<u64>, StoreError> {
         if let Some(e) = &self.refused {
             return Err(e.clone());

@@ -96,6 +96,11 @@ pub trait ObjectStore: Send {
     /// [`StoreError`] when nothing more will ever become durable; the OSD has to stop.
     fn poll(&mut self) -> Result<Option<u64>, StoreError>;
 
+    /// What it holds in memory, by the peer's names: how many, and their bytes, about.
+    fn memory(&self) -> Vec<(&'static str, usize, u64)> {
+        Vec::new()
+    }
+
     /// Whether it takes nothing more, as [`ObjectStore::poll`] will say: what was submitted is
     /// not to be seen.
     fn is_stopped(&self) -> bool;

@@ -426,6 +426,12 @@ impl DataCache {
         inner.read_here = pgs;
     }
 
+    /// Objects of which something is held.
+    #[must_use]
+    pub fn objects(&self) -> usize {
+        self.inner().entries.values().map(|all| all.len()).sum()
+    }
+
     /// Bytes held.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -7,7 +7,7 @@ use conf::Source;
 use env::{ConnId, Now};
 use messages::{Command, CommandReply, Message, Mutation};
 use serde_json::{Map, Value, json};
-use types::{Features, HObject, PgId, PoolId, SnapId, UTime};
+use types::{Denc, Features, HObject, PgId, PoolId, SnapId, UTime};
 
 use crate::backing::{Coll, StoreOp};
 use crate::core::Osd;
@@ -502,10 +502,25 @@ impl Osd {
     /// What is held, by the peer's names of pools: what its store caches and writes, logs with the
     /// requests remembered beyond them, requests in hand, PGs, and the map.
     fn dump_mempools(&self) -> Value {
-        let all = self.pgs.values().map(|pg| pg.log.in_memory());
-        let (items, bytes) = all.fold((0, 0), |a, l| (a.0 + l.0, a.1 + l.1));
-        let log = json!({ "items": items, "bytes": bytes });
-        json!({ "mempool": { "by_pool": { "osd_pglog": log }, "total": log } })
+        let logs = self.pgs.values().map(|pg| pg.log.in_memory());
+        let (entries, log_bytes) = logs.fold((0, 0), |a, l| (a.0 + l.0, a.1 + l.1));
+        let map = self.c.map.to_bytes_for(self.c.map.canonical_features()).len();
+        let missing = self.pgs.values().map(|pg| pg.missing.len()).sum::<usize>();
+        let pgs = self.pgs.len() * size_of::<Pg>() + missing * size_of::<HObject>();
+        let requests = self.c.load_bytes.bytes();
+        let own = [
+            ("osd_pglog", entries, log_bytes as u64),
+            ("osd", self.pgs.len() + missing, pgs as u64),
+            ("osdmap", 1, map as u64),
+            ("buffer_anon", self.ops_in_hand() as usize, requests),
+        ];
+        let (mut pools, mut items, mut bytes) = (Map::new(), 0, 0);
+        for (name, n, size) in own.into_iter().chain(self.c.store.memory()) {
+            pools.insert(name.to_owned(), json!({ "items": n, "bytes": size }));
+            (items, bytes) = (items + n, bytes + size);
+        }
+        let total = json!({ "items": items, "bytes": bytes });
+        json!({ "mempool": { "by_pool": pools, "total": total } })
     }
 
     fn dump_watchers(&self) -> Value {

@@ -8,13 +8,20 @@ pub(crate) struct Cache<K, V> {
     young: FastMap<K, (V, u64)>,
     old: FastMap<K, (V, u64)>,
     young_bytes: u64,
+    old_bytes: u64,
     limit: u64,
 }
 
 impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     /// Holds about `limit` bytes at most.
     pub fn new(limit: u64) -> Self {
-        Self { young: FastMap::default(), old: FastMap::default(), young_bytes: 0, limit }
+        let (young, old) = (FastMap::default(), FastMap::default());
+        Self { young, old, young_bytes: 0, old_bytes: 0, limit }
+    }
+
+    /// What is held: how many, and their bytes.
+    pub fn held(&self) -> (usize, u64) {
+        (self.young.len() + self.old.len(), self.young_bytes + self.old_bytes)
     }
 
     /// From now on about so many.
@@ -27,6 +34,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
             return Some(v.clone());
         }
         let (k, (v, bytes)) = self.old.remove_entry(key)?;
+        self.old_bytes -= bytes;
         self.put(k, v.clone(), bytes);
         Some(v)
     }
@@ -34,7 +42,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     pub fn put(&mut self, key: K, value: V, bytes: u64) {
         if self.young_bytes + bytes > self.limit / 2 {
             self.old = std::mem::take(&mut self.young);
-            self.young_bytes = 0;
+            self.old_bytes = std::mem::take(&mut self.young_bytes);
         }
         if let Some((_, before)) = self.young.insert(key, (value, bytes)) {
             self.young_bytes -= before;
@@ -46,9 +54,40 @@ impl<K: Hash + Eq + Clone, V: Clone> Cache<K, V> {
     pub fn take(&mut self, key: &K) -> Option<V> {
         if let Some((v, bytes)) = self.young.remove(key) {
             self.young_bytes -= bytes;
-            self.old.remove(key);
+            self.forget_old(key);
             return Some(v);
         }
-        self.old.remove(key).map(|(v, _)| v)
+        self.forget_old(key)
+    }
+
+    fn forget_old(&mut self, key: &K) -> Option<V> {
+        let (v, bytes) = self.old.remove(key)?;
+        self.old_bytes -= bytes;
+        Some(v)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said to be held is what is there.
+    #[test]
+    fn held_bytes_are_those_of_what_is_there() {
+        let mut cache = Cache::new(100);
+        let there = |c: &Cache<u32, u32>| {
+            let all = c.young.values().chain(c.old.values());
+            (c.young.len() + c.old.len(), all.map(|(_, bytes)| bytes).sum::<u64>())
+        };
+        for i in 0..200u32 {
+            let key = i * 7 % 13;
+            match i % 4 {
+                0 | 1 => cache.put(key, i, u64::from(i % 9) + 1),
+                2 => drop(cache.get(&key)),
+                _ => drop(cache.take(&key)),
+            }
+            assert_eq!(cache.held(), there(&cache), "after step {i}");
+        }
+        assert!(cache.held().1 > 0);
     }
 }

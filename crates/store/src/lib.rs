@@ -76,5 +76,7 @@ pub use label::{Label, Peeked, peek, write_label};
 pub use pack::{Algorithm, Compressible, Compression};
 pub use placement::LogPlacement;
 pub use simdisk::{DiskEvent, DiskFault, SimDisk, SimPart};
-pub use store::{Listing, MkfsOptions, OpenOptions, PoolStats, Seq, Stat, StatFs, Store, Waker};
+pub use store::{
+    Listing, Memory, MkfsOptions, OpenOptions, PoolStats, Seq, Stat, StatFs, Store, Waker,
+};
 pub use transaction::{Coll, Transaction};

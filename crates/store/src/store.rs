@@ -131,6 +131,21 @@ impl Default for OpenOptions {
     }
 }
 
+/// What a store holds in memory: how many, and their bytes, about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Objects' metadata that is as it is on the device.
+    pub onodes: (usize, u64),
+    /// Parts of tables of keys.
+    pub tables: (usize, u64),
+    /// Bytes of tables' indices.
+    pub indices: u64,
+    /// Changes since the last checkpoint.
+    pub changes: (usize, u64),
+    /// Data on its way to the device.
+    pub flight: (usize, u64),
+}
+
 /// What is known of an object without reading it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
@@ -560,6 +575,24 @@ impl Store {
                     tracing::error!("a thread of the store panicked");
                 }
             }
+        }
+    }
+
+    /// What it holds in memory.
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let caches = self.state.caches.borrow();
+        let frozen = self.state.frozen.as_ref().map_or(0, |f| f.map.len());
+        let flight = self.state.flight.values();
+        Memory {
+            onodes: caches.onodes.held(),
+            tables: caches.tables.held(),
+            indices: self.state.tables.iter().map(|t| t.kept_bytes()).sum(),
+            changes: (
+                self.state.active.len() + frozen,
+                self.state.active_bytes + self.state.frozen_bytes,
+            ),
+            flight: (self.state.flight.len(), flight.map(|(data, _)| data.len() as u64).sum()),
         }
     }
 
