@@ -19,6 +19,10 @@ pub struct StoreTool {
     /// The data directory of the OSD, which must be down.
     #[arg(long)]
     data_path: PathBuf,
+    /// Look at a store whose log is damaged: what was written before the damage is there, and nothing
+    /// that the verb writes stays.
+    #[arg(long)]
+    past_damage: bool,
     #[command(subcommand)]
     verb: StoreVerb,
 }
@@ -206,7 +210,7 @@ impl Named {
     }
 }
 
-fn open(data: &Path) -> Result<(Store, Receiver<()>)> {
+fn open(data: &Path, past_damage: bool) -> Result<(Store, Receiver<()>)> {
     let block = data.join("block");
     if !block.exists() {
         bail!("{} holds no OSD: there is no {}", data.display(), block.display());
@@ -215,9 +219,17 @@ fn open(data: &Path) -> Result<(Store, Receiver<()>)> {
     let waker = Box::new(move || {
         let _ = sender.try_send(());
     });
-    let options = OpenOptions { waker, ..OpenOptions::default() };
-    let store = Store::open(&block, options).map_err(|e| match e {
+    let opened = if past_damage {
+        Store::look(&block, waker)
+    } else {
+        Store::open(&block, OpenOptions { waker, ..OpenOptions::default() })
+    };
+    let store = opened.map_err(|e| match e {
         StoreError::InUse(_) => anyhow::Error::new(e).context("the OSD must be down"),
+        StoreError::Corrupt { .. } if !past_damage => anyhow::Error::new(e).context(format!(
+            "{}: other copies are whole, or `argonaut store --past-damage` shows what can be read",
+            block.display()
+        )),
         e => anyhow::Error::new(e).context(block.display().to_string()),
     })?;
     Ok((store, woken))
@@ -228,7 +240,12 @@ fn open(data: &Path) -> Result<(Store, Receiver<()>)> {
 /// # Errors
 /// With what could not be done.
 pub fn run(tool: &StoreTool) -> Result<ExitCode> {
-    let (mut store, woken) = open(&tool.data_path)?;
+    let writes =
+        matches!(tool.verb, StoreVerb::Set(_) | StoreVerb::Import { .. } | StoreVerb::Bench { .. });
+    if writes && tool.past_damage {
+        bail!("with --past-damage nothing is written: export, and make the OSD anew");
+    }
+    let (mut store, woken) = open(&tool.data_path, tool.past_damage)?;
     let out = &mut crate::say::out();
     match &tool.verb {
         StoreVerb::Fsck { deep } => return fsck(&mut store, *deep, out),
@@ -292,7 +309,7 @@ pub fn run(tool: &StoreTool) -> Result<ExitCode> {
 /// # Errors
 /// When it cannot be opened, or read.
 pub fn errors(data: &Path, deep: bool) -> Result<Vec<String>> {
-    Ok(open(data)?.0.fsck(deep)?.errors)
+    Ok(open(data, false)?.0.fsck(deep)?.errors)
 }
 
 /// Writes a PG of an OSD that is down to a file.
@@ -301,7 +318,7 @@ pub fn errors(data: &Path, deep: bool) -> Result<Vec<String>> {
 /// When it is not there, or cannot be written.
 pub fn export_pg(data: &Path, pg: &str, file: &Path) -> Result<()> {
     let mut to = writer(file)?;
-    open(data)?.0.export(spg(pg)?, &mut to)?;
+    open(data, false)?.0.export(spg(pg)?, &mut to)?;
     Ok(to.flush()?)
 }
 
@@ -310,7 +327,7 @@ pub fn export_pg(data: &Path, pg: &str, file: &Path) -> Result<()> {
 /// # Errors
 /// When it cannot be read, or, without `force`, is another cluster's.
 pub fn import_pg(data: &Path, file: &Path, force: bool) -> Result<()> {
-    import(&mut open(data)?.0, file, force)
+    import(&mut open(data, false)?.0, file, force)
 }
 
 /// Removes a PG from an OSD that is down.
@@ -318,7 +335,7 @@ pub fn import_pg(data: &Path, file: &Path, force: bool) -> Result<()> {
 /// # Errors
 /// When it cannot be written.
 pub fn remove_pg(data: &Path, pg: &str) -> Result<()> {
-    let (mut store, _) = open(data)?;
+    let (mut store, _) = open(data, false)?;
     let mut txn = Transaction::new();
     txn.remove_collection(Coll::Pg(spg(pg)?));
     store.submit(txn)?;
@@ -344,7 +361,7 @@ impl Look {
     /// # Errors
     /// When there is none, or the OSD runs.
     pub fn open(data: &Path) -> Result<Self> {
-        Ok(Self(open(data)?.0))
+        Ok(Self(open(data, false)?.0))
     }
 
     /// Its collections.

@@ -46,6 +46,7 @@ mod lower;
 mod merge;
 mod onode;
 mod open;
+mod overlay;
 mod pack;
 mod part;
 mod placement;

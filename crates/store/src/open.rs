@@ -112,12 +112,12 @@ pub(crate) struct Replayed {
 }
 
 /// Applies the log from the checkpoint that `manifest` tells of on; `generation` is that of the
-/// superblock which named it.
+/// superblock which named it. With `past_damage` the log ends where it is damaged.
 pub(crate) fn replay(
     state: &mut State,
     disk: &dyn Disk,
     ring: Ring,
-    generation: u64,
+    (generation, past_damage): (u64, bool),
     manifest: &Manifest,
 ) -> Result<Replayed> {
     let mut done = Replayed { seq: manifest.seq, place: manifest.place(), resting: Vec::new() };
@@ -130,7 +130,10 @@ pub(crate) fn replay(
             && let Some(device) = log.lost()?
         {
             let what = format!("group {} of the log", log.at.group);
-            return Err(StoreError::Corrupt { what, offset: 0, device });
+            if !past_damage {
+                return Err(StoreError::Corrupt { what, offset: 0, device });
+            }
+            tracing::warn!(device, "{what} is damaged: nothing behind it is there");
         }
         let proven = next.as_ref().map_or(0, |f| f.proven);
         while let Some(group) = unproven.front() {

@@ -25,6 +25,7 @@ use crate::keys;
 use crate::logring::LogRing;
 use crate::merge::Merging;
 use crate::onode::BLOCK;
+use crate::overlay::Overlay;
 use crate::placement::{self, LogDisk, LogPlacement};
 use crate::space::{Ledger, Space, Stream};
 use crate::stage::Staged;
@@ -93,6 +94,8 @@ pub struct OpenOptions {
     pub table_cache_bytes: u64,
     /// Use io_uring where the kernel allows it.
     pub io_uring: bool,
+    /// A damaged log ends where the damage is: for [`Store::look`] alone.
+    pub past_damage: bool,
     /// Write from threads of the store's own. Without, [`Store::step`] and
     /// [`Store::step_checkpoint`] write when they are called: for simulation.
     pub threads: bool,
@@ -121,6 +124,7 @@ impl Default for OpenOptions {
             onode_cache_bytes: 32 << 20,
             table_cache_bytes: 16 << 20,
             io_uring: true,
+            past_damage: false,
             threads: true,
             waker: Box::new(|| {}),
             discard: false,
@@ -400,6 +404,36 @@ impl Store {
         Ok(store)
     }
 
+    /// A look at a store whose log is damaged: what was written before the damage is there, nothing of
+    /// what came after, and nothing that is written here stays. What is told of a store like this is
+    /// no more than a copy that was away: it must not serve as the OSD's own.
+    ///
+    /// # Errors
+    /// As [`Store::open`], of what else is damaged.
+    pub fn look(path: &Path, waker: Waker) -> Result<Self> {
+        let disk: Arc<dyn Disk> = Arc::new(FileDisk::open(path)?);
+        let log = match Superblock::read(&*disk)?.placement {
+            LogPlacement::Own => Some(Arc::new(FileDisk::open(&placement::beside(path))?) as _),
+            LogPlacement::Device | LogPlacement::Memory => None,
+        };
+        let options = OpenOptions { waker, io_uring: false, ..OpenOptions::default() };
+        Self::look_on(disk, log, options)
+    }
+
+    /// As [`Store::look`], on any disk.
+    ///
+    /// # Errors
+    /// As [`Store::look`].
+    pub fn look_on(
+        disk: Arc<dyn Disk>,
+        log: Option<Arc<dyn Disk>>,
+        options: OpenOptions,
+    ) -> Result<Self> {
+        let over = |disk| Arc::new(Overlay::new(disk)) as Arc<dyn Disk>;
+        let options = OpenOptions { past_damage: true, ..options };
+        Self::open_with(over(disk), log.map(over), options)
+    }
+
     /// As [`Store::open`], on any disk.
     ///
     /// # Errors
@@ -440,7 +474,8 @@ impl Store {
         let start = manifest.place();
         let (mut seq, mut head, mut resting) = (manifest.seq, start, Vec::new());
         if let Some(log) = log.disk() {
-            let found = open::replay(&mut state, &**log, ring, generation, &manifest)?;
+            let from = (generation, options.past_damage);
+            let found = open::replay(&mut state, &**log, ring, from, &manifest)?;
             (seq, head, resting) = (found.seq, found.place, found.resting);
         }
         // What the last run had written and not flushed is durable before anything builds on it:

@@ -8,8 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use common::{Dice, Model, Scale, difference, seeds};
+use env::Disk;
 use store::{Coll, MkfsOptions, OpenOptions, SimDisk, Store, StoreError, Transaction};
-use types::{HObject, PoolId, Uuid};
+use types::{HObject, PgId, PoolId, ShardId, SpgId, Uuid};
+
+const PG: Coll = Coll::Pg(SpgId { pg: PgId::new(1, 0), shard: ShardId::NONE });
 
 fn mkfs(disk: &Arc<SimDisk>) {
     let options = MkfsOptions {
@@ -261,4 +264,61 @@ fn what_is_replaced_heals() {
         store.checkpoint().unwrap();
         assert_eq!(read(&store)[after..], [0; 500]);
     }
+}
+
+/// The places of the log's groups on a disk, in their order.
+fn groups(disk: &SimDisk) -> Vec<u64> {
+    let mut found = Vec::new();
+    let mut block = vec![0; 4096];
+    for off in (0..disk.size()).step_by(4096) {
+        disk.read(off, &mut block).unwrap();
+        if block[..4] == 0x4c47_5241_u32.to_le_bytes() {
+            let number = u64::from_le_bytes(block[24..32].try_into().unwrap());
+            found.push((number, off));
+        }
+    }
+    found.sort_unstable();
+    found.into_iter().map(|(_, off)| off).collect()
+}
+
+/// A flipped bit in the middle of the log makes the store refuse to open, for what was acknowledged
+/// would be missing. A look shows what was written before, and leaves the disk as it is.
+#[test]
+fn a_look_ends_where_the_log_is_damaged() {
+    let disk = Arc::new(SimDisk::new(48 << 20, false));
+    mkfs(&disk);
+    let mut store = open(&disk).unwrap();
+    let mut txn = Transaction::new();
+    txn.create_collection(PG);
+    store.submit(txn).unwrap();
+    store.sync().unwrap();
+    for n in 0..8 {
+        let mut txn = Transaction::new();
+        txn.write(PG, &object(n), 0, Bytes::from(vec![n as u8; 100]));
+        store.submit(txn).unwrap();
+        store.sync().unwrap();
+    }
+    drop(store);
+    let groups = groups(&disk);
+    assert!(groups.len() >= 9, "{groups:?}");
+    disk.flip(groups[groups.len() - 4] + 70, 3);
+    assert!(matches!(open(&disk), Err(StoreError::Corrupt { .. })));
+    let image = || {
+        let mut all = vec![0; disk.size() as usize];
+        disk.read(0, &mut all).unwrap();
+        stdx::crc32c(0, &all)
+    };
+    let before = image();
+    let options = OpenOptions { threads: false, ..OpenOptions::default() };
+    let mut look = Store::look_on(disk.clone(), None, options).unwrap();
+    let there = |look: &Store| (0..8).filter(|n| look.exists(PG, &object(*n)).unwrap()).count();
+    assert_eq!(there(&look), 4, "those of before the damage");
+    assert_eq!(look.read(PG, &object(3), 0, 200).unwrap(), vec![3; 100]);
+    let mut txn = Transaction::new();
+    txn.write(PG, &object(9), 0, Bytes::from_static(b"gone"));
+    look.submit(txn).unwrap();
+    look.sync().unwrap();
+    drop(look);
+    assert_eq!(image(), before, "a look changes nothing");
+    assert!(matches!(open(&disk), Err(StoreError::Corrupt { .. })));
 }
