@@ -18,6 +18,7 @@ mod mgr_daemon;
 mod mgr_metrics;
 mod mon_daemon;
 mod mon_peers;
+mod mon_rescue;
 mod names;
 mod osd_daemon;
 mod osd_mkfs;

@@ -128,6 +128,7 @@ fn is_ours(path: &[&str], kind: Kind) -> bool {
                         | "ready"
                         | "making"
                         | "store"
+                        | "store.before-inject"
                         | "monmap"
                         | "block"
                         | "journal"

@@ -232,6 +232,22 @@ impl ClusterState {
         Ok(effects)
     }
 
+    /// The state of a monitor that goes on without the others: all that its file holds, with a monitor
+    /// map that is newer than each it has seen. What was proposed and maybe never acknowledged is
+    /// taken, for what was acknowledged cannot be told from it.
+    ///
+    /// # Errors
+    /// [`DecodeError`] of a file that is damaged.
+    pub fn rescued(whole: &crate::quorum::Whole, map: maps::MonMap) -> Result<Self, DecodeError> {
+        let mut state = Self::from_shared(&whole.state)?;
+        for proposal in &whole.proposals {
+            state.apply_entry(&Entry::from_shared(proposal)?)?;
+        }
+        let newest = state.monmap.epoch.max(map.epoch);
+        state.monmap = maps::MonMap { epoch: Epoch(newest.0 + 1), ..map };
+        Ok(state)
+    }
+
     fn apply_osd(&mut self, inc: &maps::Incremental) -> Result<(), DecodeError> {
         let what = "osdmap increment";
         let mut again = inc.clone();

@@ -20,6 +20,7 @@ use super::flags::{Own, flag, with_value};
 use super::setup::{self, Kind, LOG_FILE, Ready};
 use super::{Done, Failed, others};
 use crate::mon_daemon::{self, First};
+use crate::mon_rescue;
 
 pub const FLAGS: &[Own] = &[
     flag(&["--mkfs"]),
@@ -41,6 +42,7 @@ const KIND: Kind = Kind {
     usage: "usage: ceph-mon -i <ID> [flags]
   --mkfs                 make a monitor's data
   --extract-monmap FILE  write its monitor map to a file
+  --inject-monmap FILE   go on alone, with that monitor map
   --mon-data DIR         where the data is
 
 ",
@@ -66,10 +68,6 @@ pub fn run(args: &[String]) -> Done {
         ),
         ("--compact", "a monitor's log is kept short by itself"),
         ("--set-crush-location", "stretch mode is not built"),
-        (
-            "--inject-monmap",
-            "the members of the quorum are in its log: `ceph mon add|rm|set-addrs` change them",
-        ),
     ] {
         if given.has(flag) {
             return Err(Failed::Why(anyhow::anyhow!("{flag} is not built: {what}")));
@@ -99,6 +97,13 @@ pub fn run(args: &[String]) -> Done {
         fs::write(path, map)
             .map_err(|err| Failed::said(format!("error writing monmap to {path}: {err}")))?;
         tell!("wrote monmap to {path}");
+        return Ok(0);
+    }
+    if let Some(path) = given.value("--inject-monmap") {
+        setup::become_daemon(&ready.config)?;
+        let map = fs::read(path)
+            .map_err(|err| Failed::said(format!("unable to read monmap from {path}: {err}")))?;
+        mon_rescue::inject_map(&data, &ready.id, &Bytes::from(map))?;
         return Ok(0);
     }
     if let Some(code) = setup::start(&ready)? {

@@ -37,7 +37,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 pub use net::Call;
-pub use store::{StoreError, create};
+pub use store::{StoreError, Whole, create, create_alone, read_whole};
 use wire::{Answer, Request, SnapshotPart};
 
 /// How often a leader speaks.

@@ -150,6 +150,10 @@ pub fn create(
     founders: &BTreeMap<u64, String>,
     first_state: &[u8],
 ) -> Result<(), StoreError> {
+    create_with(path, &founding(node, founders, &Bytes::copy_from_slice(first_state)))
+}
+
+fn create_with(path: &Path, changes: &[Change]) -> Result<(), StoreError> {
     if path.exists() {
         return Err(StoreError::Exists(path.to_owned()));
     }
@@ -163,13 +167,58 @@ pub fn create(
         let db = Database::create(&aside)?;
         let tx = db.begin_write()?;
         tx.open_table(LOG)?;
-        apply(&tx, &founding(node, founders, &Bytes::copy_from_slice(first_state)))?;
+        apply(&tx, changes)?;
         tx.commit()?;
     }
     std::fs::File::open(&aside).and_then(|f| f.sync_all()).map_err(io)?;
     std::fs::rename(&aside, path).map_err(io)?;
     let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     std::fs::File::open(dir).and_then(|d| d.sync_all()).map_err(io)
+}
+
+/// All that a monitor's file holds, whether it is known to be committed or not.
+pub struct Whole {
+    /// Its number in the quorum.
+    pub node: u64,
+    /// The newest election that it heard of.
+    pub term: u64,
+    /// The last snapshot.
+    pub state: Bytes,
+    /// The proposals after it.
+    pub proposals: Vec<Bytes>,
+}
+
+/// Reads the file of a monitor that does not run.
+///
+/// # Errors
+/// Those of the disk, and of a file that is damaged or in use.
+pub fn read_whole(path: &Path) -> Result<Whole, StoreError> {
+    let store = Store::open(path)?;
+    let (covers, state) = store.state()?;
+    let after = covers.and_then(|meta| meta.last_log_id).map_or(0, |id| id.index + 1);
+    let proposals = store.entries(after..)?.into_iter().filter_map(|entry| match entry.payload {
+        EntryPayload::Normal(proposal) => Some(Bytes::from(proposal.data)),
+        EntryPayload::Blank | EntryPayload::Membership(_) => None,
+    });
+    let term = store.vote()?.map_or(0, |vote| vote.leader_id.term);
+    Ok(Whole { node: store.node()?, term, state, proposals: proposals.collect() })
+}
+
+/// Makes the file of a monitor that goes on alone, as `name`, from a state; its next election comes
+/// after `term`.
+///
+/// # Errors
+/// As [`create`].
+pub fn create_alone(
+    path: &Path,
+    (node, name): (u64, &str),
+    term: u64,
+    state: &Bytes,
+) -> Result<(), StoreError> {
+    let founders = BTreeMap::from([(node, name.to_owned())]);
+    let mut changes = founding(node, &founders, state);
+    changes.push(Change::Meta("vote", json(&Vote::<u64>::new(term, node))));
+    create_with(path, &changes)
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Bytes {
