@@ -14,7 +14,7 @@ use crate::report::Report;
 use crate::{cluster, lab, sh};
 
 /// Pages that are followed.
-const PAGES: &[&str] = &["docs/start.md"];
+const PAGES: &[&str] = &["docs/start.md", "docs/ops/disaster.md"];
 
 /// A command of a page and what it shows of the output.
 #[derive(Debug, Default, PartialEq, Eq)]
