@@ -425,6 +425,7 @@ mod tests {
                 checks,
                 below,
                 include_str!("fs/health.rs"),
+                include_str!("health_auth.rs"),
                 include_str!("health_reports.rs"),
                 include_str!("vitals.rs"),
             ];

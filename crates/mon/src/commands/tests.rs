@@ -692,6 +692,7 @@ fn monitors_have_addresses_of_both_messengers() {
 fn health_options() -> crate::health::HealthOptions {
     crate::health::HealthOptions {
         autoscale: crate::autoscale::Bounds::default(),
+        auth: crate::health_auth::Options::default(),
         pool_size: 3,
         no_redundancy: false,
         no_app: false,
@@ -832,6 +833,7 @@ fn unscrubbed_pgs_are_told() {
     let day = 86_400.0;
     let options = crate::health::HealthOptions {
         autoscale: crate::autoscale::Bounds::default(),
+        auth: crate::health_auth::Options::default(),
         pool_size: 3,
         no_redundancy: false,
         no_app: false,
