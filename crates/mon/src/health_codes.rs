@@ -145,7 +145,7 @@ pub(crate) const CODES: &[(&str, Fate)] = {
 /// Bounds of these checks.
 #[derive(Clone, Debug)]
 pub(crate) struct MapBounds {
-    /// `public_network`
+    /// `public_network`: networks of clients, by commas.
     pub public_network: String,
     /// `mon_max_pg_per_osd`
     pub pgs_per_osd: u64,

@@ -63,7 +63,7 @@ pub struct Rates {
 pub struct Usage {
     /// All of it.
     pub kb: u64,
-    /// Used.
+    /// Used of it.
     pub kb_used: u64,
     /// Free.
     pub kb_avail: u64,

@@ -82,7 +82,7 @@ impl Vitals {
     /// Reads a message of the kind [`VITALS`]. What a later version appends is skipped.
     ///
     /// # Errors
-    /// [`DecodeError`].
+    /// [`DecodeError`] where a field is cut off, or the kind is not known.
     pub fn decode(env: &Envelope) -> Result<Self, DecodeError> {
         let mut r = Reader::shared(&env.front);
         Ok(match r.u8()? {
