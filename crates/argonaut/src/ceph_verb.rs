@@ -337,7 +337,9 @@ fn managers(dump: &Value, id: &str) -> Result<Vec<Addressee>> {
 
 fn monitors(dump: &Value, id: &str) -> Result<Vec<Addressee>> {
     let all = dump["mons"].as_array().into_iter().flatten();
-    let is_it = |m: &&Value| id == "*" || m["name"] == id || m["rank"].to_string() == id;
+    let rank = id.parse::<u64>().ok();
+    let is_it =
+        |m: &&Value| id == "*" || m["name"] == id || rank.is_some() && m["rank"].as_u64() == rank;
     let of = |m: &Value| {
         let name = format!("mon.{}", m["name"].as_str()?);
         Some(Addressee { name, kind: EntityKind::MON, addrs: addrs(&m["public_addrs"])? })
