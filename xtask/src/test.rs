@@ -28,7 +28,7 @@ pub fn check() -> Result<()> {
 
 /// Debian packages of this host that tests use; installed when missing.
 fn install() -> Result<()> {
-    let packages = ["debootstrap", "xz-utils", "procps", "iproute2"];
+    let packages = ["debootstrap", "xz-utils", "procps", "iproute2", "ceph-common"];
     let have = sh::output(Command::new("dpkg").arg("-s").args(packages)).is_ok();
     if !have {
         sh::run(&mut sh::bash(&format!(
