@@ -42,6 +42,7 @@ impl Rank {
         let conn = self.sessions.by_client.get(&client).and_then(|s| s.conn);
         self.world.config.options.early_reply
             && newest < made
+            && !self.is_full()
             // What waits for the same write as the record itself is answered once.
             && self.journal.is_written(newest)
             && conn.is_some_and(|c| self.gate.waiting(c) < EARLY_MAX)

@@ -68,10 +68,16 @@ impl Rank {
         self.memory.taken(self.tree.nodes.len())
     }
 
-    /// Whether memory is at its limit.
+    /// Bytes that may be taken: they lie in slabs that are a quarter larger, as was measured, and what
+    /// the process holds is to stay within `mds_cache_memory_limit`.
+    fn bytes_max(&self) -> u64 {
+        self.world.config.options.cache_bytes_max / 5 * 4
+    }
+
+    /// Whether memory is at its limit. Changes are not answered early then: who makes more than can be
+    /// written back waits for the journal.
     pub fn is_full(&self) -> bool {
-        self.tree.nodes.len() >= INODES_MIN
-            && self.cache_bytes() >= self.world.config.options.cache_bytes_max
+        self.tree.nodes.len() >= INODES_MIN && self.cache_bytes() >= self.bytes_max()
     }
 
     /// Whether memory is beyond its limit by half and more; operators hear of that.
@@ -89,8 +95,7 @@ impl Rank {
             return;
         }
         self.memory.looked_ms = now;
-        let limit = self.world.config.options.cache_bytes_max;
-        let max = self.memory.inodes_max(self.tree.nodes.len(), limit);
+        let max = self.memory.inodes_max(self.tree.nodes.len(), self.bytes_max());
         if self.tree.nodes.len() > max {
             self.drop_unused(max - max / 20);
         }

@@ -812,7 +812,6 @@ impl Monitor {
         if now_ms < round.asked_ms + vitals::EVERY_MS {
             return;
         }
-        round.number += 1;
         round.asked_ms = now_ms;
         let me = self.config.node;
         let followers = self.others.followers(me, now_ms);
@@ -823,6 +822,9 @@ impl Monitor {
             .filter(|(id, _)| followers.contains(id) && **id != me)
             .map(|(id, name)| (*id, name.clone()))
             .collect();
+        if !names.is_empty() {
+            round.number += 1; // one that is alone asks nobody
+        }
         round.awaited = names.values().cloned().collect();
         round.known.retain(|name, _| round.awaited.contains(name));
         let own = vitals::Known { disk: self.disk, ..vitals::Known::default() };
