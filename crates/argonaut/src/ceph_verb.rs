@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use types::{AddrVec, EntityKind, EntityName, Features, OsdId};
 
 use crate::client::Connect;
-use crate::words::match_words;
+use crate::words::{Matched, match_words};
 
 /// The bit of a description's `flags` by which the manager answers a command.
 const FLAG_MGR: u64 = 8;
@@ -82,12 +82,14 @@ impl Line {
     }
 
     /// Finds the command that `words` mean, with the format that is asked for.
-    fn command(&self, described: &[u8], words: &[String]) -> Result<Map<String, Value>> {
-        let mut command = match_words(described, words).map_err(anyhow::Error::msg)?;
+    /// Returns its JSON, and whether it is the manager's.
+    fn command(&self, described: &[u8], words: &[String]) -> Result<(String, bool)> {
+        let Matched { mut command, flags } =
+            match_words(described, words).map_err(anyhow::Error::msg)?;
         if let Some(format) = &self.format {
             command.insert("format".to_owned(), format.as_str().into());
         }
-        Ok(command)
+        Ok((Value::Object(command).to_string(), flags & FLAG_MGR != 0))
     }
 }
 
@@ -143,15 +145,7 @@ pub fn ceph(how: &Connect, words: &[String], format: Option<&str>) -> Result<Exi
 /// A command of the whole cluster: the monitors', or the manager's.
 async fn whole(cluster: &Cluster, line: &Line) -> Result<ExitCode> {
     let described = cluster.mon(DESCRIPTIONS).await?;
-    let command = line.command(&described, &line.words)?;
-    let prefix = command["prefix"].as_str().unwrap_or_default();
-    let all: Map<String, Value> = serde_json::from_slice(&described)?;
-    let is_mgr = all.values().any(|one| {
-        let sig = one["sig"].as_array().map(Vec::as_slice).unwrap_or_default();
-        let literals: Vec<&str> = sig.iter().map_while(Value::as_str).collect();
-        literals.join(" ") == prefix && one["flags"].as_u64().unwrap_or(0) & FLAG_MGR != 0
-    });
-    let json = Value::Object(command).to_string();
+    let (json, is_mgr) = line.command(&described, &line.words)?;
     let answer = match is_mgr {
         true => {
             cluster
@@ -242,7 +236,7 @@ async fn tell_daemons(cluster: &Cluster, config: &rados::Config, line: &Line) ->
         if r < 0 {
             return show(line, &one.name, (r, rs, described));
         }
-        let command = Value::Object(line.command(&described, words)?).to_string();
+        let (command, _) = line.command(&described, words)?;
         let answer = ask(command, line.input()?).await?;
         let failed = answer.0 < 0;
         let code = show(line, if several { &one.name } else { "" }, answer)?;
@@ -366,7 +360,7 @@ fn daemon(how: &Connect, line: &Line) -> Result<ExitCode> {
         }
     };
     let described = ::daemon::asok::ask(&socket, DESCRIPTIONS, SOCKET_MAX)?;
-    let command = Value::Object(line.command(described.as_bytes(), words)?).to_string();
+    let (command, _) = line.command(described.as_bytes(), words)?;
     let answer = ::daemon::asok::ask(&socket, &command, SOCKET_MAX)?;
     show(line, "", (0, String::new(), answer.into()))
 }

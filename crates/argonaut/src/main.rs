@@ -373,8 +373,8 @@ enum Verb {
 
 /// Reads the kind of a key.
 fn key_kind(text: &str) -> Result<auth::KeyKind, String> {
-    let known = auth::KeyKind::from_name(text).filter(|kind| kind.secret_len() > 0);
-    known.ok_or_else(|| format!("'{text}' is no kind of key: aes or aes256k"))
+    auth::KeyKind::cipher_named(text)
+        .ok_or_else(|| format!("'{text}' is no kind of key: aes or aes256k"))
 }
 
 fn size(text: &str) -> Result<u64, String> {

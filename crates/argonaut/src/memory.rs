@@ -29,9 +29,8 @@ pub fn resident() -> std::io::Result<u64> {
 
 /// Bytes of memory that are taken and not freed. Costs some microseconds.
 pub fn taken() -> u64 {
-    // What it tells is of the last time that this was set.
-    write::<u64>(c"epoch", 1).ok();
-    read::<usize>(c"stats.allocated").unwrap_or(0) as u64
+    count_anew();
+    stat(c"stats.allocated")
 }
 
 /// Gives back at once what was freed and is kept for the next who asks.
@@ -96,10 +95,18 @@ fn write<T: Copy>(name: &std::ffi::CStr, mut value: T) -> Result<(), i32> {
 
 /// Bytes that were freed and are still in memory, for the next who asks.
 fn freed() -> u64 {
-    // What it tells is of the last time that this was set.
+    count_anew();
+    stat(c"stats.resident").saturating_sub(stat(c"stats.active"))
+}
+
+/// Has jemalloc sum up: its numbers are of the last time that this was asked for.
+fn count_anew() {
     write::<u64>(c"epoch", 1).ok();
-    let read = |name| read::<usize>(name).unwrap_or(0) as u64;
-    read(c"stats.resident").saturating_sub(read(c"stats.active"))
+}
+
+/// One of its numbers of bytes.
+fn stat(name: &std::ffi::CStr) -> u64 {
+    read::<usize>(name).unwrap_or(0) as u64
 }
 
 /// A process that had nothing to do for so long keeps no freed memory.

@@ -17,7 +17,7 @@ use daemon::{FEATURES, local_text, private, proven_id, write_durably, write_secr
 use env::{ConnId, Random};
 use maps::{MonInfo, MonMap, MonMapAuth};
 use mon::known_map::KnownMap;
-use mon::links::{Links, Me, PeerEvent, log_message};
+use mon::links::{Links, Me, PeerEvent, own_message};
 use mon::{MembershipStep, Mkfs, MonConfig, Monitor, Output, PeerInfo, quorum};
 use rados::{MON_PORTS, MonLink, mon_addrs, mon_members};
 use rt::{Messenger, NetEvent, OsRandom, Policy};
@@ -445,7 +445,7 @@ impl Daemon {
                         if quorum::Call::admits(&answer) {
                             this.monitor.borrow_mut().on_heard(rt::now());
                         }
-                        let env = log_message(mon::peer::LOG_ANSWER, tid, answer);
+                        let env = own_message(mon::peer::LOG_ANSWER, tid, answer);
                         this.messenger.send(conn, env);
                     });
                 }

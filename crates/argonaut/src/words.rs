@@ -5,15 +5,23 @@
 
 use serde_json::{Map, Value};
 
+/// What a command line means.
+pub struct Matched {
+    /// The command.
+    pub command: Map<String, Value>,
+    /// The `flags` of its description.
+    pub flags: u64,
+}
+
 /// Finds the description that takes all `words` and gives the command's JSON object: the
 /// one with the most literal words, where several do.
 ///
 /// # Errors
 /// A sentence for the user: no command begins so, or which argument does not fit.
-pub fn match_words(descriptions: &[u8], words: &[String]) -> Result<Map<String, Value>, String> {
+pub fn match_words(descriptions: &[u8], words: &[String]) -> Result<Matched, String> {
     let all: Map<String, Value> = serde_json::from_slice(descriptions)
         .map_err(|err| format!("the descriptions cannot be read: {err}"))?;
-    let mut best: Option<(usize, Map<String, Value>)> = None;
+    let mut best: Option<(usize, Matched)> = None;
     let mut complaint: Option<(usize, String)> = None;
     for description in all.values() {
         let Some(sig) = description["sig"].as_array() else { continue };
@@ -27,7 +35,8 @@ pub fn match_words(descriptions: &[u8], words: &[String]) -> Result<Map<String, 
         match bind(&sig[n..], &words[n..]) {
             Ok(mut command) if best.as_ref().is_none_or(|(b, _)| n > *b) => {
                 command.insert("prefix".into(), literals.join(" ").into());
-                best = Some((n, command));
+                let flags = description["flags"].as_u64().unwrap_or(0);
+                best = Some((n, Matched { command, flags }));
             }
             Ok(_) => {}
             Err(why) if complaint.as_ref().is_none_or(|(c, _)| n > *c) => {
@@ -37,7 +46,7 @@ pub fn match_words(descriptions: &[u8], words: &[String]) -> Result<Map<String, 
         }
     }
     match (best, complaint) {
-        (Some((_, command)), _) => Ok(command),
+        (Some((_, matched)), _) => Ok(matched),
         (None, Some((_, why))) => Err(why),
         (None, None) => Err(format!("no command begins with '{}'", words.join(" "))),
     }
@@ -137,7 +146,7 @@ mod tests {
 
     fn json(line: &str) -> Result<String, String> {
         let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-        match_words(DESCRIPTIONS.as_bytes(), &words).map(|c| Value::Object(c).to_string())
+        match_words(DESCRIPTIONS.as_bytes(), &words).map(|m| Value::Object(m.command).to_string())
     }
 
     #[test]

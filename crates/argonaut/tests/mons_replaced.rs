@@ -1,52 +1,11 @@
 //! Monitors that join can be started again at any moment, and carry the cluster on alone.
 
+mod mons;
+
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const BIN: &str = env!("CARGO_BIN_EXE_argonaut");
-
-fn run(args: &[&str]) -> Result<String, String> {
-    let out = Command::new(BIN).args(args).output().unwrap();
-    let (text, err) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
-    if out.status.success() { Ok(text.into_owned()) } else { Err(format!("{args:?}: {text}{err}")) }
-}
-
-/// Monitors that this test runs itself; they end with it.
-struct Mons<'a> {
-    dir: &'a Path,
-    conf: &'a str,
-    running: Vec<(&'static str, Child)>,
-}
-
-impl Mons<'_> {
-    fn start(&mut self, id: &'static str) {
-        let path = self.dir.join(format!("log/mon.{id}.log"));
-        let log = std::fs::File::options().append(true).create(true).open(path).unwrap();
-        let mut mon = Command::new(BIN);
-        mon.args(["mon", "-i", id, "-c", self.conf]).stdout(Stdio::null()).stderr(log);
-        self.running.push((id, mon.spawn().unwrap()));
-    }
-
-    /// As by a power cut.
-    fn kill(&mut self, id: &str) {
-        let at = self.running.iter().position(|(name, _)| *name == id).unwrap();
-        let (_, mut child) = self.running.remove(at);
-        child.kill().unwrap();
-        child.wait().unwrap();
-    }
-}
-
-impl Drop for Mons<'_> {
-    fn drop(&mut self) {
-        for (_, child) in &mut self.running {
-            child.kill().ok();
-            child.wait().ok();
-        }
-        let removed = run(&["rm", "--yes", "--dir", self.dir.to_str().unwrap()]);
-        assert!(removed.is_ok() || std::thread::panicking(), "{removed:?}");
-    }
-}
+use mons::{Mons, ceph, run, until};
 
 #[test]
 #[allow(clippy::disallowed_methods, reason = "real processes run in real time")]
@@ -71,18 +30,8 @@ fn three_monitors_are_replaced_and_the_power_fails() {
     ])
     .unwrap();
     let mut mons = Mons { dir: &dir, conf, running: Vec::new() };
-    let ceph = |words: &[&str]| run(&[&["ceph", "-c", conf], words].concat());
-    let until = |what: &str, words: &[&str], shown: &str| {
-        let end = Instant::now() + Duration::from_secs(30);
-        loop {
-            let said = ceph(words);
-            if said.as_ref().is_ok_and(|text| text.contains(shown)) {
-                return;
-            }
-            assert!(Instant::now() < end, "{what}: {said:?}");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    };
+    let ceph = |words: &[&str]| ceph(conf, words);
+    let until = |what: &str, words: &[&str], shown: &str| until(conf, what, words, shown);
     let key = dir.join("mon.a/keyring");
     let key = key.to_str().unwrap();
     for (id, port, pause_ms) in [("d", 28310, 30), ("e", 28311, 200), ("f", 28312, 700)] {

@@ -56,6 +56,18 @@ impl KeyKind {
         [Self::NONE, Self::AES, Self::AES256K].into_iter().find(|k| k.name() == name)
     }
 
+    /// The kind of key with this name that has a secret: `aes` or `aes256k`.
+    #[must_use]
+    pub fn cipher_named(name: &str) -> Option<Self> {
+        Self::from_name(name).filter(|kind| kind.secret_len() > 0)
+    }
+
+    /// The same by its number, as monitor maps have it.
+    #[must_use]
+    pub fn cipher(number: i32) -> Option<Self> {
+        u16::try_from(number).ok().map(Self).filter(|kind| kind.secret_len() > 0)
+    }
+
     /// Bytes of a secret.
     #[must_use]
     pub const fn secret_len(self) -> usize {

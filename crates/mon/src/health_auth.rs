@@ -5,7 +5,7 @@
 //! other, and these checks begin with the first `mon set` that names `aes256k`.
 
 use auth::{KeyKind, KeyServer};
-use maps::MonMapAuth;
+use maps::{MonMap, MonMapAuth};
 use types::EntityKind;
 
 use crate::{ClusterState, HealthReport, HealthStatus};
@@ -15,11 +15,19 @@ pub(crate) const INSECURE: i32 = KeyKind::AES.0 as i32;
 /// The better kind.
 const SECURE: i32 = KeyKind::AES256K.0 as i32;
 
+/// The option by which such keys may be made. Unless it is set they may while they may log in.
+pub(crate) const MAKES_INSECURE: &str = "mon_auth_allow_insecure_key";
+
+/// Whether such keys may log in.
+pub(crate) fn insecure_may_log_in(map: &MonMap) -> bool {
+    map.auth.as_ref().is_none_or(|auth| auth.allowed_ciphers.contains(&INSECURE))
+}
+
 /// Settings that the checks go by.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
-    /// `mon_auth_allow_insecure_key`, where somebody set it.
-    pub makes_insecure: Option<bool>,
+    /// Whether keys of the kind that can be broken may be made: [`MAKES_INSECURE`].
+    pub makes_insecure: bool,
     /// Whether `mon_auth_emergency_allowed_ciphers` is set here.
     pub emergency: bool,
 }
@@ -38,13 +46,12 @@ pub(crate) fn check(cluster: &ClusterState, options: Options, report: &mut Healt
         report.add("AUTH_EMERGENCY_CIPHERS_SET", Warn, 1, summary, Vec::new());
     }
     let Some(auth) = cluster.monmap.auth.as_ref().filter(|auth| is_wanted(auth)) else { return };
-    let allowed = auth.allowed_ciphers.contains(&INSECURE);
-    if allowed {
+    if insecure_may_log_in(&cluster.monmap) {
         let summary = "Monitors are configured to allow auth using insecure key types".to_owned();
         let detail = vec!["insecure cipher aes allowed for auth".to_owned()];
         report.add("AUTH_INSECURE_KEYS_ALLOWED", Warn, 1, summary, detail);
     }
-    if options.makes_insecure.unwrap_or(allowed) {
+    if options.makes_insecure {
         let summary = "Monitors are configured to allow creation of insecure key types".to_owned();
         report.add("AUTH_INSECURE_KEYS_CREATABLE", Warn, 1, summary, Vec::new());
     }

@@ -329,13 +329,13 @@ impl Links {
         let waiting = Waiting { conn, node: call.to, sent_ms: now.mono_ms(), answer: call.answer };
         self.calls.retain(|_, w| !w.answer.is_closed());
         self.calls.insert(self.next_tid, waiting);
-        wire.send(conn, log_message(LOG_ASK, self.next_tid, call.body));
+        wire.send(conn, own_message(LOG_ASK, self.next_tid, call.body));
     }
 }
 
-/// A question to another log, or an answer.
+/// A message of one of our own kinds from a monitor to another: high priority, version 1.
 #[must_use]
-pub fn log_message(kind: u16, tid: u64, front: Bytes) -> Envelope {
+pub fn own_message(kind: u16, tid: u64, front: Bytes) -> Envelope {
     Envelope {
         kind,
         tid,

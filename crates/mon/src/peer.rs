@@ -12,6 +12,7 @@ use messages::Envelope;
 use types::{AddrVec, EntityId, EntityName, Epoch, UTime, Uuid};
 
 use crate::Mutation;
+use crate::links::own_message;
 
 /// A request to the other's log; the front is the request.
 pub const LOG_ASK: u16 = 0x8100;
@@ -206,14 +207,7 @@ impl PeerSays {
     pub fn envelope(&self) -> Envelope {
         let mut w = Writer::new(Features::ALL);
         self.encode(&mut w);
-        Envelope {
-            kind: SAYS,
-            priority: messages::PRIO_HIGH,
-            version: 1,
-            compat: 1,
-            front: w.finish(),
-            ..Envelope::default()
-        }
+        own_message(SAYS, 0, w.finish())
     }
 
     /// Reads a message of the kind [`SAYS`].

@@ -15,6 +15,7 @@ use denc::{DecodeError, Features, Reader, Writer};
 use env::Now;
 use messages::Envelope;
 
+use crate::links::own_message;
 use crate::{HealthReport, HealthStatus, QuorumInfo};
 
 /// A [`Vitals`] between monitors.
@@ -69,14 +70,7 @@ impl Vitals {
                 }
             }
         }
-        Envelope {
-            kind: VITALS,
-            priority: messages::PRIO_HIGH,
-            version: 1,
-            compat: 1,
-            front: w.finish(),
-            ..Envelope::default()
-        }
+        own_message(VITALS, 0, w.finish())
     }
 
     /// Reads a message of the kind [`VITALS`]. What a later version appends is skipped.

@@ -16,7 +16,7 @@ use env::ConnId;
 use maps::{MonInfo, MonMap};
 use messages::Envelope;
 use mon::known_map::KnownMap;
-use mon::links::{Links, Me, PeerEvent, Wire, log_message};
+use mon::links::{Links, Me, PeerEvent, Wire, own_message};
 use mon::quorum::{self, Call, Quorum, memory::Memory};
 use mon::{MembershipStep, Mkfs, MonConfig, Monitor, Output};
 use stdx::crc32c;
@@ -476,7 +476,7 @@ impl World {
                 {
                     life.role.on_heard(now);
                 }
-                let env = log_message(mon::peer::LOG_ANSWER, tid, body);
+                let env = own_message(mon::peer::LOG_ANSWER, tid, body);
                 MonWire { world: self, m }.send(conn, env);
             }
             busy |= self.mon_out(m);

@@ -72,7 +72,7 @@ pub fn run(args: &[String]) -> Done {
     let name: EntityName = format!("{kind}.{id}").parse().map_err(Failed::said)?;
     let key_kind = match given.value("--key-type") {
         None => KeyKind::AES,
-        Some(text) => match KeyKind::from_name(text).filter(|kind| kind.secret_len() > 0) {
+        Some(text) => match KeyKind::cipher_named(text) {
             Some(kind) => kind,
             None => return Err(Failed::said(format!("invalid key type: {text}"))),
         },

@@ -254,13 +254,12 @@ fn caps_arg(ctx: &CommandCtx<'_>) -> Result<BTreeMap<String, String>, Fail> {
 fn key_kind(ctx: &CommandCtx<'_>) -> Result<KeyKind, Fail> {
     let preferred = || {
         let kind = ctx.state.monmap.auth.as_ref().map_or(1, |a| a.preferred_cipher);
-        u16::try_from(kind).map(KeyKind).ok().filter(|k| k.secret_len() > 0).unwrap_or(KeyKind::AES)
+        KeyKind::cipher(kind).unwrap_or(KeyKind::AES)
     };
     let asked = ctx.cmd.str_or_empty("key_type")?;
     match asked {
         "" | "preferred" => Ok(preferred()),
-        name => KeyKind::from_name(name)
-            .filter(|k| k.secret_len() > 0)
+        name => KeyKind::cipher_named(name)
             .ok_or_else(|| fail(EINVAL, format!("invalid key type: {name}"))),
     }
 }
@@ -381,10 +380,9 @@ fn rotate(ctx: &mut CommandCtx<'_>) -> Run {
 fn wipe(ctx: &mut CommandCtx<'_>) -> Run {
     let mut policy = ::auth::TicketPolicy::default();
     if let Some(auth) = &ctx.state.monmap.auth
-        && let Ok(kind) = u16::try_from(auth.service_cipher)
-        && KeyKind(kind).secret_len() > 0
+        && let Some(kind) = KeyKind::cipher(auth.service_cipher)
     {
-        policy.service_cipher = KeyKind(kind);
+        policy.service_cipher = kind;
     }
     let now = ctx.wall();
     let secrets = ctx.state.auth.plan_wipe(now, &policy, ctx.rng);

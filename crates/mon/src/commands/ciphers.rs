@@ -10,11 +10,10 @@ use types::{EntityKind, EntityName};
 
 use super::{EINVAL, EPERM, Fail, Run, fail, ok, propose};
 use crate::CommandCtx;
-use crate::health_auth::INSECURE;
+use crate::health_auth::{INSECURE, MAKES_INSECURE, insecure_may_log_in};
 
 fn kind(name: &str) -> Result<KeyKind, Fail> {
-    let known = KeyKind::from_name(name).filter(|kind| kind.secret_len() > 0);
-    known.ok_or_else(|| fail(EINVAL, "(22) Invalid argument"))
+    KeyKind::cipher_named(name).ok_or_else(|| fail(EINVAL, "(22) Invalid argument"))
 }
 
 /// `mon set auth_service_cipher|auth_allowed_ciphers|auth_preferred_cipher VALUE`. Takes effect at
@@ -75,9 +74,8 @@ fn keeps_in(ctx: &CommandCtx<'_>, auth: &MonMapAuth) -> Result<(), Fail> {
 /// # Errors
 /// EINVAL.
 pub(super) fn may_make(ctx: &CommandCtx<'_>, kind: KeyKind) -> Result<(), Fail> {
-    let auth = ctx.state.monmap.auth.as_ref();
-    let default = auth.is_none_or(|a| a.allowed_ciphers.contains(&INSECURE));
-    if i32::from(kind.0) != INSECURE || ctx.mon_bool("mon_auth_allow_insecure_key", default) {
+    let default = insecure_may_log_in(&ctx.state.monmap);
+    if i32::from(kind.0) != INSECURE || ctx.mon_bool(MAKES_INSECURE, default) {
         return Ok(());
     }
     let why = format!("creating key with insecure key type (\"{kind}\") not allowed");

@@ -27,8 +27,7 @@ impl Monitor {
     fn ticket_policy(&self) -> TicketPolicy {
         let defaults = TicketPolicy::default();
         let auth = self.state.monmap.auth.as_ref();
-        let cipher = auth.and_then(|a| u16::try_from(a.service_cipher).ok()).map(KeyKind);
-        let cipher = cipher.filter(|kind| kind.secret_len() > 0);
+        let cipher = auth.and_then(|a| KeyKind::cipher(a.service_cipher));
         let secs = |name, default: u32| self.option_u64(name, u64::from(default)) as u32;
         TicketPolicy {
             mon_ticket_ttl_secs: secs("auth_mon_ticket_ttl", defaults.mon_ticket_ttl_secs),
@@ -73,8 +72,7 @@ impl Monitor {
     fn allowed_kinds(&self) -> Option<Vec<KeyKind>> {
         let auth = self.state.monmap.auth.as_ref();
         let of_map = |a: &maps::MonMapAuth| {
-            let kinds = a.allowed_ciphers.iter().filter_map(|kind| u16::try_from(*kind).ok());
-            kinds.map(KeyKind).collect()
+            a.allowed_ciphers.iter().filter_map(|kind| KeyKind::cipher(*kind)).collect()
         };
         self.emergency_kinds().or_else(|| auth.map(of_map))
     }
@@ -83,7 +81,7 @@ impl Monitor {
     pub(super) fn emergency_kinds(&self) -> Option<Vec<KeyKind>> {
         let text = self.config.options.get(EMERGENCY_CIPHERS)?;
         let names = text.split([',', ' ']);
-        let kinds: Vec<_> = names.filter_map(|name| KeyKind::from_name(name.trim())).collect();
+        let kinds: Vec<_> = names.filter_map(|name| KeyKind::cipher_named(name.trim())).collect();
         (!kinds.is_empty()).then_some(kinds)
     }
 

@@ -117,8 +117,8 @@ impl Monitor {
         if !std::mem::replace(&mut self.modules.key, true) {
             let wall = UTime::from_nanos(now.wall_ns);
             let auth = self.state.monmap.auth.as_ref();
-            let kind = auth.and_then(|a| u16::try_from(a.preferred_cipher).ok()).map(KeyKind);
-            let kind = kind.filter(|k| k.secret_len() > 0).unwrap_or(KeyKind::AES);
+            let kind = auth.and_then(|a| KeyKind::cipher(a.preferred_cipher));
+            let kind = kind.unwrap_or(KeyKind::AES);
             let new = || CryptoKey::generate(kind, wall, &mut *self.rng);
             let key = known.map_or_else(new, |(key, _)| key);
             self.propose(Mutation::Auth(AuthChange::Set { name, key, caps }));

@@ -239,9 +239,10 @@ impl Monitor {
             stuck_ms: self.option_u64("mon_pg_stuck_threshold", 60) * 1000,
             autoscale: self.autoscale_bounds(),
             auth: crate::health_auth::Options {
-                makes_insecure: self
-                    .option("mon_auth_allow_insecure_key")
-                    .map(|_| self.option_bool("mon_auth_allow_insecure_key", false)),
+                makes_insecure: self.option_bool(
+                    crate::health_auth::MAKES_INSECURE,
+                    crate::health_auth::insecure_may_log_in(&self.state.monmap),
+                ),
                 emergency: self.emergency_kinds().is_some(),
             },
             now_ms: self.now.mono_ms(),

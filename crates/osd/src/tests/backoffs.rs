@@ -1,28 +1,13 @@
 //! Clients that are asked to hold back what cannot be done for long.
 
-use bytes::Bytes;
 use denc::Features;
-use messages::{Backoff, Message, OsdOp, op};
+use messages::{Backoff, Message};
 use types::{HObject, PgId, PoolId};
 
 use super::cluster::Cluster;
+use super::rules::{full, read, settle_maps};
 
 const POOL: PoolId = PoolId(1);
-
-fn full(data: &'static [u8]) -> Vec<OsdOp> {
-    vec![OsdOp::extent(op::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data))]
-}
-
-fn read() -> Vec<OsdOp> {
-    vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())]
-}
-
-fn settle_maps(c: &mut Cluster) {
-    for _ in 0..4 {
-        while c.step() {}
-        c.tick(300);
-    }
-}
 
 impl Cluster {
     /// The client holds back what an OSD does not want now, or sends it after all.

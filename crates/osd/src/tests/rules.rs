@@ -13,15 +13,15 @@ use crate::object::{INFO_ATTR, ObjectInfo};
 
 const POOL: PoolId = PoolId(1);
 
-fn full(data: &'static [u8]) -> Vec<OsdOp> {
+pub fn full(data: &'static [u8]) -> Vec<OsdOp> {
     vec![OsdOp::extent(op::WRITEFULL, 0, data.len() as u64, Bytes::from_static(data))]
 }
 
-fn read() -> Vec<OsdOp> {
+pub fn read() -> Vec<OsdOp> {
     vec![OsdOp::extent(op::READ, 0, 0, Bytes::new())]
 }
 
-fn settle_maps(c: &mut Cluster) {
+pub fn settle_maps(c: &mut Cluster) {
     for _ in 0..4 {
         while c.step() {}
         c.tick(300);
