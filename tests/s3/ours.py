@@ -244,7 +244,39 @@ def slow_clients(b):
             S3.delete_object(Bucket=b, Key=found["Key"])
 
 
-CASES = [subresources, ownership, forms, secrets, records, health, slow_clients]
+def unread_bodies(b):
+    """A connection whose last body was not read is closed, and the answer says so: a client that waited for `100 Continue`
+    sends none of it, and the next request on that connection would be taken for the body."""
+    S3.put_object(Bucket=b, Key="k", Body=b"1")
+    def ask(head, send=b""):
+        with socket.create_connection((HOST[0], int(HOST[1])), 20) as line:
+            line.sendall(head.encode() + b"\r\n" + send)
+            answer = line.makefile("rb")
+            status, headers = answer.readline().split()[1], {}
+            while (field := answer.readline().strip()):
+                name, value = field.split(b":", 1)
+                headers[name.lower()] = value.strip()
+            body = answer.read(int(headers.get(b"content-length", 0)))
+            closes = headers.get(b"connection") == b"close"
+            if closes:
+                assert answer.read() == b"", "it is closed"
+            return status, b"<Code>AccessDenied</Code>" in body, closes
+    head = f"PUT /{b}/bad HTTP/1.1\r\nHost: {HOST[0]}\r\nContent-Length: 1\r\n"
+    assert ask(head + "Expect: 100-continue\r\n") == (b"403", True, True)
+    assert ask(head, b"x") == (b"403", True, True)
+    assert ask(head.replace("PUT", "GET").replace(": 1", ": 0")) == (b"403", True, False)
+    # One that was read stays.
+    import http.client
+    line = http.client.HTTPConnection(*HOST)
+    url = urllib.parse.urlsplit(S3.generate_presigned_url("put_object", Params={"Bucket": b, "Key": "k"}))
+    for n in range(3):
+        line.request("PUT", f"{url.path}?{url.query}", body=b"x" * 100)
+        answer = line.getresponse()
+        assert (answer.status, answer.read(), answer.will_close) == (200, b"", False)
+    line.close()
+
+
+CASES = [unread_bodies, subresources, ownership, forms, secrets, records, health, slow_clients]
 
 
 def main():

@@ -129,6 +129,12 @@ impl Cluster {
         let start = std::time::Instant::now();
         self.argonaut("up", args)?;
         self.up_s = start.elapsed().as_secs_f64();
+        // The cluster is to be healthy on a machine whose disk is mostly used, too.
+        let warn = ["ceph", "config", "set", "mon", "mon_data_avail_warn", "1"];
+        let mut command = Command::new(binary()?);
+        command.args(warn).env("CEPH_CONF", self.conf());
+        self.within(&mut command);
+        sh::output(&mut command)?;
         Ok(self)
     }
 

@@ -443,6 +443,7 @@ fn wait_healthy(
     let osds = all_osds().count() as u64;
     let first = layout.asok(daemons.first().context("there is no monitor")?);
     let mut last = String::from("no monitor answers");
+    let mut why = Vec::new();
     let mut warned: Option<(Instant, serde_json::Value)> = None;
     while start.elapsed() < HEALTHY_MAX {
         if !runs() {
@@ -463,16 +464,13 @@ fn wait_healthy(
                 return Ok(Some(health));
             }
             let checks = status["health"]["checks"].clone();
+            why = summaries(&checks);
             match &warned {
                 Some((since, seen)) if *seen == checks && health == "HEALTH_WARN" => {
                     let heals = !all_clean(&status) || !checks["FS_DEGRADED"].is_null();
                     let settled = if heals { DEGRADED_SETTLED } else { WARNING_SETTLED };
                     if since.elapsed() > settled && up == osds {
-                        let checks = checks.as_object().into_iter().flatten();
-                        for (code, check) in checks {
-                            let why = check["summary"]["message"].as_str().unwrap_or_default();
-                            tell!("{code}: {why}");
-                        }
+                        why.iter().for_each(|line| tell!("{line}"));
                         return Ok(Some(health));
                     }
                 }
@@ -483,7 +481,16 @@ fn wait_healthy(
         }
         std::thread::sleep(Duration::from_millis(30));
     }
-    bail!("not healthy after {} s: {last}", HEALTHY_MAX.as_secs())
+    why.insert(0, format!("not healthy after {} s: {last}", HEALTHY_MAX.as_secs()));
+    bail!("{}", why.join("\n  "))
+}
+
+/// What health says, a line for each check.
+fn summaries(checks: &serde_json::Value) -> Vec<String> {
+    let line = |(code, check): (&String, &serde_json::Value)| {
+        format!("{code}: {}", check["summary"]["message"].as_str().unwrap_or_default())
+    };
+    checks.as_object().into_iter().flatten().map(line).collect()
 }
 
 /// Daemons that were added to a running cluster get their keys from its monitor.

@@ -40,6 +40,8 @@ impl Cluster {
         ];
         let out = this.run(&[&args[..], more].concat());
         assert!(out.status.success(), "{}{}", text(&out.stdout), text(&out.stderr));
+        // It is to be healthy on a machine whose disk is mostly used, too.
+        this.said(&["config", "set", "mon", "mon_data_avail_warn", "1"]);
         this
     }
 

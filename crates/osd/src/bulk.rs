@@ -231,9 +231,68 @@ pub(crate) fn in_pieces(change: ObjectChange, max: u64) -> Vec<ObjectChange> {
     pieces.into_iter().map(|mutations| ObjectChange { oid: oid.clone(), mutations }).collect()
 }
 
+/// Steps of which the store need not take all at once: at each mark, what comes before it may be
+/// durable without what follows.
+#[derive(Default)]
+pub(crate) struct Marked {
+    /// The steps so far.
+    pub ops: Vec<StoreOp>,
+    marks: Vec<usize>,
+}
+
+impl Marked {
+    /// A transaction may end here.
+    pub fn mark(&mut self) {
+        self.marks.push(self.ops.len());
+    }
+
+    /// The transactions, in order, each of about `most` bytes of the log where the marks allow it;
+    /// there is at least one.
+    pub fn into_transactions(self, most: u64) -> Vec<Vec<StoreOp>> {
+        let mut all = vec![Vec::new()];
+        let mut ops = self.ops.into_iter();
+        let (mut from, mut taken) = (0, 0);
+        let end = ops.len();
+        for mark in self.marks.into_iter().chain([end]) {
+            let some: Vec<StoreOp> = ops.by_ref().take(mark - from).collect();
+            from = mark;
+            let bytes = record_of_ops(&some);
+            if taken > 0 && taken + bytes > most {
+                all.push(Vec::new());
+                taken = 0;
+            }
+            taken += bytes;
+            all.last_mut().expect("never empty").extend(some);
+        }
+        all
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Transactions end at marks only, as late as their bytes allow.
+    #[test]
+    fn transactions_end_at_marks() {
+        let put = |n: usize| StoreOp::Put(Coll::Meta, Bytes::new(), Bytes::from(vec![0; n]));
+        let ends = |marks: &[usize], most| {
+            let mut marked = Marked::default();
+            for n in 0..6 {
+                if marks.contains(&n) {
+                    marked.mark();
+                }
+                marked.ops.push(put(1000 * n));
+            }
+            let all = marked.into_transactions(most);
+            all.iter().map(Vec::len).collect::<Vec<_>>()
+        };
+        assert_eq!(ends(&[], 10), [6], "no mark, no end");
+        assert_eq!(ends(&[1, 2, 3, 4, 5], u64::MAX), [6]);
+        assert_eq!(ends(&[1, 2, 3, 4, 5], 10), [1; 6]);
+        assert_eq!(ends(&[2, 3, 5], 8_000), [3, 2, 1]);
+        assert_eq!(Marked::default().into_transactions(1), [vec![]]);
+    }
 
     /// Pieces are all of it in order, and none is larger than it may be.
     #[test]

@@ -1,10 +1,13 @@
 //! Bodies of requests: read as they come, out of their chunks, summed.
 
+use std::cell::Cell;
 use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::{Body as _, Incoming};
+use hyper::body::{Body as _, Frame, Incoming};
 use rgw_proto::checksum::{Body, Expected, Sums};
 use rgw_proto::request::Head;
 use rgw_proto::sig::chunked::Decoder;
@@ -16,9 +19,35 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 /// Bytes of a PUT: `rgw_max_put_size`.
 pub const PUT_BYTES_MAX: u64 = 5 << 30;
 
+/// What a client sends behind a request's head, and whether it was read to its end.
+///
+/// A connection whose last body was not read must not be used again: a client that waits for
+/// `100 Continue` sends none of it, one that does not wait sends it all, and what comes next is
+/// either the body or another request.
+pub struct Received {
+    incoming: Incoming,
+    unread: Rc<Cell<bool>>,
+}
+
+impl Received {
+    /// Of a request; and what says, now and later, whether some of it was not read.
+    pub fn new(incoming: Incoming) -> (Self, Rc<Cell<bool>>) {
+        let unread = Rc::new(Cell::new(!incoming.is_end_stream()));
+        (Self { incoming, unread: unread.clone() }, unread)
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
+        let frame = Pin::new(&mut self.incoming).poll_frame(cx);
+        if self.incoming.is_end_stream() || matches!(frame, Poll::Ready(None)) {
+            self.unread.set(false);
+        }
+        frame
+    }
+}
+
 /// A body on its way in.
 pub struct Reader {
-    incoming: Incoming,
+    incoming: Received,
     chunks: Option<Decoder>,
     sums: Body,
     announced: String,
@@ -35,7 +64,7 @@ impl Reader {
     /// # Errors
     /// [`Code::MissingContentLength`], [`Code::EntityTooLarge`], those of checksums named wrongly.
     pub fn new(
-        incoming: Incoming,
+        incoming: Received,
         head: &Head,
         proof: Option<&Proof>,
         bytes_max: u64,
@@ -104,7 +133,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Code::MissingContentLength`] unless it comes in HTTP's chunks, [`Code::EntityTooLarge`].
-    pub fn plain(incoming: Incoming, head: &Head, bytes_max: u64) -> Result<Self> {
+    pub fn plain(incoming: Received, head: &Head, bytes_max: u64) -> Result<Self> {
         let len = head.headers.single("content-length")?;
         let bad = |_| Error::new(Code::InvalidArgument, "content-length is a number.");
         let len = len.map(|text| text.parse::<u64>().map_err(bad)).transpose()?;
@@ -148,7 +177,7 @@ impl Reader {
 
     async fn raw(&mut self) -> Result<Option<Bytes>> {
         loop {
-            let frame = std::future::poll_fn(|cx| Pin::new(&mut self.incoming).poll_frame(cx));
+            let frame = std::future::poll_fn(|cx| self.incoming.poll_frame(cx));
             let frame = tokio::time::timeout(SILENCE_MAX, frame).await;
             match frame.map_err(|_| Error::from(Code::RequestTimeout))? {
                 None => return Ok(None),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use hyper::body::Incoming;
 use rgw_core::formats::{
     LegalHold, Lifecycle, LockRule, ObjectLock, ObjectRetention, bucket_flags,
 };
@@ -20,6 +19,7 @@ use types::{Bytes, Denc, Features, Writer};
 
 use crate::acl;
 use crate::answer::Answer;
+use crate::body::Received;
 use crate::crypt::{self, BucketDefault};
 use crate::objects::{stored_tags, tag_bytes};
 use crate::request::{Asked, Rules, block_bytes, now, stored_block};
@@ -169,7 +169,7 @@ impl Server {
         &self,
         asked: &Asked,
         bucket: BucketAt,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let none = |code: Code| Err(Error::from(code));
         match asked.operation {
@@ -565,7 +565,7 @@ impl Server {
         asked: &Asked,
         bucket: &BucketAt,
         object: &ObjectAt,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         self.need_lock(bucket)?;
         let none =

@@ -1,6 +1,5 @@
 //! Notifications of buckets, and events of requests.
 
-use hyper::body::Incoming;
 use rgw_core::formats::{BucketTopic, StoredFilter};
 use rgw_core::meta::{Attrs, BucketAt};
 use rgw_core::notify::{Doer, Happened, Reserved};
@@ -10,6 +9,7 @@ use rgw_proto::sns::TopicFacts;
 use rgw_proto::{Code, Error, Result};
 
 use crate::answer::Answer;
+use crate::body::Received;
 use crate::deliver::Patience;
 use crate::request::Asked;
 use crate::server::Server;
@@ -54,7 +54,7 @@ impl Server {
         &self,
         asked: &Asked,
         bucket: &BucketAt,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         self.has_topics()?;
         if !Self::notification_id(asked).is_empty() {

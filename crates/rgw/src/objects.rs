@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use hyper::body::Incoming;
 use rgw_core::crypt::{Cipher, Sealing, part_at};
 use rgw_core::formats::ObjectTags;
 use rgw_core::gateway::attr_text;
@@ -29,6 +28,7 @@ use types::{Bytes, Denc};
 use crate::OnRados;
 use crate::acl;
 use crate::answer::Answer;
+use crate::body::Received;
 use crate::buckets::time;
 use crate::config::stored_ownership;
 use crate::crypt::{ObjectKey, PREFIX};
@@ -183,7 +183,7 @@ impl Server {
         self: &Rc<Self>,
         asked: &Asked,
         bucket: &BucketAt,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let key = asked.key()?.as_str();
         let version = asked.version();
@@ -256,7 +256,7 @@ impl Server {
         asked: &Asked,
         bucket: &BucketAt,
         now: Acl,
-        body: Incoming,
+        body: Received,
     ) -> Result<Acl> {
         if stored_ownership(&bucket.attrs)? == Some(Ownership::BucketOwnerEnforced) {
             return Err(Code::AccessControlListNotSupported.into());
@@ -291,7 +291,7 @@ impl Server {
         Ok(list)
     }
 
-    async fn put_object(&self, asked: &Asked, bucket: &BucketAt, body: Incoming) -> Result<Answer> {
+    async fn put_object(&self, asked: &Asked, bucket: &BucketAt, body: Received) -> Result<Answer> {
         let headers = &asked.head.headers;
         let conditions = Conditions::of(headers, "")?;
         let mut attrs = kept(headers)?;
@@ -709,7 +709,7 @@ impl Server {
         &self,
         asked: &Asked,
         bucket: &BucketAt,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let headers = &asked.head.headers;
         let sums = headers.with_prefix("x-amz-checksum-").next().is_some();

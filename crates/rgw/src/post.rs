@@ -1,6 +1,5 @@
 //! Uploads by forms: fields first, then the file, and a signature over the policy that bounds both.
 
-use hyper::body::Incoming;
 use rgw_core::meta::BucketAt;
 use rgw_proto::authorize::Sender;
 use rgw_proto::body::config;
@@ -19,7 +18,7 @@ use types::Bytes;
 
 use crate::acl;
 use crate::answer::Answer;
-use crate::body::Reader;
+use crate::body::{Reader, Received};
 use crate::objects::{NewObject, kept, tag_bytes};
 use crate::request::{Asked, account_of, check_mask, identity_of, now, secret_of};
 use crate::server::Server;
@@ -99,7 +98,7 @@ impl Server {
         &self,
         asked: &Asked,
         bucket: &BucketAt,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         if asked.user.is_some() {
             let text = "A form brings its signature in fields: leave out Authorization.";

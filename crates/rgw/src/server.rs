@@ -28,7 +28,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::OnRados;
 use crate::answer::{Answer, Outgoing};
-use crate::body::{PUT_BYTES_MAX, Reader};
+use crate::body::{PUT_BYTES_MAX, Reader, Received};
 use crate::crypt::{self, CustomerKey, Masters, ObjectKey};
 use crate::deliver;
 use crate::memory::Budget;
@@ -289,6 +289,9 @@ impl Server {
         let came =
             Came { id: id.clone(), peer: peer.ip().to_string(), is_secret, noted: noted.clone() };
         let mut failed = "";
+        let (head, body) = request.into_parts();
+        let (body, unread) = Received::new(body);
+        let request = Request::from_parts(head, body);
         let answer = match self.run(request, came).await {
             Ok(answer) => answer,
             Err(error) => {
@@ -332,6 +335,10 @@ impl Server {
             Some(_) => answer.header("X-Trans-Id", &id).header("X-Openstack-Request-Id", &id),
             None => answer,
         };
+        let answer = match unread.get() {
+            true => answer.header("Connection", "close"),
+            false => answer,
+        };
         let answer = answer.header("x-amz-request-id", id).header("Server", "Argonaut");
         answer.into_response(is_head)
     }
@@ -342,7 +349,7 @@ impl Server {
         rgw_proto::admin::path_of(path, entry)
     }
 
-    async fn run(self: &Rc<Self>, request: Request<Incoming>, came: Came) -> Result<Answer> {
+    async fn run(self: &Rc<Self>, request: Request<Received>, came: Came) -> Result<Answer> {
         let route = self.swift_route(&request);
         if route.is_some() {
             came.noted.borrow_mut().swift = Some(swift::Dialect::default());
@@ -407,7 +414,7 @@ impl Server {
     }
 
     /// Reads a document after its request is allowed.
-    pub(crate) async fn document(&self, asked: &Asked, body: Incoming) -> Result<Vec<u8>> {
+    pub(crate) async fn document(&self, asked: &Asked, body: Received) -> Result<Vec<u8>> {
         let is_its = asked.operation != Op::CompleteMultipartUpload;
         let proof = asked.proof.as_ref();
         let reader = Reader::new(body, &asked.head, proof, DOCUMENT_BYTES_MAX, is_its)?;
@@ -417,7 +424,7 @@ impl Server {
     }
 
     /// A reader of an object's bytes.
-    pub(crate) fn data(&self, asked: &Asked, body: Incoming) -> Result<Reader> {
+    pub(crate) fn data(&self, asked: &Asked, body: Received) -> Result<Reader> {
         Reader::new(body, &asked.head, asked.proof.as_ref(), PUT_BYTES_MAX, true)
     }
 
@@ -444,7 +451,7 @@ impl Server {
         self: &Rc<Self>,
         asked: Asked,
         call: Option<&swift::Call>,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let mut counted = Counted::of(&asked);
         self.admit_user(&asked, &mut counted)?;
@@ -510,7 +517,7 @@ impl Server {
     async fn do_it(
         self: &Rc<Self>,
         asked: &Asked,
-        body: Incoming,
+        body: Received,
         counted: &mut Counted,
     ) -> Result<Answer> {
         match asked.operation {
@@ -531,7 +538,7 @@ impl Server {
         Ok(answer.maybe("x-amz-request-charged", charged))
     }
 
-    async fn on_bucket(&self, asked: &Asked, bucket: BucketAt, body: Incoming) -> Result<Answer> {
+    async fn on_bucket(&self, asked: &Asked, bucket: BucketAt, body: Received) -> Result<Answer> {
         match asked.operation {
             Op::Preflight => return self.preflight(asked, &bucket),
             // Each key is judged by itself; the form brings its own signature.

@@ -1,6 +1,5 @@
 //! Uploads in parts.
 
-use hyper::body::Incoming;
 use rgw_core::crypt::Sealing;
 use rgw_core::formats::{Upload, UploadPart};
 use rgw_core::gateway::attr_text;
@@ -19,6 +18,7 @@ use types::Denc;
 
 use crate::acl;
 use crate::answer::Answer;
+use crate::body::Received;
 use crate::buckets::time;
 use crate::crypt::{PREFIX, SOURCE_PREFIX};
 use crate::objects::{kept, of_sums, take};
@@ -32,7 +32,7 @@ impl Server {
         &self,
         asked: &Asked,
         bucket: &BucketAt,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let key = asked.key()?.as_str();
         if asked.operation == Op::CreateMultipartUpload {
@@ -101,7 +101,7 @@ impl Server {
         asked: &Asked,
         bucket: &BucketAt,
         upload: &UploadAt,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let number = Self::part_number(asked)?;
         let mut reader = self.data(asked, body)?;
@@ -201,7 +201,7 @@ impl Server {
         bucket: &BucketAt,
         key: &str,
         id: &str,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let wanted = proto::parts(&self.document(asked, body).await?)?;
         let name = &bucket.info.bucket.name;

@@ -1,7 +1,7 @@
 //! Making the own log equal to the one that counts, and finding out what that leaves
 //! missing.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use denc::Denc;
@@ -12,6 +12,7 @@ use super::log::encode_all;
 use super::snaps::index_change;
 use super::{Cx, MISSING, Pg, log_key, log_range, missing_key};
 use crate::backing::{ObjectStore, StoreOp};
+use crate::bulk::Marked;
 
 /// The logs have no version in common: copies must be compared.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,12 +26,13 @@ pub(crate) fn decode_entries(raw: &[Bytes]) -> Result<Vec<PgLogEntry>, denc::Dec
 impl Pg {
     /// Takes over `entries`, the whole of the log that counts above `since`. Own entries
     /// that are not among them are void: their objects go back to what the log says. Shards do
-    /// that, by `ops`, even where the logs have nothing in common: who compares copies forgets how.
+    /// that even where the logs have nothing in common: who compares copies forgets how. `steps` has a
+    /// mark wherever a copy that stopped there would be a good one, with less of the log.
     pub(crate) fn merge_log(
         &mut self,
         since: EVersion,
         entries: Vec<PgLogEntry>,
-        ops: &mut Vec<StoreOp>,
+        steps: &mut Marked,
         store: &dyn ObjectStore,
     ) -> Result<(), NoCommonPoint> {
         // What the sender remembers of requests below is known here: the log meets theirs.
@@ -49,16 +51,14 @@ impl Pg {
                     let mut kept = self.log.entries.iter().rev().map(|e| e.version);
                     let kept = kept.find(|v| *v <= since || theirs(*v));
                     let kept = kept.unwrap_or(tail);
-                    let undone = self.rewind(kept, ops, store);
-                    self.go_back(undone, kept, ops, store);
+                    self.rewind(kept, steps, store);
                 }
                 return Err(NoCommonPoint);
             }
             let below;
             (below, entries) = entries.split_at(upto);
-            ops.extend(
-                below.iter().map(|e| StoreOp::Put(self.coll, log_key(e.version), e.to_bytes())),
-            );
+            let put = |e: &PgLogEntry| StoreOp::Put(self.coll, log_key(e.version), e.to_bytes());
+            steps.ops.extend(below.iter().map(put));
             self.log.reach_back(since, below);
             since = tail;
         }
@@ -73,77 +73,71 @@ impl Pg {
             .take_while(|(a, b)| a.version == b.version)
             .count();
         let common = if agreed == 0 { since } else { entries[agreed - 1].version };
-        let mut undone = self.rewind(common, ops, store);
+        self.rewind(common, steps, store);
         for e in entries.iter().skip(agreed) {
+            steps.mark();
+            let ops = &mut steps.ops;
             ops.push(StoreOp::Put(self.coll, log_key(e.version), e.to_bytes()));
             for (oid, kind, _) in e.touched() {
                 match kind {
                     LogKind::Error => {}
-                    LogKind::Modify => {
-                        undone.remove(oid);
-                        self.set_missing(oid.clone(), e.version, ops);
-                    }
-                    LogKind::Delete => {
-                        undone.remove(oid);
-                        self.remove_here(oid, ops, store);
-                    }
+                    LogKind::Modify => self.set_missing(oid.clone(), e.version, ops),
+                    LogKind::Delete => self.remove_here(oid, ops, store),
                 }
             }
             self.log.push(e.clone());
         }
-        self.go_back(undone, common, ops, store);
         Ok(())
     }
 
-    /// Own entries above `common` are void. Returns their objects that could not be taken back,
-    /// each with its version before the first of them.
-    fn rewind(
-        &mut self,
-        common: EVersion,
-        ops: &mut Vec<StoreOp>,
-        store: &dyn ObjectStore,
-    ) -> BTreeMap<HObject, EVersion> {
+    /// Own entries above `common` are void, newest first: each object is as it was before, or missing
+    /// in that version.
+    fn rewind(&mut self, common: EVersion, steps: &mut Marked, store: &dyn ObjectStore) {
         let void = self.log.rewind(common);
         if self.log.entries.is_empty() && !void.is_empty() {
             // The counters were those of a void entry.
             self.info.counts = messages::PgCounts::default();
             self.info.recount |= common != EVersion::ZERO;
+            self.save_info(&mut steps.ops);
         }
-        let mut undone: BTreeMap<HObject, EVersion> = BTreeMap::new();
+        // Objects with a void entry that could not be taken back.
+        let mut behind: BTreeSet<&HObject> = BTreeSet::new();
         for e in &void {
+            // Each may bring all that a write of a client brought.
+            steps.mark();
+            let ops = &mut steps.ops;
             ops.push(StoreOp::Rm(self.coll, log_key(e.version)));
             // A shard takes back what it can, newest first; behind what it cannot, nothing.
             let taken = self.is_coded()
-                && e.touched().all(|(oid, ..)| !undone.contains_key(oid))
+                && e.touched().all(|(oid, ..)| !behind.contains(oid))
                 && self.take_back(e, ops, store);
             for (oid, kind, prior) in e.touched() {
                 if kind != LogKind::Error && !taken {
-                    undone.insert(oid.clone(), prior);
+                    behind.insert(oid);
+                    self.go_back(oid, prior, common, ops, store);
                 }
             }
         }
-        undone
     }
 
-    /// These objects are as they were before what came after `common`, or missing in that version.
+    /// An object is as it was at `prior`, before a void entry, or missing in that version.
     fn go_back(
         &mut self,
-        undone: BTreeMap<HObject, EVersion>,
+        oid: &HObject,
+        prior: EVersion,
         common: EVersion,
         ops: &mut Vec<StoreOp>,
         store: &dyn ObjectStore,
     ) {
-        for (oid, prior) in undone {
-            // Only the log knew of the void write: the object is as it was before.
-            let lacks_void = self.missing.get(&oid).is_some_and(|v| *v > common);
-            if prior == EVersion::ZERO {
-                self.remove_here(&oid, ops, store);
-            } else if lacks_void && self.has_here(&oid, prior, store) {
-                self.missing.remove(&oid);
-                ops.push(StoreOp::Rm(self.coll, missing_key(&oid)));
-            } else {
-                self.set_missing(oid, prior, ops);
-            }
+        // Only the log knew of the void write: the object is as it was before.
+        let lacks_void = self.missing.get(oid).is_some_and(|v| *v > common);
+        if prior == EVersion::ZERO {
+            self.remove_here(oid, ops, store);
+        } else if lacks_void && self.has_here(oid, prior, store) {
+            self.missing.remove(oid);
+            ops.push(StoreOp::Rm(self.coll, missing_key(oid)));
+        } else {
+            self.set_missing(oid.clone(), prior, ops);
         }
     }
 
@@ -276,14 +270,14 @@ mod tests {
             e(2, 3, "a", old),
             e(2, 4, "new", zero),
         ]);
-        let mut ops = Vec::new();
+        let mut steps = Marked::default();
         let theirs = vec![e(1, 2, "b", zero), e(3, 3, "c", zero)];
-        pg.merge_log(old, theirs, &mut ops, &MemStore::default()).unwrap();
+        pg.merge_log(old, theirs, &mut steps, &MemStore::default()).unwrap();
         assert_eq!(pg.log.head(), EVersion::new(3, 3));
         assert_eq!(pg.missing.get(&oid("a")), Some(&old));
         assert_eq!(pg.missing.get(&oid("c")), Some(&EVersion::new(3, 3)));
         assert_eq!(pg.missing.len(), 2);
-        let removed = ops.iter().any(|op| {
+        let removed = steps.ops.iter().any(|op| {
             matches!(op, StoreOp::Object(_, o, m) if *o == oid("new") && m == &[Mutation::Remove])
         });
         assert!(removed, "an object that only a void entry made is removed");
@@ -320,14 +314,14 @@ mod tests {
         ]);
         own.log.trim(v(1, 3));
         let theirs = || vec![e(1, 2, "b", zero), e(1, 3, "c", zero), e(1, 4, "b", v(1, 2))];
-        let mut ops = Vec::new();
-        own.merge_log(v(1, 1), theirs(), &mut ops, &MemStore::default()).unwrap();
+        let mut steps = Marked::default();
+        own.merge_log(v(1, 1), theirs(), &mut steps, &MemStore::default()).unwrap();
         assert_eq!((own.log.tail, own.log.head()), (v(1, 1), v(1, 4)));
         assert_eq!(own.missing.iter().collect::<Vec<_>>(), [(&oid("c"), &v(1, 3))]);
         assert_eq!((own.log.entries.len(), own.log.old_len()), (3, 1));
         assert_eq!(own.log.bytes().0, pg(theirs()).log.bytes().0);
         let put = |at: EVersion| {
-            ops.iter().any(|op| matches!(op, StoreOp::Put(_, k, _) if *k == log_key(at)))
+            steps.ops.iter().any(|op| matches!(op, StoreOp::Put(_, k, _) if *k == log_key(at)))
         };
         assert!(put(v(1, 2)) && put(v(1, 3)), "what it reaches back to is on disk");
         assert!(!put(v(1, 4)), "what both have is left alone");
@@ -335,13 +329,13 @@ mod tests {
         let mut part = pg(vec![e(1, 1, "a", zero), e(1, 2, "other", zero), e(1, 4, "b", zero)]);
         part.log.trim(v(1, 2));
         let theirs_too = vec![e(1, 1, "a", zero), e(1, 4, "b", zero)];
-        part.merge_log(zero, theirs_too, &mut ops, &MemStore::default()).unwrap();
+        part.merge_log(zero, theirs_too, &mut steps, &MemStore::default()).unwrap();
         assert_eq!((part.log.tail, part.log.head()), (zero, v(1, 4)));
         assert!(part.missing.is_empty());
         // Nothing in common when the own tail is none of theirs.
         let mut other = pg(vec![e(1, 1, "a", zero), e(2, 3, "a", v(1, 1)), e(2, 4, "b", zero)]);
         other.log.trim(v(2, 3));
-        let merged = other.merge_log(v(1, 1), theirs(), &mut ops, &MemStore::default());
+        let merged = other.merge_log(v(1, 1), theirs(), &mut steps, &MemStore::default());
         assert_eq!(merged, Err(NoCommonPoint));
     }
 
@@ -364,16 +358,16 @@ mod tests {
         ];
         store.submit(ops, 1);
         let more = vec![e(2, 3, "a", v(1, 1)), e(2, 4, "b", v(1, 2))];
-        own.merge_log(v(1, 2), more, &mut Vec::new(), &store).unwrap();
+        own.merge_log(v(1, 2), more, &mut Marked::default(), &store).unwrap();
         assert_eq!(own.missing.len(), 2);
-        let mut ops = Vec::new();
-        own.merge_log(v(1, 2), vec![], &mut ops, &store).unwrap();
+        let mut steps = Marked::default();
+        own.merge_log(v(1, 2), vec![], &mut steps, &store).unwrap();
         assert_eq!(own.missing.iter().collect::<Vec<_>>(), [(&oid("b"), &v(1, 2))]);
         let gone = missing_key(&oid("a"));
-        assert!(ops.iter().any(|op| matches!(op, StoreOp::Rm(_, k) if *k == gone)));
+        assert!(steps.ops.iter().any(|op| matches!(op, StoreOp::Rm(_, k) if *k == gone)));
         // One that was found damaged stays missing: what is here says nothing.
         own.missing.insert(oid("a"), v(1, 1));
-        own.merge_log(v(1, 1), vec![], &mut Vec::new(), &store).unwrap();
+        own.merge_log(v(1, 1), vec![], &mut Marked::default(), &store).unwrap();
         assert_eq!(own.missing.get(&oid("a")), Some(&v(1, 1)));
     }
 
@@ -381,7 +375,8 @@ mod tests {
     #[test]
     fn no_common_point() {
         let mut pg = pg(vec![e(1, 1, "a", EVersion::ZERO)]);
-        let merged = pg.merge_log(EVersion::new(2, 9), vec![], &mut vec![], &MemStore::default());
+        let merged =
+            pg.merge_log(EVersion::new(2, 9), vec![], &mut Marked::default(), &MemStore::default());
         assert_eq!(merged, Err(NoCommonPoint));
     }
 
@@ -389,8 +384,8 @@ mod tests {
     #[test]
     fn equal_logs() {
         let all = || vec![e(1, 1, "a", EVersion::ZERO), e(1, 2, "b", EVersion::ZERO)];
-        let (mut pg, mut ops) = (pg(all()), Vec::new());
-        pg.merge_log(EVersion::ZERO, all(), &mut ops, &MemStore::default()).unwrap();
-        assert!(ops.is_empty() && pg.missing.is_empty());
+        let (mut pg, mut steps) = (pg(all()), Marked::default());
+        pg.merge_log(EVersion::ZERO, all(), &mut steps, &MemStore::default()).unwrap();
+        assert!(steps.ops.is_empty() && pg.missing.is_empty());
     }
 }

@@ -56,6 +56,7 @@ use stdx::FastMap;
 use types::{EVersion, Epoch, HObject, OsdId, PgId, SpgId};
 
 use crate::backing::{Coll, ObjectStore, StoreOp};
+use crate::bulk::Marked;
 use crate::config::Config;
 use crate::object::{INFO_ATTR, ObjectInfo, ObjectState};
 use crate::outbox::Outbox;
@@ -192,6 +193,16 @@ impl Cx<'_> {
         if self.store.is_stopped() {
             self.out.close();
         }
+    }
+
+    /// As [`Cx::submit`], in as many transactions as the log wants; the ticket is the last one's.
+    pub(crate) fn submit_marked(&mut self, steps: Marked, ticket: Ticket) {
+        let mut all = steps.into_transactions(self.store.record_max() / 2);
+        let last = all.pop().expect("there is at least one");
+        for ops in all {
+            self.submit(ops, Ticket::None);
+        }
+        self.submit(last, ticket);
     }
 }
 

@@ -13,6 +13,7 @@ use super::merge::decode_entries;
 use super::shards::copies_of;
 use super::{Cx, Pg, Scan, State, Ticket, log_key};
 use crate::backing::{ObjectStore, StoreError, StoreOp};
+use crate::bulk::Marked;
 
 /// After this long without an answer a question is asked again.
 const RETRY_MS: u64 = 2_000;
@@ -318,12 +319,12 @@ impl Pg {
         let peer = self.peers.entry(from).or_default();
         peer.missing = missing.iter().cloned().collect();
         peer.info = Some(info.clone());
-        let mut ops = Vec::new();
+        let mut steps = Marked::default();
         let was_empty = self.log.head() == EVersion::ZERO && self.info.last_epoch_started.0 == 0;
         if !was_empty || since == EVersion::ZERO {
-            let merged = self.merge_log(since, entries, &mut ops, cx.store);
-            self.save_info(&mut ops);
-            cx.submit(ops, Ticket::None);
+            let merged = self.merge_log(since, entries, &mut steps, cx.store);
+            self.save_info(&mut steps.ops);
+            cx.submit_marked(steps, Ticket::None);
             match merged {
                 Ok(()) => {
                     self.enter_scan(cx);

@@ -14,6 +14,7 @@ use super::room::Left;
 use super::snaps::index_change;
 use super::{Cx, Pg, State, Ticket, log_key, missing_key};
 use crate::backing::StoreOp;
+use crate::bulk::Marked;
 
 impl Pg {
     /// A write of the primary. One that was seen before is acknowledged again, one that
@@ -304,14 +305,14 @@ impl Pg {
                 return;
             }
         };
-        let mut ops = Vec::new();
+        let mut steps = Marked::default();
         if reset {
             let missing = missing.into_iter().map(|(o, v)| (o.detached(), v)).collect();
             let entries = entries.into_iter().zip(raw.iter().cloned());
-            self.replace_log(since, entries, missing, surplus, &mut ops, cx.store);
-        } else if self.merge_log(since, entries, &mut ops, cx.store).is_err() {
-            self.save_info(&mut ops);
-            cx.submit(ops, Ticket::None);
+            self.replace_log(since, entries, missing, surplus, &mut steps.ops, cx.store);
+        } else if self.merge_log(since, entries, &mut steps, cx.store).is_err() {
+            self.save_info(&mut steps.ops);
+            cx.submit_marked(steps, Ticket::None);
             self.say(cx, self.primary(), PeerMsg::Unrelated { round });
             return;
         }
@@ -324,8 +325,8 @@ impl Pg {
         }
         self.round = round;
         self.state = State::Inactive; // until it is durable
-        self.save_info(&mut ops);
-        cx.submit(ops, Ticket::Activated(self.id, interval, round));
+        self.save_info(&mut steps.ops);
+        cx.submit_marked(steps, Ticket::Activated(self.id, interval, round));
     }
 
     fn on_settle(&mut self, history_les: Epoch, last_epoch_clean: Epoch, cx: &mut Cx<'_>) {

@@ -15,7 +15,6 @@ pub(crate) use json::time;
 
 use std::rc::Rc;
 
-use hyper::body::Incoming;
 use rgw_core::formats::UserId;
 use rgw_proto::admin::{self, Call, Manager};
 use rgw_proto::request::Head;
@@ -24,7 +23,7 @@ use rgw_proto::{Code, Error, Result};
 use serde_json::Value;
 
 use crate::answer::Answer;
-use crate::body::Reader;
+use crate::body::{Reader, Received};
 use crate::request::{Came, Known, authenticate};
 use crate::server::Server;
 
@@ -118,7 +117,7 @@ impl Server {
         self: &Rc<Self>,
         head: Head,
         path: &str,
-        body: Incoming,
+        body: Received,
         came: &Came,
     ) -> Result<Answer> {
         let call = admin::Asked::of(path, &head)?;
@@ -178,7 +177,7 @@ impl Server {
     }
 
     /// The body of a call, read after it is allowed; `None` where it has none.
-    async fn admin_document(&self, asked: &Asked, body: Incoming) -> Result<Option<Value>> {
+    async fn admin_document(&self, asked: &Asked, body: Received) -> Result<Option<Value>> {
         let headers = &asked.head.headers;
         let is_there = headers.get("content-length").is_some_and(|len| len != "0")
             || headers.get("transfer-encoding").is_some();

@@ -11,7 +11,6 @@ mod sessions;
 mod topics;
 mod users;
 
-use hyper::body::Incoming;
 use rgw_core::roles::Realm;
 use rgw_proto::iam::{Asker, Call, FORM_BYTES_MAX, Service};
 use rgw_proto::policy::{Context, Kind, Policy};
@@ -21,7 +20,7 @@ use rgw_proto::xml::Writer;
 use rgw_proto::{Code, Error, Result};
 
 use crate::answer::Answer;
-use crate::body::Reader;
+use crate::body::{Reader, Received};
 use crate::request::{Came, Known, authenticate, context_of};
 use crate::server::Server;
 
@@ -182,7 +181,7 @@ impl Server {
     pub(crate) async fn serve_form(
         &self,
         head: Head,
-        body: Incoming,
+        body: Received,
         came: &Came,
     ) -> Result<Answer> {
         let claim = Claim::of(&head)?;

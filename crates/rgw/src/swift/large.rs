@@ -10,7 +10,6 @@
 use std::io;
 use std::rc::Rc;
 
-use hyper::body::Incoming;
 use rgw_core::gateway::attr_text;
 use rgw_core::list;
 use rgw_core::meta::{Attrs, BucketAt};
@@ -30,7 +29,7 @@ use types::{Bytes, DecodeError, Denc, Features, Reader as Bits, Writer};
 use super::Dialect;
 use super::object::{living, told_etag};
 use crate::answer::Answer;
-use crate::body::Reader;
+use crate::body::{Reader, Received};
 use crate::crypt::PREFIX;
 use crate::objects::nul;
 use crate::request::Asked;
@@ -373,7 +372,7 @@ impl Server {
         asked: &Asked,
         bucket: &BucketAt,
         key: &str,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let headers = &asked.head.headers;
         let conditions = Conditions::of(headers, "")?;
@@ -436,7 +435,7 @@ impl Server {
     }
 
     /// Deletes what a body names, a line each, URL-encoded.
-    pub(super) async fn bulk_delete(&self, asked: &Asked, body: Incoming) -> Result<Answer> {
+    pub(super) async fn bulk_delete(&self, asked: &Asked, body: Received) -> Result<Answer> {
         asked.user()?;
         let dialect = Self::dialect(asked);
         let reader = Reader::plain(body, &asked.head, DELETES_BYTES_MAX)?;

@@ -20,7 +20,6 @@ mod object;
 use std::rc::Rc;
 
 use hyper::Request;
-use hyper::body::Incoming;
 use rgw_core::meta::BucketAt;
 use rgw_proto::operation::Operation as Op;
 use rgw_proto::request::{Head, Method, virtual_bucket};
@@ -31,6 +30,7 @@ use rgw_proto::{Code, Error, Result};
 use types::UTime;
 
 use crate::answer::Answer;
+use crate::body::Received;
 use crate::request::{Asked, Came};
 use crate::server::{Counted, Server, not_suspended};
 
@@ -97,7 +97,7 @@ fn not_allowed() -> Error {
 
 impl Server {
     /// What a path is for, where it is one of Swift.
-    pub(crate) fn swift_route(&self, request: &Request<Incoming>) -> Option<Route> {
+    pub(crate) fn swift_route(&self, request: &Request<Received>) -> Option<Route> {
         let settings = self.settings.swift.as_ref()?;
         let host = request.headers().get("host").and_then(|h| h.to_str().ok()).unwrap_or_default();
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name).to_ascii_lowercase();
@@ -115,7 +115,7 @@ impl Server {
         self: &Rc<Self>,
         head: Head,
         route: Route,
-        body: Incoming,
+        body: Received,
         came: Came,
     ) -> Result<Answer> {
         let format = Format::of(head.query.get("format"), &head.headers);
@@ -191,7 +191,7 @@ impl Server {
         self: &Rc<Self>,
         asked: &Asked,
         call: &Call,
-        body: Incoming,
+        body: Received,
         counted: &mut Counted,
     ) -> Result<Answer> {
         match (&call.subject, asked.operation) {

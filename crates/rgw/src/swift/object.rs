@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 
-use hyper::body::Incoming;
 use rgw_core::expiry;
 use rgw_core::gateway::attr_text;
 use rgw_core::meta::{Attrs, BucketAt};
@@ -23,7 +22,7 @@ use super::large::{self, Large};
 use super::timestamp;
 use crate::acl;
 use crate::answer::Answer;
-use crate::body::{PUT_BYTES_MAX, Reader};
+use crate::body::{PUT_BYTES_MAX, Reader, Received};
 use crate::buckets::time;
 use crate::crypt::PREFIX;
 use crate::objects::{KEPT, NewObject, OWN, current, nul};
@@ -105,7 +104,7 @@ impl Server {
         call: &Call,
         bucket: &BucketAt,
         key: &str,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let at = Some((key, None));
         match asked.operation {
@@ -189,7 +188,7 @@ impl Server {
         asked: &Asked,
         bucket: &BucketAt,
         key: &str,
-        body: Incoming,
+        body: Received,
     ) -> Result<Answer> {
         let headers = &asked.head.headers;
         let conditions = Conditions::of(headers, "")?;

@@ -24,6 +24,7 @@ use types::{EVersion, Errno, HObject, ShardId, SpgId};
 
 use super::{Cx, Pg, State, Ticket};
 use crate::backing::ObjectStore;
+use crate::bulk::Marked;
 use crate::coding::WritePlan;
 use crate::object::ObjectState;
 use crate::session::{ClientOp, enqueue};
@@ -391,11 +392,11 @@ impl Pg {
             return;
         }
         let Ok(entries) = super::merge::decode_entries(raw) else { return };
-        let mut ops = Vec::new();
+        let mut steps = Marked::default();
         // Where the logs do not meet it is taken back all the same.
-        let _ = self.merge_log(since, entries, &mut ops, cx.store);
-        self.save_info(&mut ops);
-        cx.submit(ops, Ticket::None);
+        let _ = self.merge_log(since, entries, &mut steps, cx.store);
+        self.save_info(&mut steps.ops);
+        cx.submit_marked(steps, Ticket::None);
     }
 
     /// With a write copies learn what stays.

@@ -359,6 +359,7 @@ impl Pg {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bulk::Marked;
     use crate::memory::MemStore;
     use crate::pg::PoolView;
     use messages::PgInfo;
@@ -394,12 +395,62 @@ mod tests {
             ..PgLogEntry::default()
         });
 
-        let mut ops = Vec::new();
-        assert!(pg.merge_log(v(1, 1), Vec::new(), &mut ops, &store).is_err());
-        store.submit(ops, 3);
+        let mut steps = Marked::default();
+        assert!(pg.merge_log(v(1, 1), Vec::new(), &mut steps, &store).is_err());
+        store.submit(steps.ops, 3);
         let there = store.read(coll, &oid, 0, 100).unwrap();
         assert_eq!(there.as_deref(), Some(&b"before"[..]));
         assert!(pg.missing.is_empty() && pg.coded.undo.is_empty());
         assert_eq!(pg.log.head(), v(1, 3));
+    }
+
+    /// Void writes are taken back in as many transactions as the log wants, each of which leaves a
+    /// good copy with less of the log: a client decides how much each of them brings.
+    #[test]
+    fn what_is_void_is_taken_back_in_parts() {
+        let v = EVersion::new;
+        let id = SpgId { shard: ShardId(1), ..PgId::new(1, 0).into() };
+        let mut pg = Pg::new(id, PgInfo::default(), PoolView::default());
+        let coll = pg.coll;
+        let oid = |n: u64| HObject { name: Bytes::from(format!("{n}")), ..HObject::min() };
+        let attr = |byte| Mutation::SetAttr(Bytes::from_static(b"_a"), vec![byte; 40_000].into());
+        let mut store = MemStore::default();
+        store.submit(vec![StoreOp::Create(coll)], 1);
+        for n in 1..=20 {
+            store.submit(vec![StoreOp::Object(coll, oid(n), vec![attr(1)])], 1);
+            let changes = [ObjectChange { oid: oid(n), mutations: vec![attr(2)] }];
+            let mut ops = Vec::new();
+            pg.keep_undo(v(2, n), &changes, &mut ops, &store);
+            ops.push(StoreOp::Object(coll, oid(n), vec![attr(2)]));
+            let entry = PgLogEntry {
+                version: v(2, n),
+                prior: v(1, n),
+                oid: oid(n),
+                ..PgLogEntry::default()
+            };
+            ops.push(StoreOp::Put(coll, crate::pg::log_key(v(2, n)), entry.to_bytes()));
+            pg.log.push(entry);
+            pg.save_info(&mut ops);
+            store.submit(ops, 1);
+        }
+        let mut steps = Marked::default();
+        pg.merge_log(EVersion::ZERO, Vec::new(), &mut steps, &store).unwrap();
+        let all = steps.into_transactions(100_000);
+        assert!(all.len() >= 10, "{}", all.len());
+        for ops in all {
+            assert!(crate::bulk::record_of_ops(&ops) < 150_000);
+            store.submit(ops, 1);
+            // What would be found after a power cut here.
+            let pg = Pg::load(id, &store).unwrap().expect("it is there");
+            let head = pg.log.head().version;
+            for n in 1..=20 {
+                let is_new = n <= head;
+                let value = store.attr(coll, &oid(n), b"_a").unwrap().expect("it is there");
+                assert_eq!(value[0], if is_new { 2 } else { 1 }, "{n} with a log to {head}");
+                assert_eq!(pg.coded.undo.contains_key(&v(2, n)), is_new);
+            }
+            assert!(pg.missing.is_empty());
+        }
+        assert_eq!(Pg::load(id, &store).unwrap().unwrap().log.head(), EVersion::ZERO);
     }
 }
