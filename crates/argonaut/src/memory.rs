@@ -49,13 +49,23 @@ pub fn give_back() {
     }
 }
 
-/// From now on freed memory goes back by [`give_back`] only. For daemons that take and free
-/// buffers of large writes all the time: a page touched anew costs more than all work on it.
+/// Bytes from which on jemalloc gives buffers an arena of their own, from which they go back as
+/// soon as they are freed: its default `oversize_threshold`.
+const HUGE: usize = 8 << 20;
+
+/// From now on freed memory goes back by [`give_back`] only, but for buffers of 8 MiB and more. For
+/// daemons that take and free buffers of large writes all the time: a page touched anew costs more
+/// than all work on it. Of the largest requests that clients make, a few freed buffers would be all that
+/// a daemon may take.
 pub fn keep() {
+    // The arena of large buffers is made by the first one, and is to have the setting from before.
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(HUGE)));
     // Those to come, then those that are there: each has its own copy of the setting.
     let arenas: u32 = read(c"arenas.narenas").unwrap_or(0);
+    let huge: u32 = read(c"opt.narenas").unwrap_or(u32::MAX);
     let names = ["arenas.dirty_decay_ms".to_owned(), "arenas.muzzy_decay_ms".to_owned()];
     let each = (0..arenas)
+        .filter(|i| *i != huge)
         .flat_map(|i| ["dirty", "muzzy"].map(|kind| format!("arena.{i}.{kind}_decay_ms")));
     for name in names.into_iter().chain(each) {
         // Arenas that nobody uses yet do not take it; they get it when they are made.
@@ -205,6 +215,20 @@ mod tests {
         assert_eq!(super::read::<isize>(c"arenas.muzzy_decay_ms"), Some(-1));
         assert_eq!(super::read::<isize>(c"arena.0.dirty_decay_ms"), Some(-1));
         assert_eq!(super::read::<u32>(c"arenas.dirty_decay_ms"), None, "a value of another size");
+    }
+
+    /// Buffers of the largest requests go back when they are freed, whatever else is kept.
+    #[test]
+    fn large_buffers_go_back_at_once() {
+        super::keep();
+        let huge: u32 = super::read(c"opt.narenas").unwrap();
+        let name = std::ffi::CString::new(format!("arena.{huge}.dirty_decay_ms")).unwrap();
+        assert_eq!(super::read::<isize>(&name), Some(0));
+        let used = vec![1u8; 64 << 20];
+        drop(std::hint::black_box(used));
+        super::count_anew();
+        let name = std::ffi::CString::new(format!("stats.arenas.{huge}.pdirty")).unwrap();
+        assert_eq!(super::read::<usize>(&name), Some(0), "pages that were freed and are kept");
     }
 
     /// What a burst has left goes back after some seconds; what the work takes again and again stays.
