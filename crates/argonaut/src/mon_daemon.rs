@@ -654,9 +654,8 @@ impl Daemon {
         if let Some(secrets) = secrets {
             *self.mgr_keys.write().expect("no panic while held") = RotatingKeys::from(secrets);
         }
-        let mon = EntityName::new(EntityKind::MON, "");
-        if let Some(entity) = self.monitor.borrow().state().auth.get(&mon) {
-            self.wire.set_key(&entity.key);
+        if let Some(key) = self.monitor.borrow().mon_key() {
+            self.wire.set_key(&key);
         }
         self.tick_modules();
         self.drain();
@@ -841,6 +840,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         auth_none,
         metadata: metadata(Path::new(&data)),
         options: role_options(&config),
+        kept_key: mon_peers::kept_key(Path::new(&data)),
     };
     let auth_rng: auth::SharedRandom = Arc::new(Mutex::new(OsRandom));
     let monitor = Monitor::new(role, &started.state, rt::now(), Box::new(OsRandom), auth_rng)?;
@@ -848,8 +848,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let (mut events, mut calls) = (started.events, started.calls);
     let doors = monitor.auth();
     let monitor_name = EntityName::new(EntityKind::MON, id.clone());
-    let mon_key = monitor.state().auth.get(&EntityName::new(EntityKind::MON, ""));
-    let mon_key = mon_key.map(|e| e.key.clone()).unwrap_or_default();
+    let mon_key = monitor.mon_key().unwrap_or_default();
     let me = Me { fsid: monitor.state().fsid, node: started.node, name: id.clone() };
     let messenger = Messenger::new(rt::Config {
         local: rt::Local {

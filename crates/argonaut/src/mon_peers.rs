@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use auth::{AuthorizerClientAuth, ClientAuth, ClientAuthSettings, CryptoKey, SharedRandom};
+use auth::{
+    AuthorizerClientAuth, ClientAuth, ClientAuthSettings, CryptoKey, Keyring, SharedRandom,
+};
 use env::ConnId;
 use messages::Envelope;
 use mon::links::Wire;
@@ -68,6 +70,13 @@ impl PeerWire {
             ))
         })
     }
+}
+
+/// The key of `mon.` in a data directory's keyring; `None` where there is none that can be read.
+pub fn kept_key(data: &Path) -> Option<CryptoKey> {
+    let text = std::fs::read_to_string(data.join("keyring")).ok()?;
+    let keyring = Keyring::parse(&text).ok()?;
+    keyring.key(&EntityName::new(EntityKind::MON, "")).cloned()
 }
 
 /// Whether nobody listens at an address: its host says so. Waits for that for two seconds at most.

@@ -156,8 +156,14 @@ fn all_keys_are_changed() {
     let older = c.said(&["auth", "get-or-create", "client.x", "mon", "allow r"]);
     assert!(older.contains("key = AQ"), "{older}");
     c.said(&["mon", "set", "auth_preferred_cipher", "aes256k"]);
-    c.rotate("mon.", &c.beside("mon.keyring"));
     let path = c.0.to_string_lossy().into_owned();
+    // One that is away meanwhile gets the new key by its keyring.
+    let out = c.run(&["stop", "--dir", &path, "mon.c"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    c.rotate("mon.", &c.0.join("mon.c/keyring"));
+    let out = c.run(&["start", "--dir", &path, "mon.c"]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    c.within(30, "three monitors", |c| c.said(&["mon", "stat"]).contains("quorum 0,1,2"));
     // A follower starts anew and is taken back by those that run on.
     for daemon in ["mon.b", "mon.c", "mon.a"] {
         let out = c.run(&["restart", "--dir", &path, daemon]);

@@ -1,6 +1,6 @@
 //! Keys and tickets: the handshakes' copy of the key database, rotation, global ids.
 
-use ::auth::{KeyKind, MonAuth, MonAuthSettings, TicketPolicy, handshake};
+use ::auth::{CryptoKey, KeyKind, MonAuth, MonAuthSettings, TicketPolicy, handshake};
 use env::ConnId;
 use messages::{Auth, AuthReply, LogPriority};
 use types::EntityKind;
@@ -39,13 +39,23 @@ impl Monitor {
         }
     }
 
-    pub(super) fn refresh_auth_settings(&mut self) {
+    /// The key by which monitors know each other: the store's, or that of the data directory's keyring
+    /// where it was made later.
+    #[must_use]
+    pub fn mon_key(&self) -> Option<CryptoKey> {
         let mon = types::EntityName::new(EntityKind::MON, "");
+        let stored = self.state.auth.get(&mon).map(|e| &e.key);
+        let kept = self.config.kept_key.as_ref();
+        let kept = kept.filter(|kept| stored.is_none_or(|stored| kept.created > stored.created));
+        kept.or(stored).cloned()
+    }
+
+    pub(super) fn refresh_auth_settings(&mut self) {
         let mut settings = MonAuthSettings {
             policy: self.ticket_policy(),
             allow_insecure_reclaim: self
                 .option_bool("auth_allow_insecure_global_id_reclaim", false),
-            mon_key: self.state.auth.get(&mon).map(|e| e.key.clone()),
+            mon_key: self.mon_key(),
             ..MonAuthSettings::default()
         };
         let modes = |name| {

@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 pub use others::{Elections, MembershipStep};
 
-use ::auth::{MonAuth, MonAuthSettings, PeerIdentity, SharedRandom};
+use ::auth::{CryptoKey, MonAuth, MonAuthSettings, PeerIdentity, SharedRandom};
 use bytes::Bytes;
 use denc::{Denc, Features};
 use env::{ConnId, Now, Random};
@@ -70,6 +70,9 @@ pub struct MonConfig {
     /// Options from its `ceph.conf`, command line and defaults of the wiring; the central
     /// settings come on top of them.
     pub options: BTreeMap<String, String>,
+    /// The key of `mon.` in the keyring of its data directory: it counts where it was made later than
+    /// the store's, which may have missed a rotation.
+    pub kept_key: Option<CryptoKey>,
 }
 
 /// Whom a new connection belongs to, as its handshake proved.
