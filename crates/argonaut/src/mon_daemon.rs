@@ -508,8 +508,12 @@ impl Daemon {
         Ok(())
     }
 
-    /// Keeps the monitor map where it is newer than the one that was kept. Returns whether it was.
+    /// Keeps what the next start must know even where it knows less of the log: the monitors' key, and
+    /// the monitor map where it is newer than the one that was kept. Returns whether it was.
     fn keep_map(&self, data: &Path) -> Result<bool> {
+        if let Some(key) = self.monitor.borrow().mon_key() {
+            self.wire.follow_key(key, data)?;
+        }
         let mut known = self.known.borrow_mut();
         known.see(&self.monitor.borrow().state().monmap);
         match known.to_save() {
@@ -653,9 +657,6 @@ impl Daemon {
         let secrets = self.monitor.borrow().state().auth.rotating(EntityKind::MGR).cloned();
         if let Some(secrets) = secrets {
             *self.mgr_keys.write().expect("no panic while held") = RotatingKeys::from(secrets);
-        }
-        if let Some(key) = self.monitor.borrow().mon_key() {
-            self.wire.set_key(&key);
         }
         self.tick_modules();
         self.drain();

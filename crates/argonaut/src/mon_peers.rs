@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use anyhow::{Context, Result};
 use auth::{
     AuthorizerClientAuth, ClientAuth, ClientAuthSettings, CryptoKey, Keyring, SharedRandom,
 };
@@ -19,7 +20,7 @@ use types::{AddrVec, EntityKind, EntityName};
 pub struct PeerWire {
     /// This monitor's name.
     pub name: String,
-    /// The key of `mon.`, as [`PeerWire::set_key`] said last: of all clones.
+    /// The key of `mon.`, as [`PeerWire::follow_key`] said last: of all clones.
     key: Arc<Mutex<CryptoKey>>,
     pub auth_none: bool,
     /// `ms_mon_cluster_mode`: no other is taken, nor offered.
@@ -40,12 +41,26 @@ impl PeerWire {
         Self { name, key, auth_none, modes, messenger, random }
     }
 
-    /// The key was rotated: connections from here on are made with the new one.
-    pub fn set_key(&self, key: &CryptoKey) {
+    /// The key, which may have been rotated: connections from here on are made with it, and it is put
+    /// into the data directory's keyring. The next start may know less of the log than the other monitors
+    /// do, and is to know them all the same.
+    ///
+    /// # Errors
+    /// When the keyring cannot be written.
+    pub fn follow_key(&self, key: CryptoKey, data: &Path) -> Result<()> {
         let mut held = self.key.lock().expect("no panic while held");
-        if *held != *key {
-            *held = key.clone();
+        if *held == key {
+            return Ok(());
         }
+        let path = data.join("keyring");
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut keyring = Keyring::parse(&text).unwrap_or_default();
+        let entity = keyring.entities.entry(EntityName::new(EntityKind::MON, "")).or_default();
+        entity.key = key.clone();
+        daemon::write_secret(&path, &keyring.to_string())
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+        *held = key;
+        Ok(())
     }
 
     /// Whether a ticket proves the monitors' own key.
