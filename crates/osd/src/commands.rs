@@ -38,6 +38,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ),
     ("cache status", "", "Get OSD caches statistics", "r"),
     ("cls ls", "", "object classes that were uploaded, as this OSD has them", "r"),
+    ("compact", "", "compact the object store's own tables; requests are slower meanwhile", "rw"),
     ("config diff", "", "dump diff of current config and default config", "r"),
     ("config get", "var:CephString", "config get <field>: get the config value", "r"),
     ("config help", "var:CephString?", "get config setting schema and descriptions", "r"),
@@ -51,6 +52,7 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("config unset", "var:CephString", "config unset <field>: unset a config variable", "rw"),
     ("deep-scrub", "pgid:CephPgid?", "deep scrub pg", "rw"),
     ("dump_blocked_ops", "", "show the blocked ops currently in flight", "r"),
+    ("dump_blocked_ops_count", "", "show the count of blocked ops currently in flight", "r"),
     ("dump_blocklist", "", "dump blocklisted clients and times", "r"),
     ("dump_historic_ops", "", "show recent ops", "r"),
     ("dump_historic_slow_ops", "", "show slowest recent ops", "r"),
@@ -60,12 +62,15 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("dump_pg_recovery_stats", "", "dump pg recovery statistics", "r"),
     ("dump_recovery_reservations", "", "show recovery reservations", "r"),
     ("dump_scrub_reservations", "", "show scrub reservations", "r"),
+    ("dump_scrubs", "", "print scheduled scrubs", "r"),
     ("dump_watchers", "", "show clients which have active watches, and on which objects", "r"),
     ("flush_pg_stats", "", "flush pg stats", "r"),
     ("get_command_descriptions", "", "list available commands", "r"),
     ("get_heap_property", "property:CephString", "get malloc extension heap property", "r"),
     ("get_latest_osdmap", "", "force osd to update the latest map from the mon", "r"),
+    ("get_mapped_pools", "", "dump pools whose PG(s) are mapped to this OSD.", "r"),
     ("getomap", "pool:CephPoolname objname:CephObjectname", "output entire object map", "r"),
+    ("git_version", "", "get git sha1", "r"),
     ("help", "", "list available commands", "r"),
     (
         "injectargs",
@@ -73,13 +78,16 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
         "inject configuration arguments into running daemon",
         "rw",
     ),
+    ("list_devices", "", "list OSD devices.", "r"),
     (
         "list_unfound",
         "pgid:CephPgid? offset:CephString?",
         "list unfound objects on this pg, perhaps starting at an offset given in JSON",
         "r",
     ),
+    ("log dump", "", "dump recent log entries to log file", "rw"),
     ("log flush", "", "flush log entries to log file", "rw"),
+    ("objecter_requests", "", "show in-progress osd requests", "r"),
     ("ops", "", "show the ops currently in flight", "r"),
     ("counter dump", "", "dump all labeled and non-labeled counters and their values", "r"),
     ("counter schema", "", "dump all labeled and non-labeled counters schemas", "r"),
@@ -112,7 +120,9 @@ const COMMANDS: &[(&str, &str, &str, &str)] = &[
     ("query", "pgid:CephPgid?", "show details of a specific pg", "r"),
     ("rbd perf image", "", "what clients do with each image; counted for a minute", "r"),
     ("repair", "pgid:CephPgid?", "repair pg", "rw"),
+    ("reset_pg_recovery_stats", "", "reset pg recovery statistics", "rw"),
     ("scrub", "pgid:CephPgid?", "scrub pg", "rw"),
+    ("send_beacon", "", "Send OSD beacon to mon immediately", "r"),
     ("status", "", "high-level status of OSD", "r"),
     ("version", "", "report version of OSD", "r"),
 ];
@@ -385,7 +395,35 @@ impl Osd {
                 let n: usize = self.pgs.values().map(|p| p.obcs.len()).sum();
                 ok(json!({ "object_ctx": n }))
             }
-            "log flush" => ok(json!({})),
+            "log flush" | "log dump" => ok(json!({})), // each line is written at once
+            "git_version" => ok(json!({ "git_version": release::commit() })),
+            "compact" => {
+                self.spill(0);
+                ok(Value::Null)
+            }
+            "dump_blocked_ops_count" => {
+                let complaint_ms = self.c.conf.complaint_ms;
+                let blocked = self.ops_in_flight(now, complaint_ms)["num_blocked_ops"].take();
+                ok(json!({ "complaint_time": complaint_ms / 1_000, "num_blocked_ops": blocked }))
+            }
+            "dump_scrubs" => ok(self.dump_scrubs(now, out)),
+            "get_mapped_pools" => {
+                let pools = self.pgs.keys().map(|id| id.pg.pool.0);
+                ok(json!(pools.collect::<std::collections::BTreeSet<_>>()))
+            }
+            "list_devices" => ok(devices(&self.c.id.metadata)),
+            "objecter_requests" => ok(json!({
+                "ops": self.c.copies.json(), "linger_ops": [], "pool_ops": [], "pool_stat_ops": [],
+                "statfs_ops": [], "command_ops": [],
+            })),
+            "reset_pg_recovery_stats" => {
+                self.pgs.values_mut().for_each(|pg| pg.recovered = (0, 0));
+                ok(Value::Null)
+            }
+            "send_beacon" => {
+                self.send_beacon(out);
+                ok(Value::Null)
+            }
             "getomap" => self.getomap(args),
             "query" | "list_unfound" | "log" => self.pg_command(prefix, args, now),
             "mark_unfound_lost" => self.mark_unfound_lost(args, now, out),
@@ -521,6 +559,15 @@ impl Osd {
         }
         let total = json!({ "items": items, "bytes": bytes });
         json!({ "mempool": { "by_pool": pools, "total": total } })
+    }
+
+    /// Scrubs of PGs led here: when the next one is planned, and why it is or is not done now.
+    fn dump_scrubs(&mut self, now: Now, out: &mut Outbox) -> Value {
+        let led = self.pgs.iter().filter(|(_, pg)| pg.leads).map(|(id, _)| *id);
+        let led: Vec<_> = led.collect();
+        let cx = self.c.cx(now, out);
+        let one = |id| self.pgs.get_mut(&id).map(|pg| pg.scrub_json(&cx));
+        Value::Array(led.into_iter().filter_map(one).collect())
     }
 
     fn dump_watchers(&self) -> Value {
@@ -719,6 +766,16 @@ fn answer(caller: Caller, r: i32, rs: String, output: Bytes, out: &mut Outbox) {
         }
         Caller::Admin(id) => out.push(Effect::Admin { id, r, rs, output }),
     }
+}
+
+/// The disks below the store, as its metadata names them.
+fn devices(metadata: &std::collections::BTreeMap<String, String>) -> Value {
+    let list = |name| metadata.get(name).map_or("", |all: &String| all).split(',');
+    let id_of =
+        |device: &str| list("device_ids").find_map(|id| id.strip_prefix(device)?.strip_prefix('='));
+    let named = list("devices").filter(|device| !device.is_empty() && !device.starts_with("dm-"));
+    let one = |device: &str| json!({ "device": format!("/dev/{device}"), "device_id": id_of(device).unwrap_or("") });
+    Value::Array(named.map(one).collect())
 }
 
 fn config_help(var: Option<&str>) -> Value {

@@ -105,6 +105,18 @@ impl Copies {
         self.running.is_empty() && self.wanted.is_empty()
     }
 
+    /// The parts of objects that other OSDs were asked for, as `objecter_requests` shows requests.
+    pub(crate) fn json(&self) -> Vec<serde_json::Value> {
+        let one = |(id, f): (&u64, &Fetch)| {
+            serde_json::json!({
+                "tid": id, "object_id": String::from_utf8_lossy(&f.source.oid),
+                "object_locator": format!("@{}", f.source.locator.pool.0),
+                "snapid": f.source.snap.to_string(), "attempts": 1, "osd_ops": ["copy-get"],
+            })
+        };
+        self.running.iter().map(one).collect()
+    }
+
     /// The fetch goes on under a new number: what still answers its last question is late.
     fn renumber(&mut self, id: u64) -> Option<u64> {
         let fetch = self.running.remove(&id)?;

@@ -65,13 +65,18 @@ impl Osd {
         }
         if ms >= self.c.reports.beacon_at_ms {
             self.c.reports.beacon_at_ms = ms + self.c.conf.beacon_interval_ms.min(60_000);
-            let clean = self.pgs.values().filter(|p| p.leads).map(|p| p.info.last_epoch_clean);
-            out.mon(&OsdBeacon {
-                osd: self.c.id.whoami,
-                epoch: self.c.map.epoch,
-                min_last_epoch_clean: clean.min().unwrap_or(self.c.map.epoch),
-            });
+            self.send_beacon(out);
         }
+    }
+
+    /// Says that this OSD lives, and which maps its PGs do not need any more.
+    pub(crate) fn send_beacon(&self, out: &mut Outbox) {
+        let clean = self.pgs.values().filter(|p| p.leads).map(|p| p.info.last_epoch_clean);
+        out.mon(&OsdBeacon {
+            osd: self.c.id.whoami,
+            epoch: self.c.map.epoch,
+            min_last_epoch_clean: clean.min().unwrap_or(self.c.map.epoch),
+        });
     }
 
     /// Tells in the log why the cluster does not let this store in.

@@ -698,11 +698,23 @@ fn commands() {
         "dump_historic_ops",
         "dump_blocked_ops",
         "dump_watchers",
+        "dump_blocked_ops_count",
+        "git_version",
+        "list_devices",
+        "log dump",
+        "objecter_requests",
         "help",
     ] {
         let (r, out) = tell(&format!(r#"{{"prefix":"{known}","format":"json"}}"#));
         assert_eq!(r, 0, "{known}");
         assert!(serde_json::from_str::<serde_json::Value>(&out).is_ok(), "{known}: {out}");
+    }
+    let scrubs: serde_json::Value =
+        serde_json::from_str(&tell(r#"{"prefix":"dump_scrubs","format":"json"}"#).1).unwrap();
+    assert_eq!((&scrubs[0]["pgid"], &scrubs[0]["level"]), (&"1.0".into(), &"shallow".into()));
+    assert_eq!(tell(r#"{"prefix":"get_mapped_pools","format":"json"}"#), (0, "[1]".into()));
+    for quiet in ["compact", "send_beacon", "reset_pg_recovery_stats"] {
+        assert_eq!(tell(&format!(r#"{{"prefix":"{quiet}"}}"#)), (0, String::new()), "{quiet}");
     }
     let bench = r#"{"prefix":"bench","count":1000000,"size":100000,"format":"json"}"#;
     assert!(tell(bench).1.contains(r#""bytes_written":1000000"#));

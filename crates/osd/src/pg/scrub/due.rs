@@ -199,6 +199,24 @@ impl Pg {
         }
     }
 
+    /// The PG's next scrub as `dump_scrubs` shows it.
+    pub(crate) fn scrub_json(&mut self, cx: &Cx<'_>) -> serde_json::Value {
+        let due = self.scrub_due(cx);
+        let of = self.scrub.running().or(self.scrub.asked()).or(due).unwrap_or_default();
+        let at = self.scrub_schedule(cx.now).scheduled_at.to_string();
+        serde_json::json!({
+            "pgid": self.id.to_string(), "sched_time": at, "orig_sched_time": at,
+            "forced": of.required, "level": if of.deep { "deep" } else { "shallow" },
+            "urgency": match (of.required, of.repair) {
+                (true, true) => "must-repair",
+                (true, false) => "operator-requested",
+                (false, _) => "periodic-regular",
+            },
+            "eligible": due.is_some(),
+            "last_issue": if self.scrub.waits_for_slots() { "reservation failure" } else { "ok" },
+        })
+    }
+
     /// What is due now.
     pub(super) fn scrub_due(&mut self, cx: &Cx<'_>) -> Option<Order> {
         let h = self.info.scrub;

@@ -135,6 +135,11 @@ impl Scrub {
         self.run.as_ref().map(|r| r.order)
     }
 
+    /// Whether other copies have not given their slots yet.
+    pub fn waits_for_slots(&self) -> bool {
+        self.run.as_ref().is_some_and(|r| matches!(r.phase, Phase::Reserving(_)))
+    }
+
     /// How long, for the statistics.
     pub fn since_ms(&self) -> Option<u64> {
         self.run.as_ref().map(|r| r.began_ms)
