@@ -215,7 +215,7 @@ impl Rank {
             .collect();
         for store in bases {
             let ino = store.inode.ino;
-            self.tree.nodes.insert(ino, Node::new(store, None));
+            self.tree.nodes.insert(ino, Box::new(Node::new(store, None)));
             self.tree.begin_dir(&mut txn, ino);
         }
         for (i, store) in strays.into_iter().enumerate() {
@@ -281,7 +281,7 @@ impl Rank {
         self.tables.snaps = Denc::from_shared(&read("snaps")?).map_err(text("snaptable"))?;
         for (tag, ino) in [("mdsdir", inos::mds_dir(self.id as u64)), ("root", inos::ROOT)] {
             let inode = SystemInode::from_shared(&read(tag)?).map_err(text("inode"))?;
-            self.tree.nodes.insert(ino, Node::new(inode.0, None));
+            self.tree.nodes.insert(ino, Box::new(Node::new(inode.0, None)));
         }
         match results["sessions"].as_ref().map(|a| &a.0[..]) {
             Ok([IoData::Bytes(header), IoData::Omap { pairs, .. }]) => {
@@ -742,7 +742,7 @@ impl Rank {
             wanted: r.wanted,
             ..crate::capset::Cap::default()
         };
-        node.caps.by_client.insert(client, cap);
+        node.caps.by_client.insert(client, Box::new(cap));
         if let Ok(held) = messages::fs::HeldLocks::from_shared(&r.flock) {
             let room = CLIENT_LOCKS_MAX.saturating_sub(session.locks);
             session.locks += node.locks.restore(client, &held, room);

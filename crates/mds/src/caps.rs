@@ -1,5 +1,7 @@
 //! What clients hold, and hear of it: caps given, taken back, flushed.
 
+use std::collections::BTreeMap;
+
 use maps::fs::{ByteMap, ClientRange, Inode, InodeStore};
 use messages::fs::{
     CapAttrs, CapFile, CapTail, ClientCapRelease, ClientCaps, ClientLease, FscryptBlobs,
@@ -48,7 +50,11 @@ impl Rank {
     /// A client no longer writes.
     pub fn drop_range(&mut self, ino: Ino, client: i64) {
         let mut txn = Txn::at(self.world.time());
-        self.tree.at_mut(ino).store.inode.file.client_ranges.remove(&client);
+        let ranges = &mut self.tree.at_mut(ino).store.inode.file.client_ranges;
+        ranges.remove(&client);
+        if ranges.is_empty() {
+            *ranges = BTreeMap::new(); // one that held something keeps its memory
+        }
         self.tree.touch(&mut txn, ino);
         self.commit_of(txn, client);
     }
@@ -69,7 +75,7 @@ impl Rank {
         let fresh = !node.caps.by_client.contains_key(&client);
         let cap = node.caps.by_client.entry(client).or_insert_with(|| {
             *next += 1;
-            Cap { id: *next, ..Cap::default() }
+            Box::new(Cap { id: *next, ..Cap::default() })
         });
         cap.wanted |= wanted;
         let allowed = self.allowed(ino, &self.tree.at(ino).caps.together(), client);
@@ -259,6 +265,7 @@ impl Rank {
         let repeated =
             tid != 0 && self.sessions.by_client[&client].info.completed_flushes.contains(&tid);
         if m.dirty != 0 && held & m.dirty != 0 && !repeated && self.read_only.is_none() {
+            self.count_change(client);
             self.take_values(client, m, held & m.dirty, tid);
         }
         if m.dirty != 0 {

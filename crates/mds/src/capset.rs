@@ -152,7 +152,8 @@ pub(crate) struct Hold {
 /// All caps on an inode.
 #[derive(Debug, Default)]
 pub(crate) struct CapSet {
-    pub by_client: BTreeMap<i64, Cap>,
+    /// Boxed: mostly there is one, and a map has room for eleven.
+    pub by_client: BTreeMap<i64, Box<Cap>>,
     /// By request.
     pub holds: BTreeMap<u64, Hold>,
 }
@@ -210,7 +211,7 @@ impl CapSet {
 
     /// What `client` may hold. Costs a look at each hold.
     pub fn allowed(&self, all: &Together, client: i64, is_dir: bool) -> u32 {
-        let own = self.by_client.get(&client);
+        let own = self.by_client.get(&client).map(AsRef::as_ref);
         let alone = all.clients == usize::from(own.is_some());
         let mut caps = PIN | AS | LS | XS;
         if is_dir {
@@ -293,7 +294,7 @@ mod tests {
     fn set(wants: &[(i64, u32)]) -> CapSet {
         let mut s = CapSet::default();
         for (client, wanted) in wants {
-            s.by_client.insert(*client, Cap { wanted: *wanted, ..Cap::default() });
+            s.by_client.insert(*client, Box::new(Cap { wanted: *wanted, ..Cap::default() }));
         }
         s
     }

@@ -73,6 +73,8 @@ pub(crate) struct Journal {
     pub submitted: u64,
     /// The newest one that is durable.
     pub durable: u64,
+    /// Bytes of all that were handed in.
+    pub handed_in: u64,
     /// The object that takes the next batch, and where.
     object: u64,
     off: u64,
@@ -98,6 +100,7 @@ impl Journal {
         self.submitted += 1;
         record.seq = self.submitted;
         let bytes = record.to_bytes();
+        self.handed_in += bytes.len() as u64;
         self.buffer.put_u32_le(bytes.len() as u32);
         self.buffer.extend_from_slice(&bytes);
         self.object

@@ -45,6 +45,7 @@ mod gate;
 mod health;
 mod heat;
 mod journal;
+mod line;
 mod ops;
 mod outbox;
 mod pack;

@@ -38,10 +38,10 @@ pub(crate) enum Job {
     Fetch(DirFrag, Option<Bytes>, BTreeMap<Bytes, Bytes>),
     /// A backtrace is being read; pools that may have it, too.
     Trace(Ino, Vec<PoolId>),
-    /// A fragment is written back.
-    WroteFrag(DirFrag),
-    /// So is a backtrace.
-    WroteTrace(Ino),
+    /// A part of a fragment is written back, of so many bytes; it began then, in ms.
+    WroteFrag(DirFrag, usize, u64),
+    /// So is a backtrace, which began then.
+    WroteTrace(Ino, u64),
     /// So is a system inode.
     WroteSystem(Ino),
     /// So are tables.
@@ -237,6 +237,7 @@ impl Rank {
     /// Runs what can run, writes what is to be written, lets out what may leave.
     pub fn pump(&mut self) {
         if !self.boot.is_leaving() {
+            self.look_at_line();
             self.run_requests();
             self.replay_on();
         }
@@ -276,8 +277,10 @@ impl Rank {
             }
             Job::Fetch(dir, header, pairs) => self.fetched(dir, header, pairs, result),
             Job::Trace(ino, pools) => self.traced(ino, pools, result),
-            Job::WroteFrag(dir) => self.wrote_frag(dir, result.map(drop)),
-            Job::WroteTrace(ino) => self.wrote_trace(ino, result.map(drop)),
+            Job::WroteFrag(dir, bytes, began_ms) => {
+                self.wrote_frag(dir, (bytes, began_ms), result.map(drop));
+            }
+            Job::WroteTrace(ino, began_ms) => self.wrote_trace(ino, began_ms, result.map(drop)),
             Job::WroteSystem(ino) => self.wrote_system(ino, result.map(drop)),
             Job::WroteTables => self.wrote_tables(result.map(drop)),
             Job::Probed(ino, object) => self.size_probed(ino, object, result),
@@ -334,6 +337,8 @@ impl Rank {
             self.trim_tick();
             self.fragment_tick();
             self.scrub_tick();
+            self.tree.count_unwritten();
+            self.share_line();
             self.write_back();
             self.stop_tick();
         }

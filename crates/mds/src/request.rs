@@ -19,6 +19,7 @@ use crate::errno;
 use crate::flock::{FileLocks, LockQueue, Rule, TooMany};
 use crate::gate::{Timed, Wait};
 use crate::heat::Kind;
+use crate::line::Line;
 use crate::ops::Seen;
 use crate::rank::Rank;
 use crate::record::Change;
@@ -42,6 +43,8 @@ pub(crate) enum Stop {
     Lock(Ino, Rule, FileLock),
     /// Its client was given too much lately.
     Throttled,
+    /// Too much is not written back.
+    Unwritten,
 }
 
 pub(crate) type Op<T> = Result<T, Stop>;
@@ -137,6 +140,8 @@ pub(crate) struct Requests {
     locks: BTreeMap<Ino, LockQueue>,
     /// Those whose clients are held back, by when they are tried again.
     throttled: BTreeSet<(u64, u64)>,
+    /// Changes that wait until more is written back.
+    pub line: Line,
     pub history: History,
     interrupted: BTreeSet<u64>,
     /// Inodes of which a client was told in an answer that it has what it has to give back.
@@ -248,6 +253,7 @@ impl Requests {
 
     /// A request is gone: nothing is left of it where it waits.
     fn forget(&mut self, id: u64, request: &Request) {
+        self.line.forget(request.client, id);
         let Some(ino) = request.waits_at else { return };
         if let Some(waiting) = self.caps.get_mut(&ino) {
             waiting.remove(&id);
@@ -423,6 +429,7 @@ impl Rank {
                     self.tree.tags.note(self.journal.submitted);
                     self.answer_again(&call.m, ino)
                 }
+                None if self.has_to_wait(client, &call.m) => Err(Stop::Unwritten),
                 None => self.execute(&mut call),
             };
             if result.is_err() {
@@ -434,6 +441,7 @@ impl Rank {
                 Err(Stop::Caps(_)) => "failed to rdlock, waiting",
                 Err(Stop::Lock(..)) => "waiting for a file lock",
                 Err(Stop::Throttled) => "cap_acquisition_throttle",
+                Err(Stop::Unwritten) => "waiting for changes to be written back",
                 Err(Stop::Fail(_)) | Ok(_) => "acquired locks",
             };
             self.note_event(id, waits);
@@ -456,6 +464,7 @@ impl Rank {
                     let until = self.world.ms() + self.world.config.options.throttle.retry_ms;
                     self.requests.throttled.insert((until, id));
                 }
+                Err(Stop::Unwritten) => self.wait_in_line(id, client),
                 Err(Stop::Fail(e)) => self.finish(id, client, tid, call, Err(e)),
                 Ok(answer) => self.finish(id, client, tid, call, Ok(answer)),
             }
@@ -492,11 +501,7 @@ impl Rank {
             let options = &self.world.config.options;
             self.requests.history.add((client, tid, &call.m), trail, errno, (now, options));
         }
-        for ino in &holds {
-            if let Some(node) = self.tree.nodes.get_mut(ino) {
-                node.caps.holds.remove(&id);
-            }
-        }
+        self.let_holds_go(id, &holds);
         let m = Arc::clone(&call.m);
         if let Ok(answer) = &result {
             self.warm(m.op, answer);
@@ -521,6 +526,7 @@ impl Rank {
             txn.hard |= !is_plain(&m);
             let author = if txn.hard { SERVER } else { client };
             self.commit_of(txn, author);
+            self.count_change(client);
             made = Some(self.journal.submitted);
         }
         self.let_messages_go(client, made, self.tree.tags.newest());
@@ -591,7 +597,16 @@ impl Rank {
         true
     }
 
-    fn after(&mut self, holds: &BTreeSet<Ino>) {
+    /// A request withholds no caps any more.
+    pub fn let_holds_go(&mut self, id: u64, holds: &BTreeSet<Ino>) {
+        for ino in holds {
+            if let Some(node) = self.tree.nodes.get_mut(ino) {
+                node.caps.holds.remove(&id);
+            }
+        }
+    }
+
+    pub fn after(&mut self, holds: &BTreeSet<Ino>) {
         for ino in holds {
             self.eval(*ino);
             self.requests.wake_caps(*ino);

@@ -71,6 +71,8 @@ pub(crate) struct Session {
     pub dirty: bool,
     /// Inodes that listings told it of, fewer the longer ago.
     pub acquired: Decay,
+    /// Changes that it made, fewer the longer ago.
+    pub made: Decay,
     /// When it was opened here.
     pub since_ms: u64,
 }
@@ -111,6 +113,7 @@ impl Session {
             awaited: false,
             dirty: true,
             acquired: Decay::default(),
+            made: Decay::default(),
             since_ms: now_ms,
         }
     }

@@ -83,6 +83,16 @@ impl Rank {
         }
     }
 
+    /// Whether an inode is being purged, or is to be: nobody has a name or caps of it.
+    pub fn is_removed(&self, ino: Ino) -> bool {
+        self.purger.active.contains_key(&ino)
+            || self.purger.look.contains(&ino)
+                && self.tree.node(ino).is_some_and(|n| {
+                    n.is_stray() && n.store.inode.nlink <= 0 && n.caps.by_client.is_empty()
+                })
+                && !self.tree.is_kept(ino)
+    }
+
     pub fn purge_tick(&mut self) {
         if self.boot.is_leaving() {
             for ino in std::mem::take(&mut self.purger.cuts) {
@@ -130,7 +140,8 @@ impl Rank {
             let ino = *ino;
             node.frags.keys().map(move |frag| DirFrag { ino, frag: *frag }).collect::<Vec<_>>()
         };
-        let all: Vec<DirFrag> = self.tree.nodes.iter().flat_map(of_node).collect();
+        let all: Vec<DirFrag> =
+            self.tree.nodes.iter().map(|(ino, node)| (ino, &**node)).flat_map(of_node).collect();
         for dir in all {
             let mut txn = Txn::at(self.world.time());
             self.tree.forget_versions(&mut txn, dir);

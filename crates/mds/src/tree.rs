@@ -60,6 +60,26 @@ pub(crate) struct Dirty {
     pub at_ms: u64,
     /// The same of what a write-back on its way has.
     pub writing_since: Option<u64>,
+    /// How many entries that has.
+    pub writing: usize,
+    /// What of them is still to be sent.
+    pub commit: Option<Box<Commit>>,
+}
+
+/// A write-back of a fragment that takes several writes.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    /// Entries that are to be written, the last first.
+    pub names: Vec<(Bytes, SnapId)>,
+    /// The fragment's header when it began: it goes with the last of them.
+    pub header: Bytes,
+}
+
+impl Dirty {
+    /// Entries that are not written back.
+    fn len(&self) -> usize {
+        self.names.len() + self.past.len() + self.writing
+    }
 }
 
 /// A fragment that was read, or was made here.
@@ -206,7 +226,8 @@ impl Txn {
 /// The inodes in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Tree {
-    pub nodes: BTreeMap<Ino, Node>,
+    /// Boxed: a map has room for nearly twice as many as it holds when numbers ascend.
+    pub nodes: BTreeMap<Ino, Box<Node>>,
     /// Fragments with something to write back.
     pub dirty: BTreeSet<DirFrag>,
     /// Directories whose sums are not told upward.
@@ -219,6 +240,8 @@ pub(crate) struct Tree {
     pub traces: BTreeSet<Ino>,
     /// Those whose backtrace is being stored.
     pub traces_writing: BTreeMap<Ino, u64>,
+    /// Entries that are not written back, as last counted and by what came and went since.
+    pub unwritten_entries: usize,
     /// What cannot be read.
     pub damaged: Damages,
     /// The first snapshot that a new entry is in.
@@ -231,6 +254,11 @@ pub(crate) struct Tree {
     pub tags: Tags,
 }
 
+/// Bytes that do not keep the message or answer that they came in.
+fn own(bytes: &Bytes) -> Bytes {
+    Bytes::copy_from_slice(bytes)
+}
+
 /// A fragment has to be read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missing(pub DirFrag);
@@ -238,12 +266,12 @@ pub(crate) struct Missing(pub DirFrag);
 impl Tree {
     pub fn node(&self, ino: Ino) -> Option<&Node> {
         self.tags.see_inode(ino);
-        self.nodes.get(&ino)
+        self.above(ino)
     }
 
     /// An inode for what is inherited from it, which is not noted: a record that changes that is hard.
     pub fn above(&self, ino: Ino) -> Option<&Node> {
-        self.nodes.get(&ino)
+        self.nodes.get(&ino).map(AsRef::as_ref)
     }
 
     /// # Panics
@@ -365,6 +393,7 @@ impl Tree {
 
     /// Adds a primary entry for an inode, which is in memory afterwards.
     pub fn link(&mut self, txn: &mut Txn, dir: Ino, name: &Bytes, mut node: Node, alt: Bytes) {
+        let name = &own(name);
         let at = self.dirfrag(dir, name);
         let version = self.bump(at);
         let ino = node.store.inode.ino;
@@ -375,7 +404,7 @@ impl Tree {
         inode.dir.accounted_rstat = inode.dir.rstat;
         let (is_dir, nest, first) = (inode.is_dir(), inode.dir.rstat, self.first);
         node.first = first;
-        self.nodes.insert(ino, node);
+        self.nodes.insert(ino, Box::new(node));
         let entry = Entry { first, alternate_name: alt, link: Link::Primary(ino) };
         let fragment = self.fragment_mut(at).expect("a changed fragment is in memory");
         fragment.entries.insert(name.clone(), entry);
@@ -386,6 +415,7 @@ impl Tree {
 
     /// Adds a further name of an inode.
     pub fn link_remote(&mut self, txn: &mut Txn, dir: Ino, name: &Bytes, ino: Ino, d_type: u8) {
+        let name = &own(name);
         let at = self.dirfrag(dir, name);
         self.bump(at);
         let link = Link::Remote { ino, d_type };
@@ -413,7 +443,7 @@ impl Tree {
                 let nest = self.at(ino).store.inode.dir.accounted_rstat;
                 let node = self.nodes.remove(&ino).expect("an entry's inode is in memory");
                 self.count(txn, at, node.is_dir(), nest, -1);
-                Some(node)
+                Some(*node)
             }
             Link::Remote { d_type, .. } => {
                 let is_dir = d_type == maps::fs::dtype::DIR;
@@ -603,11 +633,14 @@ impl Tree {
         for (dir, names) in &txn.entries {
             let Some(fragment) = self.fragment_mut(*dir) else { continue };
             let dirty = &mut fragment.dirty;
+            let before = dirty.len();
             dirty.names.extend(names.iter().cloned());
             dirty.past.extend(txn.past.get(dir).into_iter().flatten().cloned());
+            let more = dirty.len() - before;
             if dirty.since.is_none() {
                 (dirty.since, dirty.at_ms) = (Some(object), now_ms);
             }
+            self.unwritten_entries += more;
             self.dirty.insert(*dir);
         }
         for ino in &txn.system {
@@ -619,6 +652,17 @@ impl Tree {
                 self.traces.insert(*ino);
             }
         }
+    }
+
+    /// Entries, and inodes with their backtraces, that are not written back.
+    pub fn unwritten(&self) -> usize {
+        self.unwritten_entries.max(self.traces.len() + self.traces_writing.len())
+    }
+
+    /// Counts them anew. Costs a look at each dirty fragment.
+    pub fn count_unwritten(&mut self) {
+        let dirty = self.dirty.iter().filter_map(|dir| self.part(*dir));
+        self.unwritten_entries = dirty.map(|f| f.dirty.len()).sum();
     }
 
     /// A fragment was read: its entries and inodes are in memory now.
@@ -638,24 +682,24 @@ impl Tree {
                 tracing::warn!(%dir, ?key, "a key that is no entry's");
                 continue;
             };
+            // What stays is copied: a part of the answer would keep all of it.
+            let name = own(&parsed.name);
             if parsed.last != SnapId::HEAD {
                 let first = DentryValue::from_shared(&value)?.first;
-                fragment.past.insert((parsed.name, parsed.last), Past { first, value });
+                fragment.past.insert((name, parsed.last), Past { first, value: own(&value) });
                 continue;
             }
-            let value = DentryValue::from_shared(&value)?;
+            let value = DentryValue::from_bytes(&value)?;
             let link = match value.link {
                 DentryLink::Primary(store) => {
                     let ino = store.inode.ino;
-                    nodes.push((ino, parsed.name.clone(), *store, value.first));
+                    nodes.push((ino, name.clone(), *store, value.first));
                     Link::Primary(ino)
                 }
                 DentryLink::Remote { ino, d_type } => Link::Remote { ino, d_type },
             };
             let alternate_name = value.alternate_name;
-            fragment
-                .entries
-                .insert(parsed.name, Entry { first: value.first, alternate_name, link });
+            fragment.entries.insert(name, Entry { first: value.first, alternate_name, link });
         }
         fragment.used_ms.set(self.clock);
         let f = &fragment.fnode;
@@ -663,7 +707,7 @@ impl Tree {
             self.unsettled.insert(dir.ino);
         }
         for (ino, name, store, first) in nodes {
-            let new = || Node { first, ..Node::new(store, Some((dir.ino, name))) };
+            let new = || Box::new(Node { first, ..Node::new(store, Some((dir.ino, name))) });
             self.nodes.entry(ino).or_insert_with(new);
         }
         if let Some(node) = self.nodes.get_mut(&dir.ino) {

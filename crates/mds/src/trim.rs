@@ -36,6 +36,8 @@ pub(crate) struct Memory {
     looked_ms: u64,
     /// What the process had taken when it was measured, and the inodes in memory then.
     measured: Option<(u64, usize)>,
+    /// Bytes of records that were handed in until then.
+    handed_in: u64,
 }
 
 impl Memory {
@@ -51,16 +53,29 @@ impl Memory {
     /// Of so many inodes, those that may stay for `limit` bytes to be kept. Attributes, names, caps
     /// and whatever else is held go with inodes, so each counts as much as an average one.
     fn inodes_max(&self, inodes: usize, limit: u64) -> usize {
-        let taken = self.taken(inodes).max(1);
-        let fits = inodes as u128 * u128::from(limit) / u128::from(taken);
-        usize::try_from(fits).unwrap_or(usize::MAX).max(INODES_MIN)
+        fitting(inodes, self.taken(inodes), limit)
     }
+}
+
+fn fitting(inodes: usize, taken: u64, limit: u64) -> usize {
+    let fits = inodes as u128 * u128::from(limit) / u128::from(taken.max(1));
+    usize::try_from(fits).unwrap_or(usize::MAX).max(INODES_MIN)
 }
 
 impl Rank {
     /// The process has taken so many bytes of memory.
     pub fn on_memory(&mut self, taken: u64) {
         self.memory.measured = Some((taken, self.tree.nodes.len()));
+        self.memory.handed_in = self.journal.handed_in;
+    }
+
+    /// Inodes that fit where all that was recorded since memory was measured takes some: it may be
+    /// attributes of inodes that were there.
+    pub fn inodes_fitting(&self) -> usize {
+        let (inodes, memory) = (self.tree.nodes.len(), &self.memory);
+        let recorded = self.journal.handed_in.saturating_sub(memory.handed_in);
+        let taken = memory.measured.map_or(0, |(taken, _)| taken) + recorded;
+        fitting(inodes, taken.max(memory.taken(inodes)), self.bytes_max())
     }
 
     /// Bytes of memory that the cache takes.
@@ -72,6 +87,11 @@ impl Rank {
     /// the process holds is to stay within `mds_cache_memory_limit`.
     fn bytes_max(&self) -> u64 {
         self.world.config.options.cache_bytes_max / 5 * 4
+    }
+
+    /// Inodes that may stay.
+    pub fn inodes_max(&self) -> usize {
+        self.memory.inodes_max(self.tree.nodes.len(), self.bytes_max())
     }
 
     /// Whether memory is at its limit. Changes are not answered early then: who makes more than can be
@@ -91,14 +111,19 @@ impl Rank {
         if self.waiting.lost.len() > LOST_MAX {
             self.waiting.lost.clear();
         }
-        if now < self.memory.looked_ms + LOOK_MS || !self.is_active() {
+        if !self.is_active() {
+            return;
+        }
+        let max = self.inodes_max();
+        let is_due = now >= self.memory.looked_ms + LOOK_MS;
+        // Changes may wait for it: then it is done at each tick.
+        if self.tree.nodes.len() > max && (is_due || self.is_closed()) {
+            self.drop_unused(max - max / 20);
+        }
+        if !is_due {
             return;
         }
         self.memory.looked_ms = now;
-        let max = self.memory.inodes_max(self.tree.nodes.len(), self.bytes_max());
-        if self.tree.nodes.len() > max {
-            self.drop_unused(max - max / 20);
-        }
         let over = self.tree.nodes.len().saturating_sub(max);
         self.recall(over);
     }

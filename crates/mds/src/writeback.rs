@@ -13,11 +13,19 @@ use crate::heat::Kind;
 use crate::journal;
 use crate::rank::{Job, Rank};
 use crate::tables::{SNAPTABLE_OBJECT, inotable_object, sessionmap_object};
-use crate::tree::Tree;
+use crate::tree::{Commit, Tree};
 use crate::{Io, IoOp};
 
-/// Writes of one kind that are on their way at the same time.
-const WRITES_MAX: usize = 32;
+/// Writes of one kind that are on their way at the same time, at least and at most: more while they
+/// end soon.
+const WRITES_MIN: usize = 32;
+const WRITES_MAX: usize = 512;
+/// A write that ends within so many milliseconds is one of a cluster that takes more.
+const SOON_MS: u64 = 50;
+/// After so many the cluster has too many of them.
+const LATE_MS: u64 = 150;
+/// Bytes of fragments' entries that are on their way; one write alone may have more.
+const BYTES_MAX: usize = 32 << 20;
 /// Bytes of keys and values of one write: the peer's `mds_dir_max_commit_size` is 10 MB.
 const WRITE_BYTES: usize = 8 << 20;
 
@@ -52,8 +60,34 @@ impl<T: Ord + Copy> Sweep<T> {
 pub(crate) struct Writeback {
     frags: Sweep<DirFrag>,
     traces: Sweep<Ino>,
-    /// Writes of fragments that are on their way.
+    /// Fragments that are being written.
     frags_writing: usize,
+    /// Bytes of entries that are on their way.
+    bytes: usize,
+    window: Window,
+}
+
+/// How many writes of one kind may be on their way.
+#[derive(Debug)]
+struct Window {
+    size: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { size: WRITES_MIN }
+    }
+}
+
+impl Window {
+    /// A write has ended after so long.
+    fn ended(&mut self, took_ms: u64) {
+        if took_ms <= SOON_MS {
+            self.size = (self.size + 1).min(WRITES_MAX);
+        } else if took_ms > LATE_MS {
+            self.size = (self.size - 1).max(WRITES_MIN);
+        }
+    }
 }
 
 /// The extended attributes of an inode's first object.
@@ -91,6 +125,7 @@ impl Rank {
         !self.flushes.is_empty()
             || self.boot.is_stopping()
             || bytes > self.world.config.options.journal_bytes_max
+            || self.is_loaded()
     }
 
     /// Writes what is due, trims what is not needed, and tells who waits for that.
@@ -125,7 +160,8 @@ impl Rank {
         let all = self.must_write();
         let (now, after) = (self.world.ms(), self.world.config.options.writeback_ms);
         for _ in 0..most.min(self.tree.dirty.len()) {
-            if self.writeback.frags_writing >= WRITES_MAX {
+            let w = &self.writeback;
+            if w.frags_writing >= w.window.size || w.bytes >= BYTES_MAX {
                 return;
             }
             let Some(dir) = self.writeback.frags.next(&self.tree.dirty) else { return };
@@ -134,7 +170,7 @@ impl Rank {
                 continue;
             };
             let d = &fragment.dirty;
-            if d.writing_since.is_some() {
+            if d.writing_since.is_some() || self.purger.active.contains_key(&dir.ino) {
                 continue;
             }
             if d.since.is_none() {
@@ -150,7 +186,7 @@ impl Rank {
         let all = self.must_write();
         let after = self.world.config.options.writeback_ms;
         for _ in 0..most.min(self.tree.traces.len()) {
-            if self.tree.traces_writing.len() >= WRITES_MAX {
+            if self.tree.traces_writing.len() >= self.writeback.window.size {
                 return;
             }
             let Some(ino) = self.writeback.traces.next(&self.tree.traces) else { return };
@@ -158,11 +194,16 @@ impl Rank {
                 self.tree.traces.remove(&ino);
                 continue;
             };
+            if self.is_removed(ino) {
+                if let Some(node) = self.tree.nodes.get_mut(&ino) {
+                    node.trace_since = None;
+                }
+                self.tree.traces.remove(&ino);
+                continue;
+            }
             // What is removed again soon needs none.
             let old = node.store.inode.times.ctime.nanos() + after * 1_000_000;
-            if self.tree.traces_writing.contains_key(&ino)
-                || self.purger.active.contains_key(&ino)
-                || (!all && self.world.now.wall_ns < old)
+            if self.tree.traces_writing.contains_key(&ino) || (!all && self.world.now.wall_ns < old)
             {
                 continue;
             }
@@ -192,66 +233,81 @@ impl Rank {
 
     fn write_frag(&mut self, dir: DirFrag) {
         let fragment = self.tree.fragment_mut(dir).expect("a dirty fragment is in memory");
-        let names = std::mem::take(&mut fragment.dirty.names);
-        let past = std::mem::take(&mut fragment.dirty.past);
-        fragment.dirty.writing_since = fragment.dirty.since.take();
-        self.writeback.frags_writing += 1;
-        let fresh = fragment.fresh;
+        let d = &mut fragment.dirty;
+        let names = std::mem::take(&mut d.names).into_iter().map(|name| (name, SnapId::HEAD));
+        let names = names.chain(std::mem::take(&mut d.past)).rev().collect::<Vec<_>>();
+        d.writing_since = d.since.take();
+        d.writing = names.len();
         let header = fragment.fnode.to_bytes();
+        d.commit = Some(Box::new(Commit { names, header }));
+        self.writeback.frags_writing += 1;
+        self.write_part(dir);
+    }
+
+    /// Writes of a fragment's write-back what is left of it, as much as one write takes.
+    fn write_part(&mut self, dir: DirFrag) {
+        let Some(fragment) = self.tree.fragment_mut(dir) else { return };
+        let fresh = fragment.fresh;
+        let Some(mut commit) = fragment.dirty.commit.take() else { return };
         let (mut sets, mut removes, mut bytes) = (Vec::new(), Vec::new(), 0);
-        let mut writes = Vec::new();
         let fragment = self.tree.fragment(dir).expect("it is there");
-        let names = names.into_iter().map(|name| (name, SnapId::HEAD)).chain(past);
-        for (name, last) in names {
+        while bytes < WRITE_BYTES
+            && let Some((name, last)) = commit.names.pop()
+        {
             let key = DentryKey { name: name.clone(), last }.to_bytes();
             let value = if last == SnapId::HEAD {
                 fragment.entries.get(&name).map(|entry| self.tree.value(entry))
             } else {
                 fragment.past.get(&(name, last)).map(|past| past.value.clone())
             };
+            bytes += key.len() + value.as_ref().map_or(0, Bytes::len);
             match value {
-                Some(value) => {
-                    bytes += key.len() + value.len();
-                    sets.push((key, value));
-                }
-                None => {
-                    bytes += key.len();
-                    removes.push(key);
-                }
-            }
-            if bytes > WRITE_BYTES {
-                writes.push((std::mem::take(&mut sets), std::mem::take(&mut removes)));
-                bytes = 0;
+                Some(value) => sets.push((key, value)),
+                None => removes.push(key),
             }
         }
-        writes.push((sets, removes));
-        let last = writes.len() - 1;
-        let object = object_name(dir.ino, dir.frag.raw().into());
-        for (n, (sets, removes)) in writes.into_iter().enumerate() {
-            let mut ops = Vec::new();
-            if fresh {
-                ops.push(IoOp::Create { exclusive: false });
-            }
-            if !removes.is_empty() {
-                ops.push(IoOp::OmapRemove(removes));
-            }
-            if !sets.is_empty() {
-                ops.push(IoOp::OmapSet(sets));
-            }
-            let job = if n == last {
-                ops.push(IoOp::OmapSetHeader(header.clone()));
-                Job::WroteFrag(dir)
-            } else {
-                Job::Nothing
-            };
-            self.write_behind(object.clone(), ops, job);
+        let mut ops = Vec::new();
+        if fresh {
+            ops.push(IoOp::Create { exclusive: false });
         }
+        if !removes.is_empty() {
+            ops.push(IoOp::OmapRemove(removes));
+        }
+        if !sets.is_empty() {
+            ops.push(IoOp::OmapSet(sets));
+        }
+        if commit.names.is_empty() {
+            ops.push(IoOp::OmapSetHeader(commit.header));
+        } else if let Some(fragment) = self.tree.fragment_mut(dir) {
+            fragment.dirty.commit = Some(commit);
+        }
+        self.writeback.bytes += bytes;
+        let job = Job::WroteFrag(dir, bytes, self.world.ms());
+        self.write_behind(object_name(dir.ino, dir.frag.raw().into()), ops, job);
     }
 
-    pub fn wrote_frag(&mut self, dir: DirFrag, result: Result<(), Errno>) {
+    pub fn wrote_frag(
+        &mut self,
+        dir: DirFrag,
+        (bytes, began_ms): (usize, u64),
+        result: Result<(), Errno>,
+    ) {
+        self.writeback.bytes -= bytes;
+        self.writeback.window.ended(self.world.ms().saturating_sub(began_ms));
+        let is_purged = self.purger.active.contains_key(&dir.ino);
+        let fragment = self.tree.fragment_mut(dir);
+        if let Some(fragment) = &fragment
+            && fragment.dirty.commit.is_some()
+            && result.is_ok()
+            && !is_purged
+        {
+            return self.write_part(dir);
+        }
         self.writeback.frags_writing -= 1;
-        let Some(fragment) = self.tree.fragment_mut(dir) else { return };
+        let Some(fragment) = fragment else { return };
         fragment.dirty.writing_since = None;
+        fragment.dirty.commit = None;
+        let written = std::mem::take(&mut fragment.dirty.writing);
         match result {
             Ok(()) => {
                 self.counted.mds.dir_commit += 1;
@@ -259,9 +315,10 @@ impl Rank {
                 if fragment.dirty.since.is_none() {
                     self.tree.dirty.remove(&dir);
                 }
+                self.tree.unwritten_entries = self.tree.unwritten_entries.saturating_sub(written);
                 self.tree.warm(dir, Kind::Store, self.world.ms());
             }
-            Err(_) if self.purger.active.contains_key(&dir.ino) => {}
+            Err(_) if is_purged => {}
             Err(e) => self.give_up(format!("directory {dir} cannot be written: {e:?}")),
         }
         self.write_frags(LOOK_MAX);
@@ -274,14 +331,15 @@ impl Rank {
         let pool = if node.is_dir() { self.world.meta() } else { node.store.inode.layout.pool };
         self.tree.traces_writing.insert(ino, since);
         let ops = trace_ops(&self.tree, ino, pool);
-        let id = self.job(Job::WroteTrace(ino));
+        let id = self.job(Job::WroteTrace(ino, self.world.ms()));
         let snapc = (SnapId(0), Vec::new());
         let object = object_name(ino, 0);
         self.io_behind(Io { id, pool, object, nspace: Bytes::new(), snapc, ops });
     }
 
-    pub fn wrote_trace(&mut self, ino: Ino, result: Result<(), Errno>) {
+    pub fn wrote_trace(&mut self, ino: Ino, began_ms: u64, result: Result<(), Errno>) {
         self.tree.traces_writing.remove(&ino);
+        self.writeback.window.ended(self.world.ms().saturating_sub(began_ms));
         if let Err(e) = result {
             self.give_up(format!("the backtrace of {ino} cannot be written: {e:?}"));
         }

@@ -99,7 +99,8 @@ impl Rank {
                 let (pending, wanted) = (caps_text(cap.pending), caps_text(cap.wanted));
                 format!("{client}={pending}/{wanted}@{}", cap.seq)
             };
-            let caps: Vec<String> = node.caps.by_client.iter().map(one).collect();
+            let caps: Vec<String> =
+                node.caps.by_client.iter().map(|(c, cap)| (c, &**cap)).map(one).collect();
             add(format!("caps={{{}}}", caps.join(",")));
         }
         writeln!(text, "{line}]").expect("a string takes all");

@@ -147,7 +147,7 @@ impl Rank {
                 "last_sent": cap.seq,
             })
         };
-        node.caps.by_client.iter().map(one).collect()
+        node.caps.by_client.iter().map(|(c, cap)| (c, &**cap)).map(one).collect()
     }
 
     pub(super) fn show_inode(&self, ino: Ino) -> Map<String, Value> {
@@ -307,7 +307,7 @@ impl Rank {
                 "is_subvolume": false,
             })
         };
-        Said::Value(strays.map(one).collect())
+        Said::Value(strays.map(|(ino, node)| (ino, &**node)).map(one).collect())
     }
 
     pub(super) fn dump_snaps(&self, server: bool) -> Said {

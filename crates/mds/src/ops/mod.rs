@@ -9,7 +9,7 @@ mod snap;
 mod snapdiff;
 mod vxattr;
 
-pub(crate) use read::wanted_of;
+pub(crate) use read::{is_open_for_change, wanted_of};
 pub(crate) use snap::Seen;
 
 use messages::fs::{Args, mds_op};

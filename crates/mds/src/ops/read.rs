@@ -41,6 +41,11 @@ pub(crate) const fn wanted_of(flags: u32) -> u32 {
     }
 }
 
+/// Whether a file that is opened so changes by that: its maker may write, or it is cut.
+pub(crate) const fn is_open_for_change(flags: u32) -> bool {
+    flags & (3 | oflag::TRUNC) != 0
+}
+
 /// Entries and bytes that the answer of a listing may have.
 pub(super) fn listing_bounds(args: &ReaddirArgs) -> (usize, usize) {
     let or = |asked: u32, own: usize| if asked == 0 { own } else { asked as usize };

@@ -2,7 +2,11 @@
 
 use serde_json::json;
 
+use bytes::Bytes;
+use maps::fs::InodeStore;
+
 use super::*;
+use crate::tree::{Node, Tree, Txn};
 
 const DIRS: usize = 25;
 const FILES: usize = 60;
@@ -44,4 +48,30 @@ fn the_limit_is_held_against_measured_memory() {
     w.mds.on_memory(limit * 1_000);
     w.ticks(20);
     assert!(w.mds_inodes() >= 1_000 - 2 * FILES, "a thousand stay, whatever is measured");
+}
+
+/// What is known of a file does not keep the messages that it came by.
+#[test]
+fn names_do_not_keep_messages() {
+    let mut tree = Tree::default();
+    let mut txn = Txn::at(UTime::ZERO);
+    let store = |ino, mode| {
+        let mut store = InodeStore::default();
+        (store.inode.ino, store.inode.mode) = (ino, mode);
+        store
+    };
+    let root = Node::new(store(Ino(1), 0o040_755), None);
+    tree.nodes.insert(Ino(1), Box::new(root));
+    tree.begin_dir(&mut txn, Ino(1));
+    let message = Bytes::from(vec![b'n'; 4096]);
+    let (one, two) = (message.slice(..20), message.slice(..30));
+    let file = Node::new(store(Ino(9), 0o100_644), None);
+    tree.link(&mut txn, Ino(1), &one, file, Bytes::new());
+    tree.link_remote(&mut txn, Ino(1), &two, Ino(9), 8);
+    drop((one, two, txn));
+    assert_eq!(tree.lookup(Ino(1), &[b'n'; 20]).unwrap().map(|e| e.link.ino()), Some(Ino(9)));
+    assert!(message.is_unique());
+    // One inode, and one cap, are each one allocation of this size class.
+    assert!(size_of::<Node>() <= 1024, "{}", size_of::<Node>());
+    assert!(size_of::<crate::capset::Cap>() <= 64);
 }

@@ -17,6 +17,8 @@ mod kernel;
 #[cfg(test)]
 mod liars;
 #[cfg(test)]
+mod line;
+#[cfg(test)]
 mod memory;
 pub mod proved;
 #[cfg(test)]
@@ -170,6 +172,8 @@ struct World {
     deaf_to: Option<Vec<Io>>,
     /// Writes to the journal are kept here, and not answered.
     journal: Option<VecDeque<Io>>,
+    /// Writes to the tree, and of backtraces, are kept here, and not answered.
+    tree: Option<VecDeque<Io>>,
     /// Clients that the server had blocklisted.
     blocklisted: usize,
 }
@@ -231,6 +235,7 @@ impl World {
             deaf: false,
             deaf_to: None,
             journal: None,
+            tree: None,
             blocklisted: 0,
         };
         world.begin(MdsState::CREATING);
@@ -295,6 +300,12 @@ impl World {
                     }
                     if let Some(kept) = &mut self.journal
                         && io.object.starts_with("argo.journal.")
+                    {
+                        kept.push_back(io);
+                        continue;
+                    }
+                    if let Some(kept) = &mut self.tree
+                        && io.ops.iter().any(writes_tree)
                     {
                         kept.push_back(io);
                         continue;
@@ -390,6 +401,14 @@ impl World {
         true
     }
 
+    /// All writes to the tree that are on their way are done, and those that follow them.
+    fn write_tree(&mut self) {
+        while let Some(io) = self.tree.as_mut().and_then(VecDeque::pop_front) {
+            let answer = self.pools.run(&io);
+            self.call(|m, now, out| m.on_done(now, io.id, answer, out));
+        }
+    }
+
     /// Sends a request; what came as answer when it is safe, none when the server is dead.
     fn ask(&mut self, m: &ClientRequest) -> Option<ClientReply> {
         self.tid += 1;
@@ -474,6 +493,10 @@ impl World {
         names.sort();
         names
     }
+}
+
+fn writes_tree(op: &IoOp) -> bool {
+    matches!(op, IoOp::OmapSetHeader(_) | IoOp::OmapSet(_) | IoOp::SetXattr(..))
 }
 
 fn request(op: u32, ino: u64, path: &str, args: &Args) -> ClientRequest {

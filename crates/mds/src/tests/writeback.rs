@@ -42,3 +42,75 @@ fn what_is_due_is_written_at_once() {
     w.ticks(1);
     assert_eq!(stored(&w), (300, 300), "backtraces and entries");
 }
+
+/// A directory with much in it is written in parts, one after another; its header, which says that all
+/// is there, goes with the last.
+#[test]
+fn much_is_written_in_parts() {
+    const FILES: usize = 300;
+    let mut w = World::new();
+    w.mkdir("d");
+    let now_ms = w.now_ms;
+    for n in 0..FILES {
+        w.create(&format!("d/f{n}"));
+        let mut m = request(mds_op::SETXATTR, 1, &format!("d/f{n}"), &Args::None);
+        m.args = Args::Setxattr { flags: 0, osdmap_epoch: 0 }.to_raw();
+        m.path2 = FilePath { ino: Ino(0), path: "user.x".into() };
+        m.data = vec![b'x'; 60_000].into();
+        assert_eq!(w.ask(&m).expect("an answer").result, 0);
+        w.now_ms = now_ms; // so that nothing of it is due meanwhile
+    }
+    w.tree = Some(VecDeque::new());
+    w.now_ms += 10_000;
+    let bytes = |io: &Io| -> usize {
+        let sets = io.ops.iter().filter_map(|op| match op {
+            IoOp::OmapSet(pairs) => {
+                Some(pairs.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>())
+            }
+            _ => None,
+        });
+        sets.sum()
+    };
+    let (mut parts, mut headers) = (0, 0);
+    for _ in 0..40 {
+        w.ticks(1);
+        let kept = std::mem::take(w.tree.as_mut().unwrap());
+        let parts_of = kept.iter().filter(|io| bytes(io) > 1 << 20).count();
+        assert!(parts_of <= 1, "{parts_of} parts at the same time");
+        for io in kept {
+            if bytes(&io) > 1 << 20 {
+                assert!(bytes(&io) <= 9 << 20, "{} bytes", bytes(&io));
+                parts += 1;
+                headers += io.ops.iter().filter(|op| matches!(op, IoOp::OmapSetHeader(_))).count();
+            }
+            let answer = w.pools.run(&io);
+            w.call(|m, now, out| m.on_done(now, io.id, answer, out));
+        }
+    }
+    assert_eq!((parts, headers), (3, 1));
+    w.tree = None;
+    w.restart();
+    assert_eq!(w.names(mds_op::READDIR, "d").len(), FILES);
+}
+
+/// Files that are removed and wait for their turn to be purged get no backtrace any more.
+#[test]
+fn what_is_removed_gets_no_backtrace() {
+    let mut w = World::new();
+    w.options.purge_files_max = 0;
+    w.mds.set_options(&w.options);
+    let now_ms = w.now_ms;
+    for n in 0..20 {
+        w.done(mds_op::MKNOD, 1, &format!("f{n}"), &Args::Mknod { mode: 0o100_644, rdev: 0 });
+        w.now_ms = now_ms;
+    }
+    for n in 0..20 {
+        w.done(mds_op::UNLINK, 1, &format!("f{n}"), &Args::None);
+        w.now_ms = now_ms;
+    }
+    w.ok("session evict", serde_json::json!({"filters": ["id=77"]}));
+    w.ticks(40);
+    let traces =
+        w.pools.objects.iter().filter(|((pool, _), o)| *pool == DATA && !o.xattrs.is_empty());
+    assert_eq!(traces.count(), 0);
+}
