@@ -21,9 +21,9 @@ use crate::{Io, IoOp};
 const WRITES_MIN: usize = 32;
 const WRITES_MAX: usize = 512;
 /// A write that ends within so many milliseconds is one of a cluster that takes more.
-const SOON_MS: u64 = 50;
+const SOON_MS: u64 = 15;
 /// After so many the cluster has too many of them.
-const LATE_MS: u64 = 150;
+const LATE_MS: u64 = 40;
 /// Bytes of fragments' entries that are on their way; one write alone may have more.
 const BYTES_MAX: usize = 32 << 20;
 /// Bytes of keys and values of one write: the peer's `mds_dir_max_commit_size` is 10 MB.
