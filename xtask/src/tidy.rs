@@ -1,6 +1,7 @@
 //! `tidy`: rules of the house that no compiler checks. Each rule is a table here; a breach names file and line.
 
 mod held;
+mod options;
 mod supply;
 
 use std::collections::BTreeMap;
@@ -46,9 +47,6 @@ const UNSAFE: &[(&str, usize)] = &[
     ("crates/store/src/uring.rs", 3),
 ];
 
-/// How options are read, up to their names: `config.get("NAME")`.
-const READS: [&str; 5] = ["get", "u64", "f64", "bool", "is_set"];
-
 /// Checks every rule.
 ///
 /// # Errors
@@ -61,6 +59,7 @@ pub fn tidy() -> Result<()> {
     documented(&metadata, &mut breaches)?;
     texts(&mut breaches)?;
     held::check(&mut breaches)?;
+    options::check(&mut breaches)?;
     if breaches.is_empty() {
         return Ok(());
     }
@@ -145,7 +144,6 @@ fn texts(breaches: &mut Vec<String>) -> Result<()> {
             }
         }
         if name.starts_with("crates/") && is_rust {
-            options(name, &text, breaches);
             let marks = text.matches("allow(unsafe_code").count();
             let known = UNSAFE.iter().find(|(file, _)| *file == name).map_or(0, |(_, n)| *n);
             if marks != known {
@@ -162,25 +160,6 @@ fn texts(breaches: &mut Vec<String>) -> Result<()> {
         ));
     }
     Ok(())
-}
-
-/// Options that code reads have a row in the table of `conf`: the default stands there alone.
-fn options(file: &str, text: &str, breaches: &mut Vec<String>) {
-    for (n, line) in text.lines().enumerate() {
-        for read in READS {
-            for receiver in ["config", "conf", "options", "config()"] {
-                let Some((_, rest)) = line.split_once(&format!("{receiver}.{read}(\"")) else {
-                    continue;
-                };
-                let name = rest.split('"').next().unwrap_or_default();
-                // Those of the manager's modules are upstream's.
-                let module = name.starts_with("mgr/");
-                if !module && conf::option(&conf::normalize(name)).is_none() {
-                    breaches.push(format!("{file}:{}: no option {name} in conf::OPTIONS", n + 1));
-                }
-            }
-        }
-    }
 }
 
 /// Doc comments that are one word in all: no line of the comment stands before or behind it.

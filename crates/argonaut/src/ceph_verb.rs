@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
+use conf::key;
 use messages::{Command, CommandReply, LogMsg, Message};
 use rados::{Cluster, News};
 use serde_json::{Map, Value, json};
@@ -368,7 +369,7 @@ fn daemon(how: &Connect, line: &Line) -> Result<ExitCode> {
 /// Where a daemon of this host has its socket, by its ceph.conf.
 fn socket_of(conf: &Path, name: &EntityName) -> Result<PathBuf> {
     let config = ::daemon::options(conf, name.kind.name(), &name.id)?;
-    Ok(config.get("admin_socket").into())
+    Ok(config.get(key::ADMIN_SOCKET).into())
 }
 
 #[cfg(test)]

@@ -114,7 +114,7 @@ pub fn store_metadata(block: &Path, bytes: u64, apart: bool) -> BTreeMap<String,
         ("bluestore_bdev_type", class(rotational == Some(true)).to_owned()),
         ("bluestore_min_alloc_size", "4096".to_owned()),
         ("journal_rotational", flag(rotational == Some(true))),
-        ("osd_objectstore", "bluestore".to_owned()),
+        (conf::key::OSD_OBJECTSTORE.name(), "bluestore".to_owned()),
         ("osdspec_affinity", String::new()),
         ("rotational", flag(rotational == Some(true))),
     ];

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use conf::key;
 use metrics::Exposition;
 use mgr::web::{Page, Web};
 use serde_json::Value;
@@ -27,13 +28,13 @@ pub fn main(config: conf::Config, dir: Option<PathBuf>) -> Result<()> {
 }
 
 async fn run(config: conf::Config, dir: Option<PathBuf>) -> Result<()> {
-    let dir = dir.unwrap_or_else(|| config.get("exporter_sock_dir").into());
-    let addr = config.get("exporter_addr");
+    let dir = dir.unwrap_or_else(|| config.get(key::EXPORTER_SOCK_DIR).into());
+    let addr = config.get(key::EXPORTER_ADDR);
     let addr = addr.parse().with_context(|| format!("exporter_addr = {addr}"))?;
-    let port = config.u64("exporter_http_port");
+    let port = config.get(key::EXPORTER_HTTP_PORT);
     let port = u16::try_from(port).with_context(|| format!("exporter_http_port = {port}"))?;
-    let period = Duration::from_secs(config.u64("exporter_stats_period").max(1));
-    let least = config.u64("exporter_prio_limit");
+    let period = Duration::from_secs(config.get(key::EXPORTER_STATS_PERIOD).max(1) as u64);
+    let least = config.get(key::EXPORTER_PRIO_LIMIT).max(0) as u64;
     let web = Web::default();
     let at = web.listen(SocketAddr::new(addr, port)).await?;
     tracing::info!("counters of the daemons in {} at http://{at}/metrics", dir.display());

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::Result;
 use auth::caps::MdsCap;
 use bytes::Bytes;
-use conf::Config;
+use conf::{Config, Key, key};
 use daemon::asok::{self, Asked};
 use daemon::commands::{self, CommandSpec, command};
 use daemon::node::{self, Node};
@@ -70,7 +70,7 @@ pub fn main(config: Config, id: &str) -> Result<()> {
         anyhow::bail!("'{id}' is no name of a metadata server: letters first, then a-z 0-9 - _ .");
     }
     daemon::start_log(&config)?;
-    private::tighten_dir(Path::new(&config.get("mds_data")));
+    private::tighten_dir(Path::new(&config.get(key::MDS_DATA)));
     rt::run_local(run(config, id.to_owned()))?
 }
 
@@ -137,28 +137,28 @@ struct MemoryLook {
 
 /// The role's options as the daemon's say them.
 fn role_options(config: &Config) -> mds::Options {
-    let ms = |name: &str| (config.f64(name).clamp(0.0, 1e9) * 1000.0) as u64;
+    let ms = |key: Key<key::Float>| (config.get(key).clamp(0.0, 1e9) * 1000.0) as u64;
     mds::Options {
-        beacon_interval_ms: ms("mds_beacon_interval").max(100),
-        reconnect_timeout_ms: ms("mds_reconnect_timeout"),
-        early_reply: config.bool("mds_early_reply"),
-        prealloc_inos: config.u64("mds_client_prealloc_inos"),
-        purge_files_max: config.u64("mds_max_purge_files") as usize,
-        fragment_entries_max: config.u64("mds_bal_fragment_size_max") as usize,
-        split_entries: (config.u64("mds_bal_split_size") as usize).max(100),
-        merge_entries: config.u64("mds_bal_merge_size") as usize,
-        blocklist: config.bool("mds_session_blocklist_on_evict"),
-        cache_bytes_max: config.u64("mds_cache_memory_limit"),
-        caps_per_client_max: config.u64("mds_max_caps_per_client") as usize,
+        beacon_interval_ms: ms(key::MDS_BEACON_INTERVAL).max(100),
+        reconnect_timeout_ms: ms(key::MDS_RECONNECT_TIMEOUT),
+        early_reply: config.get(key::MDS_EARLY_REPLY),
+        prealloc_inos: config.get(key::MDS_CLIENT_PREALLOC_INOS),
+        purge_files_max: config.get(key::MDS_MAX_PURGE_FILES) as usize,
+        fragment_entries_max: config.get(key::MDS_BAL_FRAGMENT_SIZE_MAX) as usize,
+        split_entries: (config.get(key::MDS_BAL_SPLIT_SIZE) as usize).max(100),
+        merge_entries: config.get(key::MDS_BAL_MERGE_SIZE) as usize,
+        blocklist: config.get(key::MDS_SESSION_BLOCKLIST_ON_EVICT),
+        cache_bytes_max: config.get(key::MDS_CACHE_MEMORY_LIMIT),
+        caps_per_client_max: config.get(key::MDS_MAX_CAPS_PER_CLIENT) as usize,
         throttle: mds::Throttle {
-            acquired: config.u64("mds_session_cap_acquisition_throttle"),
-            half_life_ms: ms("mds_session_cap_acquisition_decay_rate").max(1),
-            held_ratio: config.f64("mds_session_max_caps_throttle_ratio"),
-            retry_ms: ms("mds_cap_acquisition_throttle_retry_request_timeout"),
+            acquired: config.get(key::MDS_SESSION_CAP_ACQUISITION_THROTTLE),
+            half_life_ms: ms(key::MDS_SESSION_CAP_ACQUISITION_DECAY_RATE).max(1),
+            held_ratio: config.get(key::MDS_SESSION_MAX_CAPS_THROTTLE_RATIO),
+            retry_ms: ms(key::MDS_CAP_ACQUISITION_THROTTLE_RETRY_REQUEST_TIMEOUT),
         },
-        op_history_size: config.u64("mds_op_history_size") as usize,
-        op_history_secs: config.u64("mds_op_history_duration"),
-        op_complaint_secs: config.f64("mds_op_complaint_time"),
+        op_history_size: config.get(key::MDS_OP_HISTORY_SIZE) as usize,
+        op_history_secs: config.get(key::MDS_OP_HISTORY_DURATION),
+        op_complaint_secs: config.get(key::MDS_OP_COMPLAINT_TIME),
         ..mds::Options::default()
     }
 }
@@ -334,7 +334,7 @@ impl Daemon {
         if let Some(role) = self.role.borrow_mut().as_mut() {
             role.on_memory(taken);
         }
-        let limit = self.config.borrow().u64("mds_cache_memory_limit");
+        let limit = self.config.borrow().get(key::MDS_CACHE_MEMORY_LIMIT);
         let Ok(resident) = memory::resident() else { return };
         if look.watch.is_due(now_ms, resident, limit) {
             memory::give_back();
@@ -364,7 +364,7 @@ impl Daemon {
             health: beacon.health,
             sys_info,
             features: FEATURES.0,
-            fs: self.config.borrow().get("mds_join_fs"),
+            fs: self.config.borrow().get(key::MDS_JOIN_FS),
         };
         self.cluster().send_mon(message.envelope(Features::ALL));
     }
@@ -462,7 +462,7 @@ impl Daemon {
             self.with(|role, out| role.on_stop(rt::now(), false, out));
         }
         if self.last_words.get().is_some() {
-            let wait = self.config.borrow().f64("mds_mon_shutdown_timeout").clamp(0.0, 60.0);
+            let wait = self.config.borrow().get(key::MDS_MON_SHUTDOWN_TIMEOUT).clamp(0.0, 60.0);
             tokio::time::timeout(Duration::from_secs_f64(wait), self.over.notified()).await.ok();
         }
     }
@@ -617,7 +617,7 @@ async fn run(config: Config, id: String) -> Result<()> {
     // another one: its predecessor is blocklisted by address and nonce.
     let nonce = rt::OsRandom.u64() as u32;
     let doors = Doors::new(&config, EntityId::new(EntityKind::MDS, -1), nonce);
-    let modes = rados::modes(&config.get("ms_service_mode"));
+    let modes = rados::modes(&config.get(key::MS_SERVICE_MODE));
     let messenger = doors.messenger(&modes, |kind| match kind {
         EntityKind::CLIENT => Policy::stateful_server(),
         _ => Policy::stateless_server(),
@@ -650,7 +650,7 @@ async fn run(config: Config, id: String) -> Result<()> {
     });
     node::join(&daemon, &messenger, link, doors.keys());
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
-    asok::listen(Path::new(&config.get("admin_socket")), ask)?;
+    asok::listen(Path::new(&config.get(key::ADMIN_SOCKET)), ask)?;
     daemon::write_pid(&config)?;
     daemon.cluster().start(&["mdsmap", "fsmap", "config"]);
     tracing::info!("mds.{id} listens at {at}");

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::Result;
 use auth::{MgrCaller, MgrCap};
 use bytes::Bytes;
-use conf::Config;
+use conf::{Config, key};
 use daemon::asok::{self, Asked};
 use daemon::commands::{self, CommandSpec, command};
 use daemon::node::{self, Node};
@@ -71,7 +71,7 @@ pub fn main(config: Config, id: &str) -> Result<()> {
         anyhow::bail!("'{id}' is no name of a manager: a-z 0-9 - _ .");
     }
     daemon::start_log(&config)?;
-    private::tighten_dir(Path::new(&config.get("mgr_data")));
+    private::tighten_dir(Path::new(&config.get(key::MGR_DATA)));
     rt::run_local(run(config, id.to_owned()))?
 }
 
@@ -575,7 +575,7 @@ async fn run(config: Config, id: String) -> Result<()> {
     // One that comes back on the same port is another: its predecessor may be blocklisted.
     let nonce = rt::OsRandom.u64() as u32;
     let doors = Doors::new(&config, EntityId::new(EntityKind::MGR, -1), nonce);
-    let modes = rados::modes(&config.get("ms_service_mode"));
+    let modes = rados::modes(&config.get(key::MS_SERVICE_MODE));
     let messenger = doors.messenger(&modes, |_| Policy::stateless_server());
     let ip = daemon::address(&config, "public")?;
     let (addrs, at) = bind(&messenger, ip, v1_rules(&config))?;
@@ -590,7 +590,7 @@ async fn run(config: Config, id: String) -> Result<()> {
         mons: link.mons.clone(),
         methods: link.methods.clone(),
         mon_modes: link.mon_modes.clone(),
-        modes: rados::modes(&config.get("ms_client_mode")),
+        modes: rados::modes(&config.get(key::MS_CLIENT_MODE)),
         connect_timeout: Duration::from_secs(10),
     };
     let started_ms = rt::now().mono_ms();
@@ -613,12 +613,12 @@ async fn run(config: Config, id: String) -> Result<()> {
     });
     node::join(&daemon, &messenger, link, doors.keys());
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
-    asok::listen(Path::new(&config.get("admin_socket")), ask)?;
+    asok::listen(Path::new(&config.get(key::ADMIN_SOCKET)), ask)?;
     daemon::write_pid(&config)?;
     daemon.cluster().start(&["mgrmap", "config"]);
     tracing::info!("mgr.{id} listens at {at}");
 
-    let period = config.f64("mgr_tick_period");
+    let period = config.get(key::MGR_TICK_PERIOD);
     let period = if period > 0.0 { period.clamp(0.2, 10.0) } else { BEACON_S };
     let mut tick = tokio::time::interval(Duration::from_secs_f64(period));
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use conf::Config;
+use conf::{Config, Source};
 use maps::MgrMap;
 use mgr::metrics::{self, Seen};
 use mgr::web::{PORT, Page, Web};
@@ -65,14 +65,14 @@ impl Metrics {
 
     /// Listens where the options say, or nowhere while the module is off.
     pub fn set_up(&self, config: &Config, ip: IpAddr, is_on: bool) {
-        let number = |name: &str| config.get(name).trim().parse::<f64>().ok();
+        let number = |name: &str| config.text(name).trim().parse::<f64>().ok();
         let interval = number("mgr/prometheus/scrape_interval").unwrap_or(INTERVAL_S);
         self.0.interval.set(interval.clamp(1.0, 3_600.0));
         // Without a word of the operator's it is the manager's own address, not every one.
-        let told = config.is_set("mgr/prometheus/server_addr");
-        let told = told.then(|| config.get("mgr/prometheus/server_addr"));
-        let addr = told.and_then(|addr| addr.trim().parse().ok()).unwrap_or(ip);
-        let port = config.get("mgr/prometheus/server_port").trim().parse().unwrap_or(PORT);
+        let told = config.raw("mgr/prometheus/server_addr");
+        let told = told.filter(|(_, by)| *by != Source::Default);
+        let addr = told.and_then(|(addr, _)| addr.trim().parse().ok()).unwrap_or(ip);
+        let port = config.text("mgr/prometheus/server_port").trim().parse().unwrap_or(PORT);
         let wanted = SocketAddr::new(addr, port);
         if !is_on {
             if self.0.at.borrow_mut().take().is_some() {

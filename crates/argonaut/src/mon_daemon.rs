@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use auth::{CryptoKey, KeyKind, Keyring, RotatingKeys, SharedRotatingKeys};
 use bytes::Bytes;
+use conf::key;
 use daemon::asok::{self, Asked};
 use daemon::{FEATURES, local_text, private, proven_id, write_durably, write_secret};
 use env::{ConnId, Random};
@@ -123,7 +124,8 @@ pub fn mkfs_cluster(
 
 /// The monitor's options. One has no fixed default: it follows the monitor map until somebody sets it.
 fn role_options(config: &conf::Config) -> BTreeMap<String, String> {
-    let is_said = |name: &str| name != "mon_auth_allow_insecure_key" || config.is_set(name);
+    let follows = key::MON_AUTH_ALLOW_INSECURE_KEY;
+    let is_said = |name: &str| name != follows.name() || config.is_set(follows);
     let all = config.all().filter(|(name, _)| is_said(name));
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
@@ -143,7 +145,7 @@ pub fn mkfs_one(config: &conf::Config, id: &str, keyring: Option<&Path>) -> Resu
         bail!("{} holds no key of mon.", path.display());
     }
     let fsid = daemon::fsid(config)?;
-    let names = config.get("mon_initial_members");
+    let names = config.get(key::MON_INITIAL_MEMBERS);
     let names: Vec<&str> = names.split([',', ' ']).filter(|n| !n.is_empty()).collect();
     let mut addrs = mon_members(config)?;
     if daemon::v1_rules(config).is_none() {
@@ -175,11 +177,11 @@ pub struct First {
 /// When it is none of them, when there is a monitor already, or when it cannot be written.
 pub fn make_founder(config: &conf::Config, id: &str, first: First) -> Result<()> {
     let First { fsid, members, keyring, kept } = first;
-    let data = config.get("mon_data");
+    let data = config.get(key::MON_DATA);
     let data = Path::new(&data);
     let rank = members.iter().position(|(name, _)| name == id);
     let rank = rank.with_context(|| format!("mon.{id} is none of the first monitors"))?;
-    let chooseleaf_kind = config.u64("osd_crush_chooseleaf_type") as u16;
+    let chooseleaf_kind = config.get(key::OSD_CRUSH_CHOOSELEAF_TYPE) as u16;
     let mkfs = Mkfs {
         fsid,
         now: wall(),
@@ -207,7 +209,7 @@ pub fn make_founder(config: &conf::Config, id: &str, first: First) -> Result<()>
 /// When the options do not allow it, or the cluster does not answer.
 pub fn join(conf: &Path, id: &str, keyring: Option<&Path>, addr: &str) -> Result<()> {
     let config = daemon::options(conf, "mon", id)?;
-    let data = config.get("mon_data");
+    let data = config.get(key::MON_DATA);
     let data = Path::new(&data);
     if data.join("store").exists() {
         bail!("{} holds a monitor already", data.display());
@@ -250,8 +252,8 @@ pub fn add(
             key,
             mons,
             methods: vec![auth::handshake::method::CEPHX],
-            mon_modes: rados::modes(&config.get("ms_mon_client_mode")),
-            modes: rados::modes(&config.get("ms_client_mode")),
+            mon_modes: rados::modes(&config.get(key::MS_MON_CLIENT_MODE)),
+            modes: rados::modes(&config.get(key::MS_CLIENT_MODE)),
             connect_timeout: Duration::from_secs(30),
         };
         let cluster = rados::Cluster::connect(who).await?;
@@ -308,7 +310,7 @@ pub fn saved_map(data: &Path) -> Result<MonMap> {
 /// When the options, the data or the address do not allow it.
 pub fn main(config: conf::Config, id: &str) -> Result<()> {
     daemon::start_log(&config)?;
-    private::tighten_dir(Path::new(&config.get("mon_data")));
+    private::tighten_dir(Path::new(&config.get(key::MON_DATA)));
     rt::run_local(run(config, id.to_owned()))?
 }
 
@@ -749,8 +751,8 @@ fn is_behind(unread: usize, held: bool) -> bool {
 fn mgr_modes(config: &conf::Config, state: &Bytes, id: &str) -> Result<Vec<u32>> {
     let state = <mon::ClusterState as denc::Denc>::from_shared(state)?;
     let name = EntityName::new(EntityKind::MGR, id);
-    let set = state.config.get(&name, "ms_service_mode");
-    Ok(rados::modes(&set.unwrap_or_else(|| config.get("ms_service_mode"))))
+    let set = state.config.get(&name, key::MS_SERVICE_MODE.name());
+    Ok(rados::modes(&set.unwrap_or_else(|| config.get(key::MS_SERVICE_MODE))))
 }
 
 /// How clients by messenger v1 are served: not where a mode among the central settings is `secure`
@@ -758,15 +760,15 @@ fn mgr_modes(config: &conf::Config, state: &Bytes, id: &str) -> Result<Vec<u32>>
 fn v1_rules(config: &conf::Config, state: &Bytes, id: &str) -> Result<Option<rt::v1::Rules>> {
     let state = <mon::ClusterState as denc::Denc>::from_shared(state)?;
     let name = EntityName::new(EntityKind::MON, id);
-    let modes = ["ms_mon_service_mode", "ms_mon_cluster_mode"];
-    let mut set = modes.iter().filter_map(|option| state.config.get(&name, option));
+    let modes = [key::MS_MON_SERVICE_MODE, key::MS_MON_CLUSTER_MODE];
+    let mut set = modes.iter().filter_map(|option| state.config.get(&name, option.name()));
     let plain = |text: String| rados::modes(&text).contains(&auth::handshake::con_mode::CRC);
     Ok(daemon::v1_rules(config).filter(|_| set.all(plain)))
 }
 
 /// The address that `public_bind_addr` names.
 fn bind_ip(config: &conf::Config) -> Result<Option<IpAddr>> {
-    match config.get("public_bind_addr").as_str() {
+    match config.get(key::PUBLIC_BIND_ADDR).as_str() {
         "" | "-" => Ok(None),
         text => {
             let addr: EntityAddr =
@@ -798,7 +800,7 @@ fn known_map(data: &Path, monitor: &Monitor) -> Result<KnownMap> {
 }
 
 async fn run(config: conf::Config, id: String) -> Result<()> {
-    let data = config.get("mon_data");
+    let data = config.get(key::MON_DATA);
     let store = Path::new(&data).join("store");
     if !store.exists() {
         bail!("{data} holds no monitor: argonaut mon --mkfs -i {id} makes one");
@@ -806,8 +808,8 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     let started_ms = rt::now().mono_ms();
     let started = quorum::start(&store).await.with_context(|| store.display().to_string())?;
     daemon::require_security(&config)?;
-    let auth_none = config.get("auth_cluster_required") == "none";
-    if auth_none != (config.get("auth_service_required") == "none") {
+    let auth_none = config.get(key::AUTH_CLUSTER_REQUIRED) == "none";
+    if auth_none != (config.get(key::AUTH_SERVICE_REQUIRED) == "none") {
         bail!(
             "auth_cluster_required and auth_service_required differ: monitors do not know who is \
              a daemon before that is proven, so both are cephx or both are none"
@@ -865,10 +867,11 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
     });
     let known = known_map(Path::new(&data), &monitor)?;
     // What was set centrally goes before what this host's file says.
-    let cluster_modes = monitor.state().config.get(&monitor_name, "ms_mon_cluster_mode");
-    let cluster_modes = cluster_modes.unwrap_or_else(|| config.get("ms_mon_cluster_mode"));
+    let cluster_modes = monitor.state().config.get(&monitor_name, key::MS_MON_CLUSTER_MODE.name());
+    let cluster_modes = cluster_modes.unwrap_or_else(|| config.get(key::MS_MON_CLUSTER_MODE));
     let cluster_modes = rados::modes(&cluster_modes);
-    let modes = ["ms_mon_client_mode", "ms_client_mode"].map(|m| rados::modes(&config.get(m)));
+    let modes = [key::MS_MON_CLIENT_MODE, key::MS_CLIENT_MODE];
+    let modes = modes.map(|m| rados::modes(&config.get(m)));
     let (proposals, mut proposed) = tokio::sync::mpsc::unbounded_channel();
     let daemon = Rc::new(Daemon {
         monitor: RefCell::new(monitor),
@@ -930,7 +933,7 @@ async fn run(config: conf::Config, id: String) -> Result<()> {
         }
     });
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
-    asok::listen(Path::new(&config.get("admin_socket")), ask)?;
+    asok::listen(Path::new(&config.get(key::ADMIN_SOCKET)), ask)?;
     daemon::write_pid(&config)?;
     tracing::info!("mon.{id} serves at {at}, the manager's role at {mgr_at}");
 

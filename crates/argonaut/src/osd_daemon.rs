@@ -11,7 +11,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use conf::{Config, Source};
+use conf::{Config, Source, key};
 use daemon::asok::{self, Asked};
 use daemon::{ClusterLog, Doors, FEATURES, bind, local_text, private, proven_id, v1_rules};
 use env::ConnId;
@@ -45,7 +45,7 @@ const STOP_MAX: Duration = Duration::from_secs(5);
 pub fn main(config: Config, id: &str) -> Result<()> {
     let number = osd_mkfs::number(id)?;
     daemon::start_log(&config)?;
-    private::tighten_dir(Path::new(&config.get("osd_data")));
+    private::tighten_dir(Path::new(&config.get(key::OSD_DATA)));
     rt::run_local(run(config, number))?
 }
 
@@ -360,7 +360,7 @@ impl Daemon {
     /// work for a while, large changes in the store's memory are written to their places: no write
     /// may come that makes the next checkpoint due.
     fn look_at_memory(&self, now_ms: u64) {
-        let target = self.config.borrow().u64("osd_memory_target");
+        let target = self.config.borrow().get(key::OSD_MEMORY_TARGET);
         let Ok(resident) = memory::resident() else { return };
         let mut watch = self.memory.borrow_mut();
         if watch.idle_ms(now_ms) >= SPILL_IDLE_MS || resident > target / 4 * 3 {
@@ -415,7 +415,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     memory::keep();
     daemon::require_security(&config)?;
     let name = EntityName::new(EntityKind::OSD, id.to_string());
-    let data = PathBuf::from(config.get("osd_data"));
+    let data = PathBuf::from(config.get(key::OSD_DATA));
     let fsid = daemon::fsid(&config)?;
     let block = data.join("block");
     if !block.exists() {
@@ -432,11 +432,11 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         osd: Some(OsdId(id)),
         waker: Box::new(move || waker.notify_one()),
         gather: true,
-        discard: config.bool("bdev_enable_discard"),
-        checkpoint_bytes: config.u64("osd_memory_target") / 32,
+        discard: config.get(key::BDEV_ENABLE_DISCARD),
+        checkpoint_bytes: config.get(key::OSD_MEMORY_TARGET) / 32,
         // What is cached of metadata; object data has a cache of its own.
-        onode_cache_bytes: config.u64("osd_memory_target") / 32,
-        table_cache_bytes: config.u64("osd_memory_target") / 64,
+        onode_cache_bytes: config.get(key::OSD_MEMORY_TARGET) / 32,
+        table_cache_bytes: config.get(key::OSD_MEMORY_TARGET) / 64,
         ..OpenOptions::default()
     };
     let mut store = Store::open(&block, open).with_context(|| block.display().to_string())?;
@@ -454,9 +454,9 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
 
     let doors =
         Doors::new(&config, EntityId::new(EntityKind::OSD, i64::from(id)), std::process::id());
-    let modes = |option| rados::modes(&config.get(option));
-    let public = doors.messenger(&modes("ms_service_mode"), |_| Policy::stateless_server());
-    let cluster = doors.messenger(&modes("ms_cluster_mode"), |_| {
+    let modes = |option: conf::Key<key::Str>| rados::modes(&config.get(option));
+    let public = doors.messenger(&modes(key::MS_SERVICE_MODE), |_| Policy::stateless_server());
+    let cluster = doors.messenger(&modes(key::MS_CLUSTER_MODE), |_| {
         Policy::stateless_server().with_budget(256 << 20)
     });
     let (client_addrs, _) = bind(&public, daemon::address(&config, "public")?, v1_rules(&config))?;
@@ -465,7 +465,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
 
     let mut metadata = daemon::metadata();
     metadata.extend([
-        ("osd_data".to_owned(), data.display().to_string()),
+        (key::OSD_DATA.name().to_owned(), data.display().to_string()),
         ("osd_journal_placement".to_owned(), journal.name().to_owned()),
         ("front_iface".to_owned(), daemon::interface_of(&client_addrs)),
         ("back_iface".to_owned(), daemon::interface_of(&cluster_addrs)),
@@ -480,11 +480,11 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     if let Some(rotates) = device::rotates(&block) {
         let class = device::class(rotates).to_owned();
         metadata.insert("default_device_class".to_owned(), class.clone());
-        if config.bool("osd_class_update_on_start") {
+        if config.get(key::OSD_CLASS_UPDATE_ON_START) {
             device_class = class;
         }
     }
-    let location = config.get("crush_location");
+    let location = config.get(key::CRUSH_LOCATION);
     let location = location.split_whitespace().filter_map(|w| w.split_once('='));
     let identity = Identity {
         whoami: OsdId(id),
@@ -506,7 +506,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
     config.set(Source::CommandLine, "host", &daemon::hostname()).map_err(anyhow::Error::msg)?;
     // A part of the memory an OSD may take is for object data. Half of it made writes slower:
     // memory that was never touched costs more than the write that fills it.
-    let cache = DataCache::growing(usize::try_from(config.u64("osd_memory_target") / 4)?);
+    let cache = DataCache::growing(usize::try_from(config.get(key::OSD_MEMORY_TARGET) / 4)?);
     let osd = Osd::new(identity, config.clone(), Box::new(StoreBacking::new(store, cache.clone())))
         .map_err(anyhow::Error::msg)?;
     let daemon = Rc::new(Daemon {
@@ -536,7 +536,7 @@ async fn run(mut config: Config, id: i32) -> Result<()> {
         });
     }
     let (ask, mut asked) = tokio::sync::mpsc::channel::<Asked>(16);
-    asok::listen(Path::new(&config.get("admin_socket")), ask)?;
+    asok::listen(Path::new(&config.get(key::ADMIN_SOCKET)), ask)?;
     daemon::write_pid(&config)?;
     let events = daemon.link.borrow_mut().start(rt::now());
     daemon.on_mon_events(events);

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use conf::{ConfFile, Config};
+use conf::{ConfFile, Config, key};
 use daemon::{write_durably, write_secret};
 use env::Random;
 use rt::OsRandom;
@@ -41,7 +41,7 @@ pub fn mkfs(
     config: &Config,
     force: bool,
 ) -> Result<()> {
-    let log_bytes = config.u64("osd_journal_size");
+    let log_bytes = config.get(key::OSD_JOURNAL_SIZE);
     if log_bytes < JOURNAL_MIN {
         bail!("osd_journal_size = {log_bytes}: the store's log needs at least {JOURNAL_MIN} bytes");
     }
@@ -49,7 +49,7 @@ pub fn mkfs(
     if ready.exists() && !force {
         bail!("{} holds an OSD already; --force makes it anew, empty", data.display());
     }
-    let (block, journal) = (data.join("block"), config.get("osd_journal"));
+    let (block, journal) = (data.join("block"), config.get(key::OSD_JOURNAL));
     // A file that was left half-made; a device or link an operator put there stays.
     let half_made = making.exists() && !ready.exists();
     let is_file = |path: &Path| fs::symlink_metadata(path).is_ok_and(|m| m.is_file());
@@ -76,7 +76,7 @@ pub fn mkfs(
         fsid,
         osd: OsdId(osd),
         osd_uuid: uuid,
-        size: config.u64("osd_device_bytes"),
+        size: config.get(key::OSD_DEVICE_BYTES),
         log_bytes,
         log,
         log_path: None,
@@ -128,11 +128,12 @@ pub fn mkfs_local(
     let id = index.to_string();
     let mut config = Config::new(file, "osd", &id, "", 0);
     if let Some(bytes) = bytes {
-        let set = config.set(conf::Source::CommandLine, "osd_device_bytes", &bytes.to_string());
+        let set =
+            config.set(conf::Source::CommandLine, key::OSD_DEVICE_BYTES.name(), &bytes.to_string());
         set.map_err(|why| anyhow::anyhow!("{why}"))?;
     }
     let data = layout.data(&format!("osd.{id}"));
-    let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
+    let fsid = config.get(key::FSID).parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
     let mut raw = [0; 16];
     chance.fill(&mut raw);
     mkfs(&data, fsid, index as i32, Uuid::from_random(raw), &config, false)?;
@@ -145,9 +146,9 @@ pub fn mkfs_local(
 /// As [`mkfs`].
 pub fn main(config: &Config, id: &str, keyring: Option<&Path>, force: bool) -> Result<()> {
     let number = number(id)?;
-    let data = PathBuf::from(config.get("osd_data"));
-    let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
-    let uuid = match config.get("osd_uuid").as_str() {
+    let data = PathBuf::from(config.get(key::OSD_DATA));
+    let fsid = config.get(key::FSID).parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
+    let uuid = match config.get(key::OSD_UUID).as_str() {
         "" => {
             let mut raw = [0; 16];
             OsRandom.fill(&mut raw);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use auth::{CryptoKey, KeyKind, Keyring};
 use bytes::Bytes;
+use conf::key;
 use daemon::write_secret;
 use env::Random;
 use rt::OsRandom;
@@ -58,7 +59,7 @@ pub fn replace(
     lose_data: bool,
 ) -> Result<()> {
     let config = daemon::options(&how.conf, "osd", &id.to_string())?;
-    let data = PathBuf::from(config.get("osd_data"));
+    let data = PathBuf::from(config.get(key::OSD_DATA));
     let block = data.join("block");
     if crate::target::is_in_use(&block) {
         bail!("osd.{id} runs: stop it first");
@@ -133,7 +134,7 @@ fn ask(how: &client::Connect, words: serde_json::Value, input: String) -> Result
 
 fn make(conf: &Path, id: u32, new: Secrets, device: Option<&Path>, force: bool) -> Result<()> {
     let config = daemon::options(conf, "osd", &id.to_string())?;
-    let data = PathBuf::from(config.get("osd_data"));
+    let data = PathBuf::from(config.get(key::OSD_DATA));
     if data.join("ready").exists() {
         bail!("{} holds an OSD already", data.display());
     }
@@ -148,7 +149,7 @@ fn make(conf: &Path, id: u32, new: Secrets, device: Option<&Path>, force: bool) 
         std::os::unix::fs::symlink(std::path::absolute(device)?, &block)
             .with_context(|| block.display().to_string())?;
     }
-    let fsid = config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
+    let fsid = config.get(key::FSID).parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
     osd_mkfs::mkfs(&data, fsid, id as i32, new.uuid, &config, force)?;
     let mut keyring = Keyring::default();
     let name = EntityName::new(EntityKind::OSD, id.to_string());

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use conf::key;
 use daemon::{read_conf, write_durably};
 
 use crate::layout::{KINDS, Layout};
@@ -209,7 +210,7 @@ fn made_by_up(layout: &Layout) -> Result<String> {
         return Ok(marker.map(|m| m.fsid).unwrap_or_default());
     }
     let config = conf::Config::new(&read_conf(&layout.conf())?, "client", "admin", "", 0);
-    let fsid = config.get("fsid");
+    let fsid = config.get(key::FSID);
     match marker {
         Some(marker) if marker.fsid == fsid => return Ok(fsid),
         Some(marker) => bail!("{dir}: ceph.conf is of cluster {fsid}, made was {}", marker.fsid),

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use conf::Config;
+use conf::{Config, Key, key};
 use rados::Cluster;
 use rgw::{
     Door, Masters, OnRados, Patience, Records, Sealer, Settings, SwiftPaths, SwiftSettings,
@@ -37,7 +37,7 @@ async fn run(config: Config, name: String) -> Result<()> {
     let entity = format!("client.{name}").parse::<EntityName>();
     let entity = entity.map_err(|why| anyhow::anyhow!("the gateway's name: {why}"))?;
     let cluster = Cluster::connect(rados::Config::from_options(&config, &entity)?).await?;
-    let zone = config.get("rgw_zone");
+    let zone = config.get(key::RGW_ZONE);
     let objects = OnRados::new(cluster);
     if zone.is_empty() || zone == "default" {
         rgw_core::realm::make_default(&objects).await.context("making the zone")?;
@@ -45,9 +45,9 @@ async fn run(config: Config, name: String) -> Result<()> {
     let gateway = Gateway::open(objects, &zone).await?;
     gateway.make_queues().await?;
     let mut dns_names = gateway.group.hostnames.clone();
-    dns_names.extend(Some(config.get("rgw_dns_name")).filter(|name| !name.is_empty()));
-    let part_bytes_min = config.u64("rgw_multipart_min_part_size");
-    let fronts = fronts(&config.get("rgw_frontends"))?;
+    dns_names.extend(Some(config.get(key::RGW_DNS_NAME)).filter(|name| !name.is_empty()));
+    let part_bytes_min = config.get(key::RGW_MULTIPART_MIN_PART_SIZE);
+    let fronts = fronts(&config.get(key::RGW_FRONTENDS))?;
     let tls = match &fronts.files {
         Some((chain, key)) => Some(Rc::new(RefCell::new(tls::of_files(chain, key)?))),
         None => None,
@@ -65,12 +65,11 @@ async fn run(config: Config, name: String) -> Result<()> {
         doors.push(Door { listener, tls });
     }
     daemon::write_pid(&config)?;
-    let is_wanted = |name: &str| ["true", "1", "yes", "on"].contains(&config.get(name).as_str());
-    let access = config.get("rgw_ops_log_file_path");
-    let access = is_wanted("rgw_enable_ops_log").then(|| PathBuf::from(access));
+    let access = config.get(key::RGW_OPS_LOG_FILE_PATH);
+    let access = config.get(key::RGW_ENABLE_OPS_LOG).then(|| PathBuf::from(access));
     let access = access.filter(|path| !path.as_os_str().is_empty());
-    let records = Records::open(is_wanted("rgw_enable_usage_log"), access.as_deref());
-    let records = Rc::new(records.context("rgw_ops_log_file_path")?);
+    let records = Records::open(config.get(key::RGW_ENABLE_USAGE_LOG), access.as_deref());
+    let records = Rc::new(records.context(key::RGW_OPS_LOG_FILE_PATH.name())?);
     let reopened = records.clone();
     let (stop, stopped) = watch::channel(false);
     tokio::task::spawn_local(async move {
@@ -92,16 +91,14 @@ async fn run(config: Config, name: String) -> Result<()> {
         }
         let _ = stop.send(true);
     });
-    let is_on = |name: &str| is_on(&config, name);
-    let keys_want_tls = is_on("rgw_crypt_require_ssl");
     let settings = Settings {
         dns_names,
         part_bytes_min,
-        keys_want_tls,
+        keys_want_tls: config.get(key::RGW_CRYPT_REQUIRE_SSL),
         admin_entry: admin_entry(&config),
         masters: masters(&config)?,
         sealer: sealer(&config)?,
-        caches: is_on("rgw_cache_enabled"),
+        caches: config.get(key::RGW_CACHE_ENABLED),
         work: work(&config)?,
         records,
         swift: swift(&config)?,
@@ -113,11 +110,10 @@ async fn run(config: Config, name: String) -> Result<()> {
 
 /// What seals sessions.
 fn sealer(config: &Config) -> Result<Option<Rc<Sealer>>> {
-    let use_sts = config.get("rgw_s3_auth_use_sts");
-    if !["true", "1", "yes", "on"].contains(&use_sts.as_str()) {
+    if !config.get(key::RGW_S3_AUTH_USE_STS) {
         return Ok(None);
     }
-    match Sealer::new(&config.get("rgw_sts_key")) {
+    match Sealer::new(&config.get(key::RGW_STS_KEY)) {
         Some(sealer) => Ok(Some(Rc::new(sealer))),
         None => bail!("rgw_s3_auth_use_sts wants an rgw_sts_key of 16 characters or more"),
     }
@@ -125,16 +121,16 @@ fn sealer(config: &Config) -> Result<Option<Rc<Sealer>>> {
 
 /// The master keys of objects that stock's options give.
 fn masters(config: &Config) -> Result<Masters> {
-    let backend = config.get("rgw_crypt_s3_kms_backend");
-    let kms = config.get("rgw_crypt_s3_kms_encryption_keys");
+    let backend = config.get(key::RGW_CRYPT_S3_KMS_BACKEND);
+    let kms = config.get(key::RGW_CRYPT_S3_KMS_ENCRYPTION_KEYS);
     let kms = if backend == "testing" { kms } else { String::new() };
-    let default = config.get("rgw_crypt_default_encryption_key");
+    let default = config.get(key::RGW_CRYPT_DEFAULT_ENCRYPTION_KEY);
     Masters::parse(&kms, &default).map_err(anyhow::Error::msg)
 }
 
 /// Whether `rgw_enable_apis` has an API.
 fn serves(config: &Config, api: &str) -> bool {
-    let apis = config.get("rgw_enable_apis");
+    let apis = config.get(key::RGW_ENABLE_APIS);
     apis.trim().is_empty() || apis.split([',', ' ']).any(|word| word.trim() == api)
 }
 
@@ -144,55 +140,49 @@ fn swift(config: &Config) -> Result<Option<SwiftSettings>> {
     if !storage && !auth {
         return Ok(None);
     }
-    let word = |name: &str| -> Result<String> {
-        let text = config.get(name);
+    let word = |key: Key<key::Str>| -> Result<String> {
+        let (name, text) = (key.name(), config.get(key));
         let text = text.trim_matches('/');
         if text.contains('/') || text.contains(char::is_whitespace) {
             bail!("{name} = {text} is not one part of a path");
         }
         Ok(text.to_owned())
     };
-    let prefix = match config.get("rgw_swift_url_prefix").as_str() {
+    let prefix = match config.get(key::RGW_SWIFT_URL_PREFIX).as_str() {
         "" => "swift".to_owned(),
-        _ => word("rgw_swift_url_prefix")?,
+        _ => word(key::RGW_SWIFT_URL_PREFIX)?,
     };
-    let auth_entry = Some(word("rgw_swift_auth_entry")?).filter(|entry| !entry.is_empty());
+    let auth_entry = Some(word(key::RGW_SWIFT_AUTH_ENTRY)?).filter(|entry| !entry.is_empty());
     let auth_entry = auth_entry.unwrap_or_else(|| "auth".to_owned());
     if prefix == auth_entry {
         bail!("rgw_swift_url_prefix and rgw_swift_auth_entry are both {prefix}: one path for both");
     }
-    let token_s = match config.get("rgw_swift_token_expiration").as_str() {
-        "" => 86_400,
-        text => text.parse().with_context(|| format!("rgw_swift_token_expiration = {text}"))?,
-    };
-    let account_in_url = config.bool("rgw_swift_account_in_url");
+    let account_in_url = config.get(key::RGW_SWIFT_ACCOUNT_IN_URL);
     Ok(Some(SwiftSettings {
         paths: SwiftPaths { prefix, auth_entry, account_in_url },
         serves_storage: storage,
         serves_auth: auth,
-        url: config.get("rgw_swift_url"),
-        token_s,
-        needs_stats: is_on(config, "rgw_swift_need_stats"),
-        has_versions: config.bool("rgw_swift_versioning_enabled"),
+        url: config.get(key::RGW_SWIFT_URL),
+        token_s: config.get(key::RGW_SWIFT_TOKEN_EXPIRATION),
+        needs_stats: config.get(key::RGW_SWIFT_NEED_STATS),
+        has_versions: config.get(key::RGW_SWIFT_VERSIONING_ENABLED),
     }))
 }
 
 /// How topics of notifications are served.
 fn topics(config: &Config) -> Result<TopicSettings> {
-    let number = |name: &str| -> Result<u32> {
-        match config.get(name).as_str() {
-            "" => Ok(0),
-            text => text.parse().with_context(|| format!("{name} = {text}")),
-        }
+    let number = |key: Key<key::Uint>| {
+        let n = config.get(key);
+        u32::try_from(n).with_context(|| format!("{} = {n}", key.name()))
     };
     Ok(TopicSettings {
         are_served: serves(config, "notifications"),
-        secrets_in_clear: config.bool("rgw_allow_notification_secrets_in_cleartext"),
-        publish_wants_policy: config.bool("rgw_topic_require_publish_policy"),
+        secrets_in_clear: config.get(key::RGW_ALLOW_NOTIFICATION_SECRETS_IN_CLEARTEXT),
+        publish_wants_policy: config.get(key::RGW_TOPIC_REQUIRE_PUBLISH_POLICY),
         patience: Patience {
-            keep_s: number("rgw_topic_persistency_time_to_live")?,
-            retries: number("rgw_topic_persistency_max_retries")?,
-            sleep_s: number("rgw_topic_persistency_sleep_duration")?,
+            keep_s: number(key::RGW_TOPIC_PERSISTENCY_TIME_TO_LIVE)?,
+            retries: number(key::RGW_TOPIC_PERSISTENCY_MAX_RETRIES)?,
+            sleep_s: number(key::RGW_TOPIC_PERSISTENCY_SLEEP_DURATION)?,
         },
     })
 }
@@ -200,36 +190,30 @@ fn topics(config: &Config) -> Result<TopicSettings> {
 /// Where the Admin API is served: `rgw_admin_entry`, where `rgw_enable_apis` has it.
 fn admin_entry(config: &Config) -> Option<String> {
     let is_served = serves(config, "admin");
-    let entry = config.get("rgw_admin_entry");
+    let entry = config.get(key::RGW_ADMIN_ENTRY);
     let entry = if entry.is_empty() { "admin".to_owned() } else { entry };
     is_served.then_some(entry)
 }
 
-/// Whether an option that is on by default is on.
-fn is_on(config: &Config, name: &str) -> bool {
-    !["false", "0", "no", "off"].contains(&config.get(name).as_str())
-}
-
 /// When the gateway's workers work, by stock's options.
 fn work(config: &Config) -> Result<Work> {
-    let number = |name: &str, default: i64| -> Result<i64> {
-        match config.get(name).as_str() {
-            "" => Ok(default),
-            text => text.parse().with_context(|| format!("{name} = {text}")),
-        }
+    // A time before now is none: the default.
+    let seconds = |key: Key<key::Int>| {
+        let asked = Some(config.get(key)).filter(|s| *s >= 0);
+        asked.unwrap_or_else(|| key.default()).max(1) as u64
     };
-    let gc_s = u64::try_from(number("rgw_gc_processor_period", 3_600)?).unwrap_or(3_600).max(1);
-    let day_s = u64::try_from(number("rgw_lc_debug_interval", -1)?).ok().filter(|s| *s > 0);
-    let end_s = u64::try_from(number("rgw_objexp_gc_interval", 600)?).unwrap_or(600).max(1);
-    let usage_s = u64::try_from(number("rgw_usage_log_tick_interval", 30)?).unwrap_or(30).max(1);
-    let hours = match config.get("rgw_lifecycle_work_time").as_str() {
+    let gc_s = seconds(key::RGW_GC_PROCESSOR_PERIOD);
+    let day_s = u64::try_from(config.get(key::RGW_LC_DEBUG_INTERVAL)).ok().filter(|s| *s > 0);
+    let end_s = config.get(key::RGW_OBJEXP_GC_INTERVAL).max(1);
+    let usage_s = seconds(key::RGW_USAGE_LOG_TICK_INTERVAL);
+    let hours = match config.get(key::RGW_LIFECYCLE_WORK_TIME).as_str() {
         "" => (0, 6 * 60),
         text => Work::parse_hours(text)
             .with_context(|| format!("rgw_lifecycle_work_time = {text} is not HH:MM-HH:MM"))?,
     };
     Ok(Work {
-        gc_every: is_on(config, "rgw_enable_gc_threads").then(|| Duration::from_secs(gc_s)),
-        day_s: is_on(config, "rgw_enable_lc_threads").then(|| day_s.unwrap_or(86_400)),
+        gc_every: config.get(key::RGW_ENABLE_GC_THREADS).then(|| Duration::from_secs(gc_s)),
+        day_s: config.get(key::RGW_ENABLE_LC_THREADS).then(|| day_s.unwrap_or(86_400)),
         end_every: Duration::from_secs(end_s),
         usage_every: Duration::from_secs(usage_s),
         hours,

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use conf::key;
 use daemon::{asok, private, read_conf, write_durably, write_secret};
 use env::Random;
 use types::Uuid;
@@ -237,11 +238,11 @@ fn fits(layout: &Layout, conf: &conf::ConfFile, asked: &Asked) -> Result<()> {
         );
     }
     let has = conf::Config::new(conf, "mon", "a", "", 0);
-    let size = has.u64("osd_pool_default_size");
+    let size = has.get(key::OSD_POOL_DEFAULT_SIZE);
     if asked.size.is_some_and(|n| u64::from(n) != size) {
         bail!("--size is for a new cluster: change `osd pool default size = {size}` in {path}");
     }
-    let addr = has.get("public_addr");
+    let addr = has.get(key::PUBLIC_ADDR);
     if asked.addr.is_some_and(|a| a.to_string() != addr) {
         bail!("--addr is for a new cluster: the monitors of the one in {dir} are known as {addr}");
     }
@@ -254,7 +255,7 @@ fn fits(layout: &Layout, conf: &conf::ConfFile, asked: &Asked) -> Result<()> {
             );
         }
     }
-    let hosts = has.get("mon_host");
+    let hosts = has.get(key::MON_HOST);
     if asked.port.is_some_and(|p| !hosts.contains(&format!(":{p}"))) {
         tell!("--port is for a new cluster: the monitors of the one in {dir} listen at {hosts}");
     }

@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use conf::key;
 use daemon::{asok, read_conf, write_durably, write_secret};
 use rgw_core::formats::UserId;
 use rgw_core::users::NewUser;
@@ -141,7 +142,7 @@ fn add_section(layout: &Layout, addr: Option<Ipv4Addr>) -> Result<()> {
 fn endpoint(layout: &Layout) -> Result<String> {
     let conf = read_conf(&layout.conf())?;
     let config = conf::Config::new(&conf, "client", NAME, "", 0);
-    let fronts = crate::rgw_daemon::fronts(&config.get("rgw_frontends"))?;
+    let fronts = crate::rgw_daemon::fronts(&config.get(key::RGW_FRONTENDS))?;
     let at = fronts.plain.first().context("the gateway has no plain end point (rgw_frontends)")?;
     Ok(at.to_string().replace("0.0.0.0", "127.0.0.1"))
 }

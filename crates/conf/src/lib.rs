@@ -8,6 +8,7 @@
 //! Source: the peer's `common/ConfUtils.cc`, `common/config.cc`, `doc/rados/configuration`.
 
 mod file;
+pub mod key;
 mod kinds;
 mod known;
 mod options;
@@ -16,6 +17,7 @@ mod upstream;
 use std::collections::BTreeMap;
 
 pub use file::{ConfError, ConfFile};
+pub use key::{Key, Kind};
 pub use kinds::{OptionKind, parse_size};
 pub use known::{Effect, Known, all_known, known};
 pub use options::{OPTIONS, OptionSpec, option};
@@ -147,8 +149,21 @@ impl Config {
         unknown
     }
 
+    /// The option's value: of its type, with variables filled in. A value that does not fit was refused
+    /// when it was set; where a variable made it so, the default counts.
+    #[must_use]
+    pub fn get<K: Kind>(&self, key: Key<K>) -> K::Value {
+        key.parse(&self.text(key.name())).unwrap_or_else(|| key.default())
+    }
+
+    /// Whether somebody gave it a value.
+    #[must_use]
+    pub fn is_set<K>(&self, key: Key<K>) -> bool {
+        self.raw(key.name()).is_some_and(|(_, source)| source != Source::Default)
+    }
+
     /// The value as written, before variables are filled in, and its source. The layers
-    /// are asked from the last to the first.
+    /// are asked from the last to the first. `name` is what an operator wrote: programs have keys.
     #[must_use]
     pub fn raw(&self, name: &str) -> Option<(&str, Source)> {
         let name = normalize(name);
@@ -160,39 +175,11 @@ impl Config {
         known(&name).map(|spec| (spec.default(), Source::Default))
     }
 
-    /// The value with its variables filled in; empty for an unknown option.
+    /// The text of the option that an operator named, with its variables filled in; empty for an unknown
+    /// option.
     #[must_use]
-    pub fn get(&self, name: &str) -> String {
+    pub fn text(&self, name: &str) -> String {
         self.expand(self.raw(name).map_or("", |(v, _)| v))
-    }
-
-    /// Whether somebody gave it a value.
-    #[must_use]
-    pub fn is_set(&self, name: &str) -> bool {
-        self.raw(name).is_some_and(|(_, source)| source != Source::Default)
-    }
-
-    /// As a number; a value that does not fit its kind was refused when it was set, and in
-    /// a file gives the default.
-    #[must_use]
-    pub fn u64(&self, name: &str) -> u64 {
-        let parse = |v: &str| kinds::parse_size(v);
-        parse(&self.get(name))
-            .or_else(|| known(&normalize(name)).and_then(|s| parse(s.default())))
-            .unwrap_or(0)
-    }
-
-    /// As a float.
-    #[must_use]
-    pub fn f64(&self, name: &str) -> f64 {
-        let default = || known(&normalize(name)).and_then(|s| s.default().parse().ok());
-        self.get(name).parse().ok().or_else(default).unwrap_or(0.0)
-    }
-
-    /// As a switch: `true`, `1`, `yes`, `on`.
-    #[must_use]
-    pub fn bool(&self, name: &str) -> bool {
-        kinds::parse_bool(&self.get(name)).unwrap_or(false)
     }
 
     /// Every option somebody gave a value, with the winning value and its source.
@@ -207,7 +194,7 @@ impl Config {
 
     /// Every known option with its value in force.
     pub fn all(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
-        all_known().map(|option| (option.name(), self.get(option.name())))
+        all_known().map(|option| (option.name(), self.text(option.name())))
     }
 
     /// Options of this kind of daemon that somebody gave a value and nothing here obeys.
@@ -305,9 +292,9 @@ mod tests {
         let config = Config::new(&file, "osd", "0", "vm", 1);
         assert_eq!(config.wrong().len(), 3, "{:?}", config.wrong());
         assert!(config.wrong().iter().any(|w| w.starts_with("osd_pool_default_size = three")));
-        assert_eq!(config.u64("osd_pool_default_size"), 3);
-        assert_eq!(config.u64("osd_max_backfills"), 2);
-        assert!(!config.is_set("osd_scrub_begin_hour"));
+        assert_eq!(config.get(key::OSD_POOL_DEFAULT_SIZE), 3);
+        assert_eq!(config.get(key::OSD_MAX_BACKFILLS), 2);
+        assert!(!config.is_set(key::OSD_SCRUB_BEGIN_HOUR));
     }
 
     use super::*;
@@ -330,14 +317,14 @@ mod tests {
     fn sections_names_and_variables() {
         let file = ConfFile::parse(FILE).unwrap();
         let osd3 = Config::new(&file, "osd", "3", "h", 1);
-        assert_eq!(osd3.get("osd data"), "/fast/3x");
-        assert_eq!(osd3.get("log_file"), "/var/log/osd.3.log");
-        assert_eq!(osd3.u64("osd_memory_target"), 1 << 30);
+        assert_eq!(osd3.text("osd data"), "/fast/3x");
+        assert_eq!(osd3.text("log_file"), "/var/log/osd.3.log");
+        assert_eq!(osd3.get(key::OSD_MEMORY_TARGET), 1 << 30);
         assert_eq!(osd3.unknown(), ["frobnicate"]);
         assert_eq!(osd3.raw("osd_data").unwrap().1, Source::File);
         let osd4 = Config::new(&file, "osd", "4", "h", 1);
-        assert_eq!(osd4.get("osd-data"), "/data/ceph-4");
-        assert_eq!(osd4.get("mon_host"), "[v2:127.0.0.1:3300,v1:127.0.0.1:6789]");
+        assert_eq!(osd4.text("osd-data"), "/data/ceph-4");
+        assert_eq!(osd4.text("mon_host"), "[v2:127.0.0.1:3300,v1:127.0.0.1:6789]");
         assert!(osd4.unknown().is_empty());
     }
 
@@ -348,9 +335,9 @@ mod tests {
         let mon =
             BTreeMap::from([("debug_ms".to_owned(), "5".to_owned()), ("nope".into(), "1".into())]);
         assert_eq!(config.set_mon_layer(mon), ["nope"]);
-        assert_eq!(config.get("debug_ms"), "1", "the file is above the monitors' database");
+        assert_eq!(config.text("debug_ms"), "1", "the file is above the monitors' database");
         config.set(Source::Override, "debug_ms", "20").unwrap();
-        assert_eq!(config.get("debug_ms"), "20");
+        assert_eq!(config.text("debug_ms"), "20");
         assert!(config.set(Source::Override, "nope", "1").unwrap_err().contains("unrecognized"));
         assert!(config.set(Source::Override, "osd_max_backfills", "x").is_err());
     }
@@ -365,8 +352,8 @@ mod tests {
         let told: Vec<&str> = osd.without_effect().collect();
         assert_eq!(told, ["ms_dispatch_throttle_bytes", "osd_op_num_shards"]);
         assert!(osd.unknown().is_empty());
-        assert_eq!(osd.get("osd_op_num_shards"), "4");
-        assert_eq!(osd.get("osd_op_num_shards_hdd"), "1", "upstream's default");
+        assert_eq!(osd.text("osd_op_num_shards"), "4");
+        assert_eq!(osd.text("osd_op_num_shards_hdd"), "1", "upstream's default");
     }
 
     #[test]
@@ -374,11 +361,11 @@ mod tests {
         let file = ConfFile::parse("[global]\nrun dir = $run_dir/$keyring\nkeyring = ${run_dir\n")
             .unwrap();
         let config = Config::new(&file, "mon", "a", "h", 1);
-        assert!(!config.get("run_dir").is_empty());
-        assert_eq!(config.get("keyring"), "${run_dir");
+        assert!(!config.text("run_dir").is_empty());
+        assert_eq!(config.text("keyring"), "${run_dir");
         let many = "$run_dir".repeat(12);
         let file = ConfFile::parse(&format!("[global]\nrun dir = {many}\n")).unwrap();
         let config = Config::new(&file, "mon", "a", "h", 1);
-        assert!(config.get("run_dir").len() < 1 << 16, "the work is bounded");
+        assert!(config.text("run_dir").len() < 1 << 16, "the work is bounded");
     }
 }

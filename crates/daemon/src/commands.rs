@@ -155,7 +155,7 @@ pub fn common(
                 let why = format!("error getting '{var}': (2) No such file or directory");
                 return Err((Errno::NOENT, why));
             }
-            ok(json!({ name.as_str(): config.get(&name) }))
+            ok(json!({ name.as_str(): config.text(&name) }))
         }),
         "config set" => var().and_then(|var| {
             set(config, var, &words(args, "val").join(" "))?;

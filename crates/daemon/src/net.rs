@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use anyhow::{Context, Result};
 use auth::SharedRotatingKeys;
-use conf::Config;
+use conf::{Config, Key, key};
 use messages::{Envelope, LogEntry, LogMsg, LogPriority, Message, Paxos};
 use rados::{LinkConfig, MonLink, configured_key, mon_addrs};
 use rt::{Messenger, Policy};
@@ -34,7 +34,7 @@ impl Doors {
             id,
             nonce,
             keys: MonLink::new_keys(),
-            none: config.get("auth_service_required") == "none",
+            none: config.get(key::AUTH_SERVICE_REQUIRED) == "none",
             limits: rt::Limits::within(rt::raise_open_files(), 2),
         }
     }
@@ -69,18 +69,27 @@ impl Doors {
     }
 }
 
+/// Which modes of connections daemons accept.
+pub(crate) const ACCEPTED_MODES: [Key<key::Str>; 4] = [
+    key::MS_SERVICE_MODE,
+    key::MS_CLUSTER_MODE,
+    key::MS_MON_SERVICE_MODE,
+    key::MS_MON_CLUSTER_MODE,
+];
+
 /// How clients by messenger v1 are served; `None` where they are not: `ms_bind_msgr1` is off, or a
 /// mode is `secure` alone, which v1 cannot be.
 #[must_use]
 pub fn v1_rules(config: &Config) -> Option<rt::v1::Rules> {
-    let modes =
-        ["ms_service_mode", "ms_cluster_mode", "ms_mon_service_mode", "ms_mon_cluster_mode"];
-    let plain =
-        |name: &&str| rados::modes(&config.get(name)).contains(&auth::handshake::con_mode::CRC);
-    (config.bool("ms_bind_msgr1") && modes.iter().all(plain)).then(|| rt::v1::Rules {
-        sign: config.bool("cephx_sign_messages"),
-        require_signatures: config.bool("cephx_require_signatures")
-            || config.bool("cephx_service_require_signatures"),
+    let plain = |mode: Key<key::Str>| {
+        rados::modes(&config.get(mode)).contains(&auth::handshake::con_mode::CRC)
+    };
+    (config.get(key::MS_BIND_MSGR1) && ACCEPTED_MODES.into_iter().all(plain)).then(|| {
+        rt::v1::Rules {
+            sign: config.get(key::CEPHX_SIGN_MESSAGES),
+            require_signatures: config.get(key::CEPHX_REQUIRE_SIGNATURES)
+                || config.get(key::CEPHX_SERVICE_REQUIRE_SIGNATURES),
+        }
     })
 }
 
@@ -128,8 +137,8 @@ pub fn link_config(
         hostname: hostname(),
         services,
         methods: vec![auth::handshake::method::CEPHX, auth::handshake::method::NONE],
-        mon_modes: rados::modes(&config.get("ms_mon_client_mode")),
-        modes: rados::modes(&config.get("ms_cluster_mode")),
+        mon_modes: rados::modes(&config.get(key::MS_MON_CLIENT_MODE)),
+        modes: rados::modes(&config.get(key::MS_CLUSTER_MODE)),
     })
 }
 
@@ -138,7 +147,7 @@ pub fn link_config(
 /// # Errors
 /// When they name none.
 pub fn fsid(config: &Config) -> Result<Uuid> {
-    config.get("fsid").parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))
+    config.get(key::FSID).parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))
 }
 
 /// Makes a daemon's lines of the cluster's log.

@@ -7,11 +7,12 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
-use conf::{ConfFile, Config, Source};
+use conf::{ConfFile, Config, Key, key};
 use types::release;
 
 use crate::log_file::{LogFile, Twice};
 use crate::log_lines::{LINES_PER_SECOND, LogLines};
+use crate::net::ACCEPTED_MODES;
 use crate::private;
 
 /// Reads the options of `TYPE.ID`.
@@ -33,12 +34,11 @@ pub fn require_security(config: &Config) -> Result<()> {
             bail!("{name} = {value}: {why}");
         }
     }
-    let none = config.get("auth_service_required") == "none";
-    for name in ["ms_service_mode", "ms_cluster_mode", "ms_mon_service_mode", "ms_mon_cluster_mode"]
-    {
-        let modes = rados::modes(&config.get(name));
-        if none && !modes.contains(&auth::handshake::con_mode::CRC) {
-            bail!("{name} = {}: without cephx nobody has a key to encrypt with", config.get(name));
+    let none = config.get(key::AUTH_SERVICE_REQUIRED) == "none";
+    for mode in ACCEPTED_MODES {
+        let (name, modes) = (mode.name(), config.get(mode));
+        if none && !rados::modes(&modes).contains(&auth::handshake::con_mode::CRC) {
+            bail!("{name} = {modes}: without cephx nobody has a key to encrypt with");
         }
     }
     Ok(())
@@ -71,14 +71,16 @@ pub fn hostname() -> String {
 /// # Errors
 /// When the options are wrong, or this host is in none of the networks.
 pub fn address(config: &Config, side: &str) -> Result<IpAddr> {
-    let option = format!("{side}_addr");
-    let text = config.get(&option);
+    let (addr, network) = match side {
+        "cluster" => (key::CLUSTER_ADDR, key::CLUSTER_NETWORK),
+        _ => (key::PUBLIC_ADDR, key::PUBLIC_NETWORK),
+    };
+    let (option, text) = (addr.name(), config.get(addr));
     // Upstream prints an address that nobody gave as a dash.
     if !text.is_empty() && text != "-" {
         return text.parse().with_context(|| format!("{option} = {text}: an IP address"));
     }
-    let option = format!("{side}_network");
-    let text = config.get(&option);
+    let (option, text) = (network.name(), config.get(network));
     let networks: Vec<&str> = text.split([',', ' ']).filter(|n| !n.is_empty()).collect();
     for network in &networks {
         let (base, bits) = parse_network(network).with_context(|| format!("{option} = {text}"))?;
@@ -139,7 +141,7 @@ fn source_of(to: IpAddr) -> Option<IpAddr> {
 }
 
 /// The number in front of `debug_osd = 10/20`, as a level of `tracing`.
-fn level(config: &Config, option: &str) -> &'static str {
+fn level(config: &Config, option: Key<key::Str>) -> &'static str {
     let text = config.get(option);
     match text.split('/').next().unwrap_or_default().trim().parse::<u32>().unwrap_or(1) {
         0..=4 => "info",
@@ -156,15 +158,15 @@ fn level(config: &Config, option: &str) -> &'static str {
 /// # Errors
 /// When a file that somebody named cannot be opened.
 pub fn start_log(config: &Config) -> Result<()> {
-    private::tighten(Path::new(&config.get("log_file")));
+    private::tighten(Path::new(&config.get(key::LOG_FILE)));
     // A task that panics takes the daemon with it: half of one serves nobody.
     let tell = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         tell(info);
         std::process::abort();
     }));
-    let levels =
-        ["debug_mon", "debug_osd", "debug_mds", "debug_ms"].map(|option| level(config, option));
+    let levels = [key::DEBUG_MON, key::DEBUG_OSD, key::DEBUG_MDS, key::DEBUG_MS];
+    let levels = levels.map(|option| level(config, option));
     let own = tracing_subscriber::EnvFilter::try_from_env("ARGONAUT_LOG");
     // Whoever asks for more wants all of it.
     let per_second = match own.is_err() && levels.iter().all(|l| *l == "info") {
@@ -184,7 +186,7 @@ pub fn start_log(config: &Config) -> Result<()> {
         .log_internal_errors(false);
     match log_file(config)? {
         None => log.with_writer(LogLines::new(std::io::stderr(), per_second)).try_init().ok(),
-        Some(file) if config.bool("log_to_stderr") => {
+        Some(file) if config.get(key::LOG_TO_STDERR) => {
             let both = Twice(file, std::io::stderr());
             log.with_writer(LogLines::new(both, per_second)).try_init().ok()
         }
@@ -205,13 +207,13 @@ pub fn start_log(config: &Config) -> Result<()> {
 }
 
 fn log_file(config: &Config) -> Result<Option<LogFile>> {
-    let path = config.get("log_file");
-    if path.is_empty() || !config.bool("log_to_file") {
+    let path = config.get(key::LOG_FILE);
+    if path.is_empty() || !config.get(key::LOG_TO_FILE) {
         return Ok(None);
     }
     match LogFile::open(Path::new(&path)) {
         Ok(file) => Ok(Some(file)),
-        Err(err) if config.raw("log_file").is_some_and(|(_, by)| by == Source::Default) => {
+        Err(err) if !config.is_set(key::LOG_FILE) => {
             // Upstream's words and way.
             let words = format!("failed to open log file '{path}': {err}\n");
             std::io::stderr().write_all(words.as_bytes()).ok();
@@ -234,7 +236,7 @@ pub fn when_up(call: impl FnOnce() + Send + 'static) {
 /// # Errors
 /// When it cannot be written.
 pub fn write_pid(config: &Config) -> Result<()> {
-    let path = config.get("pid_file");
+    let path = config.get(key::PID_FILE);
     if !path.is_empty() {
         replace_pid_file(Path::new(&path)).context(path)?;
     }

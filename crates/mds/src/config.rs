@@ -42,7 +42,7 @@ pub struct Options {
     pub split_entries: usize,
     /// `mds_bal_merge_size`: the fragments of a directory with fewer are merged.
     pub merge_entries: usize,
-    /// `mds_session_blocklist_on_evict` and `_on_timeout`.
+    /// `mds_session_blocklist_on_evict`, of silent clients, too.
     pub blocklist: bool,
     /// `mds_cache_memory_limit`.
     pub cache_bytes_max: u64,

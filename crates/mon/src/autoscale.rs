@@ -27,17 +27,21 @@ pub struct Bounds {
     pub threshold: f64,
 }
 
+#[cfg(test)]
 impl Default for Bounds {
     fn default() -> Self {
-        Self { per_osd: 100.0, threshold: 3.0 }
+        Self { per_osd: 100.0, threshold: THRESHOLD }
     }
 }
+
+/// By how much a pool may have too many or too few PGs, where nobody set it.
+const THRESHOLD: f64 = 3.0;
 
 /// `mgr/pg_autoscaler/threshold`; at least 1.
 pub(crate) fn threshold(config: &crate::ConfigDb) -> f64 {
     let mgr = EntityName::new(EntityKind::MGR, "x");
     let set = config.get(&mgr, "mgr/pg_autoscaler/threshold").and_then(|v| v.parse().ok());
-    set.unwrap_or(Bounds::default().threshold).max(1.0)
+    set.unwrap_or(THRESHOLD).max(1.0)
 }
 
 /// What a pool has and should have.

@@ -15,9 +15,6 @@ pub(crate) const INSECURE: i32 = KeyKind::AES.0 as i32;
 /// The better kind.
 const SECURE: i32 = KeyKind::AES256K.0 as i32;
 
-/// The option by which such keys may be made. Unless it is set they may while they may log in.
-pub(crate) const MAKES_INSECURE: &str = "mon_auth_allow_insecure_key";
-
 /// Whether such keys may log in.
 pub(crate) fn insecure_may_log_in(map: &MonMap) -> bool {
     map.auth.as_ref().is_none_or(|auth| auth.allowed_ciphers.contains(&INSECURE))
@@ -26,7 +23,8 @@ pub(crate) fn insecure_may_log_in(map: &MonMap) -> bool {
 /// Settings that the checks go by.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options {
-    /// Whether keys of the kind that can be broken may be made: [`MAKES_INSECURE`].
+    /// Whether keys of the kind that can be broken may be made: `mon_auth_allow_insecure_key`, and unless
+    /// that is set, whether they may log in.
     pub makes_insecure: bool,
     /// Whether `mon_auth_emergency_allowed_ciphers` is set here.
     pub emergency: bool,

@@ -159,6 +159,7 @@ pub(crate) struct MapBounds {
     pub tunables: bool,
 }
 
+#[cfg(test)]
 impl Default for MapBounds {
     fn default() -> Self {
         Self {
@@ -249,7 +250,7 @@ fn check_ratios(map: &OsdMap, bounds: &MapBounds, report: &mut HealthReport) {
         ("nearfull_ratio", round(map.nearfull_ratio)),
         ("backfillfull_ratio", round(map.backfillfull_ratio)),
         ("full_ratio", round(map.full_ratio)),
-        ("osd_failsafe_full_ratio", bounds.failsafe_full),
+        (conf::key::OSD_FAILSAFE_FULL_RATIO.name(), bounds.failsafe_full),
     ];
     let shown = |ratio: f64| cli::float_text(ratio, 6);
     // A ratio of single precision is a hair beside the number it was set to.

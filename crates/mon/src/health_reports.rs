@@ -40,6 +40,7 @@ pub(crate) struct Bounds {
     pub misplaced: bool,
 }
 
+#[cfg(test)]
 impl Default for Bounds {
     fn default() -> Self {
         Self {

@@ -22,12 +22,6 @@ pub struct PoolDefaults {
     pub autoscale: u8,
 }
 
-impl Default for PoolDefaults {
-    fn default() -> Self {
-        Self { size: 3, min_size: 0, pg_num: 32, pgp_num: 0, max_pg_per_osd: 250, autoscale: 2 }
-    }
-}
-
 /// A pool to be made; what is `None` is the default.
 #[derive(Clone, Debug, Default)]
 pub struct NewPool<'a> {

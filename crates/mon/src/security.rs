@@ -6,22 +6,24 @@
 //! their start), `ms_cluster_mode`, and of clients `ms_client_mode` and `ms_mon_client_mode`.
 //! Always so, whatever is set: signed messages and version 2 of cephx.
 
+use conf::key;
+
 const METHODS: [&str; 5] = [
-    "auth_client_required",
-    "auth_cluster_required",
-    "auth_service_required",
+    key::AUTH_CLIENT_REQUIRED.name(),
+    key::AUTH_CLUSTER_REQUIRED.name(),
+    key::AUTH_SERVICE_REQUIRED.name(),
     "auth_supported",
     "auth_methods",
 ];
 
 /// Of connections; not `ms_osd_compress_mode`, which promises nothing.
 const MODES: [&str; 6] = [
-    "ms_client_mode",
-    "ms_cluster_mode",
-    "ms_mon_client_mode",
-    "ms_mon_cluster_mode",
-    "ms_mon_service_mode",
-    "ms_service_mode",
+    key::MS_CLIENT_MODE.name(),
+    key::MS_CLUSTER_MODE.name(),
+    key::MS_MON_CLIENT_MODE.name(),
+    key::MS_MON_CLUSTER_MODE.name(),
+    key::MS_MON_SERVICE_MODE.name(),
+    key::MS_SERVICE_MODE.name(),
 ];
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

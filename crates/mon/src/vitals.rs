@@ -145,6 +145,7 @@ pub(crate) struct Bounds {
     pub data_warn: u64,
 }
 
+#[cfg(test)]
 impl Default for Bounds {
     fn default() -> Self {
         Self { drift_s: 0.05, avail_warn: 30, avail_crit: 5, data_warn: 15 << 30 }

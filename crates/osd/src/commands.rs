@@ -338,7 +338,7 @@ impl Osd {
                     let why = format!("error getting '{var}': (2) No such file or directory");
                     return Err((Errno::NOENT, why));
                 }
-                ok(json!({ name.as_str(): self.c.options.get(&name) }))
+                ok(json!({ name.as_str(): self.c.options.text(&name) }))
             }
             "config set" => {
                 let var = text(args, "var").ok_or_else(|| invalid("no variable is named"))?;

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use conf::{Key, key};
 use denc::Denc;
 use maps::{OsdMap, PgPool, PoolOpt};
 use messages::Mutation;
@@ -38,30 +39,31 @@ pub(crate) fn of_pools(map: &OsdMap, conf: &conf::Config) -> BTreeMap<PoolId, Co
 }
 
 fn of_pool(pool: &PgPool, conf: &conf::Config) -> Option<Compression> {
-    let text = |option: &str| match pool.opts.get(option) {
+    let text = |option: &str, key: Key<key::Str>| match pool.opts.get(option) {
         Some(PoolOpt::Str(s)) => s.clone(),
-        _ => conf.get(&format!("bluestore_{option}")),
+        _ => conf.get(key),
     };
-    let mode = text("compression_mode");
+    let mode = text("compression_mode", key::BLUESTORE_COMPRESSION_MODE);
     if !matches!(mode.as_str(), "passive" | "aggressive" | "force") {
         return None;
     }
-    let algorithm = Algorithm::from_name(&text("compression_algorithm"))?;
+    let algorithm =
+        Algorithm::from_name(&text("compression_algorithm", key::BLUESTORE_COMPRESSION_ALGORITHM))?;
     let required_ratio = match pool.opts.get("compression_required_ratio") {
         Some(PoolOpt::Double(ratio)) => *ratio,
-        _ => conf.f64("bluestore_compression_required_ratio"),
+        _ => conf.get(key::BLUESTORE_COMPRESSION_REQUIRED_RATIO),
     };
-    let bytes = |option: &str| match pool.opts.get(option) {
+    let bytes = |option: &str, key: Key<key::Size>| match pool.opts.get(option) {
         Some(PoolOpt::Int(n)) if *n > 0 => *n as u64,
-        _ => conf.u64(&format!("bluestore_{option}")),
+        _ => conf.get(key),
     };
     Some(Compression {
         algorithm,
         unasked: mode != "passive",
         always: mode == "force",
         required_ratio,
-        part: bytes("compression_max_blob_size"),
-        least: bytes("compression_min_blob_size"),
+        part: bytes("compression_max_blob_size", key::BLUESTORE_COMPRESSION_MAX_BLOB_SIZE),
+        least: bytes("compression_min_blob_size", key::BLUESTORE_COMPRESSION_MIN_BLOB_SIZE),
     })
 }
 

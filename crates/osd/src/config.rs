@@ -1,13 +1,11 @@
 //! Options in the form in which the hot path reads them.
 
+use conf::key;
+
 use crate::exec::{ClassList, Limits};
 use crate::pace::PaceConf;
 use crate::pg::Bound;
 use crate::pg::scrub::ScrubConf;
-
-/// The option's default, the peer's.
-const CLASSES: &str = "cephfs hello journal lock log numops otp rbd refcount rgw rgw_gc \
-                       timeindex user version cas cmpomap queue 2pc_queue fifo";
 
 /// Values of options, read once whenever one changes. Names are the options'.
 #[derive(Clone, Debug)]
@@ -50,7 +48,7 @@ pub struct Config {
     pub slow_ping_us: u64,
     /// `osd_beacon_report_interval`, ms.
     pub beacon_interval_ms: u64,
-    /// `osd_mon_report_interval` for statistics, ms.
+    /// Between reports of statistics to the manager's role, ms.
     pub report_interval_ms: u64,
     /// `osd_failsafe_full_ratio`.
     pub failsafe_full_ratio: f64,
@@ -74,135 +72,103 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            limits: Limits::default(),
-            write_size_max: 90 << 20,
-            request_bytes_max: 500 << 20,
-            log_entries_per_osd: 300_000,
-            log_entries_min: 250,
-            log_entries_max: 2_000,
-            dups_max: 3_000,
-            log_bytes_per_osd: 256 << 20,
-            journal_bytes: 256 << 20,
-            act_cost_max: 100,
-            recoveries_max: 16,
-            trimming_pgs_max: 2,
-            agent_ops_max: 4,
-            snap_trims_max: 2,
-            snap_trim_sleep_ms: 0,
-            heartbeat_interval_ms: 6_000,
-            heartbeat_grace_ms: 20_000,
-            slow_ping_us: 1_000_000,
-            beacon_interval_ms: 300_000,
-            report_interval_ms: 1_000,
-            failsafe_full_ratio: 0.97,
-            object_contexts_max: 1_024,
-            complaint_ms: 30_000,
-            history_size: 20,
-            classes: ClassList::new(CLASSES),
-            rotates: false,
-            scrub: ScrubConf::default(),
-            backfills_max: 1,
-            pace: PaceConf::default(),
-        }
+        Self::read(&conf::Config::new(&conf::ConfFile::default(), "osd", "0", "", 0), false)
     }
 }
 
+/// A number of things in memory.
+fn count(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+fn ms(seconds: f64) -> u64 {
+    (seconds.max(0.0) * 1_000.0) as u64
+}
+
 impl Config {
-    /// The values of `conf`; options that the table does not have keep their default here.
+    /// The values of `conf`, for a device that `rotates` or does not.
     #[must_use]
     pub fn read(conf: &conf::Config, rotates: bool) -> Self {
-        let mut c = Self { rotates, ..Self::default() };
-        let known = |name: &str| conf::option(name).is_some();
-        let int = |name: &str, to: &mut usize| {
-            if known(name) && conf.is_set(name) {
-                *to = usize::try_from(conf.u64(name)).unwrap_or(usize::MAX);
-            }
+        let memory = conf.get(key::OSD_MEMORY_TARGET);
+        let cap = match conf.get(key::OSD_CLIENT_MESSAGE_SIZE_CAP) {
+            0 => u64::MAX,
+            cap => cap,
         };
-        let secs = |name: &str, to: &mut u64| {
-            if known(name) && conf.is_set(name) {
-                *to = (conf.f64(name).max(0.0) * 1000.0) as u64;
-            }
+        let grace = conf.get(key::OSD_HEARTBEAT_GRACE);
+        let slow_ms = conf.get(key::MON_WARN_ON_SLOW_PING_TIME).max(0.0);
+        let part_ms = grace.as_secs_f64() * 1_000.0 * conf.get(key::MON_WARN_ON_SLOW_PING_RATIO);
+        let log_bytes = conf.get(key::OSD_TARGET_PG_LOG_BYTES_PER_OSD);
+        let mut c = Self {
+            limits: limits(conf),
+            write_size_max: count(conf.get(key::OSD_MAX_WRITE_SIZE)).min(1 << 12) << 20,
+            request_bytes_max: cap.min((memory / 8).max(64 << 20)),
+            log_entries_per_osd: count(conf.get(key::OSD_TARGET_PG_LOG_ENTRIES_PER_OSD)),
+            log_entries_min: count(conf.get(key::OSD_MIN_PG_LOG_ENTRIES)),
+            log_entries_max: count(conf.get(key::OSD_MAX_PG_LOG_ENTRIES)),
+            dups_max: count(conf.get(key::OSD_PG_LOG_DUPS_TRACKED)),
+            log_bytes_per_osd: log_bytes.min(memory / 16),
+            journal_bytes: conf.get(key::OSD_JOURNAL_SIZE),
+            act_cost_max: conf.get(key::OSD_ASYNC_RECOVERY_MIN_COST),
+            recoveries_max: 16,
+            trimming_pgs_max: count(conf.get(key::OSD_MAX_TRIMMING_PGS)),
+            agent_ops_max: count(conf.get(key::OSD_AGENT_MAX_OPS)),
+            snap_trims_max: count(conf.get(key::OSD_PG_MAX_CONCURRENT_SNAP_TRIMS)).max(1),
+            snap_trim_sleep_ms: ms(conf.get(key::OSD_SNAP_TRIM_SLEEP)),
+            heartbeat_interval_ms: ms(conf.get(key::OSD_HEARTBEAT_INTERVAL).as_secs_f64()).max(100),
+            heartbeat_grace_ms: ms(grace.as_secs_f64()),
+            slow_ping_us: (if slow_ms > 0.0 { slow_ms } else { part_ms } * 1_000.0) as u64,
+            beacon_interval_ms: ms(conf.get(key::OSD_BEACON_REPORT_INTERVAL).as_secs_f64()),
+            report_interval_ms: 1_000,
+            failsafe_full_ratio: conf.get(key::OSD_FAILSAFE_FULL_RATIO),
+            object_contexts_max: 1_024,
+            complaint_ms: ms(conf.get(key::OSD_OP_COMPLAINT_TIME)),
+            history_size: count(conf.get(key::OSD_OP_HISTORY_SIZE)),
+            classes: ClassList::new(&conf.get(key::OSD_CLASS_LOAD_LIST)),
+            rotates,
+            scrub: ScrubConf::read(conf),
+            backfills_max: 1,
+            pace: PaceConf::default(),
         };
-        let mut size = c.limits.object_size_max as usize;
-        int("osd_max_object_size", &mut size);
-        c.limits.object_size_max = (size as u64).min(4 << 30);
-        int("osd_max_attr_name_len", &mut c.limits.attr_name_max);
-        let mut entries = c.limits.omap_entries_max as usize;
-        int("osd_max_omap_entries_per_request", &mut entries);
-        c.limits.omap_entries_max = entries as u64;
-        let settings = &mut c.limits.settings;
-        settings.reshardlog_threshold =
-            u32::try_from(conf.u64("rgw_reshardlog_threshold")).unwrap_or(u32::MAX);
-        settings.pending_expiration_s = conf.u64("rgw_pending_bucket_index_op_expiration");
-        c.limits.classes.fuel = conf.u64("osd_class_fuel_max");
-        c.limits.classes.memory = conf.u64("osd_class_memory_max");
-        c.limits.classes.bytes = c.limits.classes.memory;
-        let mut mib = c.write_size_max >> 20;
-        int("osd_max_write_size", &mut mib);
-        c.write_size_max = mib.min(1 << 12) << 20;
-        let memory = conf.u64("osd_memory_target");
-        let cap = conf.u64("osd_client_message_size_cap");
-        c.request_bytes_max = if cap == 0 { u64::MAX } else { cap };
-        c.request_bytes_max = c.request_bytes_max.min((memory / 8).max(64 << 20));
-        int("osd_target_pg_log_entries_per_osd", &mut c.log_entries_per_osd);
-        int("osd_min_pg_log_entries", &mut c.log_entries_min);
-        int("osd_max_pg_log_entries", &mut c.log_entries_max);
-        int("osd_pg_log_dups_tracked", &mut c.dups_max);
-        c.log_bytes_per_osd = conf.u64("osd_target_pg_log_bytes_per_osd").min(memory / 16);
-        c.journal_bytes = conf.u64("osd_journal_size");
-        c.act_cost_max = conf.u64("osd_async_recovery_min_cost");
-        int("osd_max_trimming_pgs", &mut c.trimming_pgs_max);
-        int("osd_agent_max_ops", &mut c.agent_ops_max);
-        int("osd_pg_max_concurrent_snap_trims", &mut c.snap_trims_max);
-        c.snap_trims_max = c.snap_trims_max.max(1);
-        secs("osd_snap_trim_sleep", &mut c.snap_trim_sleep_ms);
-        secs("osd_heartbeat_interval", &mut c.heartbeat_interval_ms);
-        secs("osd_heartbeat_grace", &mut c.heartbeat_grace_ms);
-        let slow_ms = conf.f64("mon_warn_on_slow_ping_time").max(0.0);
-        let part_ms = c.heartbeat_grace_ms as f64 * conf.f64("mon_warn_on_slow_ping_ratio");
-        c.slow_ping_us = (if slow_ms > 0.0 { slow_ms } else { part_ms } * 1_000.0) as u64;
-        secs("osd_beacon_report_interval", &mut c.beacon_interval_ms);
-        secs("osd_op_complaint_time", &mut c.complaint_ms);
-        int("osd_op_history_size", &mut c.history_size);
-        if known("osd_failsafe_full_ratio") && conf.is_set("osd_failsafe_full_ratio") {
-            c.failsafe_full_ratio = conf.f64("osd_failsafe_full_ratio");
-        }
-        if known("osd_class_load_list") && conf.is_set("osd_class_load_list") {
-            c.classes = ClassList::new(&conf.get("osd_class_load_list"));
-        }
-        c.scrub.read(conf);
         c.read_background(conf);
-        c.heartbeat_interval_ms = c.heartbeat_interval_ms.max(100);
         c
     }
 
     /// What bounds recovery. As upstream has it, the single bounds count when
     /// `osd_mclock_override_recovery_settings` says so; else the profile alone does.
     fn read_background(&mut self, conf: &conf::Config) {
-        let kind = if self.rotates { "hdd" } else { "ssd" };
-        let profile = conf.get("osd_mclock_profile");
-        self.pace = PaceConf::profile(&profile).unwrap_or_else(|| {
-            let number = |name: &str| conf.f64(&format!("osd_mclock_scheduler_{name}"));
+        let rotates = self.rotates;
+        self.pace = PaceConf::profile(&conf.get(key::OSD_MCLOCK_PROFILE)).unwrap_or_else(|| {
+            let disk = conf.get(if rotates {
+                key::OSD_MCLOCK_MAX_SEQUENTIAL_BANDWIDTH_HDD
+            } else {
+                key::OSD_MCLOCK_MAX_SEQUENTIAL_BANDWIDTH_SSD
+            });
             PaceConf::custom(
-                number("client_wgt"),
-                number("background_recovery_wgt"),
-                number("background_recovery_res"),
-                number("background_recovery_lim"),
-                conf.u64(&format!("osd_mclock_max_sequential_bandwidth_{kind}")) as f64,
+                conf.get(key::OSD_MCLOCK_SCHEDULER_CLIENT_WGT) as f64,
+                conf.get(key::OSD_MCLOCK_SCHEDULER_BACKGROUND_RECOVERY_WGT) as f64,
+                conf.get(key::OSD_MCLOCK_SCHEDULER_BACKGROUND_RECOVERY_RES),
+                conf.get(key::OSD_MCLOCK_SCHEDULER_BACKGROUND_RECOVERY_LIM),
+                disk as f64,
             )
         });
-        if !conf.bool("osd_mclock_override_recovery_settings") {
+        if !conf.get(key::OSD_MCLOCK_OVERRIDE_RECOVERY_SETTINGS) {
             return;
         }
         // The kind of device decides between two options where the common one is 0.
-        let media = |name: &str| {
-            let common = conf.f64(name);
-            if common > 0.0 { common } else { conf.f64(&format!("{name}_{kind}")) }
+        let active = match conf.get(key::OSD_RECOVERY_MAX_ACTIVE) {
+            0 if rotates => conf.get(key::OSD_RECOVERY_MAX_ACTIVE_HDD),
+            0 => conf.get(key::OSD_RECOVERY_MAX_ACTIVE_SSD),
+            common => common,
         };
-        self.recoveries_max = (media("osd_recovery_max_active") as usize).max(1);
-        self.pace.sleep_ms = (media("osd_recovery_sleep").max(0.0) * 1_000.0) as u64;
-        self.backfills_max = usize::try_from(conf.u64("osd_max_backfills")).unwrap_or(1).max(1);
+        let sleep = conf.get(key::OSD_RECOVERY_SLEEP);
+        let sleep = match (sleep > 0.0, rotates) {
+            (true, _) => sleep,
+            (false, true) => conf.get(key::OSD_RECOVERY_SLEEP_HDD),
+            (false, false) => conf.get(key::OSD_RECOVERY_SLEEP_SSD),
+        };
+        self.recoveries_max = count(active).max(1);
+        self.pace.sleep_ms = ms(sleep);
+        self.backfills_max = count(conf.get(key::OSD_MAX_BACKFILLS)).max(1);
     }
 
     /// How long an OSD's promise to another holds. The peer's
@@ -247,26 +213,49 @@ impl Config {
     }
 }
 
+/// What one request may do.
+fn limits(conf: &conf::Config) -> Limits {
+    let memory = conf.get(key::OSD_CLASS_MEMORY_MAX);
+    Limits {
+        object_size_max: conf.get(key::OSD_MAX_OBJECT_SIZE).min(4 << 30),
+        attr_name_max: count(conf.get(key::OSD_MAX_ATTR_NAME_LEN)),
+        omap_entries_max: conf.get(key::OSD_MAX_OMAP_ENTRIES_PER_REQUEST),
+        classes: cls::wasm::Budget {
+            fuel: conf.get(key::OSD_CLASS_FUEL_MAX),
+            bytes: memory,
+            memory,
+        },
+        settings: cls::Settings {
+            reshardlog_threshold: u32::try_from(conf.get(key::RGW_RESHARDLOG_THRESHOLD))
+                .unwrap_or(u32::MAX),
+            pending_expiration_s: conf.get(key::RGW_PENDING_BUCKET_INDEX_OP_EXPIRATION),
+            ..cls::Settings::default()
+        },
+        attr_size_max: 0,
+        omap_bytes_max: 64 << 20,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A class that the table's default names may be called where nobody set the option.
+    #[test]
+    fn classes_are_those_of_the_table() {
+        let file = conf::ConfFile::parse("[osd]\nosd class load list = lock\n").unwrap();
+        let set = conf::Config::new(&file, "osd", "0", "host", 1);
+        let has = |c: &Config, class: &str| c.classes.has(class.as_bytes());
+        assert!(has(&Config::default(), "sem_set") && has(&Config::default(), "lock"));
+        let c = Config::read(&set, false);
+        assert!(has(&c, "lock") && !has(&c, "sem_set"));
+    }
 
     /// The options say what a PG keeps: a share of the OSD's entries between least and most, a
     /// share of its bytes.
     #[test]
     fn logs_are_bounded_as_options_say() {
         let mut conf = conf::Config::new(&conf::ConfFile::default(), "osd", "0", "host", 1);
-        let shown = Config::read(&conf, false);
-        let same = (shown.log_entries_per_osd, shown.log_entries_min, shown.log_entries_max);
-        let d = Config::default();
-        assert_eq!(same, (d.log_entries_per_osd, d.log_entries_min, d.log_entries_max));
-        let shown = |name: &str| conf.u64(name) as usize;
-        assert_eq!(same.0, shown("osd_target_pg_log_entries_per_osd"));
-        assert_eq!(same.1, shown("osd_min_pg_log_entries"));
-        assert_eq!(same.2, shown("osd_max_pg_log_entries"));
-        assert_eq!(d.dups_max, shown("osd_pg_log_dups_tracked"));
-        assert_eq!(d.act_cost_max, conf.u64("osd_async_recovery_min_cost"));
-
         for (name, value) in [
             ("osd_target_pg_log_entries_per_osd", "100000"),
             ("osd_min_pg_log_entries", "300"),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use auth::{CryptoKey, Keyring};
-use conf::{ConfFile, Config};
+use conf::{ConfFile, Config, key};
 use types::{AddrKind, AddrVec, EntityAddr, EntityName};
 
 /// Why the configuration does not lead to a cluster.
@@ -73,7 +73,7 @@ pub fn key_in(path: &Path, name: &EntityName) -> Result<CryptoKey, ConfigError> 
 /// # Errors
 /// [`ConfigError`].
 pub fn configured_key(config: &Config, name: &EntityName) -> Result<CryptoKey, ConfigError> {
-    let paths = config.get("keyring");
+    let paths = config.get(key::KEYRING);
     let words = paths.split([',', ' ', ';']).map(str::trim).filter(|p| !p.is_empty());
     match words.map(Path::new).find(|p| p.exists()) {
         Some(path) => key_in(path, name),
@@ -106,7 +106,7 @@ fn hosts(text: &str) -> Vec<String> {
 /// # Errors
 /// [`ConfigError::MonHost`].
 pub fn mon_members(config: &Config) -> Result<Vec<AddrVec>, ConfigError> {
-    let text = config.get("mon_host");
+    let text = config.get(key::MON_HOST);
     let mut members = Vec::new();
     for word in hosts(&text) {
         let list: Vec<&str> = word.split([',', ' ', ';']).filter(|w| !w.is_empty()).collect();
@@ -187,9 +187,9 @@ impl crate::Config {
             name: name.clone(),
             key: configured_key(config, name)?,
             mons: mon_addrs(config)?,
-            methods: methods(&config.get("auth_client_required")),
-            mon_modes: modes(&config.get("ms_mon_client_mode")),
-            modes: modes(&config.get("ms_client_mode")),
+            methods: methods(&config.get(key::AUTH_CLIENT_REQUIRED)),
+            mon_modes: modes(&config.get(key::MS_MON_CLIENT_MODE)),
+            modes: modes(&config.get(key::MS_CLIENT_MODE)),
             connect_timeout: Duration::from_secs(30),
         })
     }

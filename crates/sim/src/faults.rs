@@ -1,5 +1,6 @@
 //! Trouble: the menu of faults, after that of the peer's `thrashosds`, and more.
 
+use conf::key;
 use osd::memory::MemStore;
 use serde_json::json;
 use types::OsdId;
@@ -238,7 +239,7 @@ impl World {
         {
             let before = (map.epoch.0 - 1).to_string();
             self.command(json!({
-                "prefix": "config set", "who": "mon", "name": "mon_osd_force_trim_to", "value": before,
+                "prefix": "config set", "who": "mon", "name": key::MON_OSD_FORCE_TRIM_TO.name(), "value": before,
             }));
         }
         if self.plant == Some(Plant::FalsePings) && self.chance.one_in(2) {

@@ -1,6 +1,7 @@
 //! What operators do with a cluster in trouble, beside what faults need: exceptions to
 //! placement, flags, scrubs, another pool; and disks that spoil what they hold.
 
+use conf::key;
 use maps::OsdMap;
 use osd::Coll;
 use serde_json::json;
@@ -38,7 +39,7 @@ impl World {
         self.command(json!({"prefix": "osd set-require-min-compat-client",
             "version": "luminous"}));
         self.command(json!({"prefix": "config set", "who": "mon",
-            "name": "mon_allow_pool_delete", "value": "true"}));
+            "name": key::MON_ALLOW_POOL_DELETE.name(), "value": "true"}));
     }
 
     /// An operator does something; what.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use auth::PeerIdentity;
 use bytes::Bytes;
+use conf::key;
 use env::ConnId;
 use maps::{MonInfo, MonMap};
 use messages::Envelope;
@@ -140,19 +141,19 @@ pub(crate) fn founders(fsid: Uuid, s: &Settings, plant: Option<Plant>) -> Vec<Mo
 
 fn options(s: &Settings) -> BTreeMap<String, String> {
     let options = [
-        ("mon_allow_pool_delete", "true".to_owned()),
-        ("mon_allow_pool_size_one", "true".to_owned()),
-        ("osd_pool_default_size", s.size.to_string()),
-        ("osd_pool_default_min_size", s.min_size.to_string()),
-        ("osd_heartbeat_grace", (s.grace_ms as f64 / 1000.0).to_string()),
-        ("mon_osd_down_out_interval", (s.trouble / SEC / 4).to_string()),
-        ("mon_osd_min_up_ratio", "0".to_owned()),
-        ("mon_osd_report_timeout", "60".to_owned()),
-        ("mon_max_pg_per_osd", "10000".to_owned()),
+        (key::MON_ALLOW_POOL_DELETE.name(), "true".to_owned()),
+        (key::MON_ALLOW_POOL_SIZE_ONE.name(), "true".to_owned()),
+        (key::OSD_POOL_DEFAULT_SIZE.name(), s.size.to_string()),
+        (key::OSD_POOL_DEFAULT_MIN_SIZE.name(), s.min_size.to_string()),
+        (key::OSD_HEARTBEAT_GRACE.name(), (s.grace_ms as f64 / 1000.0).to_string()),
+        (key::MON_OSD_DOWN_OUT_INTERVAL.name(), (s.trouble / SEC / 4).to_string()),
+        (key::MON_OSD_MIN_UP_RATIO.name(), "0".to_owned()),
+        (key::MON_OSD_REPORT_TIMEOUT.name(), "60".to_owned()),
+        (key::MON_MAX_PG_PER_OSD.name(), "10000".to_owned()),
         // Often, for a map that somebody still needs to be missed.
-        ("mon_min_osdmap_epochs", s.maps_kept.to_string()),
-        ("paxos_service_trim_min", "1".to_owned()),
-        ("osd_pool_default_pg_autoscale_mode", "off".to_owned()),
+        (key::MON_MIN_OSDMAP_EPOCHS.name(), s.maps_kept.to_string()),
+        (key::PAXOS_SERVICE_TRIM_MIN.name(), "1".to_owned()),
+        (key::OSD_POOL_DEFAULT_PG_AUTOSCALE_MODE.name(), "off".to_owned()),
     ];
     options.map(|(k, v)| (k.to_owned(), v)).into()
 }

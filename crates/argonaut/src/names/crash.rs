@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
+use conf::key;
 use rados::Cluster;
 use types::EntityName;
 
@@ -123,14 +124,14 @@ async fn post_as(config: &conf::Config, name: &str, report: Bytes) -> Result<()>
     let mut own = conf::Config::new(&file, name.kind.name(), &name.id, "", std::process::id())
         .with_cluster(config.cluster());
     for (option, value, source) in config.overridden() {
-        if source != conf::Source::Default && option != "keyring" {
+        if source != conf::Source::Default && option != key::KEYRING.name() {
             own.set(conf::Source::File, &option, &value).ok();
         }
     }
-    if let Some((keyring, source)) = config.raw("keyring")
+    if let Some((keyring, source)) = config.raw(key::KEYRING.name())
         && source != conf::Source::Default
     {
-        own.set(conf::Source::File, "keyring", keyring).map_err(anyhow::Error::msg)?;
+        own.set(conf::Source::File, key::KEYRING.name(), keyring).map_err(anyhow::Error::msg)?;
     }
     let cluster = Cluster::connect(rados::Config::from_options(&own, &name)?).await?;
     let (r, rs, _) = cluster.mon_command(r#"{"prefix":"crash post"}"#, report).await?;

@@ -4,6 +4,7 @@
 //!
 //! Source: upstream's `common/ceph_argparse.cc`, `common/config.cc` (`parse_argv`, `parse_option`).
 
+use conf::key;
 use conf::{OptionKind, Source, normalize};
 
 use super::Failed;
@@ -134,7 +135,7 @@ impl Common {
 }
 
 const COMMON: &[(&str, Common)] = &[
-    ("--bind", Common::Option("public_addr")),
+    ("--bind", Common::Option(key::PUBLIC_ADDR.name())),
     ("--client-mountpoint", Common::Option("client_mountpoint")),
     ("--cluster", Common::Cluster),
     ("--conf", Common::Conf),
@@ -142,11 +143,11 @@ const COMMON: &[(&str, Common)] = &[
     ("--help", Common::Help),
     ("--id", Common::Id),
     ("--keyfile", Common::Keyfile),
-    ("--keyring", Common::Option("keyring")),
+    ("--keyring", Common::Option(key::KEYRING.name())),
     ("--log-early", Common::Nothing),
     ("--mon-config", Common::Nothing),
-    ("--mon-host", Common::Option("mon_host")),
-    ("--monmap", Common::Option("monmap")),
+    ("--mon-host", Common::Option(key::MON_HOST.name())),
+    ("--monmap", Common::Option(key::MONMAP.name())),
     ("--name", Common::Name),
     ("--no-config-file", Common::NoConfigFile),
     ("--no-mon-config", Common::Nothing),
@@ -155,14 +156,14 @@ const COMMON: &[(&str, Common)] = &[
     ("--user", Common::Id),
     ("--version", Common::Version),
     ("-K", Common::Keyfile),
-    ("-M", Common::Option("monmap")),
+    ("-M", Common::Option(key::MONMAP.name())),
     ("-c", Common::Conf),
     ("-d", Common::ToStderr),
     ("-f", Common::Foreground),
     ("-h", Common::Help),
     ("-i", Common::Id),
-    ("-k", Common::Option("keyring")),
-    ("-m", Common::Option("mon_host")),
+    ("-k", Common::Option(key::KEYRING.name())),
+    ("-m", Common::Option(key::MON_HOST.name())),
     ("-n", Common::Name),
     ("-v", Common::Version),
 ];
@@ -235,8 +236,8 @@ fn take_common(given: &mut Given, common: Common, value: String) {
         Common::Foreground => given.foreground = true,
         Common::ToStderr => {
             given.foreground = true;
-            given.set("log_to_stderr", "true");
-            given.set("log_to_file", "false");
+            given.set(key::LOG_TO_STDERR.name(), "true");
+            given.set(key::LOG_TO_FILE.name(), "false");
         }
         Common::Keyfile => given.keyfile = Some(value),
         Common::ShowOne => given.show = Some(Show::One(value)),

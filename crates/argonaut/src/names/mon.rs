@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
 use bytes::Bytes;
-use conf::Config;
+use conf::{Config, key};
 use denc::Denc;
 use maps::MonMap;
 use rados::{MON_PORTS, mon_members};
@@ -37,7 +37,7 @@ pub const FLAGS: &[Own] = &[
 const KIND: Kind = Kind {
     entity: "mon",
     id: "",
-    defaults: &[LOG_FILE, ("keyring", "$mon_data/keyring")],
+    defaults: &[LOG_FILE, (key::KEYRING.name(), "$mon_data/keyring")],
     flags: FLAGS,
     usage: "usage: ceph-mon -i <ID> [flags]
   --mkfs                 make a monitor's data
@@ -73,7 +73,7 @@ pub fn run(args: &[String]) -> Done {
             return Err(Failed::Why(anyhow::anyhow!("{flag} is not built: {what}")));
         }
     }
-    let data = PathBuf::from(ready.config.get("mon_data"));
+    let data = PathBuf::from(ready.config.get(key::MON_DATA));
     let is_empty = fs::read_dir(&data).map_or(true, |mut entries| entries.next().is_none());
     if given.has("--mkfs") {
         if !is_empty {
@@ -124,9 +124,12 @@ fn mkfs(ready: &Ready, data: &Path) -> Result<(), Failed> {
     let mut keyring = keyring(config)?;
     let mon = EntityName::new(EntityKind::MON, "");
     let Some(key) = keyring.entities.get(&mon).cloned() else {
-        return Err(Failed::Why(anyhow::anyhow!("{} holds no key of mon.", config.get("keyring"))));
+        return Err(Failed::Why(anyhow::anyhow!(
+            "{} holds no key of mon.",
+            config.get(key::KEYRING)
+        )));
     };
-    let file = config.get("monmap");
+    let file = config.get(key::MONMAP);
     let mut map = match file.as_str() {
         "" => seed(config, id)?,
         path => {
@@ -137,7 +140,7 @@ fn mkfs(ready: &Ready, data: &Path) -> Result<(), Failed> {
             })?
         }
     };
-    if !config.get("fsid").is_empty() {
+    if !config.get(key::FSID).is_empty() {
         map.fsid = daemon::fsid(config)?;
     }
     if map.fsid == Uuid::default() {
@@ -190,7 +193,7 @@ fn fill_in(keyring: &mut Keyring) {
 }
 
 fn keyring(config: &Config) -> Result<Keyring> {
-    let paths = config.get("keyring");
+    let paths = config.get(key::KEYRING);
     let first = paths.split([',', ';']).map(str::trim).find(|path| Path::new(path).exists());
     let path = first.with_context(|| format!("unable to find a keyring on {paths}"))?;
     let text = fs::read_to_string(path).with_context(|| path.to_owned())?;
@@ -201,7 +204,7 @@ fn keyring(config: &Config) -> Result<Keyring> {
 /// many as `mon_host`, the others are `noname-a`, ...
 fn seed(config: &Config, id: &str) -> Result<MonMap> {
     let mut addrs = mon_members(config).unwrap_or_default();
-    let names = config.get("mon_initial_members");
+    let names = config.get(key::MON_INITIAL_MEMBERS);
     let mut names: Vec<String> =
         names.split([',', ' ', ';']).filter(|n| !n.is_empty()).map(str::to_owned).collect();
     if addrs.is_empty()
@@ -228,8 +231,8 @@ fn seed(config: &Config, id: &str) -> Result<MonMap> {
 }
 
 fn own_ip(config: &Config) -> Option<IpAddr> {
-    let text = config.get("public_addr");
-    if text.is_empty() && config.get("public_network").is_empty() {
+    let text = config.get(key::PUBLIC_ADDR);
+    if text.is_empty() && config.get(key::PUBLIC_NETWORK).is_empty() {
         return None;
     }
     match text.parse::<EntityAddr>() {
@@ -287,7 +290,7 @@ fn enter(config: &Config, id: &str, data: &Path) -> Result<()> {
     if map.mons.contains_key(id) {
         return Ok(());
     }
-    let text = config.get("public_addr");
+    let text = config.get(key::PUBLIC_ADDR);
     let addrs = match text.parse::<AddrVec>() {
         Ok(addrs) if addrs.0.iter().all(|a| a.sock.is_some_and(|s| s.port() != 0)) => addrs,
         _ => {

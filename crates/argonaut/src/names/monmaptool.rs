@@ -7,6 +7,7 @@ use std::fs;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
+use conf::key;
 use denc::Denc;
 use env::Random;
 use maps::{MonFeatures, MonInfo, MonMap, MonMapAuth};
@@ -92,7 +93,8 @@ pub fn run(args: &[String]) -> Done {
     };
     let changes = ["--feature-set", "--feature-unset", "--fsid"];
     let ciphers = ["--auth-service-cipher", "--auth-allowed-ciphers", "--auth-preferred-cipher"];
-    let fsid = given.settings.iter().rev().find(|s| s.name == "fsid").map(|s| s.value.clone());
+    let fsid =
+        given.settings.iter().rev().find(|s| s.name == key::FSID.name()).map(|s| s.value.clone());
     say!("monmaptool: monmap file {path}");
     let create = given.has("--create");
     let changed = create
@@ -276,9 +278,11 @@ fn shown(addrs: &AddrVec) -> String {
 /// The monitors of `mon_host`; with `--set-initial-members` those of `mon_initial_members` alone.
 fn generate(map: &mut MonMap, given: &Given) -> Result<(), Failed> {
     let mut copy = given.clone();
-    copy.settings.retain(|s: &Setting| s.name != "fsid");
+    copy.settings.retain(|s: &Setting| s.name != key::FSID.name());
     let (config, _) = setup::options(&KIND, &copy)?;
-    if !config.get("fsid").is_empty() && !given.settings.iter().any(|s| s.name == "fsid") {
+    if !config.get(key::FSID).is_empty()
+        && !given.settings.iter().any(|s| s.name == key::FSID.name())
+    {
         map.fsid = daemon::fsid(&config)?;
         say!("monmaptool: set fsid to {}", map.fsid);
     }
@@ -288,7 +292,7 @@ fn generate(map: &mut MonMap, given: &Given) -> Result<(), Failed> {
         apply(map, Edit::Add(name, addrs))?;
     }
     if given.has("--set-initial-members") {
-        let names = config.get("mon_initial_members");
+        let names = config.get(key::MON_INITIAL_MEMBERS);
         let names: Vec<&str> = names.split([',', ' ']).filter(|n| !n.is_empty()).collect();
         say!("initial_members {}, filtering seed monmap", names.join(","));
         let out: Vec<String> =

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use auth::{CryptoKey, KeyKind, Keyring};
 use bytes::Bytes;
-use conf::{Config, Source};
+use conf::{Config, Key, Source, key};
 use daemon::write_durably;
 use denc::Denc;
 use env::Random;
@@ -43,7 +43,7 @@ pub const FLAGS: &[Own] = &[
 const KIND: Kind = Kind {
     entity: "osd",
     id: "",
-    defaults: &[LOG_FILE, ("keyring", "$osd_data/keyring")],
+    defaults: &[LOG_FILE, (key::KEYRING.name(), "$osd_data/keyring")],
     flags: FLAGS,
     usage: "usage: ceph-osd -i <ID> [flags]
   --mkfs                    make an OSD's data
@@ -84,7 +84,7 @@ pub fn run(args: &[String]) -> Done {
     let Ok(number) = osd_mkfs::number(&ready.id) else {
         return Err(Failed::said("must specify '-i #' where # is the osd number"));
     };
-    let data = PathBuf::from(ready.config.get("osd_data"));
+    let data = PathBuf::from(ready.config.get(key::OSD_DATA));
     if given.has("--mkfs") || given.has("--mkkey") {
         setup::become_daemon(&ready.config)?;
         if given.has("--mkfs") {
@@ -130,13 +130,13 @@ pub fn run(args: &[String]) -> Done {
         return Ok(0);
     }
     let mut config = ready.config.clone();
-    if config.get("fsid").is_empty() {
+    if config.get(key::FSID).is_empty() {
         // Its data knows the cluster.
         let peeked = store::peek(&data.join("block")).map_err(|err| {
             let shown = data.display();
             Failed::said(format!(" ** ERROR: unable to open OSD superblock on {shown}: {err}"))
         })?;
-        set(&mut config, "fsid", &peeked.fsid.to_string())?;
+        set(&mut config, key::FSID, &peeked.fsid.to_string())?;
     }
     if let Some(code) = setup::start(&ready)? {
         return Ok(code);
@@ -145,8 +145,8 @@ pub fn run(args: &[String]) -> Done {
     Ok(0)
 }
 
-fn set(config: &mut Config, name: &str, value: &str) -> Result<()> {
-    config.set(Source::CommandLine, name, value).map_err(anyhow::Error::msg)
+fn set<K>(config: &mut Config, key: Key<K>, value: &str) -> Result<()> {
+    config.set(Source::CommandLine, key.name(), value).map_err(anyhow::Error::msg)
 }
 
 fn in_words(data: &Path, why: anyhow::Error) -> Failed {
@@ -157,8 +157,8 @@ fn in_words(data: &Path, why: anyhow::Error) -> Failed {
 
 /// The cluster: of the monitor map that was given, or of the options.
 fn cluster(config: &Config) -> Result<Uuid> {
-    let path = config.get("monmap");
-    let known = match config.get("fsid").as_str() {
+    let path = config.get(key::MONMAP);
+    let known = match config.get(key::FSID).as_str() {
         "" => None,
         _ => Some(daemon::fsid(config)?),
     };
@@ -175,7 +175,7 @@ fn cluster(config: &Config) -> Result<Uuid> {
 
 fn mkfs(ready: &Ready, number: i32, data: &Path) -> Result<()> {
     let mut config = ready.config.clone();
-    let kind = config.get("osd_objectstore");
+    let kind = config.get(key::OSD_OBJECTSTORE);
     if kind != STORE {
         bail!(
             "osd_objectstore = {kind}: there is one object store here, and it is asked for as {STORE}"
@@ -186,7 +186,7 @@ fn mkfs(ready: &Ready, number: i32, data: &Path) -> Result<()> {
         Ok(key) => key,
         Err(why) => bail!("{why}"),
     };
-    let asked = match config.get("osd_uuid").as_str() {
+    let asked = match config.get(key::OSD_UUID).as_str() {
         "" => None,
         text => Some(text.parse::<Uuid>().map_err(|why| anyhow::anyhow!("osd_uuid: {why}"))?),
     };
@@ -198,9 +198,9 @@ fn mkfs(ready: &Ready, number: i32, data: &Path) -> Result<()> {
         OsRandom.fill(&mut raw);
         Uuid::from_random(raw)
     });
-    if config.is_set("bluestore_block_size") && !config.is_set("osd_device_bytes") {
-        let bytes = config.get("bluestore_block_size");
-        set(&mut config, "osd_device_bytes", &bytes)?;
+    if config.is_set(key::BLUESTORE_BLOCK_SIZE) && !config.is_set(key::OSD_DEVICE_BYTES) {
+        let bytes = config.get(key::BLUESTORE_BLOCK_SIZE).to_string();
+        set(&mut config, key::OSD_DEVICE_BYTES, &bytes)?;
     }
     osd_mkfs::mkfs(data, fsid, number, uuid, &config, false)?;
     let key = keep_key(data, number, key)?;
@@ -263,7 +263,7 @@ fn same_again(data: &Path, fsid: Uuid, number: i32, uuid: Option<Uuid>) -> Resul
 
 /// Makes a key in the OSD's keyring where there is none.
 fn mkkey(config: &Config, id: &str) -> Result<()> {
-    let path = config.get("keyring");
+    let path = config.get(key::KEYRING);
     let name = EntityName::new(EntityKind::OSD, id);
     let mut keyring = match fs::read_to_string(&path) {
         Ok(text) => Keyring::parse(&text).with_context(|| path.clone())?,

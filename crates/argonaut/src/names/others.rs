@@ -2,6 +2,8 @@
 //!
 //! Source: upstream's `ceph_mgr.cc`, `ceph_mds.cc`, `rgw/rgw_main.cc`.
 
+use conf::key;
+
 use super::flags::{Own, flag, with_value};
 use super::setup::{self, Kind, LOG_FILE, Ready};
 use super::{Done, Failed};
@@ -9,7 +11,7 @@ use super::{Done, Failed};
 const MGR: Kind = Kind {
     entity: "mgr",
     id: "",
-    defaults: &[LOG_FILE, ("keyring", "$mgr_data/keyring")],
+    defaults: &[LOG_FILE, (key::KEYRING.name(), "$mgr_data/keyring")],
     flags: &[],
     usage: "usage: ceph-mgr -i <ID> [flags]\n\n",
 };
@@ -19,7 +21,7 @@ pub const MDS_FLAGS: &[Own] = &[with_value(&["--hot-standby"]), with_value(&["--
 const MDS: Kind = Kind {
     entity: "mds",
     id: "",
-    defaults: &[LOG_FILE, ("keyring", "$mds_data/keyring")],
+    defaults: &[LOG_FILE, (key::KEYRING.name(), "$mds_data/keyring")],
     flags: MDS_FLAGS,
     usage: "usage: ceph-mds -i <ID> [flags]\n\n",
 };
@@ -27,7 +29,7 @@ const MDS: Kind = Kind {
 const RADOSGW: Kind = Kind {
     entity: "client",
     id: "admin",
-    defaults: &[LOG_FILE, ("keyring", "$rgw_data/keyring")],
+    defaults: &[LOG_FILE, (key::KEYRING.name(), "$rgw_data/keyring")],
     flags: &[],
     usage: "usage: radosgw -n client.NAME [options...]\n\n",
 };
@@ -62,11 +64,11 @@ pub fn exporter(args: &[String]) -> Done {
     let Some(mut ready) = setup::ready(&EXPORTER, args)? else { return Ok(0) };
     nothing_left(&ready)?;
     for (flag, option) in [
-        ("--sock-dir", "exporter_sock_dir"),
-        ("--addrs", "exporter_addr"),
-        ("--port", "exporter_http_port"),
-        ("--prio-limit", "exporter_prio_limit"),
-        ("--stats-period", "exporter_stats_period"),
+        ("--sock-dir", key::EXPORTER_SOCK_DIR.name()),
+        ("--addrs", key::EXPORTER_ADDR.name()),
+        ("--port", key::EXPORTER_HTTP_PORT.name()),
+        ("--prio-limit", key::EXPORTER_PRIO_LIMIT.name()),
+        ("--stats-period", key::EXPORTER_STATS_PERIOD.name()),
     ] {
         if let Some(value) = ready.given.value(flag).map(str::to_owned) {
             let set = ready.config.set(conf::Source::CommandLine, option, &value);

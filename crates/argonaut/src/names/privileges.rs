@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::Context;
-use conf::Config;
+use conf::{Config, key};
 use rustix::process::{Gid, Uid};
 
 use super::Failed;
@@ -56,7 +56,7 @@ impl Owner {
     /// # Errors
     /// When there is no such user or group, or `setuser_match_path` is not there.
     pub fn wanted(config: &Config) -> Result<Option<Self>, Failed> {
-        let (user, group) = (config.get("setuser"), config.get("setgroup"));
+        let (user, group) = (config.get(key::SETUSER), config.get(key::SETGROUP));
         if user.is_empty() && group.is_empty() {
             return Ok(None);
         }
@@ -70,7 +70,7 @@ impl Owner {
         }
         let read = |path: &str| fs::read_to_string(path).with_context(|| path.to_owned());
         let owner = Self::find(&read("/etc/passwd")?, &read("/etc/group")?, &user, &group)?;
-        let path = config.get("setuser_match_path");
+        let path = config.get(key::SETUSER_MATCH_PATH);
         if path.is_empty() {
             return Ok(Some(owner));
         }
@@ -143,7 +143,7 @@ impl Owner {
 
 /// Makes the directory of sockets and pid files where it is missing, as its owner's.
 pub fn make_run_dir(config: &Config, owner: Option<&Owner>) {
-    let dir = config.get("run_dir");
+    let dir = config.get(key::RUN_DIR);
     if dir.is_empty() || Path::new(&dir).exists() {
         return;
     }

@@ -7,7 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use conf::{ConfFile, Config, Source};
+use conf::{ConfFile, Config, Source, key};
 
 use super::flags::{self, Given, Own, Show};
 use super::{Done, Failed, background, privileges};
@@ -32,7 +32,7 @@ pub const fn tool(flags: &'static [Own], usage: &'static str) -> Kind {
 }
 
 /// Where a daemon of upstream's logs.
-pub const LOG_FILE: (&str, &str) = ("log_file", "/var/log/ceph/$cluster-$name.log");
+pub const LOG_FILE: (&str, &str) = (key::LOG_FILE.name(), "/var/log/ceph/$cluster-$name.log");
 
 const SHARED_USAGE: &str = "\
   -c, --conf FILE        read this configuration file
@@ -80,7 +80,7 @@ pub fn ready(kind: &Kind, args: &[String]) -> Result<Option<Ready>, Failed> {
 pub fn show(show: &Show, config: &Config) -> Done {
     match show {
         Show::One(name) => match config.raw(name) {
-            Some(_) => say!("{}", config.get(name)),
+            Some(_) => say!("{}", config.text(name)),
             None => {
                 let words = format!("failed to get config option '{name}': option not found");
                 return Err(Failed::said(words));
@@ -156,7 +156,7 @@ pub fn file_and_options(kind: &Kind, given: &Given) -> Result<(ConfFile, Config,
         set(Source::Default, name, value)?;
     }
     if let Ok(keyring) = std::env::var("CEPH_KEYRING") {
-        set(Source::CommandLine, "keyring", &keyring)?;
+        set(Source::CommandLine, key::KEYRING.name(), &keyring)?;
     }
     for setting in &given.settings {
         set(setting.source, &setting.name, &setting.value)?;
@@ -209,7 +209,7 @@ pub fn key(ready: &Ready) -> Result<Option<auth::CryptoKey>, Failed> {
             text
         }
         Some(path) => fs::read_to_string(path).with_context(|| path.to_owned())?,
-        None => ready.config.get("key"),
+        None => ready.config.get(key::KEY),
     };
     match text.trim() {
         "" => Ok(None),
@@ -244,7 +244,7 @@ pub fn become_daemon(config: &Config) -> Result<(), Failed> {
 /// As [`become_daemon`].
 pub fn start(ready: &Ready) -> Result<Option<u8>, Failed> {
     if !ready.given.foreground
-        && ready.config.bool("daemonize")
+        && ready.config.get(key::DAEMONIZE)
         && let Some(code) = background::go()?
     {
         return Ok(Some(code));

@@ -5,12 +5,13 @@
 use std::collections::BTreeSet;
 
 use auth::KeyKind;
+use conf::key;
 use maps::MonMapAuth;
 use types::{EntityKind, EntityName};
 
 use super::{EINVAL, EPERM, Fail, Run, fail, ok, propose};
 use crate::CommandCtx;
-use crate::health_auth::{INSECURE, MAKES_INSECURE, insecure_may_log_in};
+use crate::health_auth::{INSECURE, insecure_may_log_in};
 
 fn kind(name: &str) -> Result<KeyKind, Fail> {
     KeyKind::cipher_named(name).ok_or_else(|| fail(EINVAL, "(22) Invalid argument"))
@@ -74,8 +75,11 @@ fn keeps_in(ctx: &CommandCtx<'_>, auth: &MonMapAuth) -> Result<(), Fail> {
 /// # Errors
 /// EINVAL.
 pub(super) fn may_make(ctx: &CommandCtx<'_>, kind: KeyKind) -> Result<(), Fail> {
-    let default = insecure_may_log_in(&ctx.state.monmap);
-    if i32::from(kind.0) != INSECURE || ctx.mon_bool(MAKES_INSECURE, default) {
+    let may = || {
+        let set = ctx.option_set(key::MON_AUTH_ALLOW_INSECURE_KEY);
+        set.unwrap_or_else(|| insecure_may_log_in(&ctx.state.monmap))
+    };
+    if i32::from(kind.0) != INSECURE || may() {
         return Ok(());
     }
     let why = format!("creating key with insecure key type (\"{kind}\") not allowed");

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use conf::key;
 use maps::{Incremental, OsdMap};
 
 use ::ec::{Profile, ProfileError};
@@ -20,7 +21,6 @@ const CRUSH_KEYS: [(&str, &str); 5] = [
     ("crush-root", "default"),
 ];
 /// `osd_pool_default_erasure_code_profile`, where nobody set it.
-const DEFAULT_PROFILE: &str = "plugin=isa technique=reed_sol_van k=2 m=2";
 /// `stripe_unit` had better be a multiple of it, bytes.
 pub(super) const STRIPE_UNIT_BEST: u64 = 4096;
 
@@ -66,9 +66,9 @@ pub(super) fn stored_or_default(
     if name != "default" || ctx.osdmap().erasure_code_profiles.contains_key(name) {
         return stored(ctx.osdmap(), name);
     }
-    let words = ctx.mon_option("osd_pool_default_erasure_code_profile");
-    let words = words.as_deref().unwrap_or(DEFAULT_PROFILE).split_whitespace();
+    let words = ctx.option(key::OSD_POOL_DEFAULT_ERASURE_CODE_PROFILE);
     let pairs: BTreeMap<String, String> = words
+        .split_whitespace()
         .map(|word| word.split_once('=').unwrap_or((word, "")))
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();

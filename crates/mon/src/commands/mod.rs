@@ -42,6 +42,7 @@ mod upmap;
 
 use bytes::Bytes;
 use cli::{ArgError, Formatter};
+use conf::{Key, Kind};
 use maps::{Incremental, OsdMap, PgPool};
 use types::{AddrVec, EntityAddr, OsdId, PoolId, UTime};
 
@@ -243,22 +244,16 @@ impl CommandCtx<'_> {
     }
 
     /// The value of an option for this monitor, where somebody gave it one.
-    fn mon_option(&self, name: &str) -> Option<String> {
-        let entity =
-            types::EntityName::new(types::EntityKind::MON, self.volatile.quorum.name.clone());
-        self.state.config.get(&entity, name).or_else(|| self.options.get(name).cloned())
+    fn option_set<K: Kind>(&self, key: Key<K>) -> Option<K::Value> {
+        let (name, mon) = (key.name(), &self.volatile.quorum.name);
+        let entity = types::EntityName::new(types::EntityKind::MON, mon.clone());
+        let text = self.state.config.get(&entity, name);
+        text.or_else(|| self.options.get(name).cloned()).and_then(|text| key.parse(&text))
     }
 
-    fn mon_bool(&self, name: &str, default: bool) -> bool {
-        match self.mon_option(name).as_deref() {
-            Some("true" | "1" | "yes" | "on") => true,
-            Some("false" | "0" | "no" | "off") => false,
-            _ => default,
-        }
-    }
-
-    fn mon_number<T: std::str::FromStr>(&self, name: &str, default: T) -> T {
-        self.mon_option(name).and_then(|v| v.parse().ok()).unwrap_or(default)
+    /// The value of an option for this monitor; the default where nobody set it, or to what is no value.
+    fn option<K: Kind>(&self, key: Key<K>) -> K::Value {
+        self.option_set(key).unwrap_or_else(|| key.default())
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use cli::Formatter;
+use conf::key;
 use denc::Denc;
 use maps::{MonFeatures, MonMap};
 use types::{EntityKind, Features, UTime};
@@ -616,8 +617,7 @@ fn ok_to_rm(ctx: &mut CommandCtx<'_>) -> Run {
 fn time_sync(ctx: &mut CommandCtx<'_>) -> Run {
     let mut f = ctx.formatter_or_pretty();
     let (round, quorum) = (&ctx.volatile.vitals, &ctx.volatile.quorum);
-    let drift_s = vitals::Bounds::default().drift_s;
-    let drift_s = ctx.mon_number("mon_clock_drift_allowed", drift_s);
+    let drift_s = ctx.option(key::MON_CLOCK_DRIFT_ALLOWED);
     f.object("time_sync", |f| {
         if quorum.quorum.len() > 1 {
             f.object("time_skew_status", |f| {

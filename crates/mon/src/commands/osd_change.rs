@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use conf::key;
 use maps::{OsdMapFlags, OsdState, WEIGHT_ONE};
 use types::{EntityAddr, EntityKind, OsdId, UTime, Uuid};
 
@@ -354,10 +355,11 @@ fn group(ctx: &CommandCtx<'_>, flags: OsdState, words: &[String], on: bool) -> R
 fn setmaxosd(ctx: &mut CommandCtx<'_>) -> Run {
     let newmax = ctx.cmd.need_int("newmax")?;
     let map = ctx.osdmap();
-    if newmax > i64::from(ctx.mon_number("mon_max_osd", OSDS_MAX)) {
+    let most = ctx.option(key::MON_MAX_OSD);
+    if newmax > most {
         return Err(fail(
             34,
-            format!("cannot set max_osd to {newmax} which is > conf.mon_max_osd ({OSDS_MAX})"),
+            format!("cannot set max_osd to {newmax} which is > conf.mon_max_osd ({most})"),
         ));
     }
     if let Some(osd) = map.osds().find(|o| i64::from(o.0) >= newmax) {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use ::crush::CrushMap;
+use conf::key;
 use maps::{Incremental, OsdMap, PgPool, PoolFlags, PoolKind, PoolOpt, PoolSnapInfo};
 use types::{OsdId, PgId, PoolId, SnapId};
 
@@ -17,7 +18,6 @@ const APPLICATIONS_MAX: usize = 4;
 /// Characters of an application's name, and of a key or value.
 const APPLICATION_CHARS_MAX: usize = 128;
 /// PGs of a pool.
-pub(super) const PG_NUM_MAX: u32 = 65_536;
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     match what {
@@ -93,7 +93,8 @@ fn create(ctx: &mut CommandCtx<'_>) -> Run {
                 .map_err(|_| fail(EINVAL, format!("{name} {n} is out of range"))),
         }
     };
-    let pg_num = number("pg_num")?.unwrap_or(ctx.mon_number("osd_pool_default_pg_num", 32));
+    let option = |key| u32::try_from(ctx.option(key)).unwrap_or(u32::MAX);
+    let pg_num = number("pg_num")?.unwrap_or_else(|| option(key::OSD_POOL_DEFAULT_PG_NUM));
     let pgp_num = number("pgp_num")?.unwrap_or(pg_num);
     let mut inc = ctx.osd_change();
     if kind == PoolKind::ERASURE {
@@ -101,11 +102,11 @@ fn create(ctx: &mut CommandCtx<'_>) -> Run {
         check_pg_num(ctx, map, None, pg_num, u32::from(pool.size), rule)?;
         return create_with(ctx, inc, pool, name, pgp_num);
     }
-    let size = number("size")?.unwrap_or(ctx.mon_number("osd_pool_default_size", 3));
+    let size = number("size")?.unwrap_or_else(|| option(key::OSD_POOL_DEFAULT_SIZE));
     if size == 0 || size > 10 {
         return Err(fail(EINVAL, "pool size must be between 1 and 10"));
     }
-    if size == 1 && number("size")?.is_some() && !ctx.mon_bool("mon_allow_pool_size_one", true) {
+    if size == 1 && number("size")?.is_some() && !ctx.option(key::MON_ALLOW_POOL_SIZE_ONE) {
         return Err(fail(EPERM, "configuring pool size as 1 is disabled by default."));
     }
     let rule = replicated_rule(ctx, map)?;
@@ -121,9 +122,9 @@ fn create(ctx: &mut CommandCtx<'_>) -> Run {
 /// The `min_size` that a replicated pool of `size` copies begins with, and has again whenever
 /// its size is set: `osd_pool_default_min_size`, or more than half of the copies.
 pub(super) fn default_min_size(ctx: &CommandCtx<'_>, size: u8) -> u8 {
-    match ctx.mon_number("osd_pool_default_min_size", 0) {
+    match ctx.option(key::OSD_POOL_DEFAULT_MIN_SIZE) {
         0 => size - size / 2,
-        least => size.min(least),
+        least => size.min(u8::try_from(least).unwrap_or(u8::MAX)),
     }
 }
 
@@ -169,7 +170,7 @@ fn create_with(
         "warn" => 1,
         _ => 0,
     };
-    if ctx.mon_bool("osd_pool_default_flag_nodelete", false) {
+    if ctx.option(key::OSD_POOL_DEFAULT_FLAG_NODELETE) {
         pool.flags.set(PoolFlags::NODELETE, true);
     }
     if ctx.cmd.flag("bulk") {
@@ -235,7 +236,7 @@ fn erasure_pool(
         }
     };
     let unit = match profile.stripe_unit {
-        0 => ctx.mon_number("osd_pool_erasure_code_stripe_unit", 4096),
+        0 => ctx.option(key::OSD_POOL_ERASURE_CODE_STRIPE_UNIT),
         unit => unit,
     };
     let width = profile.chunk_size(unit.saturating_mul(profile.k as u64)) * profile.k as u64;
@@ -244,7 +245,7 @@ fn erasure_pool(
     profile_name.clone_into(&mut pool.erasure_code_profile);
     pool.stripe_width = u32::try_from(width)
         .map_err(|_| fail(EINVAL, format!("a stripe of {width} bytes is too wide")))?;
-    pool.fast_read = ctx.mon_bool("osd_pool_default_ec_fast_read", false);
+    pool.fast_read = ctx.option(key::OSD_POOL_DEFAULT_EC_FAST_READ);
     Ok((pool, rule))
 }
 
@@ -265,7 +266,7 @@ fn replicated_rule(ctx: &CommandCtx<'_>, map: &OsdMap) -> Result<u8, Fail> {
         }
         return Ok(id);
     }
-    let default: i64 = ctx.mon_number("osd_pool_default_crush_rule", -1);
+    let default = ctx.option(key::OSD_POOL_DEFAULT_CRUSH_RULE);
     let id = if default >= 0 { u32::try_from(default).ok() } else { map.crush.first_rule(1) };
     id.filter(|id| map.crush.rule_serves(*id, PoolKind::REPLICATED.0))
         .and_then(|id| u8::try_from(id).ok())
@@ -286,8 +287,8 @@ pub(super) fn check_pg_num(
     size: u32,
     rule: u8,
 ) -> Result<(), Fail> {
-    let max = ctx.mon_number("mon_max_pool_pg_num", PG_NUM_MAX);
-    if pg_num == 0 || pg_num > max {
+    let max = ctx.option(key::MON_MAX_POOL_PG_NUM);
+    if pg_num == 0 || u64::from(pg_num) > max {
         return Err(fail(
             ERANGE,
             format!(
@@ -304,7 +305,7 @@ pub(super) fn check_pg_num(
         .map(|(_, p)| u64::from(p.pg_num_target) * u64::from(p.size))
         .sum();
     let total = others + u64::from(pg_num) * u64::from(size);
-    let limit: u64 = ctx.mon_number("mon_max_pg_per_osd", 1000);
+    let limit = ctx.option(key::MON_MAX_PG_PER_OSD);
     if limit > 0 && total / osds > limit {
         return Err(fail(
             ERANGE,
@@ -351,7 +352,7 @@ fn remove(ctx: &mut CommandCtx<'_>) -> Run {
             pool.tiers.iter().filter_map(|t| map.pool_name(PoolId(*t as i64))).collect();
         return Err(fail(EBUSY, format!("pool '{name}' has tiers {}", tiers.join(", "))));
     }
-    if !ctx.mon_bool("mon_allow_pool_delete", false) {
+    if !ctx.option(key::MON_ALLOW_POOL_DELETE) {
         return Err(fail(
             EPERM,
             "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true before you can destroy a pool",
@@ -564,7 +565,7 @@ fn autoscale_status(ctx: &mut CommandCtx<'_>) -> Run {
     use cli::Align::{Left, Right};
     let map = ctx.osdmap();
     let bounds = autoscale::Bounds {
-        per_osd: ctx.mon_number("mon_target_pg_per_osd", autoscale::Bounds::default().per_osd),
+        per_osd: ctx.option(key::MON_TARGET_PG_PER_OSD) as f64,
         threshold: autoscale::threshold(&ctx.state.config),
     };
     let plans = autoscale::plan(map, &ctx.volatile.pgmap, &bounds);

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use cli::Formatter;
+use conf::key;
 use maps::{PgPool, PoolFlags, PoolOpt, PoolOptKind, PoolOpts};
 use types::PoolId;
 
@@ -167,7 +168,7 @@ fn apply(
                 return Err(fail(EINVAL, "pool size must be between 1 and 10"));
             }
             if n == 1 {
-                if !ctx.mon_bool("mon_allow_pool_size_one", false) {
+                if !ctx.option(key::MON_ALLOW_POOL_SIZE_ONE) {
                     return Err(fail(EPERM, "configuring pool size as 1 is disabled by default."));
                 }
                 if !sure {

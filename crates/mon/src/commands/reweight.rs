@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use conf::key;
 use maps::{OsdMap, WEIGHT_ONE};
 use types::{OsdId, PgId, PoolId};
 
@@ -52,7 +53,7 @@ impl Asked {
         let asked = Self {
             by_pg: prefix.ends_with("-pg"),
             load: ctx.cmd.int("oload")?.unwrap_or(120),
-            change_max: number("max_change", ctx.mon_number("mon_reweight_max_change", 0.05))?,
+            change_max: number("max_change", ctx.option(key::MON_REWEIGHT_MAX_CHANGE))?,
             osds_max: ctx.cmd.int("max_osds")?.unwrap_or(4),
             no_increasing: ctx.cmd.flag("no_increasing"),
             pools,

@@ -4,6 +4,7 @@
 //! _check_remove_tier, prepare_command_impl}`). What a tier takes over from its base is
 //! added when the epoch ends (`osdinc`).
 
+use conf::key;
 use maps::{CacheMode, HitSetParams, Incremental, OsdMap, PgPool, PoolFlags};
 use types::{PoolId, SnapId};
 
@@ -108,7 +109,7 @@ fn add(ctx: &mut CommandCtx<'_>) -> Run {
     refuse_erasure(&tier)?;
     let p = &tier.pool;
     let snaps = p.is_pool_snaps_mode() || p.is_unmanaged_snaps_mode() || p.snap_seq != SnapId(0);
-    if snaps && !(force && ctx.mon_bool("mon_debug_unsafe_allow_tier_with_nonempty_snaps", false)) {
+    if snaps && !(force && ctx.option(key::MON_DEBUG_UNSAFE_ALLOW_TIER_WITH_NONEMPTY_SNAPS)) {
         return Err(fail(
             ENOTEMPTY,
             format!(
@@ -150,20 +151,19 @@ fn add_cache(ctx: &mut CommandCtx<'_>) -> Run {
         return Err(fail(ENOTEMPTY, format!("tier pool '{}' is not empty", tier.name)));
     }
     refuse_erasure(&tier)?;
-    let word = |name: &str, default: &str| ctx.mon_option(name).unwrap_or_else(|| default.into());
-    let mode = word("osd_tier_default_cache_mode", "writeback");
+    let mode = ctx.option(key::OSD_TIER_DEFAULT_CACHE_MODE);
     let Some(mode) = CacheMode::from_name(&mode) else {
         let why = format!("osd tier cache default mode '{mode}' is not a valid cache mode");
         return Err(fail(EINVAL, why));
     };
-    let kind = word("osd_tier_default_cache_hit_set_type", "bloom");
+    let kind = ctx.option(key::OSD_TIER_DEFAULT_CACHE_HIT_SET_TYPE);
     let hits = HitSetParams::from_name(&kind, default_fpp(ctx)).filter(HitSetParams::is_some);
     let Some(hits) = hits else {
         let why = format!("osd tier cache default hit set type '{kind}' is not a known type");
         return Err(fail(EINVAL, why));
     };
-    let number =
-        |what: &str, default| ctx.mon_number(&format!("osd_tier_default_cache_{what}"), default);
+    let number = |key| u32::try_from(ctx.option(key)).unwrap_or(u32::MAX);
+    let period = ctx.option(key::OSD_TIER_DEFAULT_CACHE_HIT_SET_PERIOD);
     let mut inc = ctx.osd_change();
     join(&mut base, &mut tier, &inc);
     lead_to(&mut base, tier.id.0, &inc);
@@ -171,21 +171,23 @@ fn add_cache(ctx: &mut CommandCtx<'_>) -> Run {
     p.set_last_force_op_resend(inc.epoch);
     p.cache_mode = mode as u8;
     p.hit_set_params = hits;
-    p.hit_set_count = number("hit_set_count", 4);
-    p.hit_set_period = number("hit_set_period", 1200);
-    p.min_read_recency_for_promote = number("min_read_recency_for_promote", 1);
-    p.min_write_recency_for_promote = number("min_write_recency_for_promote", 1);
-    p.hit_set_grade_decay_rate = number("hit_set_grade_decay_rate", 20);
-    p.hit_set_search_last_n = number("hit_set_search_last_n", 1);
+    p.hit_set_count = number(key::OSD_TIER_DEFAULT_CACHE_HIT_SET_COUNT);
+    p.hit_set_period = u32::try_from(period.as_secs()).unwrap_or(u32::MAX);
+    p.min_read_recency_for_promote =
+        number(key::OSD_TIER_DEFAULT_CACHE_MIN_READ_RECENCY_FOR_PROMOTE);
+    p.min_write_recency_for_promote =
+        number(key::OSD_TIER_DEFAULT_CACHE_MIN_WRITE_RECENCY_FOR_PROMOTE);
+    p.hit_set_grade_decay_rate = number(key::OSD_TIER_DEFAULT_CACHE_HIT_SET_GRADE_DECAY_RATE);
+    p.hit_set_search_last_n = number(key::OSD_TIER_DEFAULT_CACHE_HIT_SET_SEARCH_LAST_N);
     p.target_max_bytes = size;
     p.flags.set(PoolFlags::INCOMPLETE_CLONES, true);
     put(&mut inc, [base, tier]);
     change(inc, done)
 }
 
-/// `osd_pool_default_hit_set_bloom_fpp`
+/// Part of wrong answers of hit sets that nobody set.
 pub(super) fn default_fpp(ctx: &CommandCtx<'_>) -> f64 {
-    ctx.mon_number("osd_pool_default_hit_set_bloom_fpp", 0.05)
+    ctx.option(key::OSD_POOL_DEFAULT_HIT_SET_BLOOM_FPP)
 }
 
 /// Clients of `base` go to that pool from now on; -1 for the base itself.

@@ -1,6 +1,7 @@
 //! Keys and tickets: the handshakes' copy of the key database, rotation, global ids.
 
 use ::auth::{CryptoKey, KeyKind, MonAuth, MonAuthSettings, TicketPolicy, handshake};
+use conf::key;
 use env::ConnId;
 use messages::{Auth, AuthReply, LogPriority};
 use types::EntityKind;
@@ -10,9 +11,6 @@ use crate::{AuthChange, Mutation};
 
 /// Global ids taken from the log at a time.
 const GLOBAL_ID_BATCH: u64 = 1000;
-/// Ciphers that are allowed whatever the map says: the way back for who locked himself out. In the
-/// monitor's own configuration alone.
-const EMERGENCY_CIPHERS: &str = "mon_auth_emergency_allowed_ciphers";
 /// Fewer left than this, and more are taken.
 pub(super) const GLOBAL_IDS_LOW: u64 = 500;
 
@@ -28,13 +26,11 @@ impl Monitor {
         let defaults = TicketPolicy::default();
         let auth = self.state.monmap.auth.as_ref();
         let cipher = auth.and_then(|a| KeyKind::cipher(a.service_cipher));
-        let secs = |name, default: u32| self.option_u64(name, u64::from(default)) as u32;
+        let secs =
+            |key| u32::try_from(self.option::<conf::key::Secs>(key).as_secs()).unwrap_or(u32::MAX);
         TicketPolicy {
-            mon_ticket_ttl_secs: secs("auth_mon_ticket_ttl", defaults.mon_ticket_ttl_secs),
-            service_ticket_ttl_secs: secs(
-                "auth_service_ticket_ttl",
-                defaults.service_ticket_ttl_secs,
-            ),
+            mon_ticket_ttl_secs: secs(key::AUTH_MON_TICKET_TTL),
+            service_ticket_ttl_secs: secs(key::AUTH_SERVICE_TICKET_TTL),
             service_cipher: cipher.unwrap_or(defaults.service_cipher),
         }
     }
@@ -53,20 +49,17 @@ impl Monitor {
     pub(super) fn refresh_auth_settings(&mut self) {
         let mut settings = MonAuthSettings {
             policy: self.ticket_policy(),
-            allow_insecure_reclaim: self
-                .option_bool("auth_allow_insecure_global_id_reclaim", false),
+            allow_insecure_reclaim: self.option(key::AUTH_ALLOW_INSECURE_GLOBAL_ID_RECLAIM),
             mon_key: self.mon_key(),
             ..MonAuthSettings::default()
         };
-        let modes = |name| {
-            let set = self.option(name).map(|text| handshake::con_mode::by_names(&text));
-            set.filter(|modes| !modes.is_empty())
-        };
-        if let Some(modes) = modes("ms_mon_service_mode") {
-            settings.modes = modes;
+        let modes = |key| handshake::con_mode::by_names(&self.option::<conf::key::Str>(key));
+        let (service, cluster) = (modes(key::MS_MON_SERVICE_MODE), modes(key::MS_MON_CLUSTER_MODE));
+        if !service.is_empty() {
+            settings.modes = service;
         }
-        if let Some(modes) = modes("ms_mon_cluster_mode") {
-            settings.cluster_modes = modes;
+        if !cluster.is_empty() {
+            settings.cluster_modes = cluster;
         }
         if let Some(kinds) = self.allowed_kinds() {
             settings.allowed_ciphers = kinds;
@@ -87,9 +80,11 @@ impl Monitor {
         self.emergency_kinds().or_else(|| auth.map(of_map))
     }
 
-    /// What [`EMERGENCY_CIPHERS`] says; none where it names no cipher.
+    /// Ciphers that are allowed whatever the map says: the way back for an operator who is locked out.
+    /// `mon_auth_emergency_allowed_ciphers` of the monitor's own configuration alone; none where it names
+    /// no cipher.
     pub(super) fn emergency_kinds(&self) -> Option<Vec<KeyKind>> {
-        let text = self.config.options.get(EMERGENCY_CIPHERS)?;
+        let text = self.config.options.get(key::MON_AUTH_EMERGENCY_ALLOWED_CIPHERS.name())?;
         let names = text.split([',', ' ']);
         let kinds: Vec<_> = names.filter_map(|name| KeyKind::cipher_named(name.trim())).collect();
         (!kinds.is_empty()).then_some(kinds)

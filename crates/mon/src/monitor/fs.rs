@@ -1,5 +1,7 @@
 //! File systems: beacons, what happens to ranks as time passes, and taking changes in.
 
+use conf::Key;
+use conf::key::{self, Float};
 use env::ConnId;
 use maps::{FsMap, MdsMap, MdsState};
 use messages::fs::{MdsBeacon, MdsLoadTargets};
@@ -21,8 +23,8 @@ fn null_map() -> MdsMap {
 }
 
 impl Monitor {
-    fn seconds_ms(&self, option: &str, default: f64) -> u64 {
-        (self.option_f64(option, default).clamp(0.0, 1e9) * 1000.0) as u64
+    fn seconds_ms(&self, key: Key<Float>) -> u64 {
+        (self.option(key).clamp(0.0, 1e9) * 1000.0) as u64
     }
 
     pub(super) fn fs_edit(&self) -> Edit {
@@ -32,7 +34,7 @@ impl Monitor {
     /// Takes a change in, all but the map's mutation, which is handed back: the OSD map's part goes
     /// first, so that its epoch is known.
     pub(super) fn fs_mutation(&mut self, edit: Edit) -> Mutation {
-        let blocked_s = self.seconds_ms("mon_mds_blocklist_interval", 86_400.0) / 1000;
+        let blocked_s = self.seconds_ms(key::MON_MDS_BLOCKLIST_INTERVAL) / 1000;
         if let Some(inc) = edit.osd_change(&self.state, blocked_s) {
             self.propose(Mutation::Osd(Box::new(inc)));
         }
@@ -79,12 +81,12 @@ impl Monitor {
         }
         let quorum = &self.volatile.quorum;
         let now_ms = self.now.mono_ms();
-        let mon_down_grace_ms = self.seconds_ms("mds_beacon_mon_down_grace", 60.0);
+        let mon_down_grace_ms = self.option(key::MDS_BEACON_MON_DOWN_GRACE).as_millis() as u64;
         let age_ms = now_ms.saturating_sub(quorum.since_mono_ms);
         let down = quorum.quorum.len() < self.state.monmap.mons.len();
         let terms = Terms {
-            grace_ms: self.seconds_ms("mds_beacon_grace", 15.0),
-            interval_ms: self.seconds_ms("mds_beacon_interval", 4.0),
+            grace_ms: self.seconds_ms(key::MDS_BEACON_GRACE),
+            interval_ms: self.seconds_ms(key::MDS_BEACON_INTERVAL),
             mon_down_grace_ms,
             quorum_is_shaken: down || age_ms < mon_down_grace_ms,
             now_ms,
@@ -119,8 +121,7 @@ impl Monitor {
         if addrs.front().sock.is_none_or(|sock| sock.port() == 0) {
             return tracing::warn!("a beacon of {} comes from {addrs}, without a port", info.name);
         }
-        let (unique, now_ms) =
-            (self.option_bool("mds_enforce_unique_name", true), self.now.mono_ms());
+        let (unique, now_ms) = (self.option(key::MDS_ENFORCE_UNIQUE_NAME), self.now.mono_ms());
         let mut edit = self.fs_edit();
         let said = beacon::take(&mut edit, &mut self.volatile.mds, &msg, &addrs, (unique, now_ms));
         let newest = edit.map.epoch.0;

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use conf::key;
 use maps::{OsdMap, PgStat, PgState};
 use types::{Epoch, OsdId, PgId, PoolId};
 
@@ -80,14 +81,14 @@ impl Monitor {
     /// needs them where `mon_osd_force_trim_to` says so.
     pub(super) fn trim_round(&mut self) {
         self.map_use.look(&self.state.osdmap);
-        let keep = self.option_u64("mon_min_osdmap_epochs", 500).max(1);
-        let trim = self.option_u64("paxos_service_trim_min", 250).max(1);
+        let keep = self.option(key::MON_MIN_OSDMAP_EPOCHS).max(1);
+        let trim = self.option(key::PAXOS_SERVICE_TRIM_MIN).max(1);
         let history = &self.state.osd_history;
         let last = u64::from(history.last.0);
         if last < u64::from(history.first.0) + keep + trim || self.open.osd.is_some() {
             return;
         }
-        let forced = self.option_u64("mon_osd_force_trim_to", 0);
+        let forced = self.option(key::MON_OSD_FORCE_TRIM_TO).max(0) as u64;
         let needed = if (1..last).contains(&forced) {
             Some(Epoch(forced as u32))
         } else {

@@ -1,5 +1,6 @@
 //! Managers: their beacons, what the active one reports, and what it is asked.
 
+use conf::key;
 use env::ConnId;
 use messages::{ManagerAsk, ManagerReport, MgrBeacon, MgrCommandReply};
 use types::{EntityKind, Epoch};
@@ -35,7 +36,7 @@ impl Monitor {
         if !edit.is_dirty() {
             return;
         }
-        let blocked_s = self.option_f64("mon_mgr_blocklist_interval", 86_400.0).max(0.0) as u64;
+        let blocked_s = self.option(key::MON_MGR_BLOCKLIST_INTERVAL).max(0.0) as u64;
         let fenced = edit.osd_change(&self.state, blocked_s).map(|inc| {
             self.propose(Mutation::Osd(Box::new(inc)));
             Epoch(self.state.osd_history.last.0 + 1)
@@ -62,7 +63,7 @@ impl Monitor {
         if !managers::is_registered(map) && map.standbys.is_empty() {
             return;
         }
-        let grace_s = self.option_f64("mon_mgr_beacon_grace", 30.0).clamp(1.0, 1e9);
+        let grace_s = self.option(key::MON_MGR_BEACON_GRACE).clamp(1.0, 1e9);
         let mut edit = self.managers_edit();
         let grace_ms = (grace_s * 1000.0) as u64;
         edit.round(&mut self.volatile.managers, self.now.mono_ms(), grace_ms);

@@ -32,6 +32,7 @@ pub use others::{Elections, MembershipStep};
 
 use ::auth::{CryptoKey, MonAuth, MonAuthSettings, PeerIdentity, SharedRandom};
 use bytes::Bytes;
+use conf::{Key, Kind, key};
 use denc::{Denc, Features};
 use env::{ConnId, Now, Random};
 use messages::{Envelope, LogEntry, LogPriority, Message, PRIO_HIGH};
@@ -731,8 +732,8 @@ impl Monitor {
         let Some(open) = self.open.osd.take() else { return };
         let pgs = &self.volatile.pgmap.pgs;
         let writes = |pg: PgId| pgs.get(&pg).map_or(0, |stat| stat.version.version);
-        let few = self.option_u64("osd_async_recovery_min_cost", 100);
-        let primes = self.option_bool("mon_osd_prime_pg_temp", true);
+        let few = self.option(key::OSD_ASYNC_RECOVERY_MIN_COST);
+        let primes = self.option(key::MON_OSD_PRIME_PG_TEMP);
         match open.finish(self.wall(), primes.then_some((&writes, few))) {
             Ok((inc, sealed)) => {
                 self.state.record_osdmap(inc.epoch, sealed);
@@ -895,31 +896,22 @@ impl Monitor {
         self.take_in(Mutation::Log(vec![entry]));
     }
 
-    /// An option as it applies to this monitor: the central settings, then its own.
-    fn option(&self, name: &str) -> Option<String> {
+    /// The text of an option as it applies to this monitor: of the central settings, then its own.
+    fn option_text<K>(&self, key: Key<K>) -> Option<String> {
+        let name = key.name();
         self.state.config.get(&self.name(), name).or_else(|| self.config.options.get(name).cloned())
     }
 
+    /// An option as it applies to this monitor; the default where nobody set it, or to what is no value.
+    fn option<K: Kind>(&self, key: Key<K>) -> K::Value {
+        let text = self.option_text(key);
+        text.and_then(|text| key.parse(&text)).unwrap_or_else(|| key.default())
+    }
+
     /// An option that the peer's manager obeys: as it is set for managers, else for this monitor.
-    fn option_of_mgr<T: std::str::FromStr>(&self, name: &str, default: T) -> T {
+    fn option_of_mgr<K: Kind>(&self, key: Key<K>) -> K::Value {
         let mgr = EntityName::new(EntityKind::MGR, "x");
-        let value = self.state.config.get(&mgr, name).or_else(|| self.option(name));
-        value.and_then(|v| v.trim().parse().ok()).unwrap_or(default)
-    }
-
-    fn option_f64(&self, name: &str, default: f64) -> f64 {
-        self.option(name).and_then(|v| v.trim().parse().ok()).unwrap_or(default)
-    }
-
-    fn option_u64(&self, name: &str, default: u64) -> u64 {
-        self.option(name).and_then(|v| v.trim().parse().ok()).unwrap_or(default)
-    }
-
-    fn option_bool(&self, name: &str, default: bool) -> bool {
-        match self.option(name).as_deref().map(str::trim) {
-            Some("true" | "1" | "yes" | "on") => true,
-            Some("false" | "0" | "no" | "off") => false,
-            _ => default,
-        }
+        let text = self.state.config.get(&mgr, key.name()).or_else(|| self.option_text(key));
+        text.and_then(|text| key.parse(&text)).unwrap_or_else(|| key.default())
     }
 }

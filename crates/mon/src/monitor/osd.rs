@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use conf::key;
 use denc::{DecodeError, Denc};
 use env::ConnId;
 use maps::OsdState;
@@ -174,10 +175,10 @@ impl Monitor {
         let mut xinfo = map.xinfo(osd);
         xinfo.features = msg.features;
         let noin = map.has_flag(maps::OsdMapFlags::NOIN) || state.has(OsdState::NOIN);
-        if is_new && self.option_bool("mon_osd_auto_mark_new_in", true) && !noin {
+        if is_new && self.option(key::MON_OSD_AUTO_MARK_NEW_IN) && !noin {
             inc.new_weight.insert(osd, maps::WEIGHT_ONE);
         } else if state.has(OsdState::AUTOOUT)
-            && self.option_bool("mon_osd_auto_mark_auto_out_in", true)
+            && self.option(key::MON_OSD_AUTO_MARK_AUTO_OUT_IN)
             && !noin
         {
             let weight = if xinfo.old_weight > 0 { xinfo.old_weight } else { maps::WEIGHT_ONE };
@@ -193,7 +194,7 @@ impl Monitor {
             inc.new_uuid.insert(osd, msg.uuid);
         }
         inc.new_xinfo.insert(osd, xinfo);
-        if self.option_bool("osd_crush_update_on_start", true) {
+        if self.option(key::OSD_CRUSH_UPDATE_ON_START) {
             match crushops::create_or_move(&map.crush, &msg) {
                 Ok(Some(crush)) => inc.crush = crush,
                 Ok(None) => {}
@@ -264,7 +265,7 @@ impl Monitor {
         }
         let (known, up, _) = map.osd_counts();
         let ratio = up as f64 / known.max(1) as f64;
-        if ratio < self.option_f64("mon_osd_min_up_ratio", 0.3) {
+        if ratio < self.option(key::MON_OSD_MIN_UP_RATIO) {
             tracing::info!("osd.{osd} is not marked down: too few are up");
             return false;
         }
@@ -365,8 +366,8 @@ impl Monitor {
     fn judge_failure(&mut self, target: OsdId) {
         let Some(reports) = self.osd.failures.get(&target) else { return };
         let map = &self.state.osdmap;
-        let level = self.option("mon_osd_reporter_subtree_level").unwrap_or("host".to_owned());
-        let wanted = self.option_u64("mon_osd_min_down_reporters", 2).max(1) as usize;
+        let level = self.option(key::MON_OSD_REPORTER_SUBTREE_LEVEL);
+        let wanted = self.option(key::MON_OSD_MIN_DOWN_REPORTERS).max(1) as usize;
         let subtree = |osd: OsdId| crushops::location(&map.crush, osd.0).remove(&level);
         let places = |osds: &[OsdId]| -> BTreeSet<String> {
             osds.iter().map(|o| subtree(*o).unwrap_or_else(|| format!("osd.{o}"))).collect()
@@ -382,7 +383,7 @@ impl Monitor {
             (reporters.len(), wanted.min(up_others.len().max(1)))
         };
         let Some(since) = reports.values().copied().max() else { return };
-        let grace_ms = (self.option_f64("osd_heartbeat_grace", 20.0) * 1000.0) as u64;
+        let grace_ms = self.option(key::OSD_HEARTBEAT_GRACE).as_millis() as u64;
         let failed_ms = self.now.mono_ms().saturating_sub(since);
         if count < wanted || failed_ms < grace_ms || !self.may_mark_down(target) {
             return;
@@ -496,7 +497,7 @@ impl Monitor {
                 self.osd.failures.remove(&target);
             }
         }
-        let timeout = (self.option_f64("mon_osd_report_timeout", 900.0) * 1000.0) as u64;
+        let timeout = self.option(key::MON_OSD_REPORT_TIMEOUT).as_millis() as u64;
         let osds: Vec<OsdId> = self.state.osdmap.osds().collect();
         for &osd in &osds {
             if !self.state.osdmap.is_up(osd) {
@@ -527,8 +528,8 @@ impl Monitor {
     /// Marks OSDs out that have been down for long.
     fn mark_out(&mut self, osds: &[OsdId]) {
         let now = self.now.mono_ms();
-        let interval = self.option_f64("mon_osd_down_out_interval", 600.0).max(0.0) as u64;
-        let min_in = self.option_f64("mon_osd_min_in_ratio", 0.75);
+        let interval = self.option(key::MON_OSD_DOWN_OUT_INTERVAL).max(0) as u64;
+        let min_in = self.option(key::MON_OSD_MIN_IN_RATIO);
         for &osd in osds {
             let map = &self.state.osdmap;
             if map.is_up(osd) || !map.is_in(osd) {

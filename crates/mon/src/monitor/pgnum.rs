@@ -11,6 +11,7 @@
 //!
 //! Source: the peer's `DaemonServer::adjust_pgs`, `OSDMonitor::prepare_pg_ready_to_merge`.
 
+use conf::key;
 use maps::{Incremental, ObjectStatSum, OsdMapFlags, PgMergeMeta, PgPool, PgState, PoolFlags};
 use messages::{LogPriority, PgReadyToMerge};
 use types::{OsdId, PgId, PoolId};
@@ -29,7 +30,7 @@ fn target_of(pool: PoolId, ps: u32) -> PgId {
 impl Monitor {
     /// The most of all copies that may be misplaced for a step.
     pub(super) fn misplaced_max(&self) -> f64 {
-        self.option_f64("target_max_misplaced_ratio", 0.05).clamp(0.0, 1.0)
+        self.option(key::TARGET_MAX_MISPLACED_RATIO).clamp(0.0, 1.0)
     }
 
     /// Pools whose numbers of PGs are not yet what they should be.
@@ -62,9 +63,8 @@ impl Monitor {
     }
 
     pub(super) fn autoscale_bounds(&self) -> autoscale::Bounds {
-        let default = autoscale::Bounds::default();
         autoscale::Bounds {
-            per_osd: self.option_f64("mon_target_pg_per_osd", default.per_osd),
+            per_osd: self.option(key::MON_TARGET_PG_PER_OSD) as f64,
             threshold: autoscale::threshold(&self.state.config),
         }
     }
@@ -90,7 +90,7 @@ impl Monitor {
                 pgmap.pgs.range(PgId { pool: id, ps: 0 }..).take_while(|(pg, _)| pg.pool == id);
             of.into_iter().all(|(_, stat)| stat.state.0 != 0)
         };
-        let most = self.option_u64("mon_max_pg_per_osd", 250) as u32;
+        let most = self.option(key::MON_MAX_PG_PER_OSD) as u32;
         let mut inc = self.state.osd_change();
         let mut lines = Vec::new();
         for plan in autoscale::plan(map, pgmap, &self.autoscale_bounds()) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use conf::key;
 use env::ConnId;
 use maps::PoolFlags;
 use messages::{LogPriority, Message, PoolOp, RemoveSnaps, pool_op};
@@ -153,7 +154,7 @@ impl Monitor {
         }
         match msg.op {
             pool_op::DELETE => {
-                if !self.option_bool("mon_allow_pool_delete", false) {
+                if !self.option(key::MON_ALLOW_POOL_DELETE) {
                     return Err(EPERM);
                 }
                 let inc = poolops::plan_delete(&self.state, id).map_err(|e| -e.errno)?;
@@ -212,19 +213,17 @@ impl Monitor {
 
     /// What new pools get unless somebody says otherwise.
     pub(super) fn pool_defaults(&self) -> poolops::PoolDefaults {
-        let fallback = poolops::PoolDefaults::default();
-        let num = |name, default: u32| self.option_u64(name, u64::from(default)) as u32;
+        let num = |key| self.option::<conf::key::Uint>(key) as u32;
         poolops::PoolDefaults {
-            size: num("osd_pool_default_size", u32::from(fallback.size)).clamp(1, 10) as u8,
-            min_size: num("osd_pool_default_min_size", u32::from(fallback.min_size)) as u8,
-            pg_num: num("osd_pool_default_pg_num", fallback.pg_num),
-            pgp_num: num("osd_pool_default_pgp_num", fallback.pgp_num),
-            max_pg_per_osd: num("mon_max_pg_per_osd", fallback.max_pg_per_osd),
-            autoscale: match self.option("osd_pool_default_pg_autoscale_mode").as_deref() {
-                Some("on") => 2,
-                Some("warn") => 1,
-                Some(_) => 0,
-                None => fallback.autoscale,
+            size: num(key::OSD_POOL_DEFAULT_SIZE).clamp(1, 10) as u8,
+            min_size: num(key::OSD_POOL_DEFAULT_MIN_SIZE) as u8,
+            pg_num: num(key::OSD_POOL_DEFAULT_PG_NUM),
+            pgp_num: num(key::OSD_POOL_DEFAULT_PGP_NUM),
+            max_pg_per_osd: num(key::MON_MAX_PG_PER_OSD),
+            autoscale: match self.option(key::OSD_POOL_DEFAULT_PG_AUTOSCALE_MODE).as_str() {
+                "on" => 2,
+                "warn" => 1,
+                _ => 0,
             },
         }
     }

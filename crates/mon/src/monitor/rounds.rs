@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use conf::key;
 use maps::{OsdMap, OsdState, PoolFlags, SnapIntervals};
 use messages::LogPriority;
 use types::{OsdId, PgId, PoolId};
@@ -217,41 +218,37 @@ impl Monitor {
     }
 
     fn map_bounds(&self) -> MapBounds {
-        let default = MapBounds::default();
         MapBounds {
-            public_network: self.option("public_network").unwrap_or_default(),
-            pgs_per_osd: self.option_u64("mon_max_pg_per_osd", default.pgs_per_osd),
-            failsafe_full: self.option_f64("osd_failsafe_full_ratio", default.failsafe_full),
-            power_of_two: self.option_bool("mon_warn_on_pool_pg_num_not_power_of_two", true),
-            straw_calc: self.option_bool("mon_warn_on_crush_straw_calc_version_zero", true),
-            tunables: self.option_bool("mon_warn_on_legacy_crush_tunables", true),
+            public_network: self.option(key::PUBLIC_NETWORK),
+            pgs_per_osd: self.option(key::MON_MAX_PG_PER_OSD),
+            failsafe_full: self.option(key::OSD_FAILSAFE_FULL_RATIO),
+            power_of_two: self.option(key::MON_WARN_ON_POOL_PG_NUM_NOT_POWER_OF_TWO),
+            straw_calc: self.option(key::MON_WARN_ON_CRUSH_STRAW_CALC_VERSION_ZERO),
+            tunables: self.option(key::MON_WARN_ON_LEGACY_CRUSH_TUNABLES),
         }
     }
 
     fn health_options(&self) -> HealthOptions {
         HealthOptions {
-            pool_size: self.option_u64("osd_pool_default_size", 3) as u32,
-            no_redundancy: self.option_bool("mon_warn_on_pool_no_redundancy", true),
-            no_app: self.option_bool("mon_warn_on_pool_no_app", true),
-            no_hit_sets: self.option_bool("mon_warn_on_cache_pools_without_hit_sets", true),
-            cache_full_ratio: self.option_f64("mon_cache_target_full_warn_ratio", 0.66),
-            too_few_osds: self.option_bool("mon_warn_on_too_few_osds", true),
-            stuck_ms: self.option_u64("mon_pg_stuck_threshold", 60) * 1000,
+            pool_size: self.option(key::OSD_POOL_DEFAULT_SIZE) as u32,
+            no_redundancy: self.option(key::MON_WARN_ON_POOL_NO_REDUNDANCY),
+            no_app: self.option(key::MON_WARN_ON_POOL_NO_APP),
+            no_hit_sets: self.option(key::MON_WARN_ON_CACHE_POOLS_WITHOUT_HIT_SETS),
+            cache_full_ratio: self.option(key::MON_CACHE_TARGET_FULL_WARN_RATIO),
+            too_few_osds: self.option(key::MON_WARN_ON_TOO_FEW_OSDS),
+            stuck_ms: self.option(key::MON_PG_STUCK_THRESHOLD).as_secs() * 1000,
             autoscale: self.autoscale_bounds(),
             auth: crate::health_auth::Options {
-                makes_insecure: self.option_bool(
-                    crate::health_auth::MAKES_INSECURE,
-                    crate::health_auth::insecure_may_log_in(&self.state.monmap),
-                ),
+                makes_insecure: self.makes_insecure(),
                 emergency: self.emergency_kinds().is_some(),
             },
             now_ms: self.now.mono_ms(),
             wall_ns: self.now.wall_ns,
             unscrubbed_s: ScrubAges {
-                light_s: self.option_f64("osd_scrub_max_interval", 604_800.0),
-                deep_s: self.option_f64("osd_deep_scrub_interval", 604_800.0),
-                light_ratio: self.option_f64("mon_warn_pg_not_scrubbed_ratio", 0.5),
-                deep_ratio: self.option_f64("mon_warn_pg_not_deep_scrubbed_ratio", 0.75),
+                light_s: self.option(key::OSD_SCRUB_MAX_INTERVAL),
+                deep_s: self.option(key::OSD_DEEP_SCRUB_INTERVAL),
+                light_ratio: self.option(key::MON_WARN_PG_NOT_SCRUBBED_RATIO),
+                deep_ratio: self.option(key::MON_WARN_PG_NOT_DEEP_SCRUBBED_RATIO),
             },
             bounds: self.map_bounds(),
             reports: self.report_bounds(),
@@ -259,36 +256,38 @@ impl Monitor {
         }
     }
 
+    /// `mon_auth_allow_insecure_key`, which follows what may log in until somebody sets it.
+    fn makes_insecure(&self) -> bool {
+        let key = key::MON_AUTH_ALLOW_INSECURE_KEY;
+        let set = self.option_text(key).and_then(|text| key.parse(&text));
+        set.unwrap_or_else(|| crate::health_auth::insecure_may_log_in(&self.state.monmap))
+    }
+
     fn mon_bounds(&self) -> vitals::Bounds {
-        let default = vitals::Bounds::default();
-        let size = self.option("mon_data_size_warn").and_then(|v| conf::parse_size(&v));
         vitals::Bounds {
-            drift_s: self.option_f64("mon_clock_drift_allowed", default.drift_s),
-            avail_warn: self.option_u64("mon_data_avail_warn", default.avail_warn),
-            avail_crit: self.option_u64("mon_data_avail_crit", default.avail_crit),
-            data_warn: size.unwrap_or(default.data_warn),
+            drift_s: self.option(key::MON_CLOCK_DRIFT_ALLOWED),
+            avail_warn: self.option(key::MON_DATA_AVAIL_WARN).max(0) as u64,
+            avail_crit: self.option(key::MON_DATA_AVAIL_CRIT).max(0) as u64,
+            data_warn: self.option(key::MON_DATA_SIZE_WARN),
         }
     }
 
     fn report_bounds(&self) -> health_reports::Bounds {
-        let default = health_reports::Bounds::default();
-        let number = |name: &str, default: i64| self.option_of_mgr(name, default);
-        let grace_s = self.option_of_mgr("osd_heartbeat_grace", default.grace_s);
-        let ratio = self.option_of_mgr("mon_warn_on_slow_ping_ratio", 0.05);
-        let ping_ms = self.option_of_mgr("mon_warn_on_slow_ping_time", 0.0);
+        let grace_s = self.option_of_mgr(key::OSD_HEARTBEAT_GRACE).as_secs_f64();
+        let ratio = self.option_of_mgr(key::MON_WARN_ON_SLOW_PING_RATIO);
+        let ping_ms = self.option_of_mgr(key::MON_WARN_ON_SLOW_PING_TIME);
         let ping_ms = if ping_ms == 0.0 { grace_s * 1e3 * ratio } else { ping_ms };
         health_reports::Bounds {
             slow_ping_us: ping_ms * 1e3,
             grace_s,
-            repaired: self.option_of_mgr("mon_osd_warn_num_repaired", default.repaired),
-            snaps_queued: self
-                .option_of_mgr("mon_osd_snap_trim_queue_warn_on", default.snaps_queued),
-            objects_min: number("mon_pg_warn_min_objects", default.objects_min),
-            pool_objects_min: number("mon_pg_warn_min_pool_objects", default.pool_objects_min),
-            object_skew: self.option_of_mgr("mon_pg_warn_max_object_skew", default.object_skew),
-            quota_warn: self.option_of_mgr("mon_pool_quota_warn_threshold", default.quota_warn),
-            quota_crit: self.option_of_mgr("mon_pool_quota_crit_threshold", default.quota_crit),
-            misplaced: self.option_of_mgr("mon_warn_on_misplaced", default.misplaced),
+            repaired: self.option_of_mgr(key::MON_OSD_WARN_NUM_REPAIRED),
+            snaps_queued: self.option_of_mgr(key::MON_OSD_SNAP_TRIM_QUEUE_WARN_ON).max(0) as u64,
+            objects_min: self.option_of_mgr(key::MON_PG_WARN_MIN_OBJECTS),
+            pool_objects_min: self.option_of_mgr(key::MON_PG_WARN_MIN_POOL_OBJECTS),
+            object_skew: self.option_of_mgr(key::MON_PG_WARN_MAX_OBJECT_SKEW),
+            quota_warn: self.option_of_mgr(key::MON_POOL_QUOTA_WARN_THRESHOLD).max(0) as u64,
+            quota_crit: self.option_of_mgr(key::MON_POOL_QUOTA_CRIT_THRESHOLD).max(0) as u64,
+            misplaced: self.option_of_mgr(key::MON_WARN_ON_MISPLACED),
         }
     }
 

@@ -57,7 +57,7 @@ impl ClassList {
         Self(text.into())
     }
 
-    fn has(&self, class: &[u8]) -> bool {
+    pub(crate) fn has(&self, class: &[u8]) -> bool {
         self.0.split([' ', ',', ';', '\t']).any(|name| name == "*" || name.as_bytes() == class)
     }
 }

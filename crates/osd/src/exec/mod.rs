@@ -52,20 +52,6 @@ pub struct Limits {
     pub settings: cls::Settings,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            object_size_max: 128 << 20,
-            attr_name_max: 100,
-            attr_size_max: 0,
-            omap_entries_max: 1024,
-            omap_bytes_max: 64 << 20,
-            classes: cls::wasm::Budget::default(),
-            settings: cls::Settings::default(),
-        }
-    }
-}
-
 /// What happens to watches and notifications once the vector has succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {

@@ -2,6 +2,7 @@
 
 use super::Order;
 use crate::pg::{Cx, Pg};
+use conf::{Key, key};
 use maps::{OsdMapFlags, PoolFlags};
 
 /// Options of scrubs; names are the options', without `osd_scrub_` or `osd_`.
@@ -43,31 +44,6 @@ pub struct ScrubConf {
     pub load_max: f64,
 }
 
-impl Default for ScrubConf {
-    fn default() -> Self {
-        let day = 86_400.0;
-        Self {
-            max: 3,
-            min_interval: day,
-            max_interval: 7.0 * day,
-            deep_interval: 7.0 * day,
-            randomize: 0.5,
-            begin_hour: 0,
-            end_hour: 0,
-            begin_week_day: 0,
-            end_week_day: 0,
-            sleep_ms: 0,
-            chunk: 15,
-            shallow_chunk: 50,
-            preemptions: 5,
-            during_recovery: false,
-            auto_repair: false,
-            auto_repair_max: 5,
-            load_max: 10.0,
-        }
-    }
-}
-
 /// Whether `at` is within `from..to`, which may go over the end; equal bounds mean always.
 fn within(from: u64, to: u64, at: u64) -> bool {
     match from.cmp(&to) {
@@ -78,53 +54,31 @@ fn within(from: u64, to: u64, at: u64) -> bool {
 }
 
 impl ScrubConf {
-    /// Takes the values that are set.
-    pub(crate) fn read(&mut self, conf: &conf::Config) {
-        let set = |name: &str| conf::option(name).is_some() && conf.is_set(name);
-        let float = |name: &str, to: &mut f64| {
-            if set(name) {
-                *to = conf.f64(name).max(0.0);
-            }
-        };
-        let int = |name: &str, to: &mut u64| {
-            if set(name) {
-                *to = conf.u64(name);
-            }
-        };
-        let size = |name: &str, to: &mut usize| {
-            if set(name) {
-                *to = usize::try_from(conf.u64(name)).unwrap_or(usize::MAX);
-            }
-        };
-        size("osd_max_scrubs", &mut self.max);
-        float("osd_scrub_min_interval", &mut self.min_interval);
-        float("osd_scrub_max_interval", &mut self.max_interval);
-        float("osd_deep_scrub_interval", &mut self.deep_interval);
-        float("osd_scrub_interval_randomize_ratio", &mut self.randomize);
-        float("osd_scrub_load_threshold", &mut self.load_max);
-        int("osd_scrub_begin_hour", &mut self.begin_hour);
-        int("osd_scrub_end_hour", &mut self.end_hour);
-        int("osd_scrub_begin_week_day", &mut self.begin_week_day);
-        int("osd_scrub_end_week_day", &mut self.end_week_day);
-        size("osd_scrub_chunk_max", &mut self.chunk);
-        size("osd_shallow_scrub_chunk_max", &mut self.shallow_chunk);
-        (self.chunk, self.shallow_chunk) =
-            (self.chunk.clamp(1, 1_000), self.shallow_chunk.clamp(1, 1_000));
-        let (mut preemptions, mut errors) = (u64::from(self.preemptions), 5);
-        int("osd_scrub_max_preemptions", &mut preemptions);
-        int("osd_scrub_auto_repair_num_errors", &mut errors);
-        self.preemptions = preemptions.min(30) as u32;
-        self.auto_repair_max = errors.min(u64::from(u32::MAX)) as u32;
-        let mut sleep = 0.0;
-        float("osd_scrub_sleep", &mut sleep);
-        self.sleep_ms = (sleep * 1_000.0) as u64;
-        let flag = |name: &str, to: &mut bool| {
-            if set(name) {
-                *to = conf.bool(name);
-            }
-        };
-        flag("osd_scrub_during_recovery", &mut self.during_recovery);
-        flag("osd_scrub_auto_repair", &mut self.auto_repair);
+    /// The values of `conf`.
+    pub(crate) fn read(conf: &conf::Config) -> Self {
+        let float = |key: Key<key::Float>| conf.get(key).max(0.0);
+        let hour = |key: Key<key::Int>| conf.get(key).max(0) as u64;
+        let size = |key: Key<key::Uint>| usize::try_from(conf.get(key)).unwrap_or(usize::MAX);
+        let errors = conf.get(key::OSD_SCRUB_AUTO_REPAIR_NUM_ERRORS);
+        Self {
+            max: size(key::OSD_MAX_SCRUBS),
+            min_interval: float(key::OSD_SCRUB_MIN_INTERVAL),
+            max_interval: float(key::OSD_SCRUB_MAX_INTERVAL),
+            deep_interval: float(key::OSD_DEEP_SCRUB_INTERVAL),
+            randomize: float(key::OSD_SCRUB_INTERVAL_RANDOMIZE_RATIO),
+            begin_hour: hour(key::OSD_SCRUB_BEGIN_HOUR),
+            end_hour: hour(key::OSD_SCRUB_END_HOUR),
+            begin_week_day: hour(key::OSD_SCRUB_BEGIN_WEEK_DAY),
+            end_week_day: hour(key::OSD_SCRUB_END_WEEK_DAY),
+            sleep_ms: (float(key::OSD_SCRUB_SLEEP) * 1_000.0) as u64,
+            chunk: size(key::OSD_SCRUB_CHUNK_MAX).clamp(1, 1_000),
+            shallow_chunk: size(key::OSD_SHALLOW_SCRUB_CHUNK_MAX).clamp(1, 1_000),
+            preemptions: conf.get(key::OSD_SCRUB_MAX_PREEMPTIONS).min(30) as u32,
+            during_recovery: conf.get(key::OSD_SCRUB_DURING_RECOVERY),
+            auto_repair: conf.get(key::OSD_SCRUB_AUTO_REPAIR),
+            auto_repair_max: u32::try_from(errors).unwrap_or(u32::MAX),
+            load_max: float(key::OSD_SCRUB_LOAD_THRESHOLD),
+        }
     }
 
     /// Whether this is an hour for scrubs. Hours and days are those of UTC.
@@ -255,7 +209,7 @@ mod tests {
             end_hour,
             begin_week_day,
             end_week_day,
-            ..ScrubConf::default()
+            ..crate::config::Config::default().scrub
         };
         for (c, yes) in [
             (c(0, 0, 0, 0), true),
