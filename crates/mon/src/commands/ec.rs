@@ -20,7 +20,6 @@ const CRUSH_KEYS: [(&str, &str); 5] = [
     ("crush-osds-per-failure-domain", "0"),
     ("crush-root", "default"),
 ];
-/// `osd_pool_default_erasure_code_profile`, where nobody set it.
 /// `stripe_unit` had better be a multiple of it, bytes.
 pub(super) const STRIPE_UNIT_BEST: u64 = 4096;
 

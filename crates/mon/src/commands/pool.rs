@@ -17,7 +17,6 @@ use crate::{CommandCtx, autoscale, poolops};
 const APPLICATIONS_MAX: usize = 4;
 /// Characters of an application's name, and of a key or value.
 const APPLICATION_CHARS_MAX: usize = 128;
-/// PGs of a pool.
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     match what {
