@@ -27,13 +27,6 @@ pub struct Bounds {
     pub threshold: f64,
 }
 
-#[cfg(test)]
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { per_osd: 100.0, threshold: THRESHOLD }
-    }
-}
-
 /// By how much a pool may have too many or too few PGs, where nobody set it.
 const THRESHOLD: f64 = 3.0;
 
@@ -235,6 +228,13 @@ pub fn plan(map: &OsdMap, pgmap: &PgMap, bounds: &Bounds) -> Vec<Plan> {
         plan.give(pool, ratio * root.left, ratio, bounds);
     }
     plans.into_values().collect()
+}
+
+#[cfg(test)]
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { per_osd: 100.0, threshold: THRESHOLD }
+    }
 }
 
 #[cfg(test)]

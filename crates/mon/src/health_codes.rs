@@ -159,20 +159,6 @@ pub(crate) struct MapBounds {
     pub tunables: bool,
 }
 
-#[cfg(test)]
-impl Default for MapBounds {
-    fn default() -> Self {
-        Self {
-            public_network: String::new(),
-            pgs_per_osd: 250,
-            failsafe_full: 0.97,
-            power_of_two: true,
-            straw_calc: true,
-            tunables: true,
-        }
-    }
-}
-
 /// The checks of what maps and sums alone tell.
 pub(crate) fn check(
     cluster: &ClusterState,
@@ -405,6 +391,20 @@ fn check_new(map: &OsdMap, volatile: &Volatile, report: &mut HealthReport) {
         .collect();
     let summary = format!("{} osd(s) were made and never came up", osds.len());
     report.add("OSD_NEVER_UP", HealthStatus::Warn, osds.len(), summary, detail);
+}
+
+#[cfg(test)]
+impl Default for MapBounds {
+    fn default() -> Self {
+        Self {
+            public_network: String::new(),
+            pgs_per_osd: 250,
+            failsafe_full: 0.97,
+            power_of_two: true,
+            straw_calc: true,
+            tunables: true,
+        }
+    }
 }
 
 #[cfg(test)]

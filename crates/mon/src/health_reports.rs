@@ -40,24 +40,6 @@ pub(crate) struct Bounds {
     pub misplaced: bool,
 }
 
-#[cfg(test)]
-impl Default for Bounds {
-    fn default() -> Self {
-        Self {
-            slow_ping_us: 1e6,
-            grace_s: 20.0,
-            repaired: 10,
-            snaps_queued: 32_768,
-            objects_min: 10_000,
-            pool_objects_min: 1_000,
-            object_skew: 10.0,
-            quota_warn: 0,
-            quota_crit: 0,
-            misplaced: false,
-        }
-    }
-}
-
 /// All checks of this page.
 pub(crate) fn check(
     map: &OsdMap,
@@ -295,6 +277,24 @@ pub(crate) fn check_targets(map: &OsdMap, plans: &[autoscale::Plan], report: &mu
         let n = detail.len();
         let summary = format!("{n} subtrees have overcommitted pool target_size_bytes");
         report.add("POOL_TARGET_SIZE_BYTES_OVERCOMMITTED", HealthStatus::Warn, n, summary, detail);
+    }
+}
+
+#[cfg(test)]
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            slow_ping_us: 1e6,
+            grace_s: 20.0,
+            repaired: 10,
+            snaps_queued: 32_768,
+            objects_min: 10_000,
+            pool_objects_min: 1_000,
+            object_skew: 10.0,
+            quota_warn: 0,
+            quota_crit: 0,
+            misplaced: false,
+        }
     }
 }
 

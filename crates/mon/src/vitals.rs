@@ -145,13 +145,6 @@ pub(crate) struct Bounds {
     pub data_warn: u64,
 }
 
-#[cfg(test)]
-impl Default for Bounds {
-    fn default() -> Self {
-        Self { drift_s: 0.05, avail_warn: 30, avail_crit: 5, data_warn: 15 << 30 }
-    }
-}
-
 /// Why a clock is wrong, or nothing.
 pub(crate) fn skew_text(known: &Known, drift_s: f64) -> Option<String> {
     let text = |s: f64| cli::float_text(s, 6);
@@ -216,6 +209,13 @@ fn check_disks(round: &Round, bounds: &Bounds, report: &mut HealthReport) {
     add("MON_DISK_LOW", HealthStatus::Warn, low, "low on available space");
     let big = big.into_iter().map(|(name, line)| (name.as_str(), line)).collect();
     add("MON_DISK_BIG", HealthStatus::Warn, big, "using a lot of disk space");
+}
+
+#[cfg(test)]
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { drift_s: 0.05, avail_warn: 30, avail_crit: 5, data_warn: 15 << 30 }
+    }
 }
 
 #[cfg(test)]

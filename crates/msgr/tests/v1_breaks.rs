@@ -284,7 +284,7 @@ impl World {
             is_dialled: false,
             lines: vec![],
             kept: None,
-            keeps_early: seed % 2 == 0,
+            keeps_early: seed.is_multiple_of(2),
             has_server_session: false,
             from_client: Told::default(),
             from_server: told,
