@@ -193,10 +193,17 @@ impl Store {
     }
 
     pub(crate) fn freeze_if_due(&mut self) -> Result<()> {
-        if self.since_freeze >= self.checkpoint_bytes && self.state.frozen.is_none() {
+        let due = self.since_freeze >= self.checkpoint_bytes || self.is_heavy();
+        if due && self.state.frozen.is_none() {
             return self.freeze();
         }
         Ok(())
+    }
+
+    /// Whether changes since the last freeze take much memory. A small change of an object is in memory
+    /// with all the object's attributes, so it may take any number of times what it takes of the log.
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.state.active_bytes >= 2 * self.checkpoint_bytes
     }
 
     /// Begins a checkpoint of everything submitted.

@@ -85,8 +85,9 @@ pub struct OpenOptions {
     /// The file or device of a log of its own; `journal` beside the block file without.
     pub log_path: Option<PathBuf>,
     /// Bytes of log after which a checkpoint begins: at most half of the log and a 64th of
-    /// the device; 0 is a quarter of the log. About twice that much may be in memory, and
-    /// the more it is, the less is written more than once.
+    /// the device; 0 is a quarter of the log. The more it is, the less is written more than once.
+    /// A checkpoint begins, too, when changes take twice as much memory, and no more come in while
+    /// there are as many beside those of a checkpoint under way.
     pub checkpoint_bytes: u64,
     /// Memory for clean object metadata.
     pub onode_cache_bytes: u64,

@@ -252,7 +252,7 @@ impl Store {
         }
         let Needs { record, blocks, clones, .. } = needs;
         self.require_log(record)?;
-        if clones && self.clones_unsettled(txn)? {
+        if self.is_heavy() || clones && self.clones_unsettled(txn)? {
             self.finish_checkpoint()?;
         }
         self.await_room(record)?;

@@ -114,3 +114,41 @@ fn a_log_of_the_usual_size_takes_what_clients_send() {
     let keys = [Bytes::from("79")];
     assert_eq!(store.omap_get_keys(PG, &object("o"), &keys).unwrap()[&keys[0]], value);
 }
+
+/// Small changes of objects with large attributes: each holds the whole object in memory, but not more
+/// of them than two checkpoints' worth.
+#[test]
+fn small_changes_of_large_objects_are_bounded() {
+    const ATTR: usize = 2 << 20;
+    const OBJECTS: u32 = 60;
+    let dir = Dir::new("large-attrs");
+    let options = MkfsOptions { size: 1 << 30, log_bytes: 32 << 20, ..MkfsOptions::default() };
+    Store::mkfs(&dir.block(), &options).unwrap();
+    let mut store = Store::open(&dir.block(), OpenOptions::default()).unwrap();
+    let object =
+        |n: u32| HObject::head(PoolId(1), Bytes::new(), Bytes::new(), Bytes::from(format!("o{n}")));
+    let mut txn = Transaction::new();
+    txn.create_collection(PG);
+    store.submit(txn).unwrap();
+    for n in 0..OBJECTS {
+        let mut txn = Transaction::new();
+        txn.set_attr(PG, &object(n), "large", made(ATTR, n as u8));
+        store.submit(txn).unwrap();
+    }
+    let mut most = 0;
+    for round in 0..3u8 {
+        for n in 0..OBJECTS {
+            let mut txn = Transaction::new();
+            txn.set_attr(PG, &object(n), "small", vec![round].into());
+            store.submit(txn).unwrap();
+            most = most.max(store.memory().changes.1);
+        }
+    }
+    // A checkpoint begins with each 8 MiB of the log: 16 MiB and one object, twice.
+    assert!(most <= 40 << 20, "{} MiB in memory", most >> 20);
+    for n in 0..OBJECTS {
+        let large = store.get_attr(PG, &object(n), b"large").unwrap();
+        assert!(large == Some(made(ATTR, n as u8)), "{n}");
+        assert_eq!(store.get_attr(PG, &object(n), b"small").unwrap().as_deref(), Some(&[2][..]));
+    }
+}
