@@ -259,7 +259,7 @@ pub fn remove(dir: &Path, yes: bool) -> Result<()> {
     look(&layout)?;
     confirm(&layout, &fsid, yes)?;
     if layout.exists() {
-        up::down(dir)?;
+        up::stop(dir)?;
     }
     // Now they have ended; a daemon that was started by hand holds its store.
     let found = look(&layout)?;

@@ -284,7 +284,7 @@ pub fn start_one(layout: &Layout, daemon: &str) -> Result<()> {
         _ => {}
     }
     if !within(PAUSE_MAX, || layout.running(daemon).is_some()) {
-        bail!("{daemon} does not start; why stands in its log: argonaut logs --dir {dir} {daemon}");
+        bail!("{daemon} does not start; its log says why: argonaut logs --dir {dir} {daemon}");
     }
     say!("{daemon} runs");
     Ok(())

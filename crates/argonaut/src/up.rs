@@ -523,16 +523,28 @@ fn fetch_keys(layout: &Layout, daemons: &[String], socket: &Path) {
 ///
 /// # Errors
 /// When the directory holds no cluster, or its processes do not end.
-#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
 pub fn down(dir: &Path) -> Result<()> {
+    let place = existing(dir)?.dir;
+    match stop(dir)? {
+        true => say!("stopped; the data stays in {}", place.display()),
+        false => say!("the cluster in {} does not run", place.display()),
+    }
+    Ok(())
+}
+
+/// Stops all daemons. Returns whether any ran.
+///
+/// # Errors
+/// As [`down`].
+#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
+pub fn stop(dir: &Path) -> Result<bool> {
     let layout = existing(dir)?;
     let mut running: Vec<(String, u32)> = Vec::new();
     for name in layout.daemons()?.into_iter().chain(["supervise".to_owned()]) {
         running.extend(layout.running(&name).map(|pid| (name, pid)));
     }
     if running.is_empty() {
-        say!("the cluster in {} does not run", layout.dir.display());
-        return Ok(());
+        return Ok(false);
     }
     // The supervisor stops its daemons in order; without one they are told here.
     match running.iter().find(|(name, _)| name == "supervise") {
@@ -548,8 +560,7 @@ pub fn down(dir: &Path) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    say!("stopped; the data stays in {}", layout.dir.display());
-    Ok(())
+    Ok(true)
 }
 
 /// The cluster in a directory.
@@ -593,7 +604,11 @@ pub fn status(dir: &Path) -> Result<()> {
             Err(err) => last = err,
         }
     }
-    Err(last.context("no monitor answers; why stands in its log: argonaut logs"))
+    if layout.running("supervise").is_none() {
+        let dir = layout.dir.display();
+        bail!("the cluster in {dir} is stopped: argonaut up --dir {dir} starts it");
+    }
+    Err(last.context("no monitor answers; its log says why: argonaut logs"))
 }
 
 /// Prints the logs, of one daemon or of all; with `follow` goes on.

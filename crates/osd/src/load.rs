@@ -61,6 +61,8 @@ pub struct Share {
     bytes: u64,
     /// What its connection is charged besides.
     copied: u64,
+    /// What it turned out to hold beside its own bytes: charged likewise.
+    held: AtomicU64,
     /// 0 for an answer.
     requests: u64,
 }
@@ -104,7 +106,7 @@ impl Load {
         self.total.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.own.bytes.fetch_add(bytes + copied, Ordering::Relaxed);
         self.own.requests.fetch_add(requests, Ordering::Relaxed);
-        Share { load: self.clone(), bytes, copied, requests }
+        Share { load: self.clone(), bytes, copied, held: AtomicU64::new(0), requests }
     }
 
     /// A request of so many bytes is there, of which so many more are taken by copies.
@@ -117,6 +119,13 @@ impl Share {
     /// Of a request that is answered: counts nothing.
     pub(crate) fn none() -> Arc<Self> {
         Arc::new(Load::new(0).add(0, 0, 0))
+    }
+
+    /// It holds so many bytes more until it is answered: a small change of an object with large
+    /// attributes, which are written with it. Others' requests go on meanwhile.
+    pub(crate) fn hold(&self, bytes: u64) {
+        self.load.own.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.held.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// An answer's data, which counts until it has left.
@@ -163,7 +172,8 @@ pub fn copied(ops: &[OsdOp]) -> usize {
 impl Drop for Share {
     fn drop(&mut self) {
         self.load.total.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.load.own.bytes.fetch_sub(self.bytes + self.copied, Ordering::Relaxed);
+        let own = self.bytes + self.copied + self.held.load(Ordering::Relaxed);
+        self.load.own.bytes.fetch_sub(own, Ordering::Relaxed);
         self.load.own.requests.fetch_sub(self.requests, Ordering::Relaxed);
     }
 }
@@ -193,6 +203,23 @@ mod tests {
         drop(part);
         assert_eq!(load.bytes(), 0);
         assert_eq!(load.share(0, 0).carry(Bytes::from_static(b"small")), "small");
+    }
+
+    /// Who changes objects with large attributes has few of them in hand; others do not feel it.
+    #[test]
+    fn what_a_request_holds_counts_to_its_connection() {
+        let load = Load::new(400 << 20);
+        let other = load.another();
+        let (one, two) = (load.share(100, 0), load.share(100, 0));
+        one.hold(60 << 20);
+        assert!(!load.is_full(0, false));
+        two.hold(60 << 20);
+        assert!(load.is_full(0, false) && !other.is_full(0, false));
+        assert_eq!(load.bytes(), 2 * (100 + EACH as u64));
+        drop(two);
+        assert!(!load.is_full(0, true));
+        drop(one);
+        assert_eq!(load.own.bytes.load(Ordering::Relaxed), 0);
     }
 
     /// Of what is copied again and again less may be in hand than of data.

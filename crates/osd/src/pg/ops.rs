@@ -670,6 +670,10 @@ impl Pg {
             outcome.answer = Answer::error(&op, e);
             (failed, unchanged) = (true, true);
         }
+        if !unchanged && !failed {
+            // The store writes an object's attributes with whatever changes of it.
+            op.share.hold(cx.store.attrs_bytes(self.coll, &oid).unwrap_or_default());
+        }
         let version = self.next_version(cx);
         let mut kept = Kept::default();
         // What changes nothing for users leaves them the object's version; so is its resend told.

@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod backfill;
+#[cfg(test)]
 mod backoffs;
 #[cfg(test)]
 mod classes;
