@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 mod backfill;
+mod backing_off;
 #[cfg(test)]
 mod backoffs;
 #[cfg(test)]
