@@ -86,7 +86,7 @@ pub struct OpenOptions {
     pub log_path: Option<PathBuf>,
     /// Bytes of log after which a checkpoint begins: at most half of the log and a 64th of
     /// the device; 0 is a quarter of the log. The more it is, the less is written more than once.
-    /// A checkpoint begins, too, when changes take twice as much memory, and no more come in while
+    /// A checkpoint begins, too, when changes take three times as much memory, and no more come in while
     /// there are as many beside those of a checkpoint under way.
     pub checkpoint_bytes: u64,
     /// Memory for clean object metadata.
