@@ -196,7 +196,7 @@ fn number(args: &Map<String, Value>, name: &str) -> Option<u64> {
     args.get(name).and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()))
 }
 
-/// Counters of loggers in the form that has labels; none of ours has any.
+/// EINVAL with a sentence.
 fn invalid(why: impl Into<String>) -> (Errno, String) {
     (Errno::INVAL, why.into())
 }
