@@ -28,6 +28,17 @@ pub fn works(mut command: Command) -> bool {
     quiet.status().is_ok_and(|s| s.success())
 }
 
+/// Looks at the types of all targets, as they are when they are fuzzed. The stable compiler will
+/// do: nothing is linked, so no fuzzing library is built either.
+pub fn check() -> Command {
+    let mut command = sh::cargo(&["check", "--quiet", "--locked", "--bins"]);
+    command.args(["--manifest-path", "fuzz/Cargo.toml"]);
+    // A folder of its own: other flags mean other artifacts of every crate.
+    command.args(["--target-dir", "target/fuzz-check"]);
+    command.env("RUSTFLAGS", "--cfg fuzzing").env("CUSTOM_LIBFUZZER_PATH", "none/none.a");
+    command
+}
+
 /// The targets, in order of their names.
 ///
 /// # Errors

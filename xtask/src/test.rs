@@ -8,7 +8,8 @@ use anyhow::Result;
 use crate::report::{LeftOut, Report};
 use crate::{hostile, hostile_clients, kill9, lab, lanes, sh, thrash, thrash_mons};
 
-/// Format, lints, types, and the rules of [`crate::tidy`].
+/// Format, lints, types of all that is compiled (fuzz targets too), and the rules of
+/// [`crate::tidy`].
 ///
 /// # Errors
 /// When one of them finds something.
@@ -23,7 +24,8 @@ pub fn check() -> Result<()> {
         "--",
         "-D",
         "warnings",
-    ]))
+    ]))?;
+    sh::run(&mut crate::fuzz::check())
 }
 
 /// Debian packages of this host that tests use; installed when missing.

@@ -53,6 +53,7 @@ pub const ALL: &[Scene] = &[
     scene("churn", "allow r", "allow r pool={pool}", 64),
     scene("half-open", "allow r", "", 64),
     scene("listings", "allow r", "allow rw pool={pool}", 256),
+    scene("listings-of-large", "allow r", "allow rw pool={pool}", REQUESTS),
     scene("snapshots", "allow r", "allow rwx pool={pool}", 256),
     Scene { name: "manager-port", mon: "allow r", osd: "", mgr: "allow *", grows_mib: 128 },
 ];
@@ -82,6 +83,7 @@ pub async fn play(scene: &Scene, setting: Setting) -> Result<String> {
         "churn" => stage.churn().await,
         "half-open" => stage.half_open().await,
         "listings" => stage.listings().await,
+        "listings-of-large" => stage.listings_of_large().await,
         "snapshots" => stage.snapshots().await,
         "manager-port" => stage.manager().await,
         other => return Err(format!("scene {other} is not written").into()),
@@ -367,11 +369,26 @@ impl Stage {
         Ok(open.len() as u64)
     }
 
+    /// Lists a namespace of its own: what other scenes left in the pool is not looked at.
     async fn listings(&self) -> Result<u64> {
-        let io = self.honest().await?;
+        let io = self.honest().await?.namespace("listed");
         for n in 0..2_000 {
             io.create(format!("listed-{n}-{}", "l".repeat(900)).as_bytes(), false).await?;
         }
+        self.list(&io).await
+    }
+
+    /// Lists objects with attributes of 60 MiB each: their metadata is read for each listing.
+    async fn listings_of_large(&self) -> Result<u64> {
+        let io = self.honest().await?.namespace("large");
+        let value = vec![b'x'; 60 << 20];
+        for n in 0..8 {
+            io.set_xattr(format!("listed-{n}").as_bytes(), "hostile", &value).await?;
+        }
+        self.list(&io).await
+    }
+
+    async fn list(&self, io: &IoCtx) -> Result<u64> {
         let mut sent = 0;
         while !self.is_over() {
             io.list().await?;
