@@ -168,6 +168,7 @@ impl Cluster {
             let mut outer = Command::new("nsenter");
             outer.arg(format!("--net=/run/netns/{netns}")).arg("--");
             outer.arg(command.get_program()).args(command.get_args());
+            outer.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
             *command = outer;
         }
     }

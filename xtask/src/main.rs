@@ -17,8 +17,8 @@ mod hostile;
 mod hostile_clients;
 mod hosts;
 mod interop;
+mod kernel;
 mod kill9;
-mod krbd;
 mod lab;
 mod lanes;
 mod memory;
@@ -81,6 +81,7 @@ cargo xtask VERB
                      shrinks, data stays
   qemu [SUITE]       a virtual machine boots from an image while OSDs are killed, and from a clone
   krbd [MODE..]      the kernel's rbd in a virtual machine (crc secure legacy)
+  kfs [MODE..]       the kernel's mount of a file system there
   radosgw            stock radosgw on OSDs of ours, boto3 as its client
   rgw                our gateway, boto3 as its client, stock radosgw beside it
   hosts              a cluster over four hosts (network namespaces), cut off and joined
@@ -165,8 +166,10 @@ fn run() -> Result<()> {
         ["shrink"] => shrink::run()?.end(),
         ["qemu"] => qemu::run("forky")?.end(),
         ["qemu", suite] => qemu::run(suite)?.end(),
-        ["krbd"] => krbd::run(&["crc", "secure", "legacy"])?.end(),
-        ["krbd", modes @ ..] => krbd::run(modes)?.end(),
+        ["krbd"] => kernel::blocks(&["crc", "secure", "legacy"])?.end(),
+        ["krbd", modes @ ..] => kernel::blocks(modes)?.end(),
+        ["kfs"] => kernel::files(&["crc", "secure", "legacy"])?.end(),
+        ["kfs", modes @ ..] => kernel::files(modes)?.end(),
         ["radosgw"] => radosgw::run()?.end(),
         ["rgw"] => radosgw::ours()?.end(),
         ["hosts"] => hosts::hosts(false).end(),

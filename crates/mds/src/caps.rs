@@ -32,6 +32,7 @@ impl Rank {
     /// Records how far a client may write, before it hears that it may.
     fn grant_range(&mut self, ino: Ino, client: i64, wish: u64) {
         let inode = &self.tree.at(ino).store.inode;
+        let wish = wish.min(self.world.map.max_file_size);
         let (end, file) = (range_end(inode, wish), &inode.file);
         let now = file.client_ranges.get(&client).map_or(0, |r| r.last);
         // Half of what was given is left: not yet.
@@ -449,14 +450,14 @@ impl Rank {
     }
 }
 
-/// How far a client may write a file that gets `Fw`, and wishes for that many bytes.
+/// How far a client may write a file that gets `Fw`, and wishes for that many bytes: at least as far
+/// as it wishes, for some clients ask once and wait.
 pub(crate) fn range_end(inode: &Inode, wish: u64) -> u64 {
-    let size = inode.file.size;
+    let size = inode.file.size.max(wish);
     let object = u64::from(inode.layout.object_size).max(1);
     let period = object * u64::from(inode.layout.stripe_count).max(1);
     let ahead = size.saturating_add(AHEAD_OBJECTS * object);
     let end = (size.saturating_add(1).saturating_mul(2)).min(ahead);
-    let end = end.max(wish.min(ahead));
     end.div_ceil(period).saturating_mul(period)
 }
 

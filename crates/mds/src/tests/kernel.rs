@@ -1,6 +1,10 @@
 //! What Linux's client sends in another way than upstream's.
 
+use messages::fs::{CapFile, ClientCaps, cap_op};
+
+use super::early::Scene;
 use super::*;
+use crate::capset::bits;
 
 /// It names no pool when it makes a file: it leaves zeros where others do.
 #[test]
@@ -30,4 +34,33 @@ fn files_are_made_without_a_pool() {
     let is_it = |(_, e): &&(ConnId, Envelope)| e.kind == ClientReply::KIND && e.tid == 1;
     let (_, reply) = w.heard.iter().find(is_it).expect("an answer");
     assert_eq!(ClientReply::decode(reply).expect("an answer").result, 0);
+}
+
+/// It waits for as much as it asked for and asks once: a write far behind a file's end gets all of it, up
+/// to the largest file.
+#[test]
+fn a_write_far_behind_the_end_may_be() {
+    let mut s = Scene::new();
+    let made = s.create(CLIENT, "both/x");
+    let stat = s.said(CLIENT, made).remove(0).target.expect("an inode");
+    let (ino, caps) = (stat.ino, stat.cap.caps);
+    assert!(caps & bits::FW != 0, "{caps:x}");
+    let largest = 1 << 40;
+    for (wish, least) in [((1 << 38) + 6, (1 << 38) + 6), (1 << 50, largest)] {
+        let ask = ClientCaps {
+            op: cap_op::UPDATE,
+            ino,
+            cap_id: stat.cap.cap_id,
+            seq: stat.cap.seq,
+            caps,
+            wanted: caps,
+            file: CapFile { max_size: wish, truncate_seq: 1, ..CapFile::default() },
+            ..ClientCaps::default()
+        };
+        s.message(CLIENT, &ask, 0);
+        s.write_all();
+        let told = s.caps(CLIENT, ino).iter().map(|m| m.file.max_size).max();
+        let told = told.expect("a message about its caps");
+        assert!(told >= least && told < largest * 3, "{wish}: {told}");
+    }
 }
