@@ -479,7 +479,10 @@ fn put_values(store: &mut InodeStore, m: &ClientCaps, dirty: u32) {
         if !m.fscrypt.file.is_empty() {
             i.fscrypt.file = m.fscrypt.file.clone();
         }
-        if is_file && m.file.truncate_seq >= i.file.truncate.seq && m.file.size > i.file.size {
+        // Linux does not tell how often the file was cut: it sends 0.
+        let seq = m.file.truncate_seq;
+        let is_newest = seq == 0 || seq >= i.file.truncate.seq;
+        if is_file && is_newest && m.file.size > i.file.size {
             i.file.size = m.file.size;
             i.file.max_size_ever = i.file.max_size_ever.max(m.file.size);
             i.dir.rstat.rbytes = m.file.size as i64;

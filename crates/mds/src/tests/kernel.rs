@@ -2,7 +2,7 @@
 
 use messages::fs::{CapFile, ClientCaps, cap_op};
 
-use super::early::Scene;
+use super::early::{OTHER, Scene};
 use super::*;
 use crate::capset::bits;
 
@@ -63,4 +63,29 @@ fn a_write_far_behind_the_end_may_be() {
         let told = told.expect("a message about its caps");
         assert!(told >= least && told < largest * 3, "{wish}: {told}");
     }
+}
+
+/// It does not tell how often the file was cut, where others do.
+#[test]
+fn sizes_are_told_without_a_count_of_cuts() {
+    let mut s = Scene::new();
+    let made = s.create(CLIENT, "both/x");
+    let stat = s.said(CLIENT, made).remove(0).target.expect("an inode");
+    let (ino, caps) = (stat.ino, stat.cap.caps);
+    let flush = ClientCaps {
+        op: cap_op::FLUSH,
+        ino,
+        cap_id: stat.cap.cap_id,
+        seq: stat.cap.seq,
+        caps: caps & !bits::EXCLUSIVE & !bits::FW,
+        dirty: bits::FW,
+        file: CapFile { size: 4096, ..CapFile::default() },
+        ..ClientCaps::default()
+    };
+    s.message(CLIENT, &flush, 5);
+    s.write_all();
+    assert!(s.caps(CLIENT, ino).iter().any(|m| m.op == cap_op::FLUSH_ACK));
+    let seen = s.op(OTHER, mds_op::GETATTR, "both/x", &Args::Mask(bits::FS));
+    s.write_all();
+    assert_eq!(s.said(OTHER, seen)[0].target.as_ref().unwrap().size.size, 4096);
 }

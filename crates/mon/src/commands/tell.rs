@@ -127,6 +127,7 @@ fn own_settings(ctx: &CommandCtx<'_>) -> BTreeMap<String, (String, String)> {
 fn values(ctx: &CommandCtx<'_>) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, String> =
         conf::all_known().map(|o| (o.name().to_owned(), o.default().to_owned())).collect();
+    all.extend(ctx.options.iter().map(|(name, value)| (name.clone(), value.clone())));
     all.insert("fsid".to_owned(), ctx.state.fsid.to_string());
     all.extend(own_settings(ctx).into_iter().map(|(name, (value, _))| (name, value)));
     all
@@ -212,18 +213,27 @@ fn config_unset(ctx: &mut CommandCtx<'_>) -> Run {
 
 /// Options whose value is not the default, with where it comes from.
 fn config_diff(ctx: &mut CommandCtx<'_>, only: Option<&str>) -> Run {
-    let settings = own_settings(ctx);
+    let (settings, file) = (own_settings(ctx), ctx.options);
     let mut f = ctx.formatter_or_pretty();
     f.object("config_diff", |f| {
         f.object("diff", |f| {
-            for (name, (value, _)) in &settings {
-                let default = conf::known(name).map_or("", |spec| spec.default());
-                if only.is_some_and(|o| o != name) {
+            for (name, value) in values(ctx) {
+                let default = conf::known(&name).map_or("", |spec| spec.default());
+                let set = settings.get(&name).map(|(value, _)| value);
+                // Where the default has variables, only what they stand for is known here.
+                let is_default = |value: &str| value == default || default.contains('$');
+                let started = file.get(&name).filter(|value| !is_default(value));
+                if only.is_some_and(|o| o != name) || set.or(started).is_none() {
                     continue;
                 }
-                f.object(name, |f| {
+                f.object(&name, |f| {
                     f.string("default", default);
-                    f.string("mon", value);
+                    if let Some(value) = set {
+                        f.string("mon", value);
+                    }
+                    if let Some(value) = started {
+                        f.string("file", value);
+                    }
                     f.string("final", value);
                 });
             }
