@@ -224,14 +224,17 @@ impl Rank {
                 if args.flags & oflag::DIRECTORY != 0 && !seen.store.inode.is_dir() {
                     return Err(errno::NOTDIR.into());
                 }
-                return self.answer_seen(call, seen);
+                // By its name where it has one: Linux opens what it has not looked up.
+                return match self.lookup_seen(call)? {
+                    Some(answer) => Ok(answer),
+                    None => self.answer_seen(call, seen),
+                };
             }
         };
-        self.open_inode(call, ino, args).map(|wanted| Answer {
-            target: Some(ino),
-            wanted,
-            ..Answer::default()
-        })
+        let path = &call.m.path.path;
+        let dentry = if path.is_empty() { None } else { Some(self.parent(call.m.path.ino, path)?) };
+        let wanted = self.open_inode(call, ino, args)?;
+        Ok(Answer { dentry, target: Some(ino), wanted, ..Answer::default() })
     }
 
     /// Opens what is there. Returns what the client wants of it.

@@ -89,3 +89,20 @@ fn sizes_are_told_without_a_count_of_cuts() {
     s.write_all();
     assert_eq!(s.said(OTHER, seen)[0].target.as_ref().unwrap().size.size, 4096);
 }
+
+/// It opens by a name that it has not looked up, and knows nothing of that name but what the answer says.
+#[test]
+fn an_open_tells_of_the_name() {
+    let mut w = World::new();
+    w.mkdir("d");
+    let ino = w.create("d/f");
+    w.done(mds_op::MKSNAP, 1, "d//s", &Args::Mode(0o755));
+    let open = Args::Open(OpenArgs { pool: -1, ..OpenArgs::default() });
+    for (path, snap) in [("d/f", types::SnapId::HEAD), ("d//s/f", types::SnapId(2))] {
+        let reply = w.ask(&request(mds_op::OPEN, 1, path, &open)).expect("an answer");
+        assert_eq!(reply.result, 0, "{path}");
+        let target = reply.target.expect("an inode");
+        assert_eq!((target.ino, target.snapid), (ino, snap), "{path}");
+        assert_eq!(&reply.dentry.expect("a name").name[..], b"f", "{path}");
+    }
+}
