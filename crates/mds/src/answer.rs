@@ -1,7 +1,7 @@
 //! Answers to requests: how they look, and when they leave.
 
 use bytes::Bytes;
-use maps::fs::{InodeStore, OptMetadata, inos};
+use maps::fs::{InodeStore, OptMetadata};
 use messages::fs::{
     ClientReply, CreatedInode, DirStat, FscryptBlobs, InodeStat, LeaseStat, ReplyCap, StatDir,
     StatSize, StatTimes, TraceDentry,
@@ -12,6 +12,7 @@ use crate::capset::bits;
 use crate::gate::{EARLY_MAX, Wait};
 use crate::ops::Seen;
 use crate::rank::Rank;
+use crate::realm::GLOBAL;
 use crate::request::{Answer, Extra};
 use crate::tree::Link;
 
@@ -89,6 +90,10 @@ impl Rank {
             reply.dentry = Some(Box::new(TraceDentry { dir, frag, name, lease }));
         }
         if let Some(seen) = &answer.seen {
+            if seen.ino() == GLOBAL {
+                // Linux goes on asking until this inode is in the realm that it is.
+                reply.snap_trace = self.global_trace(client);
+            }
             reply.target = Some(Box::new(self.stat_seen(seen)));
         }
         reply.extra = match answer.extra {
@@ -173,7 +178,8 @@ impl Rank {
         // where a difference between two snapshots has the directory of the other one.
         let file = if seen.store.inode.is_dir() { FS | FA } else { FS | FC | FR };
         let caps = PIN | AS | LS | XS | file;
-        let realm = if seen.snap == SnapId::HEAD { inos::ROOT } else { Ino(0) };
+        // The realm of what has several names is the only one of now, and one of its own.
+        let realm = if seen.snap == SnapId::HEAD { seen.ino() } else { Ino(0) };
         let cap = ReplyCap { caps, flags: 1, realm, ..ReplyCap::default() };
         let mut stat = stat_of(&seen.store, -1, cap, true);
         stat.snapid = seen.snap;

@@ -14,7 +14,7 @@ use crate::request::Call;
 use crate::session::NEW_SNAPREALM_INFO;
 
 /// The realm of everything that has several names. The peer's `CEPH_INO_GLOBAL_SNAPREALM`.
-const GLOBAL: Ino = Ino(3);
+pub(crate) const GLOBAL: Ino = Ino(3);
 
 impl Rank {
     /// The realm that an inode belongs to: the nearest one from itself upward.
@@ -68,7 +68,8 @@ impl Rank {
         session.is_some_and(|s| s.info.metadata.features.has(NEW_SNAPREALM_INFO))
     }
 
-    fn global_trace(&self, client: i64) -> Bytes {
+    /// The realm of what has several names, as this client is told.
+    pub fn global_trace(&self, client: i64) -> Bytes {
         let snaps = self.tree.snaps.keys().rev().copied().collect();
         let seq = self.tree.follows();
         let info = SnapRealmInfo { ino: GLOBAL, seq, snaps, ..SnapRealmInfo::default() };

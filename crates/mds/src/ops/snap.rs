@@ -12,6 +12,7 @@ use super::read::{ENTRY_BYTES, frag_asked, listing_bounds, listing_flags};
 use crate::capset::bits;
 use crate::errno;
 use crate::rank::Rank;
+use crate::realm::GLOBAL;
 use crate::request::{Answer, Call, Extra, Op, Stop};
 use crate::snap::Then;
 
@@ -19,8 +20,6 @@ use crate::snap::Then;
 const NAME_MAX: usize = 240;
 /// Snapshots of one directory: the peer's `mds_max_snaps_per_dir`.
 const SNAPS_MAX: usize = 100;
-/// The realm of everything that has several names, as an inode.
-const GLOBAL: Ino = Ino(3);
 const EMLINK: Errno = Errno(-31);
 /// The monitors are told again of snapshots that are gone after this time.
 const TELL_AGAIN_MS: u64 = 5_000;

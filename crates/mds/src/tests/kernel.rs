@@ -106,3 +106,16 @@ fn an_open_tells_of_the_name() {
         assert_eq!(&reply.dentry.expect("a name").name[..], b"f", "{path}");
     }
 }
+
+/// On its way from a file with several names to a directory with a quota it looks up each realm's inode,
+/// and does not end before that is in the realm that it is.
+#[test]
+fn the_realm_of_what_has_several_names_is_an_inode() {
+    let mut w = World::new();
+    let global = Ino(3);
+    let reply = w.ask(&request(mds_op::LOOKUPINO, global.0, "", &Args::None)).expect("an answer");
+    let cap = reply.target.expect("an inode").cap;
+    assert_eq!((cap.realm, cap.caps & bits::PIN), (global, bits::PIN));
+    let told = maps::fs::SnapRealmInfo::from_bytes(&reply.snap_trace).expect("a realm");
+    assert_eq!((told.ino, told.parent), (global, Ino(0)));
+}
