@@ -119,10 +119,15 @@ impl Rank {
                 CreatedInode { ino, ..CreatedInode::default() }.to_bytes_for(features)
             }
             Extra::Listing(frag, entries, flags) => {
+                // The answer tells of the directory's realm alone: what is in another one comes without
+                // caps, which name theirs.
+                let realm = of.map(|dir| self.realm_of(dir));
                 let entries = entries
                     .into_iter()
                     .map(|(name, ino, primary)| {
-                        let cap = self.issue(ino, client, 0);
+                        let told = Some(self.realm_of(ino)) == realm;
+                        let cap =
+                            if told { self.issue(ino, client, 0) } else { ReplyCap::default() };
                         let inode = self.stat(ino, client, cap, true);
                         let lease = self.no_lease(&name, &inode, primary);
                         messages::fs::DirEntry { name, lease, inode }

@@ -57,8 +57,8 @@ impl Rank {
         }
         if a.mask & S::SIZE != 0 {
             self.need_size(ino)?;
-            own |= bits::FB;
-            others |= bits::FR | bits::FC | bits::FB | bits::FL;
+            own |= bits::F & !bits::FS;
+            others |= bits::F;
         }
         if others != 0 {
             self.need(call, ino, own, others)?;
@@ -124,7 +124,8 @@ impl Rank {
         Ok(Answer { target: Some(ino), ..Answer::default() })
     }
 
-    /// Cuts a file; the caps for it are withheld.
+    /// Cuts a file. All caps for its data are withheld, from its own client too: Linux takes a cut under
+    /// a cap to read for a server's fault.
     pub(super) fn truncate(&mut self, call: &mut Call, ino: Ino, size: u64) {
         if self.tree.at(ino).store.inode.file.size == size {
             return;

@@ -261,12 +261,7 @@ impl Rank {
         if is_file && args.flags & oflag::TRUNC != 0 {
             self.check(call, ino, MdsMay::WRITE)?;
             self.writable()?;
-            self.need(
-                call,
-                ino,
-                bits::WRITES | bits::FB,
-                bits::FS | bits::FR | bits::FC | bits::WRITES | bits::FB,
-            )?;
+            self.need(call, ino, bits::F & !bits::FS, bits::F)?;
             self.truncate(call, ino, 0);
         } else if is_file {
             self.need_read(call, ino, bits::FS)?;

@@ -119,3 +119,56 @@ fn the_realm_of_what_has_several_names_is_an_inode() {
     let told = maps::fs::SnapRealmInfo::from_bytes(&reply.snap_trace).expect("a realm");
     assert_eq!((told.ino, told.parent), (global, Ino(0)));
 }
+
+/// It knows a realm only by what an answer tells of it, and a listing tells of the directory's alone.
+#[test]
+fn listings_give_caps_in_the_realm_that_they_tell_of() {
+    let mut w = World::new();
+    w.mkdir("d");
+    let (one, two) = (w.create("d/one"), w.create("d/two"));
+    let mut link = request(mds_op::LINK, 1, "d/again", &Args::None);
+    link.path2 = messages::fs::FilePath { ino: one, ..messages::fs::FilePath::default() };
+    assert_eq!(w.ask(&link).expect("an answer").result, 0);
+    let list = Args::Readdir(messages::fs::ReaddirArgs { max_entries: 9, ..Default::default() });
+    let reply = w.ask(&request(mds_op::READDIR, 1, "d", &list)).expect("an answer");
+    let listing = messages::fs::DirListing::from_bytes(&reply.extra).expect("a listing");
+    let caps = |ino| listing.entries.iter().find(|e| e.inode.ino == ino).expect("it").inode.cap;
+    assert_eq!(caps(one).caps, 0, "it has two names, and so a realm of its own");
+    let dir = reply.target.expect("the directory").cap.realm;
+    assert_eq!((caps(two).realm, caps(two).caps & bits::PIN), (dir, bits::PIN));
+}
+
+/// It takes a cut under a cap to read for a server's fault.
+#[test]
+fn a_cut_takes_the_caps_for_data_of_who_asks_for_it() {
+    let mut s = Scene::new();
+    let made = s.create(CLIENT, "both/x");
+    let stat = s.said(CLIENT, made).remove(0).target.expect("an inode");
+    let (ino, caps) = (stat.ino, stat.cap.caps);
+    let write = ClientCaps {
+        op: cap_op::FLUSH,
+        ino,
+        cap_id: stat.cap.cap_id,
+        seq: stat.cap.seq,
+        caps: caps & !bits::EXCLUSIVE,
+        wanted: caps,
+        dirty: bits::FW,
+        file: CapFile { size: 4096, ..CapFile::default() },
+        ..ClientCaps::default()
+    };
+    s.stubborn.push(CLIENT);
+    s.message(CLIENT, &write, 5);
+    s.write_all();
+    assert!(write.caps & bits::FR != 0);
+    let cut = messages::fs::SetattrArgs {
+        mask: messages::fs::SetattrArgs::SIZE,
+        size: 5,
+        ..messages::fs::SetattrArgs::default()
+    };
+    let cut = s.op(CLIENT, mds_op::SETATTR, "both/x", &Args::Setattr(cut));
+    s.write_all();
+    let asked = s.caps(CLIENT, ino);
+    let back = asked.iter().rfind(|m| m.op == cap_op::REVOKE).expect("it is asked for them");
+    assert_eq!(back.caps & bits::F & !bits::FS, 0);
+    assert!(s.said(CLIENT, cut).is_empty(), "not before it gave them back");
+}
