@@ -4,7 +4,7 @@
 # "HOST outage osd.1 8" keeps a daemon dead for 8 seconds.
 set -eEuo pipefail
 key=$1 mons=$2 mode=$3 limited=$4
-trap 'echo "FAILED in line $LINENO: $BASH_COMMAND"; dmesg | grep -vE 'ACPI|random:|\?|^.{15} [A-Z0-9]{2,3}: ' | tail -n 40' ERR
+trap 'echo "FAILED in line $LINENO: $BASH_COMMAND"; dmesg | grep -E "ceph|WARNING|BUG" | tail -n 40' ERR
 ms_mode=,ms_mode=$mode; [ "$mode" != legacy ] || ms_mode=
 exec 2>&1
 began=$SECONDS

@@ -352,8 +352,14 @@ impl Tree {
     }
 
     fn bump(&mut self, dir: DirFrag) -> u64 {
+        self.bump_past(dir, 0)
+    }
+
+    /// The fragment's next version, which is beyond `least`, too: an inode that comes from another
+    /// directory has had versions, and clients take nothing that is older than what they know.
+    fn bump_past(&mut self, dir: DirFrag, least: u64) -> u64 {
         let fragment = self.fragment_mut(dir).expect("a changed fragment is in memory");
-        fragment.fnode.version += 1;
+        fragment.fnode.version = fragment.fnode.version.max(least) + 1;
         fragment.fnode.version
     }
 
@@ -395,7 +401,7 @@ impl Tree {
     pub fn link(&mut self, txn: &mut Txn, dir: Ino, name: &Bytes, mut node: Node, alt: Bytes) {
         let name = &own(name);
         let at = self.dirfrag(dir, name);
-        let version = self.bump(at);
+        let version = self.bump_past(at, node.store.inode.versions.version);
         let ino = node.store.inode.ino;
         node.at = Some((dir, name.clone()));
         let inode = &mut node.store.inode;

@@ -172,3 +172,31 @@ fn a_cut_takes_the_caps_for_data_of_who_asks_for_it() {
     assert_eq!(back.caps & bits::F & !bits::FS, 0);
     assert!(s.said(CLIENT, cut).is_empty(), "not before it gave them back");
 }
+
+/// Clients take nothing that is older than what they know: an inode's version grows wherever it goes.
+#[test]
+fn versions_grow_through_moves() {
+    let mut w = World::new();
+    w.mkdir("old");
+    w.create("old/f");
+    for n in 0..20 {
+        w.create(&format!("old/other{n}"));
+    }
+    w.mkdir("new");
+    let mut last = 0;
+    let mut look = |w: &mut World, path: &str| {
+        let reply = w.op(mds_op::GETATTR, 1, path, &Args::Mask(0)).expect("an answer");
+        let version = reply.target.expect("an inode").version;
+        assert!(version > last, "{path}: {version} after {last}");
+        last = version;
+    };
+    look(&mut w, "old/f");
+    w.two(mds_op::RENAME, "new/f", "old/f");
+    look(&mut w, "new/f");
+    // Its first name goes, and it becomes the other's.
+    w.two(mds_op::LINK, "old/hard", "new/f");
+    look(&mut w, "new/f");
+    w.done(mds_op::UNLINK, 1, "new/f", &Args::None);
+    w.ticks(8);
+    look(&mut w, "old/hard");
+}
