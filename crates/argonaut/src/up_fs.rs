@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use daemon::{asok, read_conf, write_durably};
 use serde_json::{Value, json};
+use types::{AddrKind, AddrVec};
 
 use crate::layout::{Layout, mgr_id, mon_id, section};
 use crate::supervise;
@@ -100,7 +101,36 @@ pub fn tell(layout: &Layout) -> Result<()> {
     }
     say!("File system {NAME}:");
     say!("  ceph-fuse -c {} /mnt", layout.conf().display());
+    if let Some(line) = kernel_mount(layout)? {
+        say!("  {line}");
+    }
     Ok(())
+}
+
+/// How Linux mounts it: by messenger v1, which each kernel has, where all monitors speak it.
+fn kernel_mount(layout: &Layout) -> Result<Option<String>> {
+    let path = layout.conf();
+    let config = conf::Config::new(&read_conf(&path)?, "client", "admin", "", std::process::id());
+    let members = rados::mon_members(&config)?;
+    let of = |kind: AddrKind| -> Option<Vec<String>> {
+        let one = |addrs: &AddrVec| {
+            let addr = addrs.0.iter().find(|a| a.kind == kind)?;
+            addr.sock.map(|sock| sock.to_string())
+        };
+        members.iter().map(one).collect()
+    };
+    let (mons, mode) = match of(AddrKind::LEGACY) {
+        Some(mons) => (mons, ""),
+        None => match of(AddrKind::MSGR2) {
+            Some(mons) => (mons, ",ms_mode=prefer-crc"),
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(format!(
+        "mount -t ceph {}:/ /mnt -o name=admin,secret=$(ceph -c {} auth get-key client.admin){mode}",
+        mons.join(","),
+        path.display()
+    )))
 }
 
 /// One command that must succeed.

@@ -48,6 +48,7 @@ fn a_cluster_is_made_whole_by_the_next_up() {
     std::fs::write(&marker, text.replacen("whole", "stores", 1)).unwrap();
     let said = ok(dir, &["up", "--no-s3"]);
     assert!(said.contains("ceph-fuse -c") && !said.contains("S3 at"), "{said}");
+    assert!(said.contains("mount -t ceph 127.0.0.1:") && !said.contains("ms_mode"), "{said}");
     let status = ok(dir, &["status"]);
     for daemon in ["mds.a", "mds.b", "mgr.x", "mgr.y"] {
         assert!(status.contains(daemon), "{status}");
