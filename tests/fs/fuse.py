@@ -88,7 +88,9 @@ def stress(one, two, local):
             short = lambda p, k: [str(x)[:40] for x in p.get(k, ["-"])]
             for k in sorted({*got, *want}):
                 if got.get(k) != want.get(k):
-                    raise AssertionError(f"round {seed}: {k}: {short(got, k)}, not {short(want, k)}")
+                    ino = os.lstat(f"{two}/stress/{k}").st_ino if k in got else 0
+                    raise AssertionError(
+                        f"round {seed}: {k} ({ino:#x}): {short(got, k)}, not {short(want, k)}")
 
 
 def picture_names(top):
