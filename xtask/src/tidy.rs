@@ -20,7 +20,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("engines", &["store", "monc", "osdc", "fsc", "cls", "rgw-core"]),
     ("roles", &["mon", "osd", "mds"]),
     ("worlds", &["rt", "sim"]),
-    ("surfaces", &["rados", "rbd", "fs", "rgw", "mgr", "daemon", "argonaut"]),
+    ("surfaces", &["rados", "rbd", "fs", "rgw", "mgr", "dashboard", "daemon", "argonaut"]),
 ];
 
 /// Crates of one layer that never use one another: they meet in messages.
