@@ -39,6 +39,12 @@ impl Form {
         Some(Self(all))
     }
 
+    /// All fields but the session's word.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let all = self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        all.filter(|(name, _)| *name != "csrf")
+    }
+
     /// A field; empty where there is none.
     #[must_use]
     pub fn get(&self, name: &str) -> &str {
@@ -55,6 +61,7 @@ mod tests {
         let form = Form::parse("a=b+c&d=%3C%c3%bc%3E&a=2&e").unwrap();
         assert_eq!((form.get("a"), form.get("d"), form.get("e")), ("b c", "<ü>", ""));
         assert_eq!(form.get("none"), "");
+        assert_eq!(Form::parse("csrf=1&a=2").unwrap().fields().collect::<Vec<_>>(), [("a", "2")]);
         for bad in ["a=%", "a=%1", "a=%zz", "a=%ff"] {
             assert_eq!(Form::parse(bad), None, "{bad}");
         }

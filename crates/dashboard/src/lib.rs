@@ -1,6 +1,7 @@
 //! stub
 pub mod accounts;
 pub mod actions;
+pub mod app;
 pub mod cert;
 pub mod commands;
 pub mod form;

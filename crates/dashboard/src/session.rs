@@ -90,6 +90,13 @@ impl Sessions {
         Some(session.clone())
     }
 
+    /// Whether a token's session goes on; that somebody asks for this is no request of its own.
+    #[must_use]
+    pub fn holds(&self, token: &str, now_ms: u64) -> bool {
+        let own = self.0.get(&key(token));
+        own.is_some_and(|s| now_ms < s.ends_ms && now_ms.saturating_sub(s.seen_ms) < IDLE_MS)
+    }
+
     /// Keeps a text for the session's next page.
     pub fn note(&mut self, token: &str, mut text: String) {
         if let Some(session) = self.0.get_mut(&key(token)) {
@@ -195,6 +202,7 @@ mod tests {
         for at in (0..2 * IDLE_MS).step_by(IDLE_MS as usize / 2) {
             assert!(all.get(&long, at).is_some(), "{at}");
         }
+        assert!(!all.holds(&idle, IDLE_MS + 1) && all.holds(&long, IDLE_MS + 1));
         assert!(all.get(&idle, IDLE_MS + 1).is_none(), "idle");
         assert!(all.get(&long, 2 * IDLE_MS).is_none(), "over");
         let one = all.begin("a", 0, DAY_MS, &mut rng);
