@@ -7,13 +7,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use env::Random;
 use maud::{Markup, html};
 use mgr::Answer;
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::accounts;
 use crate::actions::{self, Action};
@@ -33,6 +34,10 @@ const LOGINS_WAITING_MAX: usize = 8;
 const MAY_READ_MS: u64 = 30_000;
 /// Longest name that somebody may log in with.
 const NAME_MAX: usize = 64;
+/// What was asked for so many seconds ago is new enough.
+const FRESH_S: u64 = 10;
+/// How long a page waits for what is newer.
+const FRESH_MAX: Duration = Duration::from_secs(3);
 /// What has to be allowed for the pages of the cluster's state to be shown.
 const READS: [&str; 3] = ["status", "osd stat", "pg stat"];
 
@@ -146,7 +151,17 @@ pub struct App<W> {
     /// Milliseconds after which a session ends.
     ttl_ms: Cell<u64>,
     asked_ms: Cell<u64>,
+    fresh: Fresh,
     rng: RefCell<Box<dyn Random>>,
+}
+
+/// How what is known is renewed when somebody begins to look.
+#[derive(Default)]
+struct Fresh {
+    /// Whether anybody renews it.
+    is_collected: Cell<bool>,
+    wanted: Notify,
+    came: watch::Sender<u64>,
 }
 
 /// Says that something waits, while it is there.
@@ -181,6 +196,7 @@ impl<W: World> App<W> {
             waiting: Cell::default(),
             ttl_ms: Cell::new(8 * 3_600_000),
             asked_ms: Cell::default(),
+            fresh: Fresh::default(),
             rng: RefCell::new(rng),
         }
     }
@@ -215,6 +231,24 @@ impl<W: World> App<W> {
         }
         let before = std::mem::replace(&mut past.now, Rc::new(Seen { answers, state }));
         past.before = (before.state.at_s > 0).then_some(before);
+        self.fresh.came.send_modify(|times| *times += 1);
+    }
+
+    /// Waits until somebody wants what is newer than what is known. From now on requests wait for it.
+    pub async fn wanted(&self) {
+        self.fresh.is_collected.set(true);
+        self.fresh.wanted.notified().await;
+    }
+
+    /// Has what is old renewed, and waits for it a while.
+    async fn freshen(&self) {
+        let now_s = rt::now().wall_ns / 1_000_000_000;
+        let at_s = self.past.borrow().now.state.at_s;
+        if self.fresh.is_collected.get() && now_s > at_s + FRESH_S {
+            let mut came = self.fresh.came.subscribe();
+            self.fresh.wanted.notify_one();
+            tokio::time::timeout(FRESH_MAX, came.changed()).await.ok();
+        }
     }
 
     /// What is live, as it changes.
@@ -372,6 +406,7 @@ impl<W: World> App<W> {
         if let Err(refusal) = self.may_read(&session.user).await {
             return Reply::json(status_of(&refusal), &json!({"detail": refusal.rs}));
         }
+        self.freshen().await;
         let (now, before) = {
             let past = self.past.borrow();
             (past.now.clone(), past.before.clone())
@@ -400,6 +435,7 @@ impl<W: World> App<W> {
                 Err(refusal) => Reply::of(status_of(&refusal), "text/plain", refusal.rs),
             };
         }
+        self.freshen().await;
         let seen = self.seen();
         let note = self.sessions.borrow_mut().take_note(token);
         let frame = Frame {
@@ -609,4 +645,4 @@ fn refused(frame: &Frame<'_>, answer: &Answer) -> Reply {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,7 +6,7 @@ use crate::state::tests::answers;
 
 /// A cluster with two accounts: one that may do everything, one that may read.
 #[derive(Default)]
-struct Fake {
+pub(crate) struct Fake {
     /// Commands that were done, and as whom.
     done: RefCell<Vec<(String, String)>>,
 }
@@ -75,7 +75,7 @@ impl World for Fake {
     }
 }
 
-fn app() -> App<Fake> {
+pub(crate) fn app() -> App<Fake> {
     let app = App::new(Fake::default(), Box::new(Seeded(1)));
     app.take(answers());
     app
