@@ -15,6 +15,7 @@ mod mds_daemon;
 mod mds_io;
 mod memory;
 mod mgr_daemon;
+mod mgr_dashboard;
 mod mgr_metrics;
 mod mon_daemon;
 mod mon_peers;

@@ -34,6 +34,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use types::{AddrVec, Denc, EntityId, EntityKind, EntityName, Errno, Features, Uuid};
 
+use crate::mgr_dashboard;
 use crate::mgr_metrics::Metrics;
 
 /// Between two beacons, unless `mgr_tick_period` says otherwise.
@@ -124,6 +125,7 @@ struct Daemon {
     services: RefCell<Services>,
     modules: RefCell<Option<mgr::Modules>>,
     metrics: Metrics,
+    dashboard: mgr_dashboard::Module,
     under_way: Cell<usize>,
     /// The monitors have sent their settings.
     has_settings: Cell<bool>,
@@ -215,7 +217,7 @@ impl Daemon {
             name: self.me.name.clone(),
             fsid: self.me.fsid,
             metadata: self.me.metadata.clone(),
-            services: if is_active { self.metrics.services() } else { BTreeMap::new() },
+            services: if is_active { self.services() } else { BTreeMap::new() },
             modules: mon::managers::built_in().map(module).collect(),
             features: FEATURES.0,
             clients: client.map(|addrs| ("rbd_support".to_owned(), addrs)).into_iter().collect(),
@@ -227,6 +229,11 @@ impl Daemon {
             let report = services.report_of(gid);
             self.cluster().send_mon(report.envelope(Features::ALL));
         }
+    }
+
+    /// URLs of what this manager serves, by module.
+    fn services(&self) -> BTreeMap<String, String> {
+        self.metrics.services().into_iter().chain(self.dashboard.services()).collect()
     }
 
     /// Begins anew in this process's place, with the same arguments and nothing that it knew.
@@ -334,6 +341,27 @@ impl Daemon {
             Stage::Active | Stage::Starting => {}
             Stage::Standby => self.metrics.wait(active),
         }
+        if self.stage.get() == Stage::Active {
+            let is_on = map.modules.contains("dashboard");
+            let own = (&*config, &*self.me.name, self.me.ip);
+            self.dashboard.set_up(own, is_on, || self.begin_dashboard());
+        }
+    }
+
+    fn begin_dashboard(self: &Rc<Self>) -> std::io::Result<dashboard::Dashboard> {
+        let (ask, asks) = tokio::sync::mpsc::unbounded_channel();
+        let me = dashboard::Me { mgr: self.me.name.clone(), host: daemon::hostname() };
+        let begun = dashboard::Dashboard::start(self.modules_config.clone(), me, ask)?;
+        tokio::task::spawn_local(mgr_dashboard::ask_for(self.cluster().clone(), asks));
+        let (weak, told) = (Rc::downgrade(self), begun.clone());
+        tokio::task::spawn_local(async move {
+            loop {
+                told.changed().await;
+                let Some(this) = weak.upgrade() else { return };
+                this.send_beacon();
+            }
+        });
+        Ok(begun)
     }
 
     // ----- commands -----
@@ -463,7 +491,7 @@ impl Daemon {
         self.under_way.set(self.under_way.get() + 1);
         tokio::task::spawn_local(async move {
             let reply = match cli::runs_in_module(args.prefix()) {
-                true => this.module_command(args, ask).await,
+                true => this.module_command(args, ask, input).await,
                 false => this.ask_monitors(&args, input).await,
             };
             this.under_way.set(this.under_way.get() - 1);
@@ -480,7 +508,12 @@ impl Daemon {
         }
     }
 
-    async fn module_command(&self, args: cli::Args, caller: MgrCaller) -> Reply {
+    async fn module_command(&self, args: cli::Args, caller: MgrCaller, input: Bytes) -> Reply {
+        if args.prefix().starts_with("dashboard ") {
+            let is_on = self.map.borrow().modules.contains("dashboard");
+            let from = dashboard::commands::Caller { name: caller.name, addr: caller.addr };
+            return self.dashboard.command(is_on, args, input, from).await;
+        }
         if let Some(text) = self.metrics.command(&args, &self.map.borrow()) {
             return text;
         }
@@ -510,7 +543,7 @@ impl Daemon {
                         caps: MgrCap::parse_lenient(&ask.caps),
                         wants: mon::rights(&ask.perm),
                     };
-                    this.module_command(args, caller).await
+                    this.module_command(args, caller, ask.input).await
                 }
                 Ok(_) => Reply::err(Errno::AGAIN.0.abs(), "the manager has just begun: ask again"),
                 Err(err) => Reply::err(Errno::INVAL.0.abs(), err.to_string()),
@@ -557,7 +590,7 @@ impl Daemon {
             "active_name": map.active_name,
             "mgrmap_epoch": map.epoch.0,
             "osdmap_epoch": self.cluster().newest_map().map_or(0, |m| m.epoch.0),
-            "services": self.metrics.services(),
+            "services": self.services(),
             "uptime": (rt::now().mono_ms() - self.me.started_ms) as f64 / 1000.0,
         })
     }
@@ -606,6 +639,7 @@ async fn run(config: Config, id: String) -> Result<()> {
         services: RefCell::default(),
         modules: RefCell::default(),
         metrics: Metrics::new(Web::default()),
+        dashboard: mgr_dashboard::Module::default(),
         under_way: Cell::default(),
         has_settings: Cell::default(),
         respawns: Cell::default(),

@@ -102,7 +102,7 @@ impl Metrics {
     /// `prometheus` and its URL, once it listens.
     pub fn services(&self) -> BTreeMap<String, String> {
         let at = self.0.at.borrow().and_then(|(_, at)| at);
-        at.map(|at| ("prometheus".to_owned(), url(at))).into_iter().collect()
+        at.map(|at| ("prometheus".to_owned(), url("http", at))).into_iter().collect()
     }
 
     /// Another manager is active, and serves there.
@@ -157,13 +157,13 @@ impl Metrics {
 }
 
 /// Where others find what listens at `at`: by the host's name where it listens at all addresses.
-fn url(at: SocketAddr) -> String {
+pub fn url(scheme: &str, at: SocketAddr) -> String {
     let host = match at.ip().to_string() {
         any if ANY.contains(&&*any) => daemon::hostname(),
         ip if at.is_ipv6() => format!("[{ip}]"),
         ip => ip,
     };
-    format!("http://{host}:{}/", at.port())
+    format!("{scheme}://{host}:{}/", at.port())
 }
 
 impl State {
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn urls_name_what_answers() {
-        let of = |text: &str| url(text.parse().expect("an address"));
+        let of = |text: &str| url("http", text.parse().expect("an address"));
         assert_eq!(of("127.0.0.1:9283"), "http://127.0.0.1:9283/");
         assert_eq!(of("[::1]:9284"), "http://[::1]:9284/");
         assert!(!of("0.0.0.0:9283").contains("0.0.0.0"));

@@ -21,77 +21,92 @@ const PASSWORD_MAX: usize = 72;
 /// Rounds of bcrypt, as a power of two: stock's.
 const BCRYPT_COST: u32 = 12;
 
-/// A role: its name, description, scopes that stock names with it, and the caps that it stands for.
+/// What an account may do in a scope, as stock names it.
+#[derive(Clone, Copy, PartialEq)]
+enum May {
+    /// `create`, `delete`, `read` and `update`, by name.
+    All,
+    /// The same, in the order that all roles but one have them in.
+    Manage,
+    /// `read`
+    Read,
+}
+
+/// A role: what stock tells of it, and the caps that it stands for here.
 struct Role {
     name: &'static str,
     description: &'static str,
-    /// Scopes with all permissions, and with `read` alone.
-    scopes: (&'static [&'static str], &'static [&'static str]),
+    scopes: &'static [(&'static str, May)],
     caps: &'static [(&'static str, &'static str)],
 }
-
-const ALL_SCOPES: &[&str] = &[
-    "hosts",
-    "config-opt",
-    "pool",
-    "osd",
-    "monitor",
-    "rbd-image",
-    "iscsi",
-    "rbd-mirroring",
-    "rgw",
-    "cephfs",
-    "manager",
-    "log",
-    "grafana",
-    "prometheus",
-    "user",
-    "dashboard-settings",
-    "nfs-ganesha",
-    "nvme-of",
-    "smb",
-];
-const BUT_SETTINGS: &[&str] = &[
-    "hosts",
-    "config-opt",
-    "pool",
-    "osd",
-    "monitor",
-    "rbd-image",
-    "iscsi",
-    "rbd-mirroring",
-    "rgw",
-    "cephfs",
-    "manager",
-    "log",
-    "grafana",
-    "prometheus",
-    "user",
-    "nfs-ganesha",
-    "nvme-of",
-    "smb",
-];
 
 const READ: (&str, &str) = ("mon", "allow r");
 const READ_MGR: (&str, &str) = ("mgr", "allow r");
 
+/// Stock's roles, in its order.
 const ROLES: &[Role] = &[
     Role {
         name: "administrator",
         description: "allows full permissions for all security scopes",
-        scopes: (ALL_SCOPES, &[]),
+        scopes: &[
+            ("cephfs", May::All),
+            ("config-opt", May::All),
+            ("dashboard-settings", May::All),
+            ("grafana", May::All),
+            ("hosts", May::All),
+            ("iscsi", May::All),
+            ("log", May::All),
+            ("manager", May::All),
+            ("monitor", May::All),
+            ("nfs-ganesha", May::All),
+            ("nvme-of", May::All),
+            ("osd", May::All),
+            ("pool", May::All),
+            ("prometheus", May::All),
+            ("rbd-image", May::All),
+            ("rbd-mirroring", May::All),
+            ("rgw", May::All),
+            ("smb", May::All),
+            ("user", May::All),
+        ],
         caps: &[("mon", "allow *"), ("mgr", "allow *"), ("osd", "allow *"), ("mds", "allow *")],
     },
     Role {
         name: "read-only",
         description: "allows read permission for all security scope except dashboard settings and config-opt",
-        scopes: (&[], BUT_SETTINGS),
+        scopes: &[
+            ("cephfs", May::Read),
+            ("grafana", May::Read),
+            ("hosts", May::Read),
+            ("iscsi", May::Read),
+            ("log", May::Read),
+            ("manager", May::Read),
+            ("monitor", May::Read),
+            ("nfs-ganesha", May::Read),
+            ("nvme-of", May::Read),
+            ("osd", May::Read),
+            ("pool", May::Read),
+            ("prometheus", May::Read),
+            ("rbd-image", May::Read),
+            ("rbd-mirroring", May::Read),
+            ("rgw", May::Read),
+            ("smb", May::Read),
+            ("user", May::Read),
+        ],
         caps: &[READ, READ_MGR, ("osd", "allow r"), ("mds", "allow r")],
     },
     Role {
         name: "block-manager",
         description: "allows full permissions for rbd-image, rbd-mirroring, and iscsi scopes",
-        scopes: (&["rbd-image", "iscsi", "rbd-mirroring"], &["pool", "grafana"]),
+        scopes: &[
+            ("rbd-image", May::Manage),
+            ("pool", May::Read),
+            ("iscsi", May::Manage),
+            ("rbd-mirroring", May::Manage),
+            ("grafana", May::Read),
+            ("nvme-of", May::Manage),
+            ("prometheus", May::Read),
+        ],
         caps: &[
             ("mon", "allow r, profile rbd"),
             ("mgr", "allow r, allow module rbd_support rw"),
@@ -101,19 +116,28 @@ const ROLES: &[Role] = &[
     Role {
         name: "rgw-manager",
         description: "allows full permissions for the rgw scope",
-        scopes: (&["rgw"], &["config-opt", "grafana"]),
+        scopes: &[("rgw", May::Manage), ("grafana", May::Read), ("prometheus", May::Read)],
         caps: &[READ, READ_MGR],
     },
     Role {
         name: "cluster-manager",
-        description: "allows full permissions for the hosts, osd, mon, mgr, and config-opt scopes",
-        scopes: (&["hosts", "osd", "monitor", "manager", "config-opt", "log"], &["grafana"]),
+        description: "allows full permissions for the hosts, osd, mon, mgr,\n    and config-opt scopes",
+        scopes: &[
+            ("hosts", May::Manage),
+            ("osd", May::Manage),
+            ("monitor", May::Manage),
+            ("manager", May::Manage),
+            ("config-opt", May::Manage),
+            ("log", May::Manage),
+            ("grafana", May::Read),
+            ("prometheus", May::Read),
+        ],
         caps: &[("mon", "allow rw"), ("mgr", "allow rw"), ("osd", "allow r"), ("mds", "allow rw")],
     },
     Role {
         name: "pool-manager",
         description: "allows full permissions for the pool scope",
-        scopes: (&["pool"], &["config-opt", "grafana"]),
+        scopes: &[("pool", May::Manage), ("grafana", May::Read), ("prometheus", May::Read)],
         caps: &[
             (
                 "mon",
@@ -127,13 +151,33 @@ const ROLES: &[Role] = &[
     Role {
         name: "cephfs-manager",
         description: "allows full permissions for the cephfs scope",
-        scopes: (&["cephfs"], &["config-opt", "grafana"]),
+        scopes: &[("cephfs", May::Manage), ("grafana", May::Read), ("prometheus", May::Read)],
         caps: &[READ, ("mgr", "allow r, allow module volumes rw"), ("mds", "allow rw")],
     },
     Role {
         name: "ganesha-manager",
         description: "allows full permissions for the nfs-ganesha scope",
-        scopes: (&["nfs-ganesha", "cephfs", "rgw"], &["config-opt", "grafana"]),
+        scopes: &[
+            ("nfs-ganesha", May::Manage),
+            ("cephfs", May::Manage),
+            ("rgw", May::Manage),
+            ("grafana", May::Read),
+            ("smb", May::Read),
+            ("prometheus", May::Read),
+        ],
+        caps: &[READ, READ_MGR],
+    },
+    Role {
+        name: "smb-manager",
+        description: "allows full permissions for the smb scope",
+        scopes: &[
+            ("smb", May::Manage),
+            ("cephfs", May::Manage),
+            ("rgw", May::Manage),
+            ("grafana", May::Read),
+            ("nfs-ganesha", May::Read),
+            ("prometheus", May::Read),
+        ],
         caps: &[READ, READ_MGR],
     },
 ];
@@ -151,15 +195,15 @@ fn role(name: &str) -> Option<&'static Role> {
 #[must_use]
 pub fn role_json(name: &str) -> Option<Value> {
     let role = role(name)?;
-    let mut scopes = Map::new();
-    let (all, read) = role.scopes;
-    for scope in ALL_SCOPES {
-        if all.contains(scope) {
-            scopes.insert((*scope).to_owned(), json!(["create", "delete", "read", "update"]));
-        } else if read.contains(scope) {
-            scopes.insert((*scope).to_owned(), json!(["read"]));
-        }
-    }
+    let scopes = role.scopes.iter().map(|(scope, may)| {
+        let may = match may {
+            May::All => json!(["create", "delete", "read", "update"]),
+            May::Manage => json!(["read", "create", "update", "delete"]),
+            May::Read => json!(["read"]),
+        };
+        ((*scope).to_owned(), may)
+    });
+    let scopes: Map<String, Value> = scopes.collect();
     Some(json!({
         "name": role.name, "description": role.description, "scopes_permissions": scopes,
     }))

@@ -21,9 +21,14 @@ const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 
 /// Where the certificate is kept.
-pub const CRT: &str = "mgr/dashboard/crt";
+const CRT: &str = "mgr/dashboard/crt";
 /// Where its key is kept.
-pub const CRT_KEY: &str = "mgr/dashboard/key";
+const CRT_KEY: &str = "mgr/dashboard/key";
+
+/// Where one manager's own certificate or key is kept.
+fn own_key(mgr: &str, key: &str) -> String {
+    key.replace("dashboard/", &format!("dashboard/{mgr}/"))
+}
 
 /// Who is asked: the monitors, as the manager itself.
 pub trait Mons {
@@ -54,6 +59,8 @@ pub enum Then {
 /// The manager that does it.
 #[derive(Clone, Copy, Debug)]
 pub struct Own<'a> {
+    /// Its name.
+    pub mgr: &'a str,
     /// The host's name, for a certificate.
     pub host: &'a str,
     /// Seconds since 1970.
@@ -102,13 +109,17 @@ async fn save(mons: &impl Mons, accounts: &Accounts) -> Result<(), Answer> {
     keep(mons, accounts::KEY, accounts.text().into()).await
 }
 
-/// The certificate and its key; where there is none, one that is signed with its own key is made and kept.
+/// The certificate and its key, one manager's own before that of all; where there is none, one that is signed with its own key is made and kept.
 ///
 /// # Errors
 /// What the monitors answered, or that no key could be made.
 pub async fn certificate(mons: &impl Mons, own: &Own<'_>) -> Result<Pair, Answer> {
     let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
-    match (kept(mons, CRT).await?, kept(mons, CRT_KEY).await?) {
+    let found = async |key: &str| match kept(mons, &own_key(own.mgr, key)).await? {
+        None => kept(mons, key).await,
+        known => Ok(known),
+    };
+    match (found(CRT).await?, found(CRT_KEY).await?) {
         (Some(crt), Some(key)) => Ok(Pair { crt: text(crt), key: text(key) }),
         (None, None) => make_certificate(mons, own).await,
         _ => Err(fails(EINVAL, format!("one of {CRT} and {CRT_KEY} is missing"))),
@@ -311,7 +322,7 @@ async fn create(
     let ends = args.int("pwd_expiration_date").map_err(|err| fails(EINVAL, err.to_string()))?;
     let ends = ends.and_then(|at| u64::try_from(at).ok()).filter(|at| *at > 0);
     if ends.is_some_and(|at| at < own.now_s) {
-        return Err(fails(EINVAL, "Password expiration date must not be in the past"));
+        return Err(fails(EINVAL, "The password expiration date must not be in the past"));
     }
     let mut accounts = load(mons).await?;
     if accounts.get(&username).is_ok() {
@@ -346,20 +357,19 @@ async fn set_pem(
     given: &Bytes,
     (what, key, done): (&str, &str, &str),
 ) -> Done {
-    if word(args, "mgr_id")?.is_some() {
-        return Err(fails(
-            EINVAL,
-            "all managers have one certificate: leave the manager's name out",
-        ));
-    }
+    let key = match word(args, "mgr_id")? {
+        None => key.to_owned(),
+        Some(mgr) if mgr.contains('/') => return Err(fails(EINVAL, "that is no manager's name")),
+        Some(mgr) => own_key(&mgr, key),
+    };
     if given.is_empty() {
-        let why = format!("Please specify the {what} file with \"-i\" option");
+        let why = format!("Please specify the {what} with \"-i\" option");
         return Err(fails(EINVAL, why));
     }
     if given.len() > PEM_BYTES_MAX {
         return Err(fails(EINVAL, format!("a {what} has {PEM_BYTES_MAX} bytes at most")));
     }
-    keep(mons, key, given.clone()).await?;
+    keep(mons, &key, given.clone()).await?;
     Ok((says(done), Then::Certificate))
 }
 
@@ -424,7 +434,7 @@ mod tests {
 
         fn run_as(&self, who: &str, args: &Args, input: &str) -> (i32, String, Then) {
             let caller = Caller { name: who.parse().unwrap(), addr: EntityAddr::default() };
-            let own = Own { host: "h1", now_s: 1_796_000_000 };
+            let own = Own { mgr: "x", host: "h1", now_s: 1_796_000_000 };
             let given = Bytes::copy_from_slice(input.as_bytes());
             let mut rng = Seeded(1);
             let run = run(self, args, &given, &caller, &own, &mut rng);
@@ -529,7 +539,7 @@ mod tests {
     #[test]
     fn certificates() {
         let mons = Memory::new();
-        let own = Own { host: "h1", now_s: 1_796_000_000 };
+        let own = Own { mgr: "x", host: "h1", now_s: 1_796_000_000 };
         let pair = || rt::run_local(certificate(&mons, &own)).unwrap();
         let first = pair().unwrap();
         assert_eq!(pair().unwrap(), first, "it is kept");
@@ -542,7 +552,15 @@ mod tests {
         assert_eq!(mons.run(key.clone(), &first.key), (0, "SSL certificate key updated".into()));
         assert_eq!(pair().unwrap(), first);
         assert_eq!(mons.run(set.clone(), "").0, -EINVAL);
-        assert_eq!(mons.run(set.with("mgr_id", "x"), &first.crt).0, -EINVAL);
+        assert_eq!(mons.run(set.clone().with("mgr_id", "../x"), &first.crt).0, -EINVAL);
+        for mgr in ["x", "y"] {
+            // Another manager's counts for that one alone.
+            let other = cert::self_signed("h2", 1_796_000_000).unwrap();
+            assert_eq!(mons.run(set.clone().with("mgr_id", mgr), &other.crt).0, 0);
+            assert_eq!(mons.run(key.clone().with("mgr_id", mgr), &other.key).0, 0);
+            assert_eq!(pair().unwrap() == other, mgr == "x");
+            mons.keys.borrow_mut().retain(|key, _| !key.starts_with("mgr/dashboard/x/"));
+        }
         assert_eq!(mons.run(key, &"x".repeat(PEM_BYTES_MAX + 1)).0, -EINVAL);
         mons.keys.borrow_mut().remove(CRT);
         assert!(pair().is_err(), "half of a pair is not replaced");
@@ -552,10 +570,15 @@ mod tests {
     fn roles() {
         let mons = Memory::new();
         let (_, text) = mons.run(of("ac-role-show"), "");
-        assert!(text.starts_with("[\"administrator\", \"read-only\", \"block-manager\""), "{text}");
+        let all = "[\"administrator\", \"read-only\", \"block-manager\", \"rgw-manager\", \
+                   \"cluster-manager\", \"pool-manager\", \"cephfs-manager\", \"ganesha-manager\", \
+                   \"smb-manager\"]";
+        assert_eq!(text, all);
         let (_, text) = mons.run(of("ac-role-show").with("rolename", "pool-manager"), "");
-        let role: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(role["scopes_permissions"]["grafana"], json!(["read"]));
+        let role = "{\"name\": \"pool-manager\", \"description\": \"allows full permissions for the pool \
+                    scope\", \"scopes_permissions\": {\"pool\": [\"read\", \"create\", \"update\", \
+                    \"delete\"], \"grafana\": [\"read\"], \"prometheus\": [\"read\"]}}";
+        assert_eq!(text, role);
         let none = mons.run(of("ac-role-show").with("rolename", "x"), "");
         assert_eq!(none, (-ENOENT, "Role 'x' does not exist".into()));
     }

@@ -122,7 +122,7 @@ impl<W: World + 'static> Door<W> {
         Err(last)
     }
 
-    /// Listens no more; connections end.
+    /// Listens no more; what comes by connections that are open is refused.
     pub fn close(&self) {
         self.generation.set(self.generation.get() + 1);
     }
@@ -162,10 +162,10 @@ impl<W: World + 'static> Door<W> {
             tokio::task::spawn_local(async move {
                 let whole = async {
                     match tls {
-                        None => this.converse(stream, peer.ip(), false).await,
+                        None => this.converse(stream, (peer.ip(), false), mine).await,
                         Some(tls) => match tokio::time::timeout(COME_MAX, tls.accept(stream)).await
                         {
-                            Ok(Ok(stream)) => this.converse(stream, peer.ip(), true).await,
+                            Ok(Ok(stream)) => this.converse(stream, (peer.ip(), true), mine).await,
                             Ok(Err(err)) => tracing::debug!("{peer}: {err}"),
                             Err(_) => tracing::debug!("{peer}: the handshake took too long"),
                         },
@@ -177,11 +177,14 @@ impl<W: World + 'static> Door<W> {
         }
     }
 
-    async fn converse<S>(&self, stream: S, from: IpAddr, is_tls: bool)
+    async fn converse<S>(&self, stream: S, (from, is_tls): (IpAddr, bool), mine: u64)
     where
         S: AsyncRead + AsyncWrite + Unpin + 'static,
     {
         let service = service_fn(|request: Request<Incoming>| async move {
+            if self.generation.get() != mine {
+                return Ok(self.sent(plain(503, "the dashboard is off, or has moved\n"), is_tls));
+            }
             Ok::<_, Infallible>(self.answer(request, from, is_tls).await)
         });
         let connection = http1::Builder::new()
@@ -200,13 +203,6 @@ impl<W: World + 'static> Door<W> {
         from: IpAddr,
         is_tls: bool,
     ) -> Response<Sent> {
-        let plain = |status: u16, text: &'static str| Reply {
-            status,
-            kind: "text/plain",
-            location: None,
-            cookie: None,
-            body: Body::Whole(text.into()),
-        };
         let (parts, body) = request.into_parts();
         let is_post = match parts.method {
             Method::GET | Method::HEAD => false,
@@ -294,6 +290,11 @@ impl<W: World + 'static> Door<W> {
         });
         events
     }
+}
+
+fn plain(status: u16, text: &'static str) -> Reply {
+    let body = Body::Whole(text.into());
+    Reply { status, kind: "text/plain", location: None, cookie: None, body }
 }
 
 fn word(headers: &HeaderMap, name: &HeaderName) -> Option<String> {

@@ -66,8 +66,21 @@ pub struct Settings {
     pub is_tls: bool,
     /// Seconds after which a login ends.
     pub ttl_s: u64,
+}
+
+/// The manager that it is part of.
+#[derive(Clone, Debug)]
+pub struct Me {
+    /// Its name.
+    pub mgr: String,
     /// The host's name, for its certificate.
     pub host: String,
+}
+
+impl Me {
+    fn own(&self) -> Own<'_> {
+        Own { mgr: &self.mgr, host: &self.host, now_s: now_s() }
+    }
 }
 
 enum Told {
@@ -102,14 +115,14 @@ impl Dashboard {
     /// When there can be no further thread.
     pub fn start(
         config: rados::Config,
-        host: String,
+        me: Me,
         asks: mpsc::UnboundedSender<Ask>,
     ) -> std::io::Result<Self> {
         let (told, hears) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::default());
         let known = shared.clone();
         std::thread::Builder::new().name("mgr-dashboard".into()).spawn(move || {
-            if let Err(err) = rt::run_local(run(OnRados::new(config, asks), host, hears, known)) {
+            if let Err(err) = rt::run_local(run(OnRados::new(config, asks), me, hears, known)) {
                 tracing::error!("the dashboard: {err}");
             }
         })?;
@@ -146,7 +159,7 @@ impl Dashboard {
 
 async fn run(
     world: OnRados,
-    host: String,
+    me: Me,
     mut hears: mpsc::UnboundedReceiver<Told>,
     shared: Arc<Shared>,
 ) {
@@ -170,7 +183,7 @@ async fn run(
                 is_due = true;
             }
             Ok(Some(Told::Command(args, input, caller, to))) => {
-                let own = Own { host: &host, now_s: now_s() };
+                let own = me.own();
                 let mut rng = rt::OsRandom;
                 let ran = commands::run(&app.world, &args, &input, &caller, &own, &mut rng).await;
                 let (answer, then) = ran;
@@ -202,7 +215,7 @@ async fn run(
         if collects.is_none() {
             collects = Some(tokio::task::spawn_local(collect(app.clone())));
         }
-        match listen(&app, &door, settings).await {
+        match listen(&app, &door, settings, &me).await {
             Ok(at) => {
                 let scheme = if settings.is_tls { "https" } else { "http" };
                 tracing::info!("the dashboard is served at {scheme}://{at}/");
@@ -225,13 +238,14 @@ async fn listen(
     app: &App<OnRados>,
     door: &Door<OnRados>,
     settings: &Settings,
+    me: &Me,
 ) -> Result<SocketAddr, String> {
     door.close();
     let tls = match settings.is_tls {
         false => None,
         true => {
-            let own = Own { host: &settings.host, now_s: now_s() };
-            let pair = commands::certificate(&app.world, &own).await.map_err(|answer| answer.rs)?;
+            let pair =
+                commands::certificate(&app.world, &me.own()).await.map_err(|answer| answer.rs)?;
             Some(cert::acceptor(&pair)?)
         }
     };

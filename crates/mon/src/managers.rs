@@ -39,13 +39,16 @@ pub(crate) const ALWAYS_ON: [&str; 10] = [
 ];
 /// Modules that are on until an operator turns them off.
 const ON_AT_FIRST: [&str; 2] = ["iostat", "prometheus"];
+/// Modules that are off until an operator turns them on.
+const OFF_AT_FIRST: [&str; 1] = ["dashboard"];
 /// Releases for which the map says what is always on.
 const RELEASES: [u32; 3] = [18, 19, 20];
 
 /// Modules that are built in, by name: those of the manager's process, and those that the monitors
 /// run for it.
 pub fn built_in() -> impl Iterator<Item = &'static str> {
-    BTreeSet::from_iter(ALWAYS_ON.into_iter().chain(ON_AT_FIRST)).into_iter()
+    let all = ALWAYS_ON.into_iter().chain(ON_AT_FIRST).chain(OFF_AT_FIRST);
+    BTreeSet::from_iter(all).into_iter()
 }
 
 /// Whether the active manager is a process of its own, and not the leading monitor's role.

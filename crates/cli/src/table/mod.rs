@@ -121,6 +121,7 @@ impl Command {
         const MODULES: &[(&str, &str)] = &[
             ("balancer", "balancer"),
             ("crash", "crash"),
+            ("dashboard", "dashboard"),
             ("fs status", "status"),
             ("fs clone", "volumes"),
             ("fs quiesce", "volumes"),
@@ -157,7 +158,7 @@ impl Command {
 #[must_use]
 pub fn runs_in_module(prefix: &str) -> bool {
     match prefix.split_once(' ') {
-        Some(("rbd" | "prometheus" | "healthcheck", _)) => true,
+        Some(("rbd" | "prometheus" | "healthcheck" | "dashboard", _)) => true,
         Some(("fs", _)) => is_of_volumes(prefix),
         _ => false,
     }
