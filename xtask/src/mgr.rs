@@ -365,6 +365,46 @@ with rados.Rados(conffile=\"\") as c:
         Ok(())
     }
 
+    /// An account of the dashboard is made, changed and removed as Rook's operator does it, by a stock client;
+    /// then the dashboard moves to plain HTTP, as the options say, and asks who comes to log in.
+    fn dashboard(&self) -> Result<()> {
+        let file = format!("{}.password", self.cluster.dir.display());
+        let made = self.ceph(&format!(
+            "f={file}; printf 'rook-secret-1' > $f; \
+             ceph dashboard ac-user-show 2>&1 | grep -q 'ceph mgr module enable dashboard'; \
+             ceph mgr module enable dashboard; \
+             for i in $(seq 60); do ceph mgr services | grep -q dashboard && break; sleep 0.5; done; \
+             ceph dashboard create-self-signed-cert | grep -q 'Self-signed certificate created'; \
+             ceph dashboard ac-user-create admin -i $f administrator | grep -q '\"roles\": \\[\"administrator\"\\]'; \
+             ceph dashboard ac-user-create admin -i $f administrator | grep -q 'already exists'; \
+             ceph dashboard ac-user-set-password admin -i $f --force-password | grep -q lastUpdate; \
+             ceph dashboard ac-user-show admin | grep -q '\"enabled\": true'; \
+             ceph dashboard ac-role-show | grep -q smb-manager; \
+             ceph dashboard ac-role-show read-only | grep -q scopes_permissions; \
+             ceph config-key get mgr/dashboard/crt | openssl x509 -noout -subject | grep -q ceph-dashboard; \
+             ceph config-key get mgr/dashboard/crt > $f.crt; ceph config-key get mgr/dashboard/key > $f.key; \
+             ceph dashboard set-ssl-certificate -i $f.crt | grep -q 'SSL certificate updated'; \
+             ceph dashboard set-ssl-certificate-key -i $f.key | grep -q 'SSL certificate key updated'; \
+             openssl verify -CAfile $f.crt $f.crt; \
+             ceph dashboard ac-user-delete admin | grep -q \"User 'admin' deleted\"; \
+             ! ceph auth get client.dashboard.admin 2>/dev/null; \
+             ceph config set mgr mgr/dashboard/ssl false"
+        ));
+        self.ceph(&format!("rm -f {file} {file}.crt {file}.key"))?;
+        made?;
+        let mut at = String::new();
+        self.wait("dashboard on plain HTTP", || {
+            let url =
+                self.json("mgr services")?["dashboard"].as_str().unwrap_or_default().to_owned();
+            at = url.trim_start_matches("http://").trim_end_matches('/').to_owned();
+            Ok(url.starts_with("http://"))
+        })?;
+        let (status, page) = get(&at, "/login")?;
+        ensure!(status == 200 && page.contains("ac-user-create"), "{status}: {page}");
+        ensure!(get(&at, "/")?.0 == 303, "pages are shown without a login");
+        self.ceph("ceph mgr module disable dashboard").map(drop)
+    }
+
     /// Crash reports are kept, listed, archived, and warned of.
     fn crashes(&self) -> Result<()> {
         self.ceph(
@@ -436,5 +476,6 @@ pub fn run() -> Result<Report> {
     report.check("kill -9 of the leading monitor", || managers.leader_lost());
     report.check("without a manager", || managers.without());
     report.check("crash reports", || managers.crashes());
+    report.check("the dashboard's commands", || managers.dashboard());
     Ok(report)
 }

@@ -48,7 +48,7 @@ pub struct Caller {
 /// What else follows from a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// Nothing.
+    /// Nothing else follows.
     Nothing,
     /// All sessions of an account end.
     End(String),

@@ -30,6 +30,9 @@ pub struct Point {
     pub fill: f64,
 }
 
+/// A line of a chart: the class of its colour, its name, its value of a point.
+pub type Line<'a> = (&'a str, &'a str, fn(&Point) -> f64);
+
 /// The last day.
 #[derive(Clone, Debug, Default)]
 pub struct History(VecDeque<Point>);
@@ -71,7 +74,7 @@ impl History {
     pub fn chart(
         &self,
         title: &str,
-        lines: &[(&str, &str, fn(&Point) -> f64)],
+        lines: &[Line<'_>],
         most: Option<f64>,
         show: fn(f64) -> String,
     ) -> Markup {

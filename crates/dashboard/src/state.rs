@@ -47,9 +47,9 @@ pub struct Osd {
     pub is_up: bool,
     /// Whether data belongs there.
     pub is_in: bool,
-    /// Bytes.
+    /// How many bytes it has.
     pub size: u64,
-    /// Bytes.
+    /// How many of them are in use.
     pub used: u64,
     /// Copies of PGs.
     pub pgs: u64,
@@ -92,7 +92,7 @@ pub struct Pool {
     pub is_coded: bool,
     /// The number of its CRUSH rule.
     pub rule: i64,
-    /// PGs.
+    /// How many PGs it has.
     pub pg_num: u64,
     /// Bytes of clients.
     pub stored: u64,
@@ -100,7 +100,7 @@ pub struct Pool {
     pub avail: u64,
     /// Which part is used, 0 to 1.
     pub fill: f64,
-    /// Objects.
+    /// How many objects are in it.
     pub objects: u64,
     /// Most bytes; 0: any.
     pub quota: u64,
@@ -117,9 +117,9 @@ pub struct Rates {
     pub read: f64,
     /// Bytes written.
     pub written: f64,
-    /// Reads.
+    /// How often clients read.
     pub reads: f64,
-    /// Writes.
+    /// How often clients write.
     pub writes: f64,
     /// Bytes that recovery moves.
     pub recovered: f64,
@@ -128,7 +128,7 @@ pub struct Rates {
 /// Objects and what is not well with them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Objects {
-    /// All.
+    /// All objects.
     pub all: u64,
     /// Copies, all together.
     pub copies: u64,
@@ -170,10 +170,10 @@ pub struct Members {
     pub mds_standbys: usize,
 }
 
-/// Bytes.
+/// Space of all OSDs, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Capacity {
-    /// All.
+    /// What they have.
     pub total: u64,
     /// In use, copies included.
     pub used: u64,
@@ -190,13 +190,13 @@ pub struct State {
     pub fsid: String,
     /// `HEALTH_OK`, `HEALTH_WARN`, `HEALTH_ERR`
     pub health: String,
-    /// Why.
+    /// Why it is so.
     pub checks: Vec<Check>,
-    /// Space.
+    /// How full it is.
     pub capacity: Capacity,
     /// What goes on.
     pub rates: Rates,
-    /// Objects.
+    /// How objects are.
     pub objects: Objects,
     /// Monitors and managers.
     pub members: Members,

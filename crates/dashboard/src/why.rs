@@ -98,8 +98,8 @@ pub fn chain<'a>(code: &str, checks: &'a [Check]) -> Vec<&'a Check> {
     let mut last = code;
     while chain.len() < CHAIN_MAX {
         let causes = CAUSES.iter().find(|(effect, _)| *effect == last).map_or(&[][..], |c| c.1);
-        let holds = |cause: &&str| checks.iter().find(|check| check.code == **cause);
-        let Some(next) = causes.iter().find_map(|cause| holds(&cause)) else { break };
+        let holds = |cause: &&str| checks.iter().find(|check| check.code == *cause);
+        let Some(next) = causes.iter().find_map(holds) else { break };
         if next.code == code || chain.iter().any(|known| known.code == next.code) {
             break;
         }
