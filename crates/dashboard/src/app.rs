@@ -38,6 +38,12 @@ const NAME_MAX: usize = 64;
 const FRESH_S: u64 = 10;
 /// How long a page waits for what is newer.
 const FRESH_MAX: Duration = Duration::from_secs(3);
+/// How names of pools end that hold what an object store knows of its users and buckets.
+const META_POOL: &str = ".rgw.meta";
+/// Object stores that are shown.
+const STORES_MAX: usize = 4;
+/// Objects in such a pool up to which it is listed.
+const NAMES_MAX: u64 = 100_000;
 /// What has to be allowed for the pages of the cluster's state to be shown.
 const READS: [&str; 3] = ["status", "osd stat", "pg stat"];
 
@@ -45,8 +51,23 @@ const READS: [&str; 3] = ["status", "osd stat", "pg stat"];
 pub trait World: Mons {
     /// Sends a command as the entity of an account.
     fn ask_as(&self, user: &str, command: Value) -> impl Future<Output = Answer>;
+    /// Users and buckets of the object store whose metadata is in a pool, as the entity of an account reads them.
+    fn object_names(
+        &self,
+        user: &str,
+        pool: &str,
+    ) -> impl Future<Output = Result<ObjectNames, Answer>>;
     /// Images of all pools, by pool.
     fn images(&self) -> impl Future<Output = BTreeMap<i64, Vec<String>>>;
+}
+
+/// Who and what is in an object store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ObjectNames {
+    /// Names of users, sorted.
+    pub users: Vec<String>,
+    /// Names of buckets, sorted.
+    pub buckets: Vec<String>,
 }
 
 /// A request, as far as it matters here.
@@ -501,7 +522,10 @@ impl<W: World> App<W> {
                 };
                 pages::files(frame, state, shown.as_ref().map(|shown| (name, shown)))
             }
-            "/objects" => pages::objects(frame, state, &seen.answers.digest["services"]),
+            "/objects" => {
+                let services = &seen.answers.digest["services"];
+                pages::objects(frame, state, services, &self.stores(user, state).await, at)
+            }
             "/log" => {
                 let channel = if query.get("channel") == "audit" { "audit" } else { "cluster" };
                 let last =
@@ -521,6 +545,24 @@ impl<W: World> App<W> {
                 None => return Ok(None),
             },
         }))
+    }
+
+    /// Object stores by the pool of their metadata: what is in them, or why that is not shown.
+    async fn stores(
+        &self,
+        user: &str,
+        state: &State,
+    ) -> Vec<(String, Result<ObjectNames, String>)> {
+        let mut all = Vec::new();
+        let pools = state.pools.values().filter(|pool| pool.name.ends_with(META_POOL));
+        for pool in pools.take(STORES_MAX) {
+            let names = match pool.objects {
+                0..=NAMES_MAX => self.world.object_names(user, &pool.name).await.map_err(|a| a.rs),
+                _ => Err(format!("more than {NAMES_MAX} users and buckets are not listed")),
+            };
+            all.push((pool.name.clone(), names));
+        }
+        all
     }
 
     /// PGs that are not clean, or whose copies differ.

@@ -15,8 +15,8 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST, HeaderMap,
-    HeaderName, HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, SERVER, SET_COOKIE,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, HOST,
+    HeaderMap, HeaderName, HeaderValue, LOCATION, ORIGIN, REFERRER_POLICY, SERVER, SET_COOKIE,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use hyper::server::conn::http1;
@@ -251,6 +251,10 @@ impl<W: World + 'static> Door<W> {
             (SERVER, "Ceph-Dashboard"),
         ] {
             headers.insert(name, HeaderValue::from_static(value));
+        }
+        if matches!(reply.status, 405 | 408 | 413 | 503) {
+            // A body may be on its way that nobody read.
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(path) = reply.location {
             headers.insert(LOCATION, HeaderValue::from_static(path));

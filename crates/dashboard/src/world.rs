@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use types::EntityName;
 
 use crate::accounts;
-use crate::app::World;
+use crate::app::{ObjectNames, World};
 use crate::commands::Mons;
 
 /// A command that the manager is to send by its own session: json, input, where the answer goes.
@@ -143,6 +143,31 @@ impl World for OnRados {
             Ok(Err(err)) => failed(11, err.to_string()),
             Err(_) => failed(110, "no answer of the monitors"),
         }
+    }
+
+    async fn object_names(&self, user: &str, pool: &str) -> Result<ObjectNames, Answer> {
+        let cluster = self.user(user).await?;
+        let list = async {
+            let io = cluster.pool(pool).await?;
+            let users = io.namespace("users.uid").list().await?;
+            Ok((users, io.namespace("root").list().await?))
+        };
+        let listed = tokio::time::timeout(ANSWER_MAX, list).await;
+        let listed = listed.map_err(|_| failed(110, "the OSDs did not answer in time"))?;
+        let (users, buckets) = listed.map_err(|err: rados::Error| {
+            failed(err.code().unwrap_or(5), format!("{pool} cannot be read: {err}"))
+        })?;
+        // Beside each user is the list of its buckets, beside each bucket its instances.
+        let names = |all: Vec<rados::Listed>, is_name: fn(&str) -> bool| {
+            let all = all.iter().map(|one| String::from_utf8_lossy(&one.name).into_owned());
+            let mut all: Vec<String> = all.filter(|name| is_name(name)).collect();
+            all.sort();
+            all
+        };
+        Ok(ObjectNames {
+            users: names(users, |name| !name.ends_with(".buckets")),
+            buckets: names(buckets, |name| !name.starts_with(".bucket.meta.")),
+        })
     }
 
     async fn images(&self) -> BTreeMap<i64, Vec<String>> {

@@ -70,6 +70,10 @@ impl World for Fake {
         Answer { out: "{}".into(), ..Answer::default() }
     }
 
+    async fn object_names(&self, _: &str, _: &str) -> Result<ObjectNames, Answer> {
+        Ok(ObjectNames::default())
+    }
+
     async fn images(&self) -> BTreeMap<i64, Vec<String>> {
         BTreeMap::new()
     }

@@ -6,6 +6,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{Frame, ROWS_MAX, bytes, escaped, page, pager};
+use crate::app::ObjectNames;
 use crate::state::State;
 
 /// Images by pool.
@@ -85,9 +86,26 @@ pub fn files(frame: &Frame<'_>, state: &State, shown: Option<(&str, &Subvolumes)
     page(frame, "/files", body)
 }
 
-/// Gateways, and the pools that hold their objects. `services` is the service map's part of them.
+/// What is in an object store, by the pool of its metadata, or why that is not shown.
+type Store = (String, Result<ObjectNames, String>);
+
+fn names(title: &str, all: &[String], at: usize) -> Markup {
+    html! {
+        h3 { (all.len()) " " (title) }
+        (pager("/objects", at, all.len()))
+        ul { @for name in all.iter().skip(at * ROWS_MAX).take(ROWS_MAX) { li { (name) } } }
+    }
+}
+
+/// Gateways, pools of objects, users and buckets. `services` is the service map.
 #[must_use]
-pub fn objects(frame: &Frame<'_>, state: &State, services: &Value) -> Markup {
+pub fn objects(
+    frame: &Frame<'_>,
+    state: &State,
+    services: &Value,
+    stores: &[Store],
+    at: usize,
+) -> Markup {
     let daemons = services["services"]["rgw"]["daemons"].as_object();
     let daemons: Vec<_> =
         daemons.into_iter().flatten().filter(|(name, _)| *name != "summary").collect();
@@ -107,12 +125,29 @@ pub fn objects(frame: &Frame<'_>, state: &State, services: &Value) -> Markup {
                 }
             } }
         }
+        @for (pool, listed) in stores {
+            section class="wide" {
+                h2 { "Users and buckets in " (pool) }
+                @match listed {
+                    Err(why) => p class="note" { (why) }
+                    Ok(all) => {
+                        (names("users", &all.users, at))
+                        (names("buckets", &all.buckets, at))
+                        p {
+                            code { "radosgw-admin user info --uid USER" } " and "
+                            code { "radosgw-admin bucket stats --bucket BUCKET" } " tell more."
+                        }
+                    }
+                }
+            }
+        }
         section class="wide" {
             h2 { "Pools" }
             table { tbody {
-                @for pool in pools { tr { td { (pool.name) } td { (pool.objects) " objects" } td { (bytes(pool.stored as f64)) } } }
+                @for pool in pools.iter().take(ROWS_MAX) {
+                    tr { td { (pool.name) } td { (pool.objects) " objects" } td { (bytes(pool.stored as f64)) } }
+                }
             } }
-            p { "Users and buckets: " code { "radosgw-admin user list" } ", " code { "radosgw-admin bucket stats" } "." }
         }
     };
     page(frame, "/objects", body)

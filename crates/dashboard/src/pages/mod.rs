@@ -253,6 +253,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::app::ObjectNames;
     use crate::history::History;
     use crate::state::tests::answers;
     use crate::state::{Check, Osd, State};
@@ -274,6 +275,11 @@ mod tests {
         let pools = BTreeMap::from([(3, vec![EVIL.to_owned()])]);
         let stuck = [("1.a".to_owned(), EVIL.to_owned(), "[0,1]".to_owned())];
         let says = html! { p { (EVIL) } };
+        let many = vec![EVIL.to_owned(); 20_000];
+        let stores = [
+            (EVIL.to_owned(), Ok(ObjectNames { users: many.clone(), buckets: many })),
+            (EVIL.to_owned(), Err(EVIL.to_owned())),
+        ];
         let mut since = Since::default();
         since.take(state, true);
         let pages = [
@@ -286,7 +292,7 @@ mod tests {
             ("images", images(frame, state, &pools, 0)),
             ("files", files(frame, state, Some((fs, &Ok(evil.clone()))))),
             ("files refused", files(frame, state, Some((fs, &Err(EVIL.to_owned()))))),
-            ("objects", objects(frame, state, &services)),
+            ("objects", objects(frame, state, &services, &stores, 0)),
             ("log", log(frame, &evil, "cluster")),
             ("settings", settings(frame, &evil, 0)),
             ("keys", keys(frame, &auth, 0)),
