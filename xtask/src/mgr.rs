@@ -402,6 +402,16 @@ with rados.Rados(conffile=\"\") as c:
         let (status, page) = get(&at, "/login")?;
         ensure!(status == 200 && page.contains("ac-user-create"), "{status}: {page}");
         ensure!(get(&at, "/")?.0 == 303, "pages are shown without a login");
+        // The other manager, at the next free port, sends browsers here.
+        let (host, port) = at.rsplit_once(':').context("a port")?;
+        let next = format!("{host}:{}", port.parse::<u16>()? + 1);
+        self.wait("redirect of the manager that waits", || {
+            let Ok(mut stream) = TcpStream::connect(&next) else { return Ok(false) };
+            write!(stream, "GET /osds HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            Ok(answer.contains(&format!("location: http://{at}/")))
+        })?;
         self.ceph("ceph mgr module disable dashboard").map(drop)
     }
 

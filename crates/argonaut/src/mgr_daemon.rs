@@ -341,10 +341,12 @@ impl Daemon {
             Stage::Active | Stage::Starting => {}
             Stage::Standby => self.metrics.wait(active),
         }
-        if self.stage.get() == Stage::Active {
+        if self.stage.get() != Stage::Starting {
             let is_on = map.modules.contains("dashboard");
+            let waits = self.stage.get() == Stage::Standby;
+            let waits = waits.then(|| map.services.get("dashboard").cloned());
             let own = (&*config, &*self.me.name, self.me.ip);
-            self.dashboard.set_up(own, is_on, || self.begin_dashboard());
+            self.dashboard.set_up(own, is_on, waits, || self.begin_dashboard());
         }
     }
 

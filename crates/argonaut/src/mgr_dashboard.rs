@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use bytes::Bytes;
 use conf::{Config, Source};
 use dashboard::commands::Caller;
-use dashboard::{Ask, Dashboard, PORT, Settings, TLS_PORT};
+use dashboard::{Ask, Dashboard, PORT, Settings, Standby, TLS_PORT};
 use mon::Reply;
 use rados::Cluster;
 use tokio::sync::mpsc;
@@ -30,6 +30,16 @@ fn told(config: &Config, name: &str, option: &str) -> Option<String> {
     found.map(|(text, _)| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
+/// What a manager that waits answers; `url` is that of the active one's dashboard.
+fn standby(config: &Config, name: &str, url: Option<String>) -> Standby {
+    if told(config, name, "standby_behaviour").is_none_or(|text| text != "error") {
+        return Standby::Redirect(url);
+    }
+    let status = told(config, name, "standby_error_status_code");
+    let status = status.and_then(|text| text.parse().ok()).filter(|s| (400..600).contains(s));
+    Standby::Error(status.unwrap_or(500))
+}
+
 /// Where the options say that it listens; without a word of the operator's at the manager's own address.
 fn settings(config: &Config, name: &str, ip: IpAddr) -> Settings {
     let is_off = |text: String| ["false", "no", "off", "0"].contains(&&*text.to_lowercase());
@@ -38,15 +48,17 @@ fn settings(config: &Config, name: &str, ip: IpAddr) -> Settings {
     let port = told(config, name, option).and_then(|text| text.parse().ok()).unwrap_or(port);
     let addr = told(config, name, "server_addr").and_then(|text| text.parse().ok()).unwrap_or(ip);
     let ttl = told(config, name, "jwt_token_ttl").and_then(|text| text.parse().ok());
-    Settings { at: SocketAddr::new(addr, port), is_tls, ttl_s: ttl.unwrap_or(TTL_S) }
+    Settings { at: SocketAddr::new(addr, port), is_tls, ttl_s: ttl.unwrap_or(TTL_S), standby: None }
 }
 
 impl Module {
-    /// Serves, or serves no more, as options and map say. `begin` starts it, the first time.
+    /// Serves, or serves no more, as options and map say. `waits`: another manager is active, whose dashboard is
+    /// there. `begin` starts it, the first time.
     pub fn set_up(
         &self,
         (config, name, ip): (&Config, &str, IpAddr),
         is_on: bool,
+        waits: Option<Option<String>>,
         begin: impl FnOnce() -> std::io::Result<Dashboard>,
     ) {
         let mut known = self.0.borrow_mut();
@@ -57,7 +69,9 @@ impl Module {
             }
         }
         if let Some(dashboard) = &*known {
-            dashboard.serve(is_on.then(|| settings(config, name, ip)));
+            let standby = waits.map(|url| standby(config, name, url));
+            let all = Settings { standby, ..settings(config, name, ip) };
+            dashboard.serve(is_on.then_some(all));
         }
     }
 
@@ -125,5 +139,12 @@ mod tests {
             ("mgr/dashboard/ssl_server_port", "9000"),
         ]);
         assert_eq!(own.at.to_string(), "127.0.0.2:9000");
+        let url = Some("https://h/".to_owned());
+        let of = |lines: &[(&str, &str)]| standby(&config(lines), "x", url.clone());
+        assert_eq!(of(&[]), Standby::Redirect(url.clone()));
+        let error = ("mgr/dashboard/standby_behaviour", "error");
+        assert_eq!(of(&[error]), Standby::Error(500));
+        let status = ("mgr/dashboard/standby_error_status_code", "404");
+        assert_eq!(of(&[error, status]), Standby::Error(404));
     }
 }

@@ -16,6 +16,7 @@ use mgr::Answer;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore, watch};
 
+use crate::Standby;
 use crate::accounts;
 use crate::actions::{self, Action};
 use crate::commands::{self, Mons};
@@ -112,7 +113,7 @@ pub struct Reply {
     /// `Content-Type`
     pub kind: &'static str,
     /// `Location`
-    pub location: Option<&'static str>,
+    pub location: Option<String>,
     /// The session's token, for a cookie; empty: it is to be forgotten.
     pub cookie: Option<String>,
     /// The body.
@@ -135,8 +136,8 @@ impl Reply {
         Self::of(status, JSON, value.to_string())
     }
 
-    fn to(path: &'static str) -> Self {
-        Self { location: Some(path), ..Self::of(303, HTML, Bytes::new()) }
+    fn to(path: &str) -> Self {
+        Self { location: Some(path.to_owned()), ..Self::of(303, HTML, Bytes::new()) }
     }
 }
 
@@ -173,6 +174,7 @@ pub struct App<W> {
     ttl_ms: Cell<u64>,
     asked_ms: Cell<u64>,
     fresh: Fresh,
+    standby: RefCell<Option<Standby>>,
     rng: RefCell<Box<dyn Random>>,
 }
 
@@ -218,6 +220,7 @@ impl<W: World> App<W> {
             ttl_ms: Cell::new(8 * 3_600_000),
             asked_ms: Cell::default(),
             fresh: Fresh::default(),
+            standby: RefCell::default(),
             rng: RefCell::new(rng),
         }
     }
@@ -225,6 +228,11 @@ impl<W: World> App<W> {
     /// Sessions that begin from now on end after `seconds`: `mgr/dashboard/jwt_token_ttl`.
     pub fn set_ttl(&self, seconds: u64) {
         self.ttl_ms.set(seconds.clamp(60, 30 * 86_400) * 1_000);
+    }
+
+    /// Answers as a manager that waits; `None`: as the active one.
+    pub fn stand_by(&self, standby: Option<Standby>) {
+        self.standby.replace(standby);
     }
 
     /// Ends all sessions of an account.
@@ -285,6 +293,16 @@ impl<W: World> App<W> {
     /// Answers a request.
     pub async fn answer(&self, asked: &Asked) -> Reply {
         let now = rt::now();
+        match &*self.standby.borrow() {
+            None => {}
+            Some(Standby::Redirect(Some(url))) => return Reply::to(url),
+            Some(Standby::Redirect(None)) => {
+                return Reply::of(503, "text/plain", "no manager is active\n");
+            }
+            Some(Standby::Error(status)) => {
+                return Reply::of(*status, "text/plain", "another manager is active\n");
+            }
+        }
         if let Some(reply) = fixed(asked) {
             return reply;
         }

@@ -109,11 +109,12 @@ async fn save(mons: &impl Mons, accounts: &Accounts) -> Result<(), Answer> {
     keep(mons, accounts::KEY, accounts.text().into()).await
 }
 
-/// The certificate and its key, one manager's own before that of all; where there is none, one that is signed with its own key is made and kept.
+/// The certificate and its key, one manager's own before that of all; where there is none, one that is signed with its own key is made and kept,
+/// if `makes`.
 ///
 /// # Errors
 /// What the monitors answered, or that no key could be made.
-pub async fn certificate(mons: &impl Mons, own: &Own<'_>) -> Result<Pair, Answer> {
+pub async fn certificate(mons: &impl Mons, own: &Own<'_>, makes: bool) -> Result<Pair, Answer> {
     let text = |bytes: Bytes| String::from_utf8_lossy(&bytes).into_owned();
     let found = async |key: &str| match kept(mons, &own_key(own.mgr, key)).await? {
         None => kept(mons, key).await,
@@ -121,7 +122,7 @@ pub async fn certificate(mons: &impl Mons, own: &Own<'_>) -> Result<Pair, Answer
     };
     match (found(CRT).await?, found(CRT_KEY).await?) {
         (Some(crt), Some(key)) => Ok(Pair { crt: text(crt), key: text(key) }),
-        (None, None) => make_certificate(mons, own).await,
+        (None, None) if makes => make_certificate(mons, own).await,
         _ => Err(fails(EINVAL, format!("one of {CRT} and {CRT_KEY} is missing"))),
     }
 }
@@ -540,7 +541,8 @@ mod tests {
     fn certificates() {
         let mons = Memory::new();
         let own = Own { mgr: "x", host: "h1", now_s: 1_796_000_000 };
-        let pair = || rt::run_local(certificate(&mons, &own)).unwrap();
+        let pair = || rt::run_local(certificate(&mons, &own, true)).unwrap();
+        assert!(rt::run_local(certificate(&mons, &own, false)).unwrap().is_err(), "none is made");
         let first = pair().unwrap();
         assert_eq!(pair().unwrap(), first, "it is kept");
         let (_, text, then) = mons.run_as("client.admin", &of("create-self-signed-cert"), "");

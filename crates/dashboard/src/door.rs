@@ -257,7 +257,9 @@ impl<W: World + 'static> Door<W> {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         if let Some(path) = reply.location {
-            headers.insert(LOCATION, HeaderValue::from_static(path));
+            // A URL of another manager that is no header's value leads nowhere.
+            let path = HeaderValue::from_str(&path).unwrap_or(HeaderValue::from_static("/"));
+            headers.insert(LOCATION, path);
         }
         if let Some(token) = reply.cookie {
             let secure = if is_tls { "; Secure" } else { "" };

@@ -66,6 +66,17 @@ pub struct Settings {
     pub is_tls: bool,
     /// Seconds after which a login ends.
     pub ttl_s: u64,
+    /// Where another manager is active: what browsers are told. `None`: this one is.
+    pub standby: Option<Standby>,
+}
+
+/// What a manager that waits answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standby {
+    /// That the dashboard is there; `None`: nowhere yet.
+    Redirect(Option<String>),
+    /// This status.
+    Error(u16),
 }
 
 /// The manager that it is part of.
@@ -205,14 +216,15 @@ async fn run(
         let Some(settings) = &wanted else {
             door.close();
             shared.set(None);
-            if let Some(task) = collects.take() {
-                task.abort();
-            }
+            collects.take().inspect(tokio::task::JoinHandle::abort);
             is_due = false;
             continue;
         };
         app.set_ttl(settings.ttl_s);
-        if collects.is_none() {
+        app.stand_by(settings.standby.clone());
+        if settings.standby.is_some() {
+            collects.take().inspect(tokio::task::JoinHandle::abort);
+        } else if collects.is_none() {
             collects = Some(tokio::task::spawn_local(collect(app.clone())));
         }
         match listen(&app, &door, settings, &me).await {
@@ -244,8 +256,9 @@ async fn listen(
     let tls = match settings.is_tls {
         false => None,
         true => {
-            let pair =
-                commands::certificate(&app.world, &me.own()).await.map_err(|answer| answer.rs)?;
+            let pair = commands::certificate(&app.world, &me.own(), settings.standby.is_none())
+                .await
+                .map_err(|answer| answer.rs)?;
             Some(cert::acceptor(&pair)?)
         }
     };

@@ -112,7 +112,7 @@ fn text(reply: &Reply) -> String {
 async fn login(app: &App<Fake>, user: &str) -> String {
     let body = format!("username={user}&password=correct+horse");
     let reply = app.answer(&post("/login", "", &body)).await;
-    assert_eq!((reply.status, reply.location), (303, Some("/")), "{}", text(&reply));
+    assert_eq!((reply.status, reply.location.as_deref()), (303, Some("/")), "{}", text(&reply));
     reply.cookie.expect("a session")
 }
 
@@ -130,11 +130,15 @@ fn without_a_login_there_is_nothing() {
         for path in ["/", "/why", "/osds", "/keys", "/events", "/confirm/osd-out?id=1", "/x"] {
             for token in ["", "0000"] {
                 let reply = app.answer(&get(path, token)).await;
-                assert_eq!((reply.status, reply.location), (303, Some("/login")), "{path}");
+                assert_eq!(
+                    (reply.status, reply.location.as_deref()),
+                    (303, Some("/login")),
+                    "{path}"
+                );
             }
         }
         let reply = app.answer(&post("/do/osd-out", "", "id=1")).await;
-        assert_eq!(reply.location, Some("/login"));
+        assert_eq!(reply.location.as_deref(), Some("/login"));
         for path in ["/api/health/minimal", "/api/osd"] {
             assert_eq!(app.answer(&get(path, "")).await.status, 401, "{path}");
         }
@@ -232,7 +236,7 @@ fn no_other_site_can_act() {
         assert_eq!(count(), 0);
         let good = Asked { origin: Some("https://h:8443".to_owned()), ..good };
         let reply = app.answer(&good).await;
-        assert_eq!((reply.status, reply.location, count()), (303, Some("/osds"), 1));
+        assert_eq!((reply.status, reply.location.as_deref(), count()), (303, Some("/osds"), 1));
         let page = text(&app.answer(&get("/osds", &token)).await);
         assert!(page.contains("Take osd.1 out: done"), "{page}");
         assert!(!text(&app.answer(&get("/osds", &token)).await).contains("out: done"), "once");
@@ -307,6 +311,28 @@ fn what_is_live_changes() {
         live.changed().await.unwrap();
         let now = String::from_utf8(live.borrow().to_vec()).unwrap();
         assert!(now.contains("HEALTH_ERR") && now.starts_with("<div id=\"live\">"), "{now}");
+    })
+    .unwrap();
+}
+
+/// A manager that waits tells where the active one is, and nothing else.
+#[test]
+fn standby() {
+    rt::run_local(async {
+        let app = app();
+        let token = login(&app, "ann").await;
+        let url = "https://h2:8443/".to_owned();
+        app.stand_by(Some(Standby::Redirect(Some(url.clone()))));
+        for asked in [get("/osds", &token), post("/login", "", "x"), get("/api/osd", "")] {
+            let reply = app.answer(&asked).await;
+            assert_eq!((reply.status, reply.location.as_ref()), (303, Some(&url)));
+        }
+        app.stand_by(Some(Standby::Redirect(None)));
+        assert_eq!(app.answer(&get("/", &token)).await.status, 503);
+        app.stand_by(Some(Standby::Error(500)));
+        assert_eq!(app.answer(&get("/", &token)).await.status, 500);
+        app.stand_by(None);
+        assert_eq!(app.answer(&get("/", &token)).await.status, 200);
     })
     .unwrap();
 }
