@@ -26,6 +26,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::{App, Asked, Body, Reply, World};
@@ -60,6 +61,7 @@ pub struct Door<W> {
     generation: Rc<Cell<u64>>,
     tls: Rc<RefCell<Option<TlsAcceptor>>>,
     by_address: Rc<RefCell<BTreeMap<IpAddr, usize>>>,
+    accepts: Rc<RefCell<Option<JoinHandle<()>>>>,
 }
 
 impl<W> Clone for Door<W> {
@@ -69,6 +71,7 @@ impl<W> Clone for Door<W> {
             generation: self.generation.clone(),
             tls: self.tls.clone(),
             by_address: self.by_address.clone(),
+            accepts: self.accepts.clone(),
         }
     }
 }
@@ -91,7 +94,13 @@ impl Drop for Place {
 impl<W: World + 'static> Door<W> {
     /// Listens nowhere yet.
     pub fn new(app: Rc<App<W>>) -> Self {
-        Self { app, generation: Rc::default(), tls: Rc::default(), by_address: Rc::default() }
+        Self {
+            app,
+            generation: Rc::default(),
+            tls: Rc::default(),
+            by_address: Rc::default(),
+            accepts: Rc::default(),
+        }
     }
 
     /// Speaks TLS, or plain HTTP, on connections to come.
@@ -104,7 +113,7 @@ impl<W: World + 'static> Door<W> {
     /// # Errors
     /// When no port is free, or the address is not this host's.
     pub async fn listen(&self, at: SocketAddr) -> io::Result<SocketAddr> {
-        self.close();
+        self.close().await;
         let mut last = io::ErrorKind::AddrInUse.into();
         for more in 0..PORTS {
             let Some(port) = at.port().checked_add(more) else { break };
@@ -112,7 +121,8 @@ impl<W: World + 'static> Door<W> {
                 Ok(listener) => {
                     let at = listener.local_addr()?;
                     let (this, mine) = (self.clone(), self.generation.get());
-                    tokio::task::spawn_local(async move { this.accept(listener, mine).await });
+                    let task = async move { this.accept(listener, mine).await };
+                    *self.accepts.borrow_mut() = Some(tokio::task::spawn_local(task));
                     return Ok(at);
                 }
                 Err(err) if err.kind() == io::ErrorKind::AddrInUse => last = err,
@@ -123,8 +133,13 @@ impl<W: World + 'static> Door<W> {
     }
 
     /// Listens no more; what comes by connections that are open is refused.
-    pub fn close(&self) {
+    pub async fn close(&self) {
         self.generation.set(self.generation.get() + 1);
+        let accepts = self.accepts.borrow_mut().take();
+        if let Some(task) = accepts {
+            task.abort();
+            task.await.ok(); // now the port is free
+        }
     }
 
     fn place(&self, from: IpAddr) -> Option<Place> {
@@ -139,22 +154,15 @@ impl<W: World + 'static> Door<W> {
 
     async fn accept(&self, listener: TcpListener, mine: u64) {
         let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        while self.generation.get() == mine {
-            let free = places.clone().acquire_owned();
-            let Ok(free) = tokio::time::timeout(Duration::from_millis(500), free).await else {
-                continue;
-            };
-            let free = free.expect("it is never closed");
-            // It looks up now and then, for it may have been moved elsewhere.
-            let next = tokio::time::timeout(Duration::from_millis(500), listener.accept()).await;
-            let (stream, peer) = match next {
-                Ok(Ok(accepted)) => accepted,
-                Ok(Err(err)) => {
+        loop {
+            let free = places.clone().acquire_owned().await.expect("it is never closed");
+            let (stream, peer) = match listener.accept().await {
+                Ok(accepted) => accepted,
+                Err(err) => {
                     tracing::warn!("a connection to the dashboard was not accepted: {err}");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
-                Err(_) => continue,
             };
             let Some(place) = self.place(peer.ip()) else { continue };
             stream.set_nodelay(true).ok();
@@ -478,6 +486,12 @@ mod tests {
             let at = taken.local_addr().unwrap();
             let got = Door::new(Rc::new(app())).listen(at).await.unwrap();
             assert!(got.port() > at.port());
+            // Who listens anew, where it did, finds its own port free.
+            let door = Door::new(Rc::new(app()));
+            let first = door.listen("127.0.0.1:0".parse().unwrap()).await.unwrap();
+            assert_eq!(door.listen(first).await.unwrap(), first);
+            door.close().await;
+            assert!(TcpStream::connect(first).await.is_err());
         })
         .unwrap();
     }

@@ -54,7 +54,20 @@ impl Form {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        /// Any text is read or refused, and what was escaped comes back.
+        #[test]
+        fn any_text(raw in ".{0,100}", word in ".{0,40}") {
+            let _ = Form::parse(&raw);
+            let text = format!("x=1&name={}&raw", crate::pages::escaped(&word));
+            let form = Form::parse(&text).expect("it is well formed");
+            prop_assert_eq!(form.get("name"), word);
+        }
+    }
 
     #[test]
     fn fields() {

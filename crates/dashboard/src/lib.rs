@@ -178,6 +178,8 @@ async fn run(
     let door = Door::new(app.clone());
     let mut wanted: Option<Settings> = None;
     let mut collects: Option<tokio::task::JoinHandle<()>> = None;
+    // What was asked for where it listens, and where that is.
+    let mut open: Option<(SocketAddr, SocketAddr)> = None;
     // Whether it has yet to listen as is wanted.
     let mut is_due = false;
     loop {
@@ -187,7 +189,7 @@ async fn run(
             Ok(hears.recv().await)
         };
         match told {
-            Ok(None) => return door.close(),
+            Ok(None) => return door.close().await,
             Ok(Some(Told::Serve(settings))) if settings == wanted => continue,
             Ok(Some(Told::Serve(settings))) => {
                 wanted = settings;
@@ -214,7 +216,8 @@ async fn run(
             continue;
         }
         let Some(settings) = &wanted else {
-            door.close();
+            door.close().await;
+            open = None;
             shared.set(None);
             collects.take().inspect(tokio::task::JoinHandle::abort);
             is_due = false;
@@ -227,15 +230,19 @@ async fn run(
         } else if collects.is_none() {
             collects = Some(tokio::task::spawn_local(collect(app.clone())));
         }
-        match listen(&app, &door, settings, &me).await {
+        match listen(&app, &door, settings, &me, open).await {
             Ok(at) => {
                 let scheme = if settings.is_tls { "https" } else { "http" };
-                tracing::info!("the dashboard is served at {scheme}://{at}/");
+                if open.replace((settings.at, at)) != Some((settings.at, at)) {
+                    tracing::info!("the dashboard is served at {scheme}://{at}/");
+                }
                 shared.set(Some((at, settings.is_tls)));
                 is_due = false;
             }
             Err(why) => {
                 tracing::error!("the dashboard cannot be served at {}: {why}", settings.at);
+                door.close().await;
+                open = None;
                 shared.set(None);
             }
         }
@@ -251,8 +258,8 @@ async fn listen(
     door: &Door<OnRados>,
     settings: &Settings,
     me: &Me,
+    open: Option<(SocketAddr, SocketAddr)>,
 ) -> Result<SocketAddr, String> {
-    door.close();
     let tls = match settings.is_tls {
         false => None,
         true => {
@@ -263,6 +270,9 @@ async fn listen(
         }
     };
     door.speak(tls);
+    if let Some((_, at)) = open.filter(|(asked, _)| *asked == settings.at) {
+        return Ok(at);
+    }
     door.listen(settings.at).await.map_err(|err| err.to_string())
 }
 

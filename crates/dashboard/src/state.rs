@@ -202,6 +202,8 @@ pub struct State {
     pub members: Members,
     /// OSDs by number.
     pub osds: BTreeMap<i64, Osd>,
+    /// Where hosts are, by name: what is above them in CRUSH, as `default / rack1`.
+    pub places: BTreeMap<String, String>,
     /// Pools by number.
     pub pools: BTreeMap<i64, Pool>,
     /// The failure domain of CRUSH rules by number: the type that copies are spread over.
@@ -297,6 +299,32 @@ fn osds(answers: &Answers) -> BTreeMap<i64, Osd> {
         }
     }
     all
+}
+
+/// Levels of CRUSH above a host: no tree is deeper.
+const DEPTH_MAX: usize = 12;
+
+/// What is above each bucket that has OSDs.
+fn places(tree: &Value) -> BTreeMap<String, String> {
+    let nodes = list(&tree["nodes"]);
+    let mut above: BTreeMap<i64, &Value> = BTreeMap::new();
+    for node in nodes {
+        above.extend(list(&node["children"]).iter().filter_map(Value::as_i64).map(|id| (id, node)));
+    }
+    let has_osds = |node: &Value| list(&node["children"]).iter().any(|id| id.as_i64() >= Some(0));
+    let hosts = nodes.iter().filter(|node| has_osds(node));
+    hosts
+        .map(|host| {
+            let mut names = Vec::new();
+            let mut id = host["id"].as_i64().unwrap_or(0);
+            while let Some(parent) = above.get(&id).filter(|_| names.len() < DEPTH_MAX) {
+                names.push(text(&parent["name"]));
+                id = parent["id"].as_i64().unwrap_or(0);
+            }
+            names.reverse();
+            (text(&host["name"]), names.join(" / "))
+        })
+        .collect()
 }
 
 fn pools(digest: &Value) -> BTreeMap<i64, Pool> {
@@ -454,6 +482,7 @@ impl State {
             objects,
             members: members(digest),
             osds: osds(answers),
+            places: places(&digest["osd_tree"]),
             domains: rules
                 .filter_map(|rule| Some((rule["rule_id"].as_i64()?, domain(rule))))
                 .collect(),
@@ -521,6 +550,7 @@ pub(crate) mod tests {
         assert_eq!((osd.host.as_str(), osd.class.as_str(), osd.pgs), ("h1", "hdd", 24));
         assert!((osd.fill() - 0.5).abs() < 1e-9);
         assert_eq!(state.hosts()["h1"].len(), 3);
+        assert_eq!(state.places["h1"], "default");
         let pool = &state.pools[&1];
         assert_eq!((pool.size, pool.min_size, pool.needed), (3, 2, 1));
         assert_eq!(state.domains[&0], "host");
@@ -534,6 +564,21 @@ pub(crate) mod tests {
         let digest = json!({"osd": {"osds": 7, "pools": [{}]}, "df": [], "health": {"checks": 3}});
         let state = State::of(&Answers { digest, ..Answers::default() });
         assert_eq!((state.osds.len(), state.checks.len()), (0, 0));
+    }
+
+    #[test]
+    fn places_of_hosts() {
+        let tree = json!({"nodes": [
+            {"id": -1, "name": "default", "children": [-2, -4]},
+            {"id": -2, "name": "r1", "children": [-3]},
+            {"id": -3, "name": "h1", "children": [0, 1]},
+            {"id": -4, "name": "h2", "children": [2]},
+            {"id": 0, "name": "osd.0"},
+        ]});
+        let places = places(&tree);
+        assert_eq!((places["h1"].as_str(), places["h2"].as_str()), ("default / r1", "default"));
+        let circle = json!({"nodes": [{"id": -1, "name": "a", "children": [-1, 0]}]});
+        assert!(super::places(&circle)["a"].len() < 100, "a tree that is none ends");
     }
 
     #[test]

@@ -312,6 +312,7 @@ mod tests {
         for osd in state.osds.values_mut() {
             (osd.host, osd.class) = (EVIL.to_owned(), EVIL.to_owned());
         }
+        state.places = BTreeMap::from([(EVIL.to_owned(), EVIL.to_owned())]);
         for pool in state.pools.values_mut() {
             pool.name = EVIL.to_owned();
             pool.applications.extend([EVIL.to_owned(), "rgw".to_owned()]);

@@ -53,7 +53,7 @@ pub fn osds(frame: &Frame<'_>, state: &State, at: usize) -> Markup {
             p { "The median of commits takes " (format!("{median:.1} ms")) "." }
             (pager("/osds", at, hosts.len()))
             table {
-                thead { tr { th { "Host" } th { "OSDs up" } th { "in" } th { "Used" } th { "of" } th { "Fill" } th { "Slowest commit" } } }
+                thead { tr { th { "Host" } th { "Where" } th { "OSDs up" } th { "in" } th { "Used" } th { "of" } th { "Fill" } th { "Slowest commit" } } }
                 tbody {
                     @for (name, osds) in hosts.iter().skip(at * ROWS_MAX).take(ROWS_MAX) {
                         @let size = osds.iter().map(|osd| osd.size).sum::<u64>();
@@ -62,6 +62,7 @@ pub fn osds(frame: &Frame<'_>, state: &State, at: usize) -> Markup {
                         @let slowest = osds.iter().map(|osd| osd.commit_ms).fold(0.0, f64::max);
                         tr {
                             td { a href={"/osds/host?name=" (escaped(name))} { @if name.is_empty() { "nowhere" } @else { (name) } } }
+                            td { (state.places.get(*name).map_or("", String::as_str)) }
                             td class=[(up < osds.len()).then_some("bad")] { (up) " of " (osds.len()) }
                             td { (osds.iter().filter(|osd| osd.is_in).count()) }
                             td { (bytes(used as f64)) }
