@@ -263,6 +263,11 @@ impl<W: World> App<W> {
         self.fresh.came.send_modify(|times| *times += 1);
     }
 
+    /// Takes in the cluster's log, which tells since when checks hold that held before.
+    pub fn take_log(&self, lines: &Value) {
+        self.past.borrow_mut().since.take_log(lines);
+    }
+
     /// Waits until somebody wants what is newer than what is known. From now on requests wait for it.
     pub async fn wanted(&self) {
         self.fresh.is_collected.set(true);

@@ -52,6 +52,8 @@ const LOOK: Duration = Duration::from_secs(5);
 const LOOK_IDLE: Duration = Duration::from_secs(60);
 /// Somebody watches who asked for a page within so many milliseconds.
 const WATCHED_MS: u64 = 30_000;
+/// Lines of the cluster's log in which the beginning of health checks is looked for.
+const LOG_LINES: u32 = 1_000;
 /// Between two tries to listen.
 const RETRY: Duration = Duration::from_secs(5);
 /// PGs of which each is looked at when some lack copies.
@@ -278,10 +280,22 @@ async fn listen(
 
 /// Looks at the cluster again and again.
 async fn collect(app: Rc<App<OnRados>>) {
+    let mut has_log = false;
     loop {
         let began_ms = rt::now().mono_ms();
         match answers(&app.world).await {
-            Ok(answers) => app.take(answers),
+            Ok(answers) => {
+                app.take(answers);
+                if !has_log {
+                    let log = json!({
+                        "prefix": "log last", "num": LOG_LINES, "level": "info",
+                        "channel": "cluster", "format": "json",
+                    });
+                    let log = app.world.ask(log, Bytes::new()).await;
+                    app.take_log(&serde_json::from_slice(&log.out).unwrap_or_default());
+                    has_log = true;
+                }
+            }
             Err(why) => tracing::warn!("the dashboard sees nothing new: {why}"),
         }
         // A large cluster is looked at less often than it takes to look.

@@ -3,6 +3,8 @@
 //! Source: [s] of stock's `controllers/{health,osd,pool,monitor}.py`; counters of single OSDs (`stats`) are
 //! not the manager's, and left out.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
 use crate::state::{Answers, State};
@@ -95,14 +97,13 @@ fn monitor(now: &Answers) -> Value {
 }
 
 fn osds(state: &State, now: &Answers) -> Value {
-    let uuid = |id: i64| {
-        let found = list(&now.digest["osd"]["osds"]).iter().find(|osd| osd["osd"] == id);
-        found.map_or(Value::Null, |osd| osd["uuid"].clone())
-    };
+    let all = list(&now.digest["osd"]["osds"]).iter();
+    let uuids: BTreeMap<i64, &Value> =
+        all.filter_map(|osd| Some((osd["osd"].as_i64()?, &osd["uuid"]))).collect();
     let all = state.osds.values().map(|osd| {
         let is = if osd.is_up && osd.is_in { "working" } else { "unmanaged" };
         json!({
-            "id": osd.id, "osd": osd.id, "uuid": uuid(osd.id),
+            "id": osd.id, "osd": osd.id, "uuid": uuids.get(&osd.id),
             "up": u8::from(osd.is_up), "in": u8::from(osd.is_in), "operational_status": is,
             "host": {"name": osd.host},
             "osd_stats": {

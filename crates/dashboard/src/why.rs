@@ -5,6 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use serde_json::Value;
+
 use crate::state::{Check, State};
 
 const PAGE: &str = include_str!("../../../docs/ops/health.md");
@@ -109,6 +111,22 @@ pub fn chain<'a>(code: &str, checks: &'a [Check]) -> Vec<&'a Check> {
     chain
 }
 
+/// `2026-11-30T12:34:56.123456+0000` in seconds since 1970.
+fn seconds(stamp: &str) -> Option<u64> {
+    let numbers = stamp.get(..19)?.split(['-', 'T', ':']).map(|part| part.parse::<u64>().ok());
+    let [year, month, day, hour, minute, second] = numbers.collect::<Option<Vec<u64>>>()?[..]
+    else {
+        return None;
+    };
+    if !(1970..10_000).contains(&year) || !(1..=12).contains(&month) {
+        return None;
+    }
+    // Years begin in March, so that the leap day is their last.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * year + year / 4 - year / 100 + year / 400 + (153 * month + 2) / 5 + day;
+    Some((days - 719_469) * 86_400 + hour * 3_600 + minute * 60 + second)
+}
+
 /// Since when checks hold.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Since(BTreeMap<String, (u64, bool)>);
@@ -123,6 +141,28 @@ impl Since {
         }
     }
 
+    /// Takes from the cluster's log (`log last`, the oldest line first) when checks began that held before anybody looked.
+    pub fn take_log(&mut self, lines: &Value) {
+        for (code, (since_s, is_first)) in &mut self.0 {
+            if !*is_first {
+                continue;
+            }
+            let (failed, cleared) = (format!("({code})"), format!("Health check cleared: {code} "));
+            let mut began = None;
+            for line in lines.as_array().into_iter().flatten() {
+                let message = line["message"].as_str().unwrap_or_default();
+                if message.starts_with("Health check failed: ") && message.ends_with(&failed) {
+                    began = line["stamp"].as_str().and_then(seconds);
+                } else if message.starts_with(&cleared) {
+                    began = None;
+                }
+            }
+            if let Some(at_s) = began {
+                (*since_s, *is_first) = (at_s.min(*since_s), false);
+            }
+        }
+    }
+
     /// When a check began, in seconds since 1970, and whether it may have begun earlier.
     #[must_use]
     pub fn of(&self, code: &str) -> Option<(u64, bool)> {
@@ -132,6 +172,8 @@ impl Since {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn check(code: &str) -> Check {
@@ -164,6 +206,42 @@ mod tests {
         assert_eq!(chain("SLOW_OPS"), ["PG_AVAILABILITY", "OSD_DOWN", "OSD_HOST_DOWN"]);
         assert_eq!(chain("PG_DEGRADED"), ["OSD_DOWN", "OSD_HOST_DOWN"]);
         assert!(chain("OSD_HOST_DOWN").is_empty() && chain("OTHER").is_empty());
+    }
+
+    #[test]
+    fn moments_of_the_log() {
+        assert_eq!(seconds("1970-01-01T00:00:00.000000+0000"), Some(0));
+        assert_eq!(seconds("2000-02-29T12:00:01.5+0000"), Some(951_825_601));
+        assert_eq!(seconds("2026-11-30T00:53:20"), Some(1_796_000_000));
+        for bad in ["", "2026-11-30", "2026-11-30 00:53:20", "1969-01-01T00:00:00", "x"] {
+            assert_eq!(seconds(bad), None, "{bad}");
+        }
+    }
+
+    /// What held already when the manager began is found in the log, unless it was cleared since.
+    #[test]
+    fn since_by_the_log() {
+        let line = |stamp: &str, message: &str| json!({"stamp": stamp, "message": message});
+        let log = json!([
+            line("2026-11-29T00:00:00", "Health check failed: 1 osds down (OSD_DOWN)"),
+            line("2026-11-29T01:00:00", "Health check cleared: OSD_DOWN (was: 1 osds down)"),
+            line("2026-11-29T02:00:00", "Health check failed: 2 osds down (OSD_DOWN)"),
+            line("2026-11-29T03:00:00", "Health check update: 3 osds down (OSD_DOWN)"),
+            line("2026-11-29T04:00:00", "Health check failed: slow (SLOW_OPS)"),
+            line("2026-11-29T05:00:00", "Health check cleared: SLOW_OPS (was: slow)"),
+        ]);
+        let checks = ["OSD_DOWN", "SLOW_OPS"].map(check).into();
+        let state = State { at_s: 1_796_000_000, checks, ..State::default() };
+        let mut since = Since::default();
+        since.take(&state, true);
+        since.take_log(&log);
+        let began = seconds("2026-11-29T02:00:00").unwrap();
+        assert_eq!(since.of("OSD_DOWN"), Some((began, false)));
+        assert_eq!(since.of("SLOW_OPS"), Some((1_796_000_000, true)));
+        let mut later = Since::default();
+        later.take(&state, false);
+        later.take_log(&log);
+        assert_eq!(later.of("OSD_DOWN"), Some((1_796_000_000, false)), "it was seen to begin");
     }
 
     #[test]
