@@ -616,14 +616,22 @@ impl<W: World> App<W> {
             Some(command) => {
                 let prefix = command["prefix"].as_str().unwrap_or_default().to_owned();
                 let answer = self.world.ask_as(frame.user, command).await;
-                let out = String::from_utf8_lossy(&answer.out).into_owned();
+                let out: Value = serde_json::from_slice(&answer.out).unwrap_or_default();
+                let pgs = |name: &str| out[name].as_array().map_or(0, Vec::len);
+                let fewer = pgs("ok_become_degraded") + pgs("ok_become_more_degraded");
                 html! {
                     p class=(if answer.r == 0 { "good" } else { "bad" }) {
                         code { (prefix) } ": "
                         @if answer.r == 0 { "yes. " } @else { "no. " }
                         (answer.rs)
                     }
-                    @if !out.trim().is_empty() { pre { (out.chars().take(2_000).collect::<String>()) } }
+                    @if let Some(fine) = out["num_ok_pgs"].as_u64() {
+                        p {
+                            "While it is away, " (fine) " PGs that it has a copy of go on, " (fewer)
+                            " of them with fewer copies; " (out["num_not_ok_pgs"].as_u64().unwrap_or(0))
+                            " do not."
+                        }
+                    }
                 }
             }
         };

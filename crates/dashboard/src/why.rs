@@ -85,12 +85,37 @@ pub fn advice(code: &str) -> Option<Advice> {
     all.get(code).copied()
 }
 
-/// The first command of an advice, to be run as it is or with its place-holders filled in.
+/// The first command of an advice that takes nothing away, with the OSD or PG filled in that the check's details
+/// name first.
 #[must_use]
-pub fn next_command(advice: &Advice) -> Option<&'static str> {
+pub fn next_command(advice: &Advice, detail: &[String]) -> Option<String> {
     const PROGRAMS: [&str; 5] = ["ceph ", "rados ", "argonaut ", "radosgw-admin ", "rbd "];
-    let quoted = advice.todo.split('`').skip(1).step_by(2);
-    quoted.into_iter().find(|text| PROGRAMS.iter().any(|program| text.starts_with(program)))
+    const HARMFUL: [&str; 9] = [
+        "rm",
+        "lost",
+        "replace",
+        "purge-new",
+        "delete",
+        "evict",
+        "mark_unfound_lost",
+        "repair",
+        "fail",
+    ];
+    let mut quoted = advice.todo.split('`').skip(1).step_by(2);
+    let command = quoted.find(|text| {
+        PROGRAMS.iter().any(|program| text.starts_with(program))
+            && !text.split(' ').any(|word| HARMFUL.contains(&word))
+    })?;
+    let words = || detail.iter().flat_map(|line| line.split([' ', ',']));
+    let is_osd =
+        |word: &&str| word.strip_prefix("osd.").is_some_and(|id| id.parse::<u32>().is_ok());
+    let pg = words().zip(words().skip(1)).find(|(before, _)| *before == "pg").map(|(_, pg)| pg);
+    let filled = command.split(' ').map(|word| match word {
+        "osd.N" => words().find(is_osd).unwrap_or(word),
+        "PG" => pg.unwrap_or(word),
+        other => other,
+    });
+    Some(filled.collect::<Vec<_>>().join(" "))
 }
 
 /// What causes a check, by other checks that hold now: the nearest cause first.
@@ -185,9 +210,17 @@ mod tests {
     fn advice_is_the_operators_page() {
         let down = advice("OSD_DOWN").expect("a row");
         assert!(down.says.contains("down") && down.todo.contains("argonaut osd replace"));
-        assert_eq!(next_command(&down), Some("argonaut osd replace ID"));
+        let detail = ["osd.2 (root=default,host=a) is down".to_owned()];
+        assert_eq!(next_command(&down, &detail).as_deref(), Some("argonaut start osd.2"));
+        assert_eq!(next_command(&down, &[]).as_deref(), Some("argonaut start osd.N"));
+        let stuck = advice("PG_AVAILABILITY").expect("a row");
+        let detail = ["pg 1.1f is stuck peering for 2m, acting [0,1]".to_owned()];
+        assert_eq!(next_command(&stuck, &detail).as_deref(), Some("ceph pg 1.1f query"));
+        let full = next_command(&advice("OSD_FULL").expect("a row"), &[]).expect("a command");
+        assert!(!full.contains("rm"), "nothing is removed at first: {full}");
+        assert_eq!(next_command(&advice("OSD_TOO_MANY_REPAIRS").expect("a row"), &[]), None);
         let second = advice("OSD_SLOW_PING_TIME_BACK").expect("the second code of a row");
-        assert!(next_command(&second).unwrap().starts_with("ceph tell"));
+        assert!(next_command(&second, &[]).unwrap().starts_with("ceph tell"));
         let bar = advice("POOL_APP_NOT_ENABLED").expect("a row with a bar in it");
         assert!(bar.todo.contains("rgw"), "{bar:?}");
         for code in CAUSES.iter().flat_map(|(effect, causes)| causes.iter().chain([effect])) {

@@ -411,14 +411,15 @@ mod tests {
     fn why_says_what_to_do() {
         let mut state = State::of(&answers());
         let check = |code: &str| Check { code: code.to_owned(), ..Check::default() };
-        state.checks = vec![check("PG_DEGRADED"), check("OSD_DOWN")];
+        let detail = vec!["osd.7 (root=default) is down".to_owned()];
+        state.checks = vec![check("PG_DEGRADED"), Check { detail, ..check("OSD_DOWN") }];
         let mut since = Since::default();
         since.take(&state, false);
         let frame = Frame { now_s: state.at_s + 600, ..FRAME };
         let text = why(&frame, &state, &since).into_string();
         assert!(text.contains("Because of <a href=\"#OSD_DOWN\">OSD_DOWN</a>"), "{text}");
         assert!(text.contains("For 10 min"), "{text}");
-        assert!(text.contains("<code class=\"command\">argonaut osd replace ID</code>"), "{text}");
+        assert!(text.contains("<code class=\"command\">argonaut start osd.7</code>"), "{text}");
     }
 
     #[test]

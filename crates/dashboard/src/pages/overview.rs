@@ -28,8 +28,13 @@ fn safe_to_lose(safe: &Safe) -> Markup {
                 Some(first) => {
                     p class="big" { (of_domain(first.serving, &first.domain)) }
                     p {
-                        "may fail, and all data is still read and written. Data is lost only when more than "
-                        (of_domain(first.kept, &first.domain)) " are lost at once. Pool " b { (first.pool) }
+                        @if first.serving == 0 {
+                            "may fail: with one less, some data is not served. "
+                        } @else {
+                            "may fail, and all data is still read and written. "
+                        }
+                        "Nothing is lost with the loss of " (of_domain(first.kept, &first.domain))
+                        " at once. Pool " b { (first.pool) }
                         " bears the least: it has " (first.of.0) " copies or shards, and serves with " (first.of.1) "."
                         @if first.is_reduced { " PGs of it lack copies now." }
                     }
@@ -182,7 +187,7 @@ pub fn why(frame: &Frame<'_>, state: &State, since: &Since) -> Markup {
                 }
                 @if let Some(advice) = why::advice(&check.code) {
                     p { "It means: " (quoted(advice.says)) "." }
-                    @if let Some(command) = why::next_command(&advice) {
+                    @if let Some(command) = why::next_command(&advice, &check.detail) {
                         p { "Next command: " code class="command" { (command) } }
                     }
                     p { "What to do: " (quoted(advice.todo)) "." }
