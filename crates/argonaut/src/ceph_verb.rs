@@ -170,7 +170,7 @@ async fn ask_json(cluster: &Cluster, prefix: &str) -> Result<Value> {
 }
 
 /// Addresses in the peer's JSON; none where nobody listens.
-fn addrs(value: &Value) -> Option<AddrVec> {
+pub fn addrs(value: &Value) -> Option<AddrVec> {
     let all = value["addrvec"].as_array()?;
     let one = |a: &Value| {
         let text = format!("{}:{}/{}", a["type"].as_str()?, a["addr"].as_str()?, a["nonce"]);

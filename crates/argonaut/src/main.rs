@@ -8,6 +8,7 @@ mod classes;
 mod client;
 mod device;
 mod exporter;
+mod hosts;
 mod layout;
 mod lines;
 mod manual;
@@ -53,9 +54,15 @@ struct Cli {
 
 #[derive(clap::Args)]
 struct Dir {
-    /// The cluster's directory.
+    /// The cluster's directory. Where there is none, that of a host that joined: /var/lib/argonaut.
     #[arg(long, default_value = "argonaut-data")]
     dir: PathBuf,
+}
+
+impl Dir {
+    fn path(&self) -> PathBuf {
+        hosts::or_host(&self.dir)
+    }
 }
 
 #[derive(clap::Args)]
@@ -300,6 +307,14 @@ enum Verb {
         #[arg(short, long, env = "CEPH_CONF", default_value = "/etc/ceph/ceph.conf")]
         conf: PathBuf,
     },
+    /// Make a cluster of which this host is the first; other hosts join it.
+    Init(hosts::Init),
+    /// Have this host join a cluster, or give it more disks when it has joined.
+    Join(hosts::Join),
+    /// Make a token by which one host may join; list or revoke tokens.
+    Token(hosts::TokenVerb),
+    /// Have this host leave its cluster, with its data moved elsewhere first; or forget a lost host.
+    Leave(hosts::Leave),
     /// Keep a cluster's daemons running (started by `up`).
     #[command(hide = true)]
     Supervise(Dir),
@@ -439,16 +454,20 @@ fn run(verb: Verb) -> Result<ExitCode> {
             }
             up::up(&dir.dir, &asked, foreground)?;
         }
-        Verb::Down(dir) => up::down(&dir.dir)?,
-        Verb::Stop { dir, daemon } => supervise::stop_one(&up::existing(&dir.dir)?, &daemon)?,
-        Verb::Start { dir, daemon } => supervise::start_one(&up::existing(&dir.dir)?, &daemon)?,
+        Verb::Init(words) => hosts::init(words)?,
+        Verb::Join(words) => hosts::join(words)?,
+        Verb::Token(words) => hosts::token(&words)?,
+        Verb::Leave(words) => hosts::leave(words)?,
+        Verb::Down(dir) => up::down(&dir.path())?,
+        Verb::Stop { dir, daemon } => supervise::stop_one(&up::existing(&dir.path())?, &daemon)?,
+        Verb::Start { dir, daemon } => supervise::start_one(&up::existing(&dir.path())?, &daemon)?,
         Verb::Restart { dir, daemon } => {
-            let layout = up::existing(&dir.dir)?;
+            let layout = up::existing(&dir.path())?;
             supervise::stop_one(&layout, &daemon)?;
             supervise::start_one(&layout, &daemon)?;
         }
-        Verb::Status(dir) => up::status(&dir.dir)?,
-        Verb::Logs { dir, daemon, follow } => up::logs(&dir.dir, daemon.as_deref(), follow)?,
+        Verb::Status(dir) => up::status(&dir.path())?,
+        Verb::Logs { dir, daemon, follow } => up::logs(&dir.path(), daemon.as_deref(), follow)?,
         Verb::Rm { dir, yes } => remove::remove(&dir.dir, yes)?,
         Verb::Mon { join: Some(MonVerb::Join { daemon, addr }), .. } => {
             mon_daemon::join(&daemon.conf, daemon.id()?, daemon.keyring.as_deref(), &addr)?;

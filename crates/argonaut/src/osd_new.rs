@@ -33,7 +33,7 @@ pub fn new(how: &client::Connect, device: Option<&Path>, force: bool) -> Result<
     let out = ask(words, new.input())?;
     let text = String::from_utf8_lossy(&out);
     let id: u32 = text.trim().parse().with_context(|| format!("osd new said {text:?}"))?;
-    let made = make(&how.conf, id, new, device, force);
+    let made = make(&how.conf, id, new, device, Room { force, ..Room::default() });
     if let Err(err) = &made {
         tell!("{}; osd.{id} is given back", crate::say::Why(err));
         let words = serde_json::json!({"prefix": "osd purge", "id": id,
@@ -89,18 +89,29 @@ pub fn replace(
     if device.is_some() && fs::symlink_metadata(&block).is_ok_and(|m| m.is_file()) {
         fs::remove_file(&block).with_context(|| block.display().to_string())?;
     }
-    make(&how.conf, id, new, device, force)
+    make(&how.conf, id, new, device, Room { force, ..Room::default() })
         .with_context(|| format!("osd.{id} stays destroyed; run this again"))
 }
 
 /// What the cluster is to know of a new OSD.
-struct Secrets {
-    uuid: Uuid,
-    key: CryptoKey,
+pub struct Secrets {
+    pub uuid: Uuid,
+    pub key: CryptoKey,
+}
+
+/// Of an OSD's store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Room {
+    /// Bytes of its file, where it has one; none: `osd_device_bytes`.
+    pub bytes: Option<u64>,
+    /// What is there is overwritten.
+    pub force: bool,
 }
 
 impl Secrets {
-    fn draw(kind: KeyKind) -> Self {
+    /// New ones.
+    #[must_use]
+    pub fn draw(kind: KeyKind) -> Self {
         let mut raw = [0; 16];
         OsRandom.fill(&mut raw);
         let now = UTime::from_nanos(rt::now().wall_ns);
@@ -108,7 +119,9 @@ impl Secrets {
         Self { uuid: Uuid::from_random(raw), key }
     }
 
-    fn input(&self) -> String {
+    /// What goes with `osd new`.
+    #[must_use]
+    pub fn input(&self) -> String {
         serde_json::json!({"cephx_secret": self.key.to_base64()}).to_string()
     }
 }
@@ -132,8 +145,22 @@ fn ask(how: &client::Connect, words: serde_json::Value, input: String) -> Result
     Ok(out)
 }
 
-fn make(conf: &Path, id: u32, new: Secrets, device: Option<&Path>, force: bool) -> Result<()> {
-    let config = daemon::options(conf, "osd", &id.to_string())?;
+/// Makes the data of an OSD that the cluster knows: its store on `device` or in a file, its keyring.
+///
+/// # Errors
+/// When there is one, the device cannot be used, or files cannot be written.
+pub fn make(
+    conf_path: &Path,
+    id: u32,
+    new: Secrets,
+    device: Option<&Path>,
+    room: Room,
+) -> Result<()> {
+    let mut config = daemon::options(conf_path, "osd", &id.to_string())?;
+    if let Some(bytes) = room.bytes {
+        let (source, name) = (conf::Source::CommandLine, key::OSD_DEVICE_BYTES.name());
+        config.set(source, name, &bytes.to_string()).map_err(anyhow::Error::msg)?;
+    }
     let data = PathBuf::from(config.get(key::OSD_DATA));
     if data.join("ready").exists() {
         bail!("{} holds an OSD already", data.display());
@@ -150,7 +177,7 @@ fn make(conf: &Path, id: u32, new: Secrets, device: Option<&Path>, force: bool) 
             .with_context(|| block.display().to_string())?;
     }
     let fsid = config.get(key::FSID).parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
-    osd_mkfs::mkfs(&data, fsid, id as i32, new.uuid, &config, force)?;
+    osd_mkfs::mkfs(&data, fsid, id as i32, new.uuid, &config, room.force)?;
     let mut keyring = Keyring::default();
     let name = EntityName::new(EntityKind::OSD, id.to_string());
     keyring.entities.entry(name).or_default().key = new.key;

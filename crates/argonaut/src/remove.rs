@@ -15,7 +15,7 @@ use conf::key;
 use daemon::{read_conf, write_durably};
 
 use crate::layout::{KINDS, Layout};
-use crate::{supervise, target, up};
+use crate::{hosts, supervise, target, up};
 
 /// How far `up` came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +26,8 @@ pub enum Made {
     Stores,
     /// All of it was there.
     Whole,
+    /// A host of a cluster, by `init` or `join`; `argonaut-host` says how far it came.
+    Host,
 }
 
 /// What `up` leaves in a cluster's directory.
@@ -58,7 +60,8 @@ impl Marker {
             Some("begun") => Made::Begun,
             Some("stores") => Made::Stores,
             Some("whole") => Made::Whole,
-            _ => bail!("{} says neither begun nor stores nor whole", path.display()),
+            Some("host") => Made::Host,
+            _ => bail!("{} says neither begun, stores, whole nor host", path.display()),
         };
         let fsid = words.next().with_context(|| path.display().to_string())?.to_owned();
         Ok(Some(Self { fsid, made }))
@@ -73,8 +76,12 @@ impl Marker {
             Made::Begun => "begun",
             Made::Stores => "stores",
             Made::Whole => "whole",
+            Made::Host => "host",
         };
-        let text = format!("{made} {}\n# Made by `argonaut up`, for `argonaut rm`.\n", self.fsid);
+        let text = format!(
+            "{made} {}\n# Made by argonaut, for `argonaut rm` and `argonaut leave`.\n",
+            self.fsid
+        );
         write_durably(&Self::path(layout), text.as_bytes())
     }
 }
@@ -90,8 +97,12 @@ enum Kind {
 
 fn is_daemon(name: &str) -> bool {
     let Some((kind, id)) = name.split_once('.') else { return false };
-    let named = if kind == "osd" { u8::is_ascii_digit } else { u8::is_ascii_alphanumeric };
-    KINDS.contains(&kind) && !id.is_empty() && id.bytes().all(|b| named(&b))
+    // The name of a host may be a monitor's.
+    let named = |b: u8| match kind {
+        "osd" => b.is_ascii_digit(),
+        _ => b.is_ascii_alphanumeric() || b == b'-',
+    };
+    KINDS.contains(&kind) && !id.is_empty() && id.bytes().all(named)
 }
 
 /// Whether `up` or a daemon of its cluster makes an entry of this name and kind.
@@ -105,7 +116,13 @@ fn is_ours(path: &[&str], kind: Kind) -> bool {
         ([name], Kind::Dir) => is_daemon(name),
         ([name], Kind::File) => matches!(
             name.strip_suffix(".new").unwrap_or(name),
-            "ceph.conf" | "ceph" | "keyring" | "argonaut-cluster"
+            "ceph.conf"
+                | "ceph"
+                | "keyring"
+                | "host"
+                | "host.keyring"
+                | "argonaut-cluster"
+                | "argonaut-host"
         ),
         (["log", name], Kind::File) => is_log(name),
         (["run", name], Kind::File) => {
@@ -257,12 +274,23 @@ pub fn remove(dir: &Path, yes: bool) -> Result<()> {
     let layout = Layout::new(dir)?;
     let fsid = made_by_up(&layout)?;
     look(&layout)?;
+    hosts::may_remove(&layout)?;
     confirm(&layout, &fsid, yes)?;
     if layout.exists() {
         up::stop(dir)?;
     }
+    clear(&layout)?;
+    say!("removed {}", layout.dir.display());
+    Ok(())
+}
+
+/// Removes a directory whose daemons have ended, its marks last.
+///
+/// # Errors
+/// When it holds something else, or a daemon runs.
+pub fn clear(layout: &Layout) -> Result<()> {
     // Now they have ended; a daemon that was started by hand holds its store.
-    let found = look(&layout)?;
+    let found = look(layout)?;
     for (path, kind) in &found.ours {
         let store = path.ends_with("block") || path.ends_with("store");
         // A process that has just ended is gone a moment before its files are closed.
@@ -271,7 +299,7 @@ pub fn remove(dir: &Path, yes: bool) -> Result<()> {
             bail!("a process has {} open: nothing is removed", path.display());
         }
     }
-    let marks = [layout.conf(), Marker::path(&layout)];
+    let marks = [layout.conf(), Marker::path(layout)];
     for (path, kind) in found.ours.iter().filter(|(path, _)| !marks.contains(path)) {
         let done = if *kind == Kind::Dir { fs::remove_dir(path) } else { fs::remove_file(path) };
         done.with_context(|| path.display().to_string())?;
@@ -284,9 +312,7 @@ pub fn remove(dir: &Path, yes: bool) -> Result<()> {
             _ => {}
         }
     }
-    fs::remove_dir(&layout.dir).with_context(|| layout.dir.display().to_string())?;
-    say!("removed {}", layout.dir.display());
-    Ok(())
+    fs::remove_dir(&layout.dir).with_context(|| layout.dir.display().to_string())
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use daemon::asok;
 
+use crate::hosts;
 use crate::layout::Layout;
 
 const PAUSE_MIN: Duration = Duration::from_millis(200);
@@ -54,6 +55,42 @@ fn program_at(own: PathBuf) -> PathBuf {
 /// When the name of this program's file cannot be read.
 pub fn program() -> Result<PathBuf> {
     Ok(program_at(std::env::current_exe().context("cannot find this program's file")?))
+}
+
+/// Starts the supervisor of a directory as a process of its own.
+///
+/// # Errors
+/// When the process cannot be started.
+pub fn spawn(layout: &Layout) -> Result<Child> {
+    use std::os::unix::process::CommandExt;
+    Command::new(program()?)
+        .arg("supervise")
+        .arg("--dir")
+        .arg(&layout.dir)
+        .stdin(Stdio::null())
+        .stdout(append(&layout.log("supervise"))?)
+        .stderr(append(&layout.log("supervise"))?)
+        .process_group(0)
+        .spawn()
+        .context("cannot start the supervisor")
+}
+
+/// Starts the supervisor where none runs, and waits until it does.
+///
+/// # Errors
+/// When it cannot be started, or ends.
+pub fn launch(layout: &Layout) -> Result<()> {
+    if layout.running("supervise").is_some() {
+        return Ok(());
+    }
+    let mut supervisor = spawn(layout)?;
+    let started = within(ENDING_MAX * 2, || {
+        layout.running("supervise").is_some() || !matches!(supervisor.try_wait(), Ok(None))
+    });
+    if !started || layout.running("supervise").is_none() {
+        bail!("the supervisor does not run: {} says why", layout.log("supervise").display());
+    }
+    Ok(())
 }
 
 /// Starts one daemon of the cluster.
@@ -181,6 +218,10 @@ pub fn run(layout: &Layout) -> Result<()> {
     let pid_file = layout.pid_file("supervise");
     let mut daemons = Daemons::default();
     layout.daemons()?;
+    if hosts::is_host(layout) {
+        let layout = layout.clone();
+        thread::spawn(move || hosts::keep_following(&layout));
+    }
     let (mut told, mut look) = (false, Instant::now());
     while !stop.load(Ordering::Relaxed) {
         let now = Instant::now();

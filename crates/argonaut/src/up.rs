@@ -4,9 +4,7 @@ use std::fs;
 use std::io::{IsTerminal, Read, Seek, SeekFrom};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -18,7 +16,7 @@ use types::Uuid;
 
 use crate::layout::{Asked, Layout, Wanted, mon_id};
 use crate::remove::{Made, Marker};
-use crate::{mon_daemon, osd_mkfs, supervise, up_fs, up_s3};
+use crate::{hosts, mon_daemon, osd_mkfs, supervise, up_fs, up_s3};
 
 /// How long `up` waits for HEALTH_OK.
 const HEALTHY_MAX: Duration = Duration::from_secs(60);
@@ -54,6 +52,9 @@ impl Progress {
 pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     let start = Instant::now();
     let layout = Layout::new(dir)?;
+    if hosts::start(&layout)? {
+        return Ok(());
+    }
     let progress = Progress::new();
     let fresh = !layout.exists();
     let missing = make(&layout, asked, &progress)?;
@@ -83,16 +84,7 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     }
     progress.say("starting daemons ...");
     let stop = foreground.then(supervise::stop_flag).transpose()?;
-    let mut supervisor = Command::new(supervise::program()?)
-        .arg("supervise")
-        .arg("--dir")
-        .arg(&layout.dir)
-        .stdin(Stdio::null())
-        .stdout(supervise::append(&layout.log("supervise"))?)
-        .stderr(supervise::append(&layout.log("supervise"))?)
-        .process_group(0)
-        .spawn()
-        .context("cannot start the supervisor")?;
+    let mut supervisor = supervise::spawn(&layout)?;
     let mut runs = || matches!(supervisor.try_wait(), Ok(None));
     let healthy = add_osds(&layout, &missing, asked.osd_bytes, &progress)
         .and_then(|_| wait_healthy(&layout, &progress, start, &mut runs));
@@ -536,9 +528,16 @@ pub fn down(dir: &Path) -> Result<()> {
 ///
 /// # Errors
 /// As [`down`].
-#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
 pub fn stop(dir: &Path) -> Result<bool> {
-    let layout = existing(dir)?;
+    stop_host(&existing(dir)?)
+}
+
+/// The same of a directory that may have no ceph.conf yet.
+///
+/// # Errors
+/// As [`down`].
+#[allow(clippy::disallowed_methods, reason = "the edge of the world: it waits for real processes")]
+pub fn stop_host(layout: &Layout) -> Result<bool> {
     let mut running: Vec<(String, u32)> = Vec::new();
     for name in layout.daemons()?.into_iter().chain(["supervise".to_owned()]) {
         running.extend(layout.running(&name).map(|pid| (name, pid)));
@@ -603,6 +602,10 @@ pub fn status(dir: &Path) -> Result<()> {
             }
             Err(err) => last = err,
         }
+    }
+    if hosts::is_host(&layout) {
+        say!("\n{}", hosts::status(&layout)?.trim_end_matches('\n'));
+        return Ok(());
     }
     if layout.running("supervise").is_none() {
         let dir = layout.dir.display();

@@ -70,8 +70,41 @@ impl Cluster {
         config: Config,
         services: &[EntityKind],
         news: Option<Box<dyn Fn(News)>>,
-        mut events: impl FnMut(NetEvent) + 'static,
+        events: impl FnMut(NetEvent) + 'static,
     ) -> Result<Self> {
+        let patience = config.connect_timeout;
+        let cluster = Self::begin(config, services, news, events);
+        let first_map = cluster.0.wait_map(Epoch(1));
+        cluster.start(&[]);
+        match tokio::time::timeout(patience, first_map).await {
+            Ok(Ok(())) => Ok(cluster),
+            _ => Err(Error::Timeout(patience.as_secs())),
+        }
+    }
+
+    /// A client of the monitors alone, whose caps need not let it see maps: [`Cluster::mon_command`] and
+    /// [`Cluster::mon`] work, and wait until a session is open. It has no OSD map: what asks for one
+    /// panics.
+    #[must_use]
+    pub fn of_monitors(config: Config) -> Self {
+        let cluster = Self::begin(config, &[], None, |_| {});
+        cluster.start(&[]);
+        cluster
+    }
+
+    /// Why the last connection to a monitor ended; `None` while none did.
+    #[must_use]
+    pub fn last_refusal(&self) -> Option<String> {
+        self.0.refusal.borrow().clone()
+    }
+
+    /// A client that has not yet begun to look for monitors.
+    fn begin(
+        config: Config,
+        services: &[EntityKind],
+        news: Option<Box<dyn Fn(News)>>,
+        mut events: impl FnMut(NetEvent) + 'static,
+    ) -> Self {
         let local = rt::Local {
             kind: EntityKind::CLIENT,
             num: -1,
@@ -111,12 +144,7 @@ impl Cluster {
             }
         });
         cluster.keep_ticking();
-        let first_map = cluster.0.wait_map(Epoch(1));
-        cluster.start(&[]);
-        match tokio::time::timeout(config.connect_timeout, first_map).await {
-            Ok(Ok(())) => Ok(cluster),
-            _ => Err(Error::Timeout(config.connect_timeout.as_secs())),
-        }
+        cluster
     }
 
     /// The messenger of all its connections.

@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     changes: watch::Sender<u64>,
     /// A daemon's ear; none in clients.
     listener: Option<Box<dyn Fn(News)>>,
+    /// Why the last connection to a monitor ended.
+    pub(crate) refusal: RefCell<Option<String>>,
 }
 
 pub(crate) struct DaemonCommand {
@@ -76,6 +78,7 @@ impl Inner {
             lingering: RefCell::default(),
             changes: watch::channel(0).0,
             listener,
+            refusal: RefCell::default(),
         }
     }
 
@@ -140,6 +143,9 @@ impl Inner {
     pub(crate) fn on_event(&self, event: NetEvent) -> Option<NetEvent> {
         let conn = event.conn();
         if self.link.borrow().owns(conn) {
+            if let NetEvent::Closed { why, .. } = &event {
+                *self.refusal.borrow_mut() = Some(why.to_string());
+            }
             let events = self.link.borrow_mut().on_event(rt::now(), event);
             self.on_mon_events(events);
             return None;

@@ -18,6 +18,7 @@ mod df;
 mod ec;
 mod fs;
 mod health;
+mod hosts;
 mod log;
 mod manager;
 mod mon_change;
@@ -164,6 +165,7 @@ fn dispatch(ctx: &mut CommandCtx<'_>) -> Run {
         p if p.starts_with("config-key ") => config::key_value(ctx, &p["config-key ".len()..]),
         p if p.starts_with("config ") => config::run(ctx, &p["config ".len()..]),
         p if p.starts_with("cls ") => cls::run(ctx, &p["cls ".len()..]),
+        p if p.starts_with("host ") => hosts::run(ctx, &p["host ".len()..]),
         "log" => log::write(ctx),
         "log last" => log::last(ctx),
         // Clients send it to the daemon it names; in the table for their parser alone.

@@ -339,7 +339,7 @@ pub(super) fn purge_new(ctx: &mut CommandCtx<'_>) -> Run {
     purged(ctx, osd)
 }
 
-fn purged(ctx: &CommandCtx<'_>, osd: OsdId) -> Run {
+pub(super) fn purged(ctx: &CommandCtx<'_>, osd: OsdId) -> Run {
     let map = ctx.osdmap();
     let mut inc = ctx.osd_change();
     forget(map, osd, &mut inc);

@@ -5,6 +5,8 @@
 //! `\ no newline` says that the output ends without one. Times and keys are blanked on both
 //! sides before they are compared.
 
+mod hosts;
+
 use std::net::SocketAddr;
 use std::path::Path;
 
