@@ -217,26 +217,26 @@ enum Verb {
     },
     /// Stop the cluster; its data stays.
     Down(Dir),
-    /// Stop one daemon of the cluster; it stays stopped until `start` or the next `up`.
+    /// Stop daemons of the cluster; they stay stopped until `start` or the next `up`.
     Stop {
         #[command(flatten)]
         dir: Dir,
-        /// mon.a, osd.0, ...
-        daemon: String,
+        /// mon.a, osd.0, ..., or all of a type: osd; by default all.
+        daemon: Option<String>,
     },
-    /// Start a daemon that was stopped.
+    /// Start daemons that were stopped.
     Start {
         #[command(flatten)]
         dir: Dir,
-        /// mon.a, osd.0, ...
-        daemon: String,
+        /// mon.a, osd.0, ..., or all of a type: osd; by default all.
+        daemon: Option<String>,
     },
-    /// Stop one daemon and start it again.
+    /// Stop daemons and start them again, one after the other.
     Restart {
         #[command(flatten)]
         dir: Dir,
-        /// mon.a, osd.0, ...
-        daemon: String,
+        /// mon.a, osd.0, ..., or all of a type: osd; by default all.
+        daemon: Option<String>,
     },
     /// Show the daemons and the cluster's status.
     Status(Dir),
@@ -315,6 +315,9 @@ enum Verb {
     Token(hosts::TokenVerb),
     /// Have this host leave its cluster, with its data moved elsewhere first; or forget a lost host.
     Leave(hosts::Leave),
+    /// Make a cluster on several hosts, or change it, over ssh from one place; start, stop and restart
+    /// its daemons.
+    Deploy(hosts::deploy::Deploy),
     /// Keep a cluster's daemons running (started by `up`).
     #[command(hide = true)]
     Supervise(Dir),
@@ -458,13 +461,27 @@ fn run(verb: Verb) -> Result<ExitCode> {
         Verb::Join(words) => hosts::join(words)?,
         Verb::Token(words) => hosts::token(&words)?,
         Verb::Leave(words) => hosts::leave(words)?,
+        Verb::Deploy(words) => hosts::deploy::deploy(&words)?,
         Verb::Down(dir) => up::down(&dir.path())?,
-        Verb::Stop { dir, daemon } => supervise::stop_one(&up::existing(&dir.path())?, &daemon)?,
-        Verb::Start { dir, daemon } => supervise::start_one(&up::existing(&dir.path())?, &daemon)?,
+        Verb::Stop { dir, daemon } => {
+            let layout = up::existing(&dir.path())?;
+            for one in supervise::meant(&layout, daemon.as_deref())? {
+                supervise::stop_one(&layout, &one)?;
+            }
+        }
+        Verb::Start { dir, daemon } => {
+            let layout = up::existing(&dir.path())?;
+            hosts::launch(&layout)?;
+            for one in supervise::meant(&layout, daemon.as_deref())? {
+                supervise::start_one(&layout, &one)?;
+            }
+        }
         Verb::Restart { dir, daemon } => {
             let layout = up::existing(&dir.path())?;
-            supervise::stop_one(&layout, &daemon)?;
-            supervise::start_one(&layout, &daemon)?;
+            for one in supervise::meant(&layout, daemon.as_deref())? {
+                supervise::stop_one(&layout, &one)?;
+                supervise::start_one(&layout, &one)?;
+            }
         }
         Verb::Status(dir) => up::status(&dir.path())?,
         Verb::Logs { dir, daemon, follow } => up::logs(&dir.path(), daemon.as_deref(), follow)?,

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, bail};
 use daemon::asok;
 
 use crate::hosts;
-use crate::layout::Layout;
+use crate::layout::{KINDS, Layout};
 
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -329,6 +329,21 @@ pub fn start_one(layout: &Layout, daemon: &str) -> Result<()> {
     }
     say!("{daemon} runs");
     Ok(())
+}
+
+/// The daemons that are meant: one by its name, all of a type (none is fine), or all.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn meant(layout: &Layout, word: Option<&str>) -> Result<Vec<String>> {
+    let all = layout.daemons()?;
+    Ok(match word {
+        None => all,
+        Some(kind) if KINDS.contains(&kind) => {
+            all.into_iter().filter(|d| d.split('.').next() == Some(kind)).collect()
+        }
+        Some(one) => vec![one.to_owned()],
+    })
 }
 
 fn known(layout: &Layout, daemon: &str) -> Result<()> {

@@ -33,7 +33,7 @@ pub struct Mkfs {
 }
 
 /// Caps that an entity gets when its keyring names none.
-fn default_caps(name: &EntityName) -> BTreeMap<String, String> {
+pub(crate) fn default_caps(name: &EntityName) -> BTreeMap<String, String> {
     let caps: &[(&str, &str)] = match (name.kind, name.id.as_str()) {
         (EntityKind::MON, _) => &[("mon", "allow *")],
         (EntityKind::CLIENT, "admin") => {

@@ -32,12 +32,16 @@ pub struct Wish {
     pub all_disks: bool,
     /// OSDs in files of the host's directory.
     pub files: u32,
+    /// One more than there are.
+    pub one_more: bool,
     /// Bytes of each such file.
     pub bytes: Option<u64>,
     /// Overwrite what disks hold.
     pub force: bool,
     /// No monitor.
     pub no_mon: bool,
+    /// A metadata server.
+    pub mds: bool,
     /// A monitor also where three are there: up to five.
     pub more_mons: bool,
 }
@@ -113,13 +117,7 @@ fn knock(layout: &Layout, state: &State) -> Result<()> {
         .context("this host has no key yet, and no token: argonaut join TOKEN, with a new one")?;
     let told = token.who().json(&json!({"prefix": "host join", "name": state.name,
         "addr": state.addr.to_string(), "nonce": state.nonce}))?;
-    if told["fsid"] != token.fsid || told["fingerprint"] != token.fingerprint {
-        bail!(
-            "these are not the monitors that the token is of: cluster {}, fingerprint {}",
-            told["fsid"],
-            told["fingerprint"]
-        );
-    }
+    token.proves(&told)?;
     let key = told["key"].as_str().context("the monitors gave no key")?;
     let name = Who::host_name(&state.name);
     let own = Who { name, key: CryptoKey::from_base64(key)?, mons: state.mons.clone() };
@@ -143,7 +141,8 @@ fn arrive(layout: &Layout, state: &mut State) -> Result<()> {
     }
     if !layout.exists() {
         let size = shared["size"].as_u64().unwrap_or(key::OSD_POOL_DEFAULT_SIZE.default());
-        let text = host_conf::text(layout, state, &host_conf::mon_host(&who)?, size);
+        let mut text = host_conf::text(layout, state, &host_conf::mon_host(&who)?, size);
+        text.push_str(shared["options"].as_str().unwrap_or_default());
         write_durably(&layout.conf(), text.as_bytes())?;
     }
     state.token = None;
@@ -185,18 +184,20 @@ fn add_mon(layout: &Layout, state: &State, wish: &Wish) -> Result<bool> {
     Ok(true)
 }
 
-fn add_mgr(layout: &Layout, state: &State) -> Result<()> {
-    let data = layout.data(&format!("mgr.{}", state.name));
+/// A manager or a metadata server, where the cluster wants one more.
+fn add_keyed(layout: &Layout, state: &State, kind: EntityKind) -> Result<()> {
+    let name = EntityName::new(kind, state.name.clone());
+    let data = layout.data(&name.to_string());
     if data.join("ready").exists() {
         return Ok(());
     }
-    let told = own(layout, state)?.json(&json!({"prefix": "host mgr-add", "name": state.name}))?;
+    let words = json!({"prefix": format!("host {}-add", kind.name()), "name": state.name});
+    let told = own(layout, state)?.json(&words)?;
     let Some(key) = told["key"].as_str() else { return Ok(()) };
     fs::create_dir_all(&data).with_context(|| data.display().to_string())?;
-    let name = EntityName::new(EntityKind::MGR, state.name.clone());
-    write_secret(&data.join("keyring"), &keyring(name, key)?)?;
+    write_secret(&data.join("keyring"), &keyring(name.clone(), key)?)?;
     write_durably(&data.join("ready"), b"")?;
-    step(&format!("mgr.{} is made", state.name));
+    step(&format!("{name} is made"));
     Ok(())
 }
 
@@ -205,7 +206,8 @@ fn plan_osds(layout: &Layout, state: &mut State, wish: &Wish) -> Result<()> {
     let mut new: Vec<Option<PathBuf>> =
         wish.new_disks(&state.osds)?.into_iter().map(Some).collect();
     let files = state.osds.iter().filter(|d| d.device.is_none()).count() as u32;
-    new.extend((files..wish.files).map(|_| None));
+    let wanted = if wish.one_more { files + 1 } else { wish.files };
+    new.extend((files..wanted).map(|_| None));
     for device in new {
         let drawn = osd_new::Secrets::draw(kind_of_keys(layout, state)?);
         let bytes = match &device {
@@ -327,7 +329,10 @@ pub fn enter(layout: &Layout, state: &mut State, wish: &Wish) -> Result<()> {
     if has_mon {
         wait_quorum(&who, &state.name, state.addr)?;
     }
-    add_mgr(layout, state)?;
+    add_keyed(layout, state, EntityKind::MGR)?;
+    if wish.mds {
+        add_keyed(layout, state, EntityKind::MDS)?;
+    }
     plan_osds(layout, state, wish)?;
     make_osds(layout, state, wish.force)?;
     wait_osds(&who, state)?;

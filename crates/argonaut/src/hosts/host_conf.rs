@@ -16,6 +16,27 @@ use crate::layout::{Layout, section};
 /// The line that follows the monitors begins so.
 const MON_HOST: &str = "    mon host = ";
 
+/// Options of a host's `ceph.conf` that are its own: who it is, and where its files are.
+pub const KEPT: [&str; 17] = [
+    "fsid",
+    "mon_host",
+    "mon_initial_members",
+    "public_network",
+    "cluster_network",
+    "public_addr",
+    "cluster_addr",
+    "keyring",
+    "run_dir",
+    "admin_socket",
+    "log_file",
+    "pid_file",
+    "mon_data",
+    "osd_data",
+    "mds_data",
+    "mgr_data",
+    "crush_location",
+];
+
 /// The text of a host's `ceph.conf`; `mons` as in `mon host`.
 #[must_use]
 pub fn text(layout: &Layout, state: &State, mons: &str, size: u64) -> String {

@@ -168,9 +168,10 @@ fn out_of_cluster(layout: &Layout, state: &mut State, now: bool) -> Result<()> {
     for disk in state.osds.iter().filter_map(|d| d.id) {
         wipe(state, disk)?;
     }
-    let mgr = format!("mgr.{name}");
-    if layout.daemons()?.contains(&mgr) {
-        supervise::stop_one(layout, &mgr)?;
+    for daemon in [format!("mds.{name}"), format!("mgr.{name}")] {
+        if layout.daemons()?.contains(&daemon) {
+            supervise::stop_one(layout, &daemon)?;
+        }
     }
     if host["mon"] == true {
         who.ask(&json!({"prefix": "host mon-rm", "name": name}), String::new())?;

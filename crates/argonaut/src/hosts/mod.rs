@@ -11,14 +11,17 @@
 //! ```
 
 mod checks;
+pub mod deploy;
 mod enter;
 mod host_conf;
 mod leave;
+mod old_conf;
 mod state;
 mod token;
 mod who;
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,23 +73,28 @@ pub struct Disks {
     /// Bytes of each such file, for example 12G.
     #[arg(long, value_parser = crate::size)]
     osd_bytes: Option<u64>,
+    /// One more OSD in a file, however many there are.
+    #[arg(long, hide = true)]
+    add_file: bool,
     /// Overwrite what the disks hold; never one in use.
     #[arg(long)]
     force: bool,
 }
 
 impl Disks {
-    fn wish(self, no_mon: bool, more_mons: bool) -> Wish {
+    fn wish(self, no_mon: bool, more_mons: bool, mds: bool) -> Wish {
         let (all, disks): (Vec<_>, Vec<_>) =
             self.disks.into_iter().partition(|d| d.as_os_str() == "all");
         Wish {
             disks,
             all_disks: !all.is_empty(),
             files: self.osds,
+            one_more: self.add_file,
             bytes: self.osd_bytes,
             force: self.force,
             no_mon,
             more_mons,
+            mds,
         }
     }
 }
@@ -110,6 +118,12 @@ pub struct Init {
     /// Copies of new pools, each on another host.
     #[arg(long, default_value_t = 3)]
     size: u32,
+    /// Have a metadata server on this host.
+    #[arg(long)]
+    mds: bool,
+    /// Sections of a ceph.conf (- is standard input) that go into that of each host.
+    #[arg(long, value_name = "FILE")]
+    options: Option<PathBuf>,
     /// Kind of the cluster's keys: aes, or aes256k.
     #[arg(long, value_parser = crate::key_kind, default_value = "aes")]
     auth: KeyKind,
@@ -118,7 +132,8 @@ pub struct Init {
 /// `argonaut join`.
 #[derive(clap::Args)]
 pub struct Join {
-    /// What `argonaut init` or `argonaut token` printed; not needed any more once the host is let in.
+    /// What `argonaut init` or `argonaut token` printed (- is standard input); not needed any more once
+    /// the host is let in.
     token: Option<String>,
     #[command(flatten)]
     place: Place,
@@ -130,6 +145,9 @@ pub struct Join {
     /// Be a monitor although there are three: up to five.
     #[arg(long)]
     mon: bool,
+    /// Have a metadata server on this host.
+    #[arg(long)]
+    mds: bool,
     /// Be no monitor.
     #[arg(long, conflicts_with = "mon")]
     no_mon: bool,
@@ -245,7 +263,8 @@ fn admin(layout: &Layout, state: &State) -> Result<Who> {
 pub fn init(words: Init) -> Result<()> {
     let layout = Layout::new(&words.place.dir)?;
     let size = words.size;
-    let wish = words.disks.wish(false, false);
+    let options = own_options(words.options.as_deref())?;
+    let wish = words.disks.wish(false, false, words.mds);
     let mut state = match State::read(&layout)? {
         Some(state) if state.first.is_some() => state,
         Some(state) => {
@@ -291,7 +310,7 @@ pub fn init(words: Init) -> Result<()> {
     claim(&layout, &state.fsid)?;
     let _lock = lock(&layout)?;
     state.write(&layout)?;
-    found(&layout, &state, u64::from(size))?;
+    found(&layout, &state, u64::from(size), &options)?;
     supervise::launch(&layout)?;
     let who = admin(&layout, &state)?;
     enter::wait(FIRST_MAX, || {
@@ -300,7 +319,7 @@ pub fn init(words: Init) -> Result<()> {
     .context("the first monitor does not lead: argonaut logs says why")?;
     if state.token.is_none() && !layout.dir.join("host.keyring").exists() {
         let shared = json!({"public_network": state.network, "size": size,
-            "cluster_network": state.cluster_network});
+            "cluster_network": state.cluster_network, "options": options});
         let set = json!({"prefix": "config-key set", "key": "argonaut/hosts",
             "val": shared.to_string()});
         who.ask(&set, String::new())?;
@@ -320,13 +339,28 @@ pub fn init(words: Init) -> Result<()> {
     Ok(())
 }
 
+/// Sections that an operator wants in each host's ceph.conf. What says where a host keeps its files, or
+/// who it is, is not taken.
+fn own_options(path: Option<&Path>) -> Result<String> {
+    let Some(path) = path else { return Ok(String::new()) };
+    let mut text = String::new();
+    client::open(path)?.read_to_string(&mut text)?;
+    let file = ConfFile::parse(&text).map_err(|e| anyhow::anyhow!("{}: {e}", path.display()))?;
+    for section in file.sections() {
+        if let Some((name, _)) = file.section(section).find(|(n, _)| host_conf::KEPT.contains(n)) {
+            bail!("{}: {name} is for each host itself to say", path.display());
+        }
+    }
+    Ok(format!("\n{}\n", text.trim_end()))
+}
+
 /// ceph.conf, the administrator's keyring and the first monitor, where they are not there.
-fn found(layout: &Layout, state: &State, size: u64) -> Result<()> {
+fn found(layout: &Layout, state: &State, size: u64, options: &str) -> Result<()> {
     let Some(first) = &state.first else { return Ok(()) };
     let addrs = mon_addrs(state.addr);
     if !layout.exists() {
         let mons = addrs.to_string().replace("/0", "");
-        let text = host_conf::text(layout, state, &mons, size);
+        let text = host_conf::text(layout, state, &mons, size) + options;
         write_durably(&layout.conf(), text.as_bytes())?;
     }
     let fsid: Uuid = state.fsid.parse().map_err(|why| anyhow::anyhow!("fsid: {why}"))?;
@@ -361,8 +395,15 @@ fn found(layout: &Layout, state: &State, size: u64) -> Result<()> {
 /// on there.
 pub fn join(words: Join) -> Result<()> {
     let layout = Layout::new(&words.place.dir)?;
-    let token = words.token.as_deref().map(str::parse::<Token>).transpose()?;
-    let wish = words.disks.wish(words.no_mon, words.mon);
+    let token = match words.token.as_deref() {
+        Some("-") => {
+            let mut line = String::new();
+            std::io::stdin().read_line(&mut line)?;
+            Some(line.parse::<Token>()?)
+        }
+        given => given.map(str::parse::<Token>).transpose()?,
+    };
+    let wish = words.disks.wish(words.no_mon, words.mon, words.mds);
     let state = State::read(&layout)?;
     let dir = layout.dir.display();
     let mut state = match (state, token) {
@@ -401,6 +442,7 @@ pub fn join(words: Join) -> Result<()> {
 fn begin(layout: &Layout, token: Token, name: String, wish: &Wish) -> Result<State> {
     let to = checks::reach(&token.mons)?;
     let addr = if token.network.is_empty() { to } else { address_in(&token.network)? };
+    token.proves(&token.who().json(&json!({"prefix": "host time"}))?)?;
     checks::clock(&token.who())?;
     if !wish.no_mon {
         checks::ports(addr)?;
@@ -491,6 +533,14 @@ pub fn start(layout: &Layout) -> Result<bool> {
     supervise::launch(layout)?;
     say!("host {} is started; its directory is {}", state.name, layout.dir.display());
     Ok(true)
+}
+
+/// The supervisor of a host, where the directory is one and it does not run.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn launch(layout: &Layout) -> Result<()> {
+    if is_host(layout) { supervise::launch(layout) } else { Ok(()) }
 }
 
 /// What the cluster says of itself, asked by the host's own key.

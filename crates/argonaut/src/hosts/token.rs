@@ -54,6 +54,19 @@ impl Token {
         })
     }
 
+    /// # Errors
+    /// When an answer is not of the cluster that the token is of.
+    pub fn proves(&self, told: &Value) -> Result<()> {
+        if told["fsid"] != self.fsid || told["fingerprint"] != self.fingerprint {
+            bail!(
+                "these are not the monitors that the token is of: cluster {}, fingerprint {}",
+                told["fsid"],
+                told["fingerprint"]
+            );
+        }
+        Ok(())
+    }
+
     /// Who it lets speak to the monitors.
     #[must_use]
     pub fn who(&self) -> Who {

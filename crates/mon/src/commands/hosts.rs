@@ -41,12 +41,13 @@ const MGRS: usize = 2;
 const NAME_BYTES_MAX: usize = 63;
 
 /// The commands that a host's own key is for, each with its name.
-const OF_A_HOST: [&str; 8] =
-    ["arrive", "mon-add", "mon-rm", "mgr-add", "osd-new", "osd-out", "osd-rm", "leave"];
+const OF_A_HOST: [&str; 9] =
+    ["arrive", "mon-add", "mon-rm", "mgr-add", "mds-add", "osd-new", "osd-out", "osd-rm", "leave"];
 
 pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
     match what {
-        "time" => Ok(answer(&json!({"now_ns": ctx.now.wall_ns}))),
+        "time" => Ok(answer(&json!({"now_ns": ctx.now.wall_ns, "fingerprint": fingerprint(ctx),
+            "fsid": ctx.state.monmap.fsid.to_string()}))),
         "token" => token(ctx),
         "token-ls" => tokens(ctx),
         "token-rm" => token_rm(ctx),
@@ -60,7 +61,8 @@ pub(super) fn run(ctx: &mut CommandCtx<'_>, what: &str) -> Run {
                 "arrive" => arrive(ctx, &name, host),
                 "mon-add" => mon_add(ctx, &name, &host),
                 "mon-rm" => super::mon_change::remove(ctx),
-                "mgr-add" => mgr_add(ctx, &name),
+                "mgr-add" => key_add(ctx, &name, EntityKind::MGR),
+                "mds-add" => key_add(ctx, &name, EntityKind::MDS),
                 "osd-new" => osd_new(ctx, &name, host),
                 "osd-out" => osd_out(ctx, &host),
                 "osd-rm" => osd_rm(ctx, &name, host),
@@ -232,13 +234,14 @@ fn taken(ctx: &CommandCtx<'_>, name: &str) -> Option<String> {
     let crush = &ctx.osdmap().crush;
     let bucket = crush.names().id(name).filter(|id| *id < 0);
     let holds = bucket.and_then(|id| crush.map().bucket(id)).is_some_and(|b| !b.items().is_empty());
-    let mgr = EntityName::new(EntityKind::MGR, name);
+    let has = |kind| ctx.state.auth.get(&EntityName::new(kind, name)).is_some();
     match () {
         () if get(ctx, &format!("{HOSTS}{name}")).is_some() => Some(format!(
             "a host of this cluster is {name}; if it is lost: argonaut leave --lost {name}"
         )),
         () if ctx.state.monmap.mons.contains_key(name) => Some(format!("there is a mon.{name}")),
-        () if ctx.state.auth.get(&mgr).is_some() => Some(format!("there is a mgr.{name}")),
+        () if has(EntityKind::MGR) => Some(format!("there is a mgr.{name}")),
+        () if has(EntityKind::MDS) => Some(format!("there is a mds.{name}")),
         () if holds => Some(format!("the CRUSH map has a bucket {name} with items")),
         () => None,
     }
@@ -355,22 +358,22 @@ fn mon_add(ctx: &mut CommandCtx<'_>, name: &str, host: &Value) -> Run {
     }
 }
 
-fn mgr_add(ctx: &mut CommandCtx<'_>, name: &str) -> Run {
-    let mgr = EntityName::new(EntityKind::MGR, name);
-    if let Some(there) = ctx.state.auth.get(&mgr) {
+/// Makes the key of a daemon of the host, `mgr.NAME` or `mds.NAME`, or tells it again; where there
+/// are enough managers, tells that.
+fn key_add(ctx: &mut CommandCtx<'_>, name: &str, kind: EntityKind) -> Run {
+    let daemon = EntityName::new(kind, name);
+    if let Some(there) = ctx.state.auth.get(&daemon) {
         return Ok(answer(&json!({"key": there.key.to_base64()})));
     }
-    let all = ctx.state.auth.entities.keys().filter(|n| n.kind == EntityKind::MGR);
-    let count = all.count();
-    if count >= MGRS {
+    let count = ctx.state.auth.entities.keys().filter(|n| n.kind == EntityKind::MGR).count();
+    if kind == EntityKind::MGR && count >= MGRS {
         return Ok(answer(&json!({"enough": count})));
     }
     let key = super::auth::new_key(ctx)?;
     let told = json!({"key": key.to_base64()});
-    let caps = [("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")];
-    let caps = caps.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    let caps = crate::mkfs::default_caps(&daemon);
     let entity = EntityAuth { key, caps, ..EntityAuth::default() };
-    Ok(then(super::auth::set(&mgr, entity), &told))
+    Ok(then(super::auth::set(&daemon, entity), &told))
 }
 
 fn uuids(host: &Value) -> Vec<String> {
@@ -463,7 +466,8 @@ fn leave(ctx: &mut CommandCtx<'_>, name: &str, host: &Value) -> Run {
     if let Some(id) = host["token"].as_str() {
         all.extend([key_of(&joiner(id)), pair(format!("{TOKENS}{id}"), None)]);
     }
-    for entity in [EntityName::new(EntityKind::MGR, name), keeper(name)] {
+    let of = |kind| EntityName::new(kind, name);
+    for entity in [of(EntityKind::MGR), of(EntityKind::MDS), keeper(name)] {
         if ctx.state.auth.get(&entity).is_some() {
             all.push(key_of(&entity));
         }
@@ -490,7 +494,7 @@ fn list(ctx: &mut CommandCtx<'_>) -> Run {
     let hosts: Vec<(String, Value)> =
         below(ctx, HOSTS).map(|(name, host)| (name.to_owned(), host)).collect();
     let (map, mons) = (ctx.osdmap(), &ctx.state.monmap.mons);
-    let is_mgr = |name: &str| ctx.state.auth.get(&EntityName::new(EntityKind::MGR, name)).is_some();
+    let has = |kind, name: &str| ctx.state.auth.get(&EntityName::new(kind, name)).is_some();
     if let Some(mut f) = ctx.formatter() {
         f.array("hosts", |f| {
             for (name, host) in &hosts {
@@ -498,7 +502,8 @@ fn list(ctx: &mut CommandCtx<'_>) -> Run {
                     f.string("name", name);
                     f.string("addr", host["addr"].as_str().unwrap_or_default());
                     f.bool("mon", mons.contains_key(name));
-                    f.bool("mgr", is_mgr(name));
+                    f.bool("mgr", has(EntityKind::MGR, name));
+                    f.bool("mds", has(EntityKind::MDS, name));
                     f.array("osds", |f| {
                         for (osd, uuid) in osds(ctx, host) {
                             f.object("osd", |f| {
@@ -517,7 +522,8 @@ fn list(ctx: &mut CommandCtx<'_>) -> Run {
     let line = |(name, host): &(String, Value)| {
         let mut words = vec![name.clone(), host["addr"].as_str().unwrap_or_default().to_owned()];
         words.extend(mons.contains_key(name).then(|| format!("mon.{name}")));
-        words.extend(is_mgr(name).then(|| format!("mgr.{name}")));
+        words.extend(has(EntityKind::MGR, name).then(|| format!("mgr.{name}")));
+        words.extend(has(EntityKind::MDS, name).then(|| format!("mds.{name}")));
         words.extend(osds(ctx, host).iter().map(|(osd, _)| format!("osd.{osd}")));
         words.join(" ") + "\n"
     };

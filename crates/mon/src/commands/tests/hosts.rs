@@ -182,6 +182,7 @@ fn a_host_leaves_without_a_trace() {
     let mut say = |words: Value| all.of(own, &words);
     say(json!({"prefix": "host arrive", "name": "two"})).unwrap();
     say(json!({"prefix": "host mgr-add", "name": "two"})).unwrap();
+    say(json!({"prefix": "host mds-add", "name": "two"})).unwrap();
     let uuid = "11111111-2222-3333-4444-555555555555";
     let new = json!({"prefix": "host osd-new", "name": "two", "uuid": uuid, "input":
         r#"{"cephx_secret":"AQBzZW5sZWNobwoQAAAAAAAAAAAAAAAAAAAAAAAAAA=="}"#});
