@@ -47,6 +47,48 @@ pub fn hosts(short: bool) -> Report {
     report
 }
 
+/// Hosts that join by commands of their own and leave: `tests/join.sh`, or some of its parts. Left out
+/// where namespaces cannot be made, or sshd is not there.
+///
+/// # Errors
+/// When there is no such part.
+pub fn join(only: &[&str]) -> Result<Report> {
+    const PARTS: [(&str, &str); 4] = [
+        ("six", "three hosts in six commands"),
+        ("refuse", "hosts that are refused"),
+        ("again", "join and leave killed and cut off at their steps"),
+        ("deploy", "hosts over ssh"),
+    ];
+    if let Some(other) = only.iter().find(|o| PARTS.iter().all(|(part, _)| part != *o)) {
+        bail!("no part is named {other}: six, refuse, again, deploy");
+    }
+    let mut report = Report::default();
+    for (part, name) in PARTS.iter().filter(|(p, _)| only.is_empty() || only.contains(p)) {
+        report.check(name, || {
+            let dir = Path::new(lab::SHARE).join("argonaut-join");
+            let mut bash = Command::new("bash");
+            let out = bash
+                .arg(sh::repo().join("tests/join.sh"))
+                .arg(binary()?)
+                .args([dir.as_os_str(), part.as_ref()])
+                .stdin(Stdio::null())
+                .output()
+                .context("bash")?;
+            std::fs::remove_dir_all(&dir).ok();
+            let text = String::from_utf8_lossy(&out.stdout);
+            if out.status.code() == Some(CANNOT) {
+                return Err(LeftOut(text.trim().to_owned()).into());
+            }
+            if !out.status.success() {
+                let err = String::from_utf8_lossy(&out.stderr);
+                bail!("join.sh {part} ended with {}\n{text}\n{err}", out.status);
+            }
+            Ok(())
+        });
+    }
+    Ok(report)
+}
+
 /// A host of [`Hosts`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Host(u64);

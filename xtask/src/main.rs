@@ -85,6 +85,8 @@ cargo xtask VERB
   radosgw            stock radosgw on OSDs of ours, boto3 as its client
   rgw                our gateway, boto3 as its client, stock radosgw beside it
   hosts              a cluster over four hosts (network namespaces), cut off and joined
+  join [PART..]      hosts that join a cluster, are lost, leave (network namespaces): six commands,
+                     refusals, kills at each step, over ssh (six refuse again deploy)
   pages [PAGE..]     follow pages of the documentation: their commands do what they show
   caps [record|peer] what users with all kinds of caps may do, as recorded of stock; record it
                      anew; or try stock by its record, then ours
@@ -173,6 +175,7 @@ fn run() -> Result<()> {
         ["radosgw"] => radosgw::run()?.end(),
         ["rgw"] => radosgw::ours()?.end(),
         ["hosts"] => hosts::hosts(false).end(),
+        ["join", parts @ ..] => hosts::join(parts)?.end(),
         ["recovery", ..] => recovery::run(number(1, 2)?)?.end(),
         ["hostile", "clients", only @ ..] => {
             let secs = only.first().and_then(|s| s.parse().ok());

@@ -30,11 +30,23 @@ pub fn check() -> Result<()> {
 
 /// Debian packages of this host that tests use; installed when missing.
 fn install() -> Result<()> {
-    let packages = ["debootstrap", "xz-utils", "procps", "iproute2", "ceph-common"];
+    let packages = [
+        "debootstrap",
+        "xz-utils",
+        "procps",
+        "iproute2",
+        "ceph-common",
+        "openssh-client",
+        "openssh-server",
+        "faketime",
+    ];
     let have = sh::output(Command::new("dpkg").arg("-s").args(packages)).is_ok();
     if !have {
+        // Tests start servers of their own: none is started for being installed.
         sh::run(&mut sh::bash(&format!(
-            "export DEBIAN_FRONTEND=noninteractive; apt-get update -q && apt-get install -yq --no-install-recommends {}",
+            "export DEBIAN_FRONTEND=noninteractive; policy=/usr/sbin/policy-rc.d
+            [ -e $policy ] || {{ printf '#!/bin/sh\\nexit 101\\n' >$policy; chmod 755 $policy; trap 'rm $policy' EXIT; }}
+            apt-get update -q && apt-get install -yq --no-install-recommends {}",
             packages.join(" ")
         )))?;
     }
@@ -126,6 +138,7 @@ pub fn test() -> Result<()> {
     report.add(thrash_mons::run(25)?);
     report.add(thrash::run(30, thrash::Mode { mons: true, ..Default::default() })?);
     report.add(crate::hosts::hosts(true));
+    report.add(crate::hosts::join(&[])?);
     report.add(hostile::run(5_000)?);
     report.add(hostile_clients::run(3, hostile_clients::SHARE)?);
     report.end()

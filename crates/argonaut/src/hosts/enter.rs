@@ -132,8 +132,8 @@ fn arrive(layout: &Layout, state: &mut State) -> Result<()> {
     let told = who.json(&json!({"prefix": "host arrive", "name": state.name}))?;
     let shared = &told["shared"];
     let text = |name: &str| shared[name].as_str().unwrap_or_default().to_owned();
-    state.network = text("public_network");
-    state.cluster_network = text("cluster_network");
+    state.network = text("network");
+    state.cluster_network = text("osd_network");
     if let Some(key) = told["admin"].as_str() {
         let name = EntityName::new(EntityKind::CLIENT, "admin");
         let admin = Who { name, key: CryptoKey::from_base64(key)?, mons: Vec::new() };

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result};
-use conf::Config;
+use conf::{Config, key};
 use daemon::{read_conf, write_durably};
 use serde_json::{Value, json};
 
@@ -18,23 +18,23 @@ const MON_HOST: &str = "    mon host = ";
 
 /// Options of a host's `ceph.conf` that are its own: who it is, and where its files are.
 pub const KEPT: [&str; 17] = [
-    "fsid",
-    "mon_host",
-    "mon_initial_members",
-    "public_network",
-    "cluster_network",
-    "public_addr",
-    "cluster_addr",
-    "keyring",
-    "run_dir",
-    "admin_socket",
-    "log_file",
-    "pid_file",
-    "mon_data",
-    "osd_data",
-    "mds_data",
-    "mgr_data",
-    "crush_location",
+    key::FSID.name(),
+    key::MON_HOST.name(),
+    key::MON_INITIAL_MEMBERS.name(),
+    key::PUBLIC_NETWORK.name(),
+    key::CLUSTER_NETWORK.name(),
+    key::PUBLIC_ADDR.name(),
+    key::CLUSTER_ADDR.name(),
+    key::KEYRING.name(),
+    key::RUN_DIR.name(),
+    key::ADMIN_SOCKET.name(),
+    key::LOG_FILE.name(),
+    key::PID_FILE.name(),
+    key::MON_DATA.name(),
+    key::OSD_DATA.name(),
+    key::MDS_DATA.name(),
+    key::MGR_DATA.name(),
+    key::CRUSH_LOCATION.name(),
 ];
 
 /// The text of a host's `ceph.conf`; `mons` as in `mon host`.

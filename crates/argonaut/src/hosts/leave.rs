@@ -159,7 +159,8 @@ fn out_of_cluster(layout: &Layout, state: &mut State, now: bool) -> Result<()> {
         wait(DOWN_MAX, || {
             let host = seen(&who, &name)?;
             let mut osds = host["osds"].as_array().into_iter().flatten();
-            Ok(osds.all(|o| o["id"].to_string() != *id || o["up"] == false).then_some(()))
+            let is_it = |o: &Value| o["id"].as_u64() == id.parse().ok();
+            Ok((!osds.any(|o| is_it(o) && o["up"] == true)).then_some(()))
         })?
         .with_context(|| format!("{daemon} was stopped, and is up for the monitors"))?;
         who.ask(&json!({"prefix": "host osd-rm", "name": name, "id": id}), String::new())?;

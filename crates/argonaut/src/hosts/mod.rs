@@ -318,8 +318,8 @@ pub fn init(words: Init) -> Result<()> {
     })?
     .context("the first monitor does not lead: argonaut logs says why")?;
     if state.token.is_none() && !layout.dir.join("host.keyring").exists() {
-        let shared = json!({"public_network": state.network, "size": size,
-            "cluster_network": state.cluster_network, "options": options});
+        let shared = json!({"network": state.network, "size": size,
+            "osd_network": state.cluster_network, "options": options});
         let set = json!({"prefix": "config-key set", "key": "argonaut/hosts",
             "val": shared.to_string()});
         who.ask(&set, String::new())?;
@@ -498,7 +498,7 @@ pub fn token(words: &TokenVerb) -> Result<()> {
         ask["admin"] = true.into();
     }
     let told = who.json(&ask)?;
-    let network = told["shared"]["public_network"].as_str().unwrap_or_default().to_owned();
+    let network = told["shared"]["network"].as_str().unwrap_or_default().to_owned();
     say!("argonaut join {}", Token::of(&told, &network)?);
     Ok(())
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use conf::{ConfFile, Effect};
+use conf::{ConfFile, Effect, key};
 
 use super::host_conf::KEPT;
 
@@ -34,6 +34,19 @@ pub struct Plan {
     pub said: Vec<String>,
 }
 
+const AUTH_CLUSTER_REQUIRED: &str = key::AUTH_CLUSTER_REQUIRED.name();
+const AUTH_SERVICE_REQUIRED: &str = key::AUTH_SERVICE_REQUIRED.name();
+const AUTH_CLIENT_REQUIRED: &str = key::AUTH_CLIENT_REQUIRED.name();
+const PUBLIC_NETWORK: &str = key::PUBLIC_NETWORK.name();
+const CLUSTER_NETWORK: &str = key::CLUSTER_NETWORK.name();
+const PUBLIC_ADDR: &str = key::PUBLIC_ADDR.name();
+const CLUSTER_ADDR: &str = key::CLUSTER_ADDR.name();
+const OSD_JOURNAL: &str = key::OSD_JOURNAL.name();
+const OSD_JOURNAL_SIZE: &str = key::OSD_JOURNAL_SIZE.name();
+const FSID: &str = key::FSID.name();
+const MON_HOST: &str = key::MON_HOST.name();
+const MON_INITIAL_MEMBERS: &str = key::MON_INITIAL_MEMBERS.name();
+
 /// The smallest log of a store, in MB.
 const JOURNAL_MB_MIN: u64 = 64;
 
@@ -53,22 +66,21 @@ fn devices(name: &str) -> bool {
 /// or why there is none.
 fn shared(name: &str, value: &str, plan: &mut Plan) -> Result<String, String> {
     match name {
-        "auth_supported"
-        | "auth_cluster_required"
-        | "auth_service_required"
-        | "auth_client_required" => match value {
-            "cephx" => Ok(String::new()),
-            _ => Err("hosts join by keys: cephx is used".to_owned()),
-        },
-        "public_network" => {
+        "auth_supported" | AUTH_CLUSTER_REQUIRED | AUTH_SERVICE_REQUIRED | AUTH_CLIENT_REQUIRED => {
+            match value {
+                "cephx" => Ok(String::new()),
+                _ => Err("hosts join by keys: cephx is used".to_owned()),
+            }
+        }
+        PUBLIC_NETWORK => {
             plan.network = Some(value.to_owned());
             Ok(String::new())
         }
-        "cluster_network" => {
+        CLUSTER_NETWORK => {
             plan.cluster_network = Some(value.to_owned());
             Ok(String::new())
         }
-        "osd_journal_size" => {
+        OSD_JOURNAL_SIZE => {
             // Without a unit it is MB, there and here.
             let mb = value.parse::<u64>();
             match mb {
@@ -83,8 +95,8 @@ fn shared(name: &str, value: &str, plan: &mut Plan) -> Result<String, String> {
                 Err(_) => Ok(format!("osd journal size = {value}")),
             }
         }
-        "osd_journal" => Err("a store has its log within itself".to_owned()),
-        "fsid" | "mon_host" | "mon_initial_members" => {
+        OSD_JOURNAL => Err("a store has its log within itself".to_owned()),
+        FSID | MON_HOST | MON_INITIAL_MEMBERS => {
             Err("argonaut init says it for the cluster that it makes".to_owned())
         }
         name if KEPT.contains(&name) => Err("each host has its files in its own directory".into()),
@@ -104,7 +116,7 @@ fn of_daemon(
 ) -> Result<(), String> {
     match name {
         "host" => Ok(()),
-        "mon_addr" | "public_addr" | "cluster_addr" => match value.rsplit_once(':') {
+        "mon_addr" | PUBLIC_ADDR | CLUSTER_ADDR => match value.rsplit_once(':') {
             Some((_, port)) if name == "mon_addr" && port != "6789" => {
                 Err(format!("monitors listen at ports 3300 and 6789, not {port}"))
             }
@@ -116,7 +128,7 @@ fn of_daemon(
                 .extend(value.split([' ', ',']).filter(|d| !d.is_empty()).map(str::to_owned));
             Ok(())
         }
-        name if KEPT.contains(&name) || name == "osd_journal" => {
+        name if KEPT.contains(&name) || name == OSD_JOURNAL => {
             Err("each host has its files in its own directory".to_owned())
         }
         _ => Err(format!("options of one daemon are set by `ceph config set {kind}.{id}`")),

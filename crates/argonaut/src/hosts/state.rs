@@ -107,7 +107,7 @@ impl State {
             name: text("name")?,
             addr: text("addr")?.parse().ok()?,
             network: text("network")?,
-            cluster_network: text("cluster_network")?,
+            cluster_network: text("osd_network")?,
             mons: list("mons").map(|m| m.as_str()?.parse().ok()).collect::<Option<_>>()?,
             nonce: text("nonce")?,
             token,
@@ -130,7 +130,7 @@ impl State {
         let first = first.map(|f| json!({"mon": f.mon.to_base64(), "admin": f.admin.to_base64()}));
         let value = json!({
             "fsid": self.fsid, "name": self.name, "addr": self.addr.to_string(),
-            "network": self.network, "cluster_network": self.cluster_network,
+            "network": self.network, "osd_network": self.cluster_network,
             "mons": self.mons.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "nonce": self.nonce, "token": self.token.as_ref().map(ToString::to_string),
             "first": first, "leaving": self.leaving,

@@ -385,6 +385,9 @@ fn uuids(host: &Value) -> Vec<String> {
 fn osd_new(ctx: &mut CommandCtx<'_>, name: &str, mut host: Value) -> Run {
     let uuid: types::Uuid =
         ctx.cmd.need_str("uuid")?.parse().map_err(|_| fail(EINVAL, "uuid does not parse"))?;
+    if uuid.is_zero() {
+        return Err(fail(EINVAL, "an OSD without a uuid is another host's that was destroyed"));
+    }
     let mut all = uuids(&host);
     let made = super::osd_new::new(ctx)?;
     if all.contains(&uuid.to_string()) {

@@ -179,6 +179,7 @@ fn a_host_leaves_without_a_trace() {
     let token = all.token();
     all.join(&token, "two", 'n').unwrap();
     let own = "client.host.two";
+    let first = all.0.state.osdmap.uuid(OsdId(0)).to_string();
     let mut say = |words: Value| all.of(own, &words);
     say(json!({"prefix": "host arrive", "name": "two"})).unwrap();
     say(json!({"prefix": "host mgr-add", "name": "two"})).unwrap();
@@ -190,6 +191,12 @@ fn a_host_leaves_without_a_trace() {
     assert!(say(new).is_err(), "a damaged key is refused");
     assert_eq!(say(fresh.clone()).unwrap(), json!(3));
     assert_eq!(say(fresh).unwrap(), json!(3), "asked again");
+    let none = json!({"prefix": "host osd-new", "name": "two",
+        "uuid": "00000000-0000-0000-0000-000000000000"});
+    assert_eq!(why(say(none)).0, 22, "that of a destroyed OSD");
+    let taken = json!({"prefix": "host osd-new", "name": "two",
+        "uuid": first});
+    assert_eq!(why(say(taken)).0, 17, "another host's");
     let rm = |id: i32| json!({"prefix": "host osd-rm", "name": "two", "id": id});
     assert!(why(say(rm(0))).1.contains("not host two's"));
     let leave = json!({"prefix": "host leave", "name": "two"});
