@@ -124,8 +124,17 @@ pub fn leave(layout: &Layout, state: &mut State, now: bool) -> Result<()> {
     Ok(())
 }
 
+/// Asks other monitors than this host's: once removed it takes connections for a while, and has nobody
+/// to ask.
+fn elsewhere(mut who: Who, state: &State) -> Who {
+    if who.mons.iter().any(|mon| mon.ip() != state.addr) {
+        who.mons.retain(|mon| mon.ip() != state.addr);
+    }
+    who
+}
+
 fn out_of_cluster(layout: &Layout, state: &mut State, now: bool) -> Result<()> {
-    let who = own(layout, state)?;
+    let who = elsewhere(own(layout, state)?, state);
     let name = state.name.clone();
     let host = match seen(&who, &name) {
         Ok(host) => host,
@@ -179,9 +188,8 @@ fn out_of_cluster(layout: &Layout, state: &mut State, now: bool) -> Result<()> {
         say!("mon.{name} is removed");
         host_conf::follow(layout, &who)?;
     }
-    let who = own(layout, state)?;
+    let who = elsewhere(own(layout, state)?, state);
     let left = wait(DOWN_MAX, || {
-        // The one that was removed may be asked, and have nobody to ask.
         match who.ask(&json!({"prefix": "host leave", "name": name}), String::new()) {
             Ok(_) => Ok(Some(())),
             Err(err) if err.downcast_ref::<Refused>().is_some() => Err(err),
