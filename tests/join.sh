@@ -302,10 +302,19 @@ again() {
     until_shown 30 'h1,h2$' ceph mon stat
     until_shown 60 '8 active+clean' ceph pg stat
     same_data
-    # What was begun and never let in goes without the cluster.
+    # What was let in and no more; what lost the answer to that; what never was let in.
     t=$(token)
     killed 3 'the token is taken' join --no-mon "$t"
     host 3 leave
+    t=$(token)
+    killed 3 'the token is taken' join --no-mon "$t"
+    rm -f "$D/h3/host.keyring"
+    host 3 leave
+    [ ! -e "$D/h3" ] || fail "h3's directory is there"
+    if ceph host ls | grep -q h3; then fail "h3 is there"; fi
+    refused 'this token is for host other' host 3 join --no-mon "$(token --host other)"
+    host 3 leave
+    [ ! -e "$D/h3" ] || fail "h3's directory is there"
     if ceph host ls | grep -q h3; then fail "h3 is there"; fi
     echo "each step again"
 }

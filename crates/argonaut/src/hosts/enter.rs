@@ -109,8 +109,11 @@ pub fn wait<T>(limit: Duration, mut look: impl FnMut() -> Result<Option<T>>) -> 
     }
 }
 
-/// The token for the host's own key.
-fn knock(layout: &Layout, state: &State) -> Result<()> {
+/// Gives the token for the host's own key.
+///
+/// # Errors
+/// When the monitors refuse, are not those of the token, or do not answer.
+pub fn knock(layout: &Layout, state: &State) -> Result<()> {
     let token = state
         .token
         .as_ref()

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::enter::{own, seen, wait};
+use super::enter::{knock, own, seen, wait};
 use super::host_conf;
 use super::state::State;
-use super::who::{Refused, Who};
+use super::who::{Refused, Unknown, Who};
 use crate::layout::Layout;
 use crate::target::Target;
 use crate::{remove, supervise, up};
@@ -114,14 +114,35 @@ fn wipe(state: &State, id: u32) -> Result<()> {
 /// When data would be lost or no majority left; else at the step that fails.
 pub fn leave(layout: &Layout, state: &mut State, now: bool) -> Result<()> {
     let name = state.name.clone();
-    if layout.dir.join("host.keyring").exists() {
+    let has_key = layout.dir.join("host.keyring").exists();
+    if has_key || was_let_in(layout, state)? {
         out_of_cluster(layout, state, now)?;
     }
-    // What never had a key is known to nobody: only what is here goes.
     up::stop_host(layout)?;
     remove::clear(layout)?;
     say!("host {name} has left; {} is removed", layout.dir.display());
     Ok(())
+}
+
+/// Whether a host without a key was let in, and only the answer was lost; then it has the key now. What
+/// was never let in is known to nobody, and only what is here goes.
+fn was_let_in(layout: &Layout, state: &State) -> Result<bool> {
+    if state.token.is_none() || state.first.is_some() {
+        return Ok(false);
+    }
+    match knock(layout, state) {
+        Ok(()) => Ok(true),
+        Err(err) if err.downcast_ref::<Refused>().is_some() => Ok(false),
+        Err(err) if err.downcast_ref::<Unknown>().is_some() => Ok(false),
+        Err(err) => {
+            let name = &state.name;
+            Err(err.context(format!(
+                "whether the cluster knows {name} is not known; when it is gone, remove {}, and if \
+                 `host ls` has {name}: argonaut leave --lost {name}",
+                layout.dir.display()
+            )))
+        }
+    }
 }
 
 /// Asks other monitors than this host's: once removed it takes connections for a while, and has nobody

@@ -33,6 +33,8 @@ const HOSTS_MAX: usize = 4_096;
 const HOST_OSDS_MAX: usize = 1_024;
 /// Seconds that a token is good for unless it is said: two hours.
 const TTL_S: i64 = 7_200;
+/// The longest that may be said: a week.
+const TTL_MAX_S: i64 = 604_800;
 /// A host is made a monitor while there are fewer; with `more`, fewer than the second.
 const MONS: [usize; 2] = [3, 5];
 /// A host is made a manager while there are fewer.
@@ -162,7 +164,7 @@ fn sweep(ctx: &CommandCtx<'_>) -> Vec<Mutation> {
 }
 
 fn token(ctx: &mut CommandCtx<'_>) -> Run {
-    let ttl = ctx.cmd.int("ttl")?.unwrap_or(TTL_S).max(1) as u64;
+    let ttl = ctx.cmd.int("ttl")?.unwrap_or(TTL_S).clamp(1, TTL_MAX_S) as u64;
     let mut all = sweep(ctx);
     if below(ctx, TOKENS).filter(|(_, token)| !is_over(ctx, token)).count() >= TOKENS_MAX {
         let why = format!("{TOKENS_MAX} tokens are there: `host token-rm` removes one");

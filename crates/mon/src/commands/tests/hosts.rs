@@ -86,6 +86,11 @@ fn a_token_opens_the_door_once() {
     let listed = all.admin(&json!({"prefix": "host token-ls", "format": "json"})).unwrap();
     assert_eq!(listed, json!([]));
 
+    let long = all.admin(&json!({"prefix": "host token", "ttl": i64::MAX})).unwrap();
+    let ends = long["ends"].as_u64().unwrap();
+    assert!(ends <= all.0.now.wall_ns / 1_000_000_000 + 604_800, "a week at most");
+    all.admin(&json!({"prefix": "host token-rm", "id": long["id"]})).unwrap();
+
     // Revoked, and over.
     let token = all.token();
     let id = token.strip_prefix("client.join.").unwrap();
