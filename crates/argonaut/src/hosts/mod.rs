@@ -495,7 +495,7 @@ pub fn token(words: &TokenVerb) -> Result<()> {
         ask["name"] = name.as_str().into();
     }
     if words.admin {
-        ask["admin"] = true.into();
+        ask["with_admin"] = true.into();
     }
     let told = who.json(&ask)?;
     let network = told["shared"]["network"].as_str().unwrap_or_default().to_owned();

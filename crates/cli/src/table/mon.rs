@@ -98,7 +98,7 @@ pub(super) const TABLE: &[Entry] = &[
     e("config log [num:Int]", "config", "r", 0, "the last changes of settings"),
     e("config reset num:Int(0)", "config", "rw", 0, "go back to an earlier state of the settings"),
     e("config generate-minimal-conf", "config", "r", 0, "a ceph.conf with just what clients need"),
-    e("host token [ttl:Int(1|604800)] [name:String] [--admin:Bool]", "auth", "rwx", 0, "make a token by which one host joins, good for so many seconds"),
+    e("host token [ttl:Int(1|604800)] [name:String] [--with_admin:Bool]", "auth", "rwx", 0, "make a token by which one host joins, good for so many seconds"),
     e("host token-ls", "auth", "rx", 0, "tokens that are good, without their keys"),
     e("host token-rm id:String", "auth", "rwx", 0, "revoke a token"),
     e("host time", "mon", "r", 0, "the leading monitor's clock, and which cluster it is"),

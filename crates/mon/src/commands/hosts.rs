@@ -171,7 +171,7 @@ fn token(ctx: &mut CommandCtx<'_>) -> Run {
         return Err(fail(ENOSPC, why));
     }
     let only = if ctx.cmd.has("name") { Some(host_arg(ctx)?) } else { None };
-    let admin = ctx.cmd.flag("admin");
+    let admin = ctx.cmd.flag("with_admin");
     if admin && !crate::session::is_administrator(ctx.session) {
         return Err(fail(EACCES, "the key of client.admin is for 'allow *' alone"));
     }
