@@ -160,6 +160,9 @@ six() {
     echo "a host left, and came back"
 }
 refuse() {
+    printf '[mon]\n    mon data = /elsewhere\n' >"$D/options"
+    refused 'is for each host itself to say' host 1 init --network "$NET.0/24" --options "$D/options"
+    [ ! -e "$D/h1" ] || fail "something was made: $(ls -a "$D/h1")"
     host 1 init --network "$NET.0/24" $SMALL >/dev/null
     refused 'already' host 1 init --network "$NET.0/24"
     refused 'this host has no address there' host 2 init --network 10.9.9.0/24

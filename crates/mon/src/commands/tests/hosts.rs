@@ -148,6 +148,17 @@ fn a_host_speaks_for_itself() {
     all.admin(&caps).unwrap();
     let add = json!({"prefix": "host mon-add", "name": "two", "addr": "10.0.0.3"});
     assert_eq!(why(all.of("client.half", &add)).0, 13);
+
+    // The administrator's key goes to who was let in with it, and by an administrator alone.
+    let token = json!({"prefix": "host token", "with_admin": true});
+    assert_eq!(why(all.of("client.half", &token)).0, 13);
+    let id = all.admin(&token).unwrap()["id"].as_str().unwrap().to_owned();
+    all.join(&format!("client.join.{id}"), "seventh", 'n').unwrap();
+    for (host, told) in [("seventh", true), ("two", false)] {
+        let arrive = json!({"prefix": "host arrive", "name": host});
+        let answer = all.of(&format!("client.host.{host}"), &arrive).unwrap();
+        assert_eq!(answer["admin"].is_string(), told, "{host}: {answer}");
+    }
 }
 
 /// Names that are in use, or none.
