@@ -54,8 +54,12 @@ rmdir /two/kept/.snap/s; [ -z "$(ls /one/kept/.snap)" ]
 say "quotas"
 mkdir /one/narrow; setfattr -n ceph.quota.max_bytes -v 4194304 /one/narrow
 setfattr -n ceph.quota.max_files -v 5 /one/narrow
-fails dd if=/dev/zero of=/one/narrow/large bs=1M count=12 conv=fsync status=none
-rm -f /one/narrow/large
+# A client judges each write by what it knows of the sums then.
+fails dd if=/dev/zero of=/one/narrow/large bs=8M count=1 status=none
+dd if=/dev/zero of=/two/narrow/large bs=3M count=1 conv=fsync status=none
+for i in $(seq 50); do [ "$(getfattr --only-values -n ceph.dir.rbytes /one/narrow 2>/dev/null)" != 3145728 ] || break; sleep 0.2; done
+fails dd if=/dev/zero of=/one/narrow/more bs=2M count=1 status=none
+rm -f /one/narrow/large /two/narrow/more
 for i in 1 2 3 4 5 6 7 8 9; do touch /two/narrow/$i 2>/dev/null || break; sleep 0.2; done
 [ "$(ls /two/narrow | wc -l)" -le 6 ]
 [ "$i" -lt 9 ]

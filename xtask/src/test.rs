@@ -138,7 +138,7 @@ pub fn test() -> Result<()> {
     report.add(thrash_mons::run(25)?);
     report.add(thrash::run(30, thrash::Mode { mons: true, ..Default::default() })?);
     report.add(crate::hosts::hosts(true));
-    report.add(crate::hosts::join(&[])?);
+    report.add(crate::hosts::join(&["six"])?);
     report.add(hostile::run(5_000)?);
     report.add(hostile_clients::run(3, hostile_clients::SHARE)?);
     report.end()

@@ -169,21 +169,26 @@ fn what_was_not_said_is_said_later() {
     ];
     let fsid = a.mon.state().fsid;
     a.say(one, &MonCommand { fsid, cmd, ..MonCommand::default() });
+    // One that asks for the first time meanwhile.
+    let four = a.admin();
+    a.subscribe(four, &[("config", 0, 0)]);
     a.poll();
     assert_eq!(a.proposed.len(), 1);
     let ballot = quorum::Ballot { term: 2, node: 1 };
     a.mon.on_quorum(a.now, quorum::Event::Standing { ballot, leader: Some(1) }).unwrap();
     let applied = a.mon.rewind_to().expect("the state ran ahead");
     a.poll();
-    assert!(a.heard(two).is_empty() && a.heard(three).is_empty());
+    assert!([two, three, four].into_iter().all(|conn| a.heard(conn).is_empty()));
     let proposed = std::mem::take(&mut a.proposed);
     let entries: Vec<Bytes> = a.log.iter().chain(&proposed).map(|(_, data)| data.clone()).collect();
     let index = applied + proposed.len() as u64;
     a.mon.on_rewound(a.now, index, &a.first.clone(), &entries).unwrap();
     a.poll();
-    for (conn, kinds) in
-        [(two, vec![OsdMapMsg::KIND, ConfigMsg::KIND]), (three, vec![OsdMapMsg::KIND])]
-    {
+    for (conn, kinds) in [
+        (two, vec![OsdMapMsg::KIND, ConfigMsg::KIND]),
+        (three, vec![OsdMapMsg::KIND]),
+        (four, vec![ConfigMsg::KIND]),
+    ] {
         let heard = a.heard(conn);
         for kind in kinds {
             assert!(heard.iter().any(|e| e.kind == kind), "{conn:?} lacks {kind}");

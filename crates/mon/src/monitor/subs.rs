@@ -240,8 +240,10 @@ impl Monitor {
         let name = session.info.name.clone();
         let config = self.config_of(&name, &session.info.hostname);
         let Some(session) = self.sessions.get_mut(&conn) else { return };
+        // Who asked and heard nothing yet is told: what was to be said is taken back with a lost lead.
+        let waits = session.subs.contains_key("config");
         if session.config_sent.as_ref() == Some(&config)
-            || (changed_only && session.config_sent.is_none())
+            || (changed_only && session.config_sent.is_none() && !waits)
         {
             return;
         }
