@@ -87,14 +87,18 @@ cmp /one/verified /two/verified
 
 say "the metadata server dies under changes; nothing that was synced is lost"
 mkdir /one/through
+reconnects() { dmesg | grep -c "mds0 reconnect start" || true; }
+before=$(reconnects)
 echo "HOST outage active-mds 8"
 python3 kernel.py through /one/through 150
+[ "$(reconnects)" -gt "$before" ]
 umount /one; on $top /one
 python3 kernel.py check /one/through 150
-sleep 10
+sleep 10; before=$(reconnects)
 echo "HOST outage active-mds 8"
-python3 kernel.py through /two/through2 100
-python3 kernel.py check /one/through2 100
+python3 kernel.py through /two/through2 150
+[ "$(reconnects)" -gt "$before" ]
+python3 kernel.py check /one/through2 150
 
 say "sizes agree"
 [ "$(stat -f -c %b /all)" -gt 0 ]; df /one
