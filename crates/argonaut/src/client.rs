@@ -124,6 +124,9 @@ pub enum RadosVerb {
     Bench {
         /// How long.
         seconds: u64,
+        /// Which load.
+        #[arg(default_value = "write", value_parser = ["write"])]
+        load: String,
         /// Operations in flight.
         #[arg(short = 't', long, default_value_t = 16)]
         threads: usize,
@@ -244,7 +247,7 @@ async fn run(io: &IoCtx, verb: &RadosVerb) -> Result<()> {
                 }
             }
         }
-        RadosVerb::Bench { seconds, threads, bytes } => {
+        RadosVerb::Bench { seconds, threads, bytes, .. } => {
             bench(io, *seconds, *threads, *bytes).await?
         }
     }

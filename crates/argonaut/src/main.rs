@@ -506,7 +506,9 @@ fn run(verb: Verb) -> Result<ExitCode> {
             new: Some(OsdVerb::Replace { connect, id, device, force, lose_data }), ..
         } => {
             osd_new::replace(&connect, id, device.as_deref(), force, lose_data)?;
-            say!("osd.{id} is made anew; start it: argonaut osd -i {id}");
+            say!(
+                "osd.{id} is made anew; start it: argonaut osd -i {id}, in a cluster of `up` argonaut start osd.{id}"
+            );
         }
         Verb::S3 { connect, verb } => return s3_verbs::run(&connect, verb),
         Verb::Rgw { daemon } => {

@@ -118,7 +118,8 @@ pub fn up(dir: &Path, asked: &Asked, foreground: bool) -> Result<()> {
     say!("Try:");
     say!("  export CEPH_CONF={}", conf.display());
     say!("  ceph -s                       (without Ceph's packages: argonaut status)");
-    say!("  ceph osd pool create test && rados -p test bench 10 write");
+    say!("  ceph osd pool create test && ceph osd pool application enable test rados");
+    say!("  rados -p test bench 10 write");
     say!("  argonaut down --dir {}", layout.dir.display());
     tell_roles(&layout)?;
     if let Some(stop) = stop {

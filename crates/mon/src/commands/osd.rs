@@ -641,7 +641,9 @@ fn safe_to_destroy(ctx: &mut CommandCtx<'_>) -> Run {
         }
         let pgs = ctx.volatile.pgmap.pgs.values();
         let here = pgs.filter(|s| s.up.contains(osd) || s.acting.contains(osd)).count();
-        let held = ctx.volatile.pgmap.osds.get(osd).map(|s| s.num_pgs);
+        // What a dead one said last may be older than what it holds; that of one that is out is gone.
+        let said = ctx.volatile.pgmap.osds.get(osd).filter(|_| map.is_up(*osd));
+        let held = said.map(|s| s.num_pgs);
         if here > 0 {
             active.insert(osd.0);
             pg_count += here;

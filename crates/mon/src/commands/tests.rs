@@ -905,6 +905,26 @@ fn slow_operations_are_told() {
     assert_eq!(told(&cluster).as_deref(), Some(two));
 }
 
+/// Of an OSD that is down nobody knows what it holds, before all is whole without it.
+#[test]
+fn a_dead_osd_may_be_needed() {
+    let mut c = Cluster::new();
+    let ask = r#"{"prefix":"osd safe-to-destroy","ids":["2"]}"#;
+    for change in ["osd down", "osd out"] {
+        let json = format!(r#"{{"prefix":"{change}","ids":["2"]}}"#);
+        assert_eq!(c.run(&json, &Bytes::new()).r, 0, "{change}");
+    }
+    // As a monitor has it: what the OSD said is gone once it is out.
+    c.volatile.pgmap.osds.insert(OsdId(2), maps::OsdStat::default());
+    let whole: Vec<_> = c.volatile.pgmap.pgs.iter().map(|(pg, s)| (*pg, s.state)).collect();
+    assert!(!whole.is_empty());
+    assert_eq!(c.run(ask, &Bytes::new()).r, 0, "all is active and clean elsewhere");
+    c.volatile.pgmap.pgs.get_mut(&whole[0].0).unwrap().state = PgState::ACTIVE;
+    let refused = c.run(ask, &Bytes::new());
+    assert_eq!(refused.r, -11, "{refused:?}");
+    assert!(refused.rs.contains("not all PGs are active+clean"), "{refused:?}");
+}
+
 /// Plans made by hand: shown as what would do the same, judged, executed once, forgotten; and
 /// none are made while the balancer works by itself.
 #[test]

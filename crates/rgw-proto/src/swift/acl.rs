@@ -56,10 +56,13 @@ fn grant(word: &str, writes: bool) -> Result<Grant> {
         None => (pattern, true),
     };
     let pattern = match pattern.strip_prefix('*') {
+        // One star means all, or all that ends so.
+        Some("*") => return bad("one * is enough."),
         Some(rest) if !rest.is_empty() => rest,
         _ => pattern,
     };
-    if pattern.is_empty() || pattern == "." {
+    let is_host = pattern == "*" || !pattern.starts_with('-') && !pattern.contains('*');
+    if pattern.is_empty() || pattern == "." || !is_host {
         return bad("behind .r: stands a host, a domain with a dot before it, or *.");
     }
     Ok(Grant { who: Who::Referer(pattern.to_ascii_lowercase(), allows), writes })
@@ -196,7 +199,8 @@ mod tests {
             back(".r:*,.rlistings,.r:-bad.org", ""),
             (".r:*,.rlistings,.r:-bad.org".into(), String::new())
         );
-        for (read, write) in [("", ".r:*"), (".r:", ""), (".r:-", ""), (".r:.", "")] {
+        let bad = [".r:", ".r:-", ".r:.", ".r:*-x", ".r:--x", ".r:**", ".r:**x", ".r:x*"];
+        for (read, write) in bad.map(|read| (read, "")).into_iter().chain([("", ".r:*")]) {
             assert_eq!(Grants::parse(read, write).unwrap_err().code, Code::InvalidArgument);
         }
         assert!(Grants::parse(&"a,".repeat(101), "").is_err());
@@ -207,7 +211,10 @@ mod tests {
     proptest! {
         /// A list comes back from its headers, and no text makes the parser panic.
         #[test]
-        fn lists_come_back(read in any::<String>(), write in "[a-z$:*.,]{0,20}") {
+        fn lists_come_back(
+            read in prop_oneof![any::<String>(), "(\\.r:[-*.a]{0,4},?){0,3}"],
+            write in "[a-z$:*.,]{0,20}",
+        ) {
             if let Ok(grants) = Grants::parse(&read, &write) {
                 let again = Grants::parse(&grants.header(false), &grants.header(true)).unwrap();
                 prop_assert_eq!(&again, &grants);
