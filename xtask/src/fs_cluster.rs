@@ -42,6 +42,11 @@ impl Writer {
     }
 }
 
+/// The name of the server that is active, by `ceph mds stat`.
+pub fn active_of(stat: &str) -> Option<&str> {
+    stat.split_once("=up:active")?.0.rsplit('=').next()
+}
+
 impl FsCluster {
     /// Starts the cluster; servers and file system are the caller's.
     ///
@@ -128,9 +133,7 @@ impl FsCluster {
     /// # Errors
     /// As [`Self::ceph`].
     pub fn active(&self) -> Result<String> {
-        let stat = self.stat()?;
-        let before = stat.split("=up:active").next().filter(|part| part.len() < stat.len());
-        Ok(before.and_then(|part| part.rsplit('=').next()).unwrap_or_default().to_owned())
+        Ok(active_of(&self.stat()?).unwrap_or_default().to_owned())
     }
 
     /// Waits until `ceph mds stat` is as wanted.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::cluster::{Cluster, IMAGE_POOLS};
-use crate::fs_cluster::FsCluster;
+use crate::fs_cluster::{FsCluster, active_of};
 use crate::report::Report;
 use crate::{qemu, sh};
 
@@ -154,6 +154,5 @@ fn in_guest<const N: usize>(cluster: &Cluster, files: &[&str], script: [&str; N]
 /// The name of the active metadata server.
 fn active(cluster: &Cluster) -> Result<String> {
     let stat = sh::output(&mut cluster.client(SUITE, "ceph mds stat"))?;
-    let name = stat.split_once("=up:active").and_then(|(before, _)| before.rsplit('=').next());
-    name.map(str::to_owned).with_context(|| format!("no active server: {stat}"))
+    active_of(&stat).map(str::to_owned).with_context(|| format!("no active server: {stat}"))
 }

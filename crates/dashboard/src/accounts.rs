@@ -220,7 +220,7 @@ pub fn role_caps(name: &str) -> Vec<String> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct User {
-    /// Its name.
+    /// The name to log in with; its entity is `client.dashboard.` and that.
     pub username: String,
     /// The password's hash by bcrypt; none: nobody can log in.
     pub password: Option<String>,

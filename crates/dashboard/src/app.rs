@@ -90,7 +90,7 @@ pub struct Asked {
     pub cookie: Option<String>,
     /// The session's token: of `Authorization: Bearer`.
     pub bearer: Option<String>,
-    /// The body.
+    /// The whole body; empty: none.
     pub body: Bytes,
     /// The address that it comes from.
     pub from: String,
@@ -116,7 +116,7 @@ pub struct Reply {
     pub location: Option<String>,
     /// The session's token, for a cookie; empty: it is to be forgotten.
     pub cookie: Option<String>,
-    /// The body.
+    /// What follows the head: bytes, or events without end.
     pub body: Body,
 }
 

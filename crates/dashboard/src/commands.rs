@@ -59,7 +59,7 @@ pub enum Then {
 /// The manager that does it.
 #[derive(Clone, Copy, Debug)]
 pub struct Own<'a> {
-    /// Its name.
+    /// By which name the monitors know it.
     pub mgr: &'a str,
     /// The host's name, for a certificate.
     pub host: &'a str,
@@ -216,21 +216,10 @@ fn needed(args: &Args, name: &str) -> Result<String, Answer> {
 }
 
 /// Runs one of the module's commands.
+///
+/// # Errors
+/// The answer of a command that failed; nothing follows it.
 pub async fn run(
-    mons: &impl Mons,
-    args: &Args,
-    given: &Bytes,
-    caller: &Caller,
-    own: &Own<'_>,
-    rng: &mut dyn Random,
-) -> (Answer, Then) {
-    match run_it(mons, args, given, caller, own, rng).await {
-        Ok(done) => done,
-        Err(answer) => (answer, Then::Nothing),
-    }
-}
-
-async fn run_it(
     mons: &impl Mons,
     args: &Args,
     given: &Bytes,
@@ -439,7 +428,8 @@ mod tests {
             let given = Bytes::copy_from_slice(input.as_bytes());
             let mut rng = Seeded(1);
             let run = run(self, args, &given, &caller, &own, &mut rng);
-            let (answer, then) = rt::run_local(run).unwrap();
+            let done = rt::run_local(run).unwrap();
+            let (answer, then) = done.unwrap_or_else(|failed| (failed, Then::Nothing));
             let text = if answer.r == 0 {
                 String::from_utf8(answer.out.to_vec()).unwrap()
             } else {

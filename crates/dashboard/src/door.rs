@@ -23,6 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use mgr::web::Whole;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
@@ -243,7 +244,7 @@ impl<W: World + 'static> Door<W> {
 
     fn sent(&self, reply: Reply, is_tls: bool) -> Response<Sent> {
         let body = match reply.body {
-            Body::Whole(bytes) => Sent::Whole(Some(bytes)),
+            Body::Whole(bytes) => Sent::Whole(Whole(Some(bytes))),
             Body::Events(token) => Sent::Events(self.events(token)),
         };
         let mut response = Response::new(body);
@@ -337,7 +338,7 @@ async fn whole(mut body: Incoming) -> Option<Bytes> {
 
 /// An answer's body.
 enum Sent {
-    Whole(Option<Bytes>),
+    Whole(Whole),
     Events(mpsc::Receiver<Bytes>),
 }
 
@@ -350,10 +351,7 @@ impl hyper::body::Body for Sent {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            Self::Whole(body) => {
-                let body = body.take().filter(|body| !body.is_empty());
-                Poll::Ready(body.map(|body| Ok(Frame::data(body))))
-            }
+            Self::Whole(body) => Pin::new(body).poll_frame(cx),
             Self::Events(events) => {
                 events.poll_recv(cx).map(|event| event.map(|event| Ok(Frame::data(event))))
             }
@@ -362,14 +360,14 @@ impl hyper::body::Body for Sent {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Whole(body) => body.as_ref().is_none_or(Bytes::is_empty),
+            Self::Whole(body) => body.is_end_stream(),
             Self::Events(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Whole(body) => SizeHint::with_exact(body.as_ref().map_or(0, |b| b.len() as u64)),
+            Self::Whole(body) => body.size_hint(),
             Self::Events(_) => SizeHint::default(),
         }
     }

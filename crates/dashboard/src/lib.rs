@@ -84,7 +84,7 @@ pub enum Standby {
 /// The manager that it is part of.
 #[derive(Clone, Debug)]
 pub struct Me {
-    /// Its name.
+    /// By which name the monitors know it.
     pub mgr: String,
     /// The host's name, for its certificate.
     pub host: String,
@@ -201,7 +201,7 @@ async fn run(
                 let own = me.own();
                 let mut rng = rt::OsRandom;
                 let ran = commands::run(&app.world, &args, &input, &caller, &own, &mut rng).await;
-                let (answer, then) = ran;
+                let (answer, then) = ran.unwrap_or_else(|failed| (failed, Then::Nothing));
                 match then {
                     Then::Nothing => {}
                     Then::End(user) => {

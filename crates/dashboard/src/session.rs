@@ -38,7 +38,7 @@ pub fn same(a: &str, b: &str) -> bool {
 /// A login.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The account.
+    /// The name of the account that logged in.
     pub user: String,
     /// What forms carry, so that no other site can send them.
     pub csrf: String,

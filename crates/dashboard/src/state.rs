@@ -37,7 +37,7 @@ pub struct Check {
 /// An OSD.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Osd {
-    /// Its number.
+    /// N of `osd.N`.
     pub id: i64,
     /// Where CRUSH has it; empty: nowhere.
     pub host: String,
@@ -76,7 +76,7 @@ pub fn part(number: u64, whole: u64) -> f64 {
 /// A pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pool {
-    /// Its number.
+    /// By which PGs and commands of the monitors know it.
     pub id: i64,
     /// Its name, as whoever made it wrote it.
     pub name: String,
@@ -143,7 +143,7 @@ pub struct Objects {
 /// A file system.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileSystem {
-    /// Its name.
+    /// As `fs new` was told it.
     pub name: String,
     /// Servers with a rank: rank, name, state.
     pub servers: Vec<(i64, String, String)>,

@@ -125,7 +125,8 @@ impl Rank {
                 let entries = entries
                     .into_iter()
                     .map(|(name, ino, primary)| {
-                        let told = Some(self.realm_of(ino)) == realm;
+                        let told = !self.tree.is_realm(ino)
+                            && (primary || Some(self.realm_of(ino)) == realm);
                         let cap =
                             if told { self.issue(ino, client, 0) } else { ReplyCap::default() };
                         let inode = self.stat(ino, client, cap, true);

@@ -179,8 +179,9 @@ fn page(page: &Page, path: &str, now_ms: u64) -> (u16, &'static str, Bytes) {
     }
 }
 
-/// A body in one piece.
-struct Whole(Option<Bytes>);
+/// A body in one piece; `None` once it was sent.
+#[derive(Debug)]
+pub struct Whole(pub Option<Bytes>);
 
 impl Body for Whole {
     type Data = Bytes;

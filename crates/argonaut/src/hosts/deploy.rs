@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 
 use super::old_conf::{self, Plan, Wanted};
 
-/// `argonaut deploy`.
+/// What `argonaut deploy` is told.
 #[derive(clap::Args)]
 pub struct Deploy {
     /// Hosts as ssh knows them, the first of the cluster first; or start, stop, restart and what: mon,
@@ -238,7 +238,7 @@ fn token_in(said: &str) -> Option<String> {
     said.lines().rev().find_map(|line| line.strip_prefix("argonaut join ").map(str::to_owned))
 }
 
-/// `argonaut deploy`.
+/// Makes or changes a cluster over ssh, host by host.
 ///
 /// # Errors
 /// When a host cannot be reached, before anything is made; else what fails there. The same command

@@ -17,7 +17,7 @@ pub use storage::{host, osds, placement, pools};
 /// Whom a page is for, and what goes around it.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// The account.
+    /// The name of the account that looks at it.
     pub user: &'a str,
     /// What its forms carry.
     pub csrf: &'a str,
