@@ -194,7 +194,7 @@ impl Store {
             let mut from = Key::from(vec![kind]);
             loop {
                 let mut found = None;
-                state.scan(Bound::Included(&from), &[kind + 1], &mut |k, _| {
+                state.scan_keys(Bound::Included(&from), &[kind + 1], &mut |k| {
                     found = keys::coll_id(k);
                     false
                 })?;

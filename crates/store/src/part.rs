@@ -35,7 +35,7 @@ pub(crate) const PART_BYTES: usize = 4 << 10;
 
 /// What is read at once where one block after the other is wanted: short beside what each read
 /// costs.
-const READ_AHEAD: usize = 128 << 10;
+pub(crate) const READ_AHEAD: usize = 128 << 10;
 
 /// The index of blocks next to one another, and a filter of their keys, as they are on the device:
 /// `u32` number of blocks; of each `u32` where its key ends, `u64` place, `u32` length, `u32`
@@ -123,6 +123,11 @@ impl Part {
         let off = u64::from_le_bytes(self.raw[at + 4..at + 12].try_into().expect("eight bytes"));
         let word = |at| u32_at(&self.raw, at) as u32;
         BlockEntry { off, len: word(at + 12), crc: word(at + 16) }
+    }
+
+    /// Whether block `i` is one value that is longer than what is read at once.
+    pub fn is_large(&self, i: usize) -> bool {
+        self.block(i).len as usize > READ_AHEAD
     }
 
     pub fn may_have(&self, hash: u64) -> bool {

@@ -297,7 +297,7 @@ impl Store {
         let (start, end) = (keys::onode(id, from), keys::coll_end(keys::ONODE, id));
         let (mut objects, mut next) = (Vec::new(), HObject::max());
         let mut broken = false;
-        self.state.scan(Bound::Included(&start), &end, &mut |k, _| {
+        self.state.scan_keys(Bound::Included(&start), &end, &mut |k| {
             let Some(o) = keys::parse_onode(k) else {
                 broken = true;
                 return false;

@@ -173,9 +173,18 @@ enum Source<'a> {
     Table(Walk<'a>),
 }
 
+/// What a walk is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    /// Large values are not read, and are empty.
+    Keys,
+    Values,
+}
+
 /// A table from some entry on.
 struct Walk<'a> {
     table: &'a Arc<Table>,
+    wanted: Wanted,
     /// The part of the index that was used last.
     part: Option<(usize, Arc<Part>)>,
     block: Option<Arc<Block>>,
@@ -235,10 +244,19 @@ impl State {
     }
 
     /// Block `i` of part `p`.
-    fn block(&self, table: &Table, (p, part): (usize, &Part), i: usize) -> Result<Arc<Block>> {
+    fn block(
+        &self,
+        table: &Table,
+        (p, part): (usize, &Part),
+        i: usize,
+        wanted: Wanted,
+    ) -> Result<Arc<Block>> {
         let key = (table.meta.id, Of::Block(table.first_block(p) + i));
         if let Some(Cached::Block(block)) = self.caches.borrow_mut().tables.get(&key) {
             return Ok(block);
+        }
+        if wanted == Wanted::Keys && part.is_large(i) {
+            return table.read_key(&*self.space.disk, part, i).map(Arc::new);
         }
         let block = Arc::new(table.read_block(&*self.space.disk, part, i)?);
         let (bytes, cached) = (block.bytes() as u64 + 64, Cached::Block(block.clone()));
@@ -254,7 +272,11 @@ impl State {
         (p, part): (usize, &Part),
         i: usize,
         end: &[u8],
+        wanted: Wanted,
     ) -> Result<VecDeque<Arc<Block>>> {
+        if part.is_large(i) {
+            return Ok([self.block(table, (p, part), i, wanted)?].into());
+        }
         let key = |n: usize| (table.meta.id, Of::Block(table.first_block(p) + i + n));
         if let Some(Cached::Block(block)) = self.caches.borrow_mut().tables.get(&key(0)) {
             return Ok([block].into());
@@ -285,7 +307,7 @@ impl State {
             if !part.may_have(h) {
                 continue;
             }
-            let block = self.block(table, (p, &part), part.block_of(key))?;
+            let block = self.block(table, (p, &part), part.block_of(key), Wanted::Values)?;
             let at = block.lower_bound(key);
             if at < block.len() && block.key(at) == key {
                 return Ok(match block.slot(at) {
@@ -362,6 +384,26 @@ impl State {
         end: &[u8],
         f: &mut dyn FnMut(&[u8], Option<&Bytes>) -> bool,
     ) -> Result<()> {
+        self.walk(from, end, Wanted::Values, f)
+    }
+
+    /// As [`State::scan`], without the values: large ones are not read.
+    pub fn scan_keys(
+        &self,
+        from: Bound<&[u8]>,
+        end: &[u8],
+        f: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<()> {
+        self.walk(from, end, Wanted::Keys, &mut |k, _| f(k))
+    }
+
+    fn walk(
+        &self,
+        from: Bound<&[u8]>,
+        end: &[u8],
+        wanted: Wanted,
+        f: &mut dyn FnMut(&[u8], Option<&Bytes>) -> bool,
+    ) -> Result<()> {
         let start = match from {
             Bound::Included(k) | Bound::Excluded(k) => k,
             Bound::Unbounded => &[],
@@ -377,11 +419,12 @@ impl State {
         }
         for table in self.tables.iter().rev() {
             let (part, ahead) = (None, VecDeque::new());
-            let mut walk = Walk { table, part, block: None, ahead, number: 0, at: 0, walked: 0 };
+            let (number, at, walked) = (0, 0, 0);
+            let mut walk = Walk { table, wanted, part, block: None, ahead, number, at, walked };
             if let Some(p) = table.part_of(start) {
                 let part = self.part(table, p)?;
                 let i = part.block_of(start);
-                let block = self.block(table, (p, &part), i)?;
+                let block = self.block(table, (p, &part), i, wanted)?;
                 (walk.at, walk.number) = (block.lower_bound(start), table.first_block(p) + i + 1);
                 (walk.part, walk.block) = (Some((p, part)), Some(block));
             } else {
@@ -466,8 +509,8 @@ impl State {
             if part.has_below(i, end) {
                 walk.walked += 1;
                 walk.ahead = match walk.walked {
-                    ..3 => [self.block(walk.table, (p, &part), i)?].into(),
-                    _ => self.blocks(walk.table, (p, &part), i, end)?,
+                    ..3 => [self.block(walk.table, (p, &part), i, walk.wanted)?].into(),
+                    _ => self.blocks(walk.table, (p, &part), i, end, walk.wanted)?,
                 };
                 walk.number += walk.ahead.len();
             }
@@ -479,7 +522,7 @@ impl State {
     /// All keys of a range.
     pub fn keys_in(&self, from: &[u8], end: &[u8]) -> Result<Vec<Key>> {
         let mut out = Vec::new();
-        self.scan(Bound::Included(from), end, &mut |k, _| {
+        self.scan_keys(Bound::Included(from), end, &mut |k| {
             out.push(k.into());
             true
         })?;

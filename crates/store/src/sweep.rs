@@ -133,7 +133,7 @@ impl State {
     fn first_keys(&self, from: &Key, end: &Key, max: usize) -> Result<Vec<Key>> {
         let mut out = Vec::with_capacity(max.min(1024));
         if max > 0 {
-            self.scan(Bound::Included(from), end, &mut |k, _| {
+            self.scan_keys(Bound::Included(from), end, &mut |k| {
                 out.push(k.into());
                 out.len() < max
             })?;

@@ -16,7 +16,9 @@ use env::Disk;
 
 use crate::StoreError;
 use crate::buf::Pool;
-use crate::part::{BlockEntry, ENTRY, Filter, IndexEntry, PART_BYTES, Part, hash, u32_at};
+use crate::part::{
+    BlockEntry, ENTRY, Filter, IndexEntry, PART_BYTES, Part, READ_AHEAD, hash, u32_at,
+};
 use crate::space::{Runs, Space, StreamWriter};
 
 /// Entries of a block stay below this, except for one that is larger alone.
@@ -56,6 +58,17 @@ impl Block {
             }
         }
         Some(block)
+    }
+
+    /// One entry with an empty value.
+    fn of_key(key: &[u8]) -> Self {
+        let mut data = Vec::with_capacity(8 + key.len() + 4);
+        data.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        data.extend_from_slice(&0u32.to_le_bytes());
+        data.extend_from_slice(key);
+        let offsets = data.len();
+        data.extend_from_slice(&0u32.to_le_bytes());
+        Self { data: data.into(), offsets, count: 1 }
     }
 
     pub fn len(&self) -> usize {
@@ -283,6 +296,20 @@ impl Table {
         self.parse(data, &e)
     }
 
+    /// As [`Table::read_block`], but where the block is one large value, and the index has all of
+    /// its key, an empty value is in its place: 4 KiB are read, whatever the value's length. The
+    /// part's checksum vouches for the key.
+    pub fn read_key(&self, disk: &dyn Disk, part: &Part, i: usize) -> Result<Block, StoreError> {
+        if part.is_large(i) {
+            let (e, key) = (part.block(i), part.key(i));
+            let head = self.meta.runs.read(disk, e.off, 8 + key.len(), false)?;
+            if u32_at(&head, 0) == key.len() && head[8..] == *key {
+                return Ok(Block::of_key(key));
+            }
+        }
+        self.read_block(disk, part, i)
+    }
+
     fn parse(&self, data: Bytes, e: &BlockEntry) -> Result<Block, StoreError> {
         let (id, off) = (self.meta.id, e.off);
         Block::parse(data)
@@ -458,9 +485,11 @@ impl Builder {
             self.end_block()?;
         }
         if self.offsets.is_empty() {
-            // As much of it as tells it from what is before.
+            // As much of it as tells it from what is before; all of it before a large value, so that
+            // who wants the key need not read the value ([`Table::read_key`]).
             let same = self.last.iter().zip(key).take_while(|(a, b)| a == b).count();
-            self.first = key[..key.len().min(same + 1)].into();
+            let len = if bytes > READ_AHEAD { key.len() } else { key.len().min(same + 1) };
+            self.first = key[..len].into();
         }
         if key[0] == crate::keys::OMAP && value.is_some() {
             self.omap_bytes += bytes as u64 - 18;
@@ -668,6 +697,39 @@ mod tests {
                 assert_eq!(cursor.peek(&*space.disk).expect("it is there"), None);
             }
         }
+    }
+
+    /// The key of a large value is read without the value, and of a table of before with it.
+    #[test]
+    fn keys_are_read_without_large_values() {
+        let disk = Arc::new(SimDisk::new(BLOCKS * BLOCK, false));
+        let alloc = Arc::new(Mutex::new(Alloc::new(Bitmap::new(BLOCKS))));
+        let space = Space { disk: disk.clone(), alloc, ledger: None };
+        let mut out = Builder::new(space.clone(), 0);
+        let large = vec![3; 8 << 20];
+        let keys = [&b"a"[..], b"b, with a large value", b"c"];
+        for (key, value) in keys.iter().zip([&b"1"[..], &large, b"2"]) {
+            out.add(key, Some(value)).expect("there is room");
+        }
+        let table = out.finish(1).expect("there is room").expect("it has keys");
+        let part = table.read_part(&*disk, 0).expect("it is there");
+        assert_eq!((part.len(), part.is_large(0), part.is_large(1)), (3, false, true));
+        let off = part.block(1).off;
+        // As tables of before have it: no more of the key than tells it from the one before.
+        let mut index: Vec<_> = (0..3)
+            .map(|i| {
+                let BlockEntry { off, len, crc } = part.block(i);
+                IndexEntry { first: part.key(i)[..1].into(), off, len, crc }
+            })
+            .collect();
+        index[1].first = b"b"[..].into();
+        let short = Part::parse(Part::encode(&index, &Filter::new(&[1]))).expect("well made");
+        let found = table.read_key(&*disk, &short, 1).expect("it is there");
+        assert_eq!((found.key(0), found.slot(0)), (keys[1], Slot::Value(large.into())));
+        disk.make_unreadable(table.meta.runs.device(off + (1 << 20)), 1 << 20);
+        let found = table.read_key(&*disk, &part, 1).expect("the value is not read");
+        assert_eq!((found.len(), found.key(0)), (1, keys[1]));
+        assert!(table.read_block(&*disk, &part, 1).is_err());
     }
 
     /// What stays in memory of a large table is a small part of its index.

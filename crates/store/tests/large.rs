@@ -152,3 +152,45 @@ fn small_changes_of_large_objects_are_bounded() {
         assert_eq!(store.get_attr(PG, &object(n), b"small").unwrap().as_deref(), Some(&[2][..]));
     }
 }
+
+/// A list of objects with large attributes takes memory by their names, in one table or several,
+/// and leaves out what was removed.
+#[test]
+fn a_list_leaves_large_attributes_on_the_device() {
+    const ATTR: usize = 1 << 20;
+    const OBJECTS: u32 = 24;
+    let dir = Dir::new("large-listed");
+    let options = MkfsOptions { size: 1 << 30, log_bytes: 32 << 20, ..MkfsOptions::default() };
+    Store::mkfs(&dir.block(), &options).unwrap();
+    let open = || Store::open(&dir.block(), OpenOptions::default()).unwrap();
+    let object = |n: u32| {
+        HObject::head(PoolId(1), Bytes::new(), Bytes::new(), Bytes::from(format!("o{n:02}")))
+    };
+    let mut store = open();
+    let mut txn = Transaction::new();
+    txn.create_collection(PG);
+    store.submit(txn).unwrap();
+    for part in 0..3 {
+        for n in (part..OBJECTS).step_by(3) {
+            let mut txn = Transaction::new();
+            txn.set_attr(PG, &object(n), "large", made(ATTR, n as u8));
+            store.submit(txn).unwrap();
+        }
+        let mut txn = Transaction::new();
+        txn.remove(PG, &object(part));
+        store.submit(txn).unwrap();
+        drop(store);
+        store = open();
+    }
+    let before = store.memory().tables.1;
+    let mut want: Vec<HObject> = (3..OBJECTS).map(object).collect();
+    want.sort();
+    let listed = store.list(PG, &HObject::min(), 100).unwrap().objects;
+    assert_eq!(listed, want);
+    let from = store.list(PG, &want[5], 4).unwrap();
+    assert_eq!((&*from.objects, &from.next), (&want[5..9], &want[9]));
+    let took = store.memory().tables.1 - before;
+    assert!(took < ATTR as u64, "{took} bytes");
+    let large = store.get_attr(PG, &object(7), b"large").unwrap();
+    assert!(large == Some(made(ATTR, 7)), "the value is there");
+}
