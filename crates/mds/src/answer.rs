@@ -74,7 +74,10 @@ impl Rank {
             );
             let frag =
                 DirStat { frag: self.tree.at(dir).frag_of(&name), auth: -1, ..DirStat::default() };
-            let dir = self.stat(dir, client, cap, false);
+            let dir = match made {
+                Some(_) => self.stat_after(dir, client, cap),
+                None => self.stat(dir, client, cap, false),
+            };
             let lease = self.no_lease(&name, &dir, primary);
             reply.dentry = Some(Box::new(TraceDentry { dir, frag, name, lease }));
         }
@@ -164,16 +167,32 @@ impl Rank {
     pub fn stat(&self, ino: Ino, client: i64, cap: ReplyCap, xattrs: bool) -> InodeStat {
         let node = self.tree.at(ino);
         let mut stat = stat_of(&node.store, client, cap, xattrs);
-        let (files, dirs, nest, mtime, changes) = self.tree.unsettled_sums(ino);
-        stat.times.ctime = stat.times.ctime.max(mtime);
-        stat.times.mtime = stat.times.mtime.max(mtime);
-        stat.times.change_attr += changes;
-        stat.dir.nfiles += files;
-        stat.dir.nsubdirs += dirs;
-        stat.dir.rbytes += nest.rbytes;
-        stat.dir.rfiles += nest.rfiles;
-        stat.dir.rsubdirs += nest.rsubdirs;
-        stat.dir.rctime = stat.dir.rctime.max(nest.rctime);
+        let sums = self.tree.unsettled_sums(ino);
+        stat.times.ctime = stat.times.ctime.max(sums.mtime);
+        stat.times.mtime = stat.times.mtime.max(sums.mtime);
+        stat.times.change_attr += sums.changes;
+        stat.dir.nfiles += sums.files;
+        stat.dir.nsubdirs += sums.dirs;
+        stat.dir.rbytes += sums.nest.rbytes;
+        stat.dir.rfiles += sums.nest.rfiles;
+        stat.dir.rsubdirs += sums.nest.rsubdirs;
+        stat.dir.rctime = stat.dir.rctime.max(sums.nest.rctime);
+        stat
+    }
+
+    /// A directory as a client sees it that has just changed it. See [`crate::tree::Tree::sums_after`].
+    fn stat_after(&self, dir: Ino, client: i64, cap: ReplyCap) -> InodeStat {
+        if cap.caps & bits::F != 0 {
+            return self.stat(dir, client, cap, false);
+        }
+        let mut stat = stat_of(&self.tree.at(dir).store, client, cap, false);
+        let sums = self.tree.sums_after(dir, client);
+        stat.times.ctime = stat.times.ctime.max(sums.mtime);
+        stat.times.mtime = sums.mtime;
+        stat.times.change_attr = sums.changes;
+        (stat.dir.nfiles, stat.dir.nsubdirs) = (sums.files, sums.dirs);
+        (stat.dir.rbytes, stat.dir.rctime) = (sums.nest.rbytes, sums.nest.rctime);
+        (stat.dir.rfiles, stat.dir.rsubdirs) = (sums.nest.rfiles, sums.nest.rsubdirs);
         stat
     }
 

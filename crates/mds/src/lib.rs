@@ -58,6 +58,7 @@ mod replay;
 mod request;
 mod scrub;
 mod session;
+mod shared;
 mod snap;
 mod stray;
 mod tables;

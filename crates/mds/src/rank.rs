@@ -320,6 +320,9 @@ impl Rank {
         if now >= self.last_tick_ms + 250 {
             self.last_tick_ms = now;
             self.requests.wake_throttled(now);
+            for dir in self.requests.shared.take_quiet(now) {
+                self.eval(dir);
+            }
             match self.state() {
                 _ if self.boot.is_leaving() => {}
                 MdsState::ACTIVE | MdsState::CLIENTREPLAY if !self.laggy => self.session_tick(),

@@ -14,7 +14,7 @@ use messages::fs::{
 use types::{Errno, Ino};
 
 use crate::Peer;
-use crate::capset::bits;
+use crate::capset::{Hold, bits};
 use crate::errno;
 use crate::flock::{FileLocks, LockQueue, Rule, TooMany};
 use crate::gate::{Timed, Wait};
@@ -24,6 +24,7 @@ use crate::ops::Seen;
 use crate::rank::Rank;
 use crate::record::Change;
 use crate::session::Life;
+use crate::shared::Shared;
 use crate::tags::SERVER;
 use crate::track::{History, Trail};
 use crate::tree::{Link, Missing, Txn};
@@ -144,6 +145,7 @@ pub(crate) struct Requests {
     pub line: Line,
     pub history: History,
     interrupted: BTreeSet<u64>,
+    pub shared: Shared,
     /// Inodes of which a client was told in an answer that it has what it has to give back.
     pub too_much: BTreeSet<Ino>,
     /// The request that is being answered.
@@ -775,7 +777,12 @@ impl Rank {
     pub fn need_dir(&mut self, call: &Call, dir: Ino) -> Op<()> {
         let cap = self.tree.at(dir).caps.by_client.get(&call.client);
         let own = if cap.is_some_and(|c| c.issued & bits::FX != 0) { 0 } else { bits::FS };
-        self.need(call, dir, own, bits::FS | bits::FX)
+        let others = bits::FS | bits::FX;
+        let hold = Hold { client: call.client, own: 0, others };
+        if self.tree.at(dir).caps.blocks(&hold) || self.tree.tags.others_changed(dir, call.client) {
+            self.requests.shared.note(dir, self.world.ms());
+        }
+        self.need(call, dir, own, others)
     }
 }
 

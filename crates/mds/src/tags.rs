@@ -13,6 +13,10 @@
 //! | a directory's sums and listing | `Tree::fragment`, `Tree::unsettled_sums` | any record of a fragment of it |
 //! | all that is inherited from above, and snapshots | every answer | a record that is hard: all wait |
 //!
+//! Who changes an entry hears of the directory, too. Where others change it as well, that would be a wait
+//! for their records with each change: so such an answer has the sums that are durable
+//! ([`Tree::sums_after`](crate::tree::Tree::sums_after)), and no caps that make them last.
+//!
 //! What is inherited from directories above (the place, the realm, layout, quota) is not noted
 //! one by one: a record that changes any of it is hard, and holds back everybody's answers.
 
@@ -21,6 +25,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
 use types::Ino;
+
+use crate::tree::Sums;
 
 /// The author of what no client changed.
 pub(crate) const SERVER: i64 = i64::MIN;
@@ -68,6 +74,11 @@ pub(crate) struct Tags {
     inodes: BTreeMap<Ino, Tag>,
     names: BTreeMap<Ino, BTreeMap<Bytes, Tag>>,
     sums: BTreeMap<Ino, Tag>,
+    /// What those directories add up to after each record on its way, and after the newest durable
+    /// one before these.
+    kept: BTreeMap<Ino, VecDeque<(u64, Sums)>>,
+    /// The newest durable record.
+    durable: u64,
     /// Where tags are, by the record that left them, the oldest first.
     left: VecDeque<(u64, Place)>,
     /// The newest record that all answers wait for.
@@ -125,6 +136,23 @@ impl Tags {
         self.see(|| self.sums.get(&dir).copied());
     }
 
+    /// Whether others than this client changed what a directory adds up to, and it is not durable.
+    pub fn others_changed(&self, dir: Ino, client: i64) -> bool {
+        self.sums.get(&dir).is_some_and(|tag| tag.before(client) > self.durable)
+    }
+
+    /// What a directory added up to when all was durable that is; `None` where others changed nothing
+    /// since, or that is not known.
+    pub fn durable_sums(&self, dir: Ino, client: i64) -> Option<Sums> {
+        let (seq, sums) = self.kept.get(&dir)?.front()?;
+        (self.others_changed(dir, client) && *seq <= self.durable).then_some(*sums)
+    }
+
+    /// A directory adds up to this after record `seq`.
+    pub fn keep_sums(&mut self, dir: Ino, seq: u64, sums: Sums) {
+        self.kept.entry(dir).or_default().push_back((seq, sums));
+    }
+
     /// Record `seq` of `author`, who waited for `under`, changed these places.
     pub fn leave(&mut self, (seq, author, under): (u64, i64, u64), places: Vec<Place>) {
         for place in places {
@@ -155,6 +183,7 @@ impl Tags {
 
     /// All records up to this one are durable: their tags go.
     pub fn durable(&mut self, seq: u64) {
+        self.durable = seq;
         while let Some((_, place)) = self.left.pop_front_if(|(s, _)| *s <= seq) {
             let old = |t: &Tag| t.seq <= seq;
             match place {
@@ -166,6 +195,11 @@ impl Tags {
                 Place::Sums(ino) => {
                     if self.sums.get(&ino).is_some_and(old) {
                         self.sums.remove(&ino);
+                        self.kept.remove(&ino);
+                    } else if let Some(kept) = self.kept.get_mut(&ino) {
+                        while kept.get(1).is_some_and(|(s, _)| *s <= seq) {
+                            kept.pop_front();
+                        }
                     }
                 }
                 Place::Name(dir, name) => {

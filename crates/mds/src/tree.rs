@@ -143,24 +143,47 @@ impl Node {
         self.store.fragtree.leaf_of(dentry_hash(self.store.inode.dir.hash, name) & 0xff_ffff)
     }
 
-    /// What a directory's fragments in memory say beyond the inode: files, directories, the sums
-    /// below, and the newest change.
-    fn unsettled(&self) -> (i64, i64, NestInfo, UTime, u64) {
-        let mut nest = NestInfo::default();
-        let (mut files, mut dirs, mut mtime, mut changes) = (0, 0, UTime::ZERO, 0u64);
+    /// What a directory's fragments in memory say beyond the inode.
+    fn unsettled(&self) -> Sums {
+        let mut sums = Sums::default();
         for f in self.frags.values().map(|f| &f.fnode) {
-            files += f.fragstat.nfiles - f.accounted_fragstat.nfiles;
-            dirs += f.fragstat.nsubdirs - f.accounted_fragstat.nsubdirs;
-            nest_add(&mut nest, &f.rstat, 1);
-            nest_add(&mut nest, &f.accounted_rstat, -1);
+            sums.files += f.fragstat.nfiles - f.accounted_fragstat.nfiles;
+            sums.dirs += f.fragstat.nsubdirs - f.accounted_fragstat.nsubdirs;
+            nest_add(&mut sums.nest, &f.rstat, 1);
+            nest_add(&mut sums.nest, &f.accounted_rstat, -1);
             if f.fragstat.change_attr > f.accounted_fragstat.change_attr {
-                changes += f.fragstat.change_attr - f.accounted_fragstat.change_attr;
-                mtime = mtime.max(f.fragstat.mtime);
+                sums.changes += f.fragstat.change_attr - f.accounted_fragstat.change_attr;
+                sums.mtime = sums.mtime.max(f.fragstat.mtime);
             }
-            nest.rctime = nest.rctime.max(f.rstat.rctime);
+            sums.nest.rctime = sums.nest.rctime.max(f.rstat.rctime);
         }
-        (files, dirs, nest, mtime, changes)
+        sums
     }
+
+    /// The same with what the inode says.
+    fn sums(&self) -> Sums {
+        let (i, mut sums) = (&self.store.inode, self.unsettled());
+        sums.files += i.dir.dirstat.nfiles;
+        sums.dirs += i.dir.dirstat.nsubdirs;
+        nest_add(&mut sums.nest, &i.dir.rstat, 1);
+        sums.nest.rctime = sums.nest.rctime.max(i.dir.rstat.rctime);
+        sums.mtime = sums.mtime.max(i.times.mtime);
+        sums.changes += i.versions.change_attr;
+        sums
+    }
+}
+
+/// What a directory's entries add up to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sums {
+    pub files: i64,
+    pub dirs: i64,
+    /// Of all below.
+    pub nest: NestInfo,
+    /// Of the newest change.
+    pub mtime: UTime,
+    /// How many there were.
+    pub changes: u64,
 }
 
 /// Adds `sign` times the sums of `b`.
@@ -303,9 +326,20 @@ impl Tree {
     }
 
     /// What a directory's fragments say beyond its inode: see [`Node::unsettled`].
-    pub fn unsettled_sums(&self, dir: Ino) -> (i64, i64, NestInfo, UTime, u64) {
+    pub fn unsettled_sums(&self, dir: Ino) -> Sums {
         self.tags.see_sums(dir);
         self.at(dir).unsettled()
+    }
+
+    /// What a directory adds up to as a client sees it that has just changed it: with what is durable
+    /// alone where others changed it lately, so that nobody waits for their records. Such sums come
+    /// without caps that they would be good for.
+    pub fn sums_after(&self, dir: Ino, client: i64) -> Sums {
+        if let Some(sums) = self.tags.durable_sums(dir, client) {
+            return sums;
+        }
+        self.tags.see_sums(dir);
+        self.at(dir).sums()
     }
 
     pub fn fragment_mut(&mut self, dir: DirFrag) -> Option<&mut Fragment> {
@@ -500,7 +534,7 @@ impl Tree {
     /// Tells a directory's inode what its fragments count.
     fn settle(&mut self, txn: &mut Txn, ino: Ino) {
         let node = self.at_mut(ino);
-        let (files, dirs, nest, mtime, changes) = node.unsettled();
+        let Sums { files, dirs, nest, mtime, changes } = node.unsettled();
         self.unsettled.remove(&ino);
         let node = self.at_mut(ino);
         let inode = &mut node.store.inode;
@@ -629,6 +663,11 @@ impl Tree {
         }
         let under = if author == SERVER { 0 } else { self.tags.newest() };
         self.tags.leave((seq, author, under), places);
+        for dir in txn.entries.keys().map(|dir| dir.ino) {
+            if let Some(node) = self.nodes.get(&dir) {
+                self.tags.keep_sums(dir, seq, node.sums());
+            }
+        }
         if txn.hard || txn.other.iter().any(|c| matches!(c, Change::Snaps { .. })) {
             self.tags.leave_hard(seq);
         }

@@ -213,9 +213,9 @@ impl Rank {
         if ino == maps::fs::inos::ROOT {
             return Err(Errno::INVAL.into());
         }
-        let (files, dirs, _, _, _) = self.tree.unsettled_sums(ino);
+        let sums = self.tree.unsettled_sums(ino);
         let stat = &self.tree.at(ino).store.inode.dir.dirstat;
-        let empty = stat.nfiles + files + stat.nsubdirs + dirs == 0;
+        let empty = stat.nfiles + sums.files + stat.nsubdirs + sums.dirs == 0;
         if empty && self.tree.snaps_of(ino).is_empty() { Ok(()) } else { Err(NOTEMPTY.into()) }
     }
 
@@ -243,7 +243,7 @@ impl Rank {
     /// Everybody who has something of a directory hears what its limits are.
     fn send_quota(&mut self, ino: Ino) {
         let i = &self.tree.at(ino).store.inode;
-        let (_, _, nest, _, _) = self.tree.unsettled_sums(ino);
+        let nest = self.tree.unsettled_sums(ino).nest;
         let message = messages::fs::ClientQuota {
             ino,
             rctime: i.dir.rstat.rctime.max(nest.rctime),

@@ -491,3 +491,53 @@ fn a_removed_name_is_told_when_it_is_durable() {
     s.write_all();
     assert!(told(&mut s) > 0);
 }
+
+/// The newest answer's word of the directory: files, and whether `F` comes with it.
+fn told_of_dir(s: &mut Scene, client: i64, tid: u64) -> (i64, bool) {
+    let said = s.said(client, tid);
+    let dir = &said[0].dentry.as_ref().expect("its directory").dir;
+    (dir.dir.nfiles, dir.cap.caps & bits::F != 0)
+}
+
+/// Two clients make files in one directory: nobody waits for the other's records, or for caps of the
+/// directory to come back. Who asks for the directory hears of all of them.
+#[test]
+fn makers_in_one_directory_do_not_wait_for_each_other() {
+    let mut s = Scene::new();
+    let first = s.create(CLIENT, "both/c0");
+    assert_eq!(s.results(CLIENT, first), [EARLY]);
+    // The first one's record is on its way; the next ones of both are behind it.
+    let more = [(CLIENT, "both/c1"), (OTHER, "both/o0"), (CLIENT, "both/c2"), (OTHER, "both/o1")];
+    let made = more.map(|(client, path)| (client, s.create(client, path)));
+    assert_eq!(s.results(OTHER, made[1].1), [], "what was durable before is not known");
+    let dir = s.said(CLIENT, first)[0].dentry.as_ref().expect("its directory").dir.ino;
+    let heard = [CLIENT, OTHER].map(|client| s.caps(client, dir).len());
+    assert!(s.w.write_journal());
+    s.listen();
+    let late = [(CLIENT, "both/c3"), (OTHER, "both/o2")].map(|(c, path)| (c, s.create(c, path)));
+    // The second write takes what was behind the first one, the third the late ones.
+    assert!(s.w.write_journal());
+    s.listen();
+    for (client, tid) in late {
+        assert_eq!(s.results(client, tid), [EARLY], "{client}");
+        let (files, with_caps) = told_of_dir(&mut s, client, tid);
+        assert_eq!((files, with_caps), (2, false), "what is durable, and nothing that keeps it");
+    }
+    assert_eq!([CLIENT, OTHER].map(|client| s.caps(client, dir).len()), heard);
+    let asked = s.op(OTHER, mds_op::GETATTR, "both", &Args::Mask(bits::FS));
+    assert_eq!(s.results(OTHER, asked), [], "who asks hears of what is durable");
+    s.write_all();
+    for (client, tid) in made.into_iter().chain(late) {
+        assert_eq!(s.results(client, tid).last(), Some(&SAFE), "{client}");
+    }
+    let seen = s.said(OTHER, asked).remove(0).target.expect("the directory");
+    assert_eq!((seen.dir.nfiles, seen.cap.caps & bits::F), (8, 0));
+    // When all is quiet it may be kept again.
+    for _ in 0..8 {
+        s.w.ticks(1);
+        s.write_all();
+    }
+    let asked = s.op(OTHER, mds_op::GETATTR, "both", &Args::Mask(bits::FS));
+    let seen = s.said(OTHER, asked).remove(0).target.expect("the directory");
+    assert_eq!((seen.dir.nfiles, seen.cap.caps & bits::FS), (8, bits::FS));
+}
