@@ -449,13 +449,13 @@ impl Inner {
                 if let Err(err) = read {
                     tracing::warn!("rank {rank}: {err}");
                     self.hang_up(rank);
-                    self.with(|c, out| c.on_closed(rt::now(), rank, out));
+                    self.with(|c, out| c.on_closed(rank, out));
                 }
             }
             NetEvent::Closed { why, .. } => {
                 tracing::debug!("rank {rank}: {why}");
                 self.conns.borrow_mut().remove(&rank);
-                self.with(|c, out| c.on_closed(rt::now(), rank, out));
+                self.with(|c, out| c.on_closed(rank, out));
             }
             NetEvent::Alive { .. } => {}
         }

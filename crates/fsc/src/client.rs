@@ -109,10 +109,11 @@ impl Client {
         }
     }
 
-    /// The connection to a rank ended for good: the server forgot this client.
-    pub fn on_closed(&mut self, now: Now, rank: i32, out: &mut Vec<Out>) {
-        self.session_lost(rank, out);
-        self.send_requests(now, out);
+    /// The connection to a rank ended for good. At the next tick the rank's server is asked, by a
+    /// connection of its own, whether it still knows this client.
+    pub fn on_closed(&mut self, rank: i32, out: &mut Vec<Out>) {
+        self.cut_off(rank, out);
+        out.push(Out::Changed);
     }
 
     /// A message of a rank.
@@ -166,6 +167,7 @@ impl Client {
     pub fn on_tick(&mut self, now: Now, out: &mut Vec<Out>) {
         let ranks: Vec<i32> = self.sessions.keys().copied().collect();
         for rank in ranks {
+            self.come_back(rank, out);
             self.renew(now, rank, out);
             self.send_releases(rank, out);
         }

@@ -6,6 +6,10 @@
 //!    └──next request─┴──┼──────────────────close: forgotten────────────────────────┘  │
 //!                       └───────────────────────open───────────────────────────────────┘
 //! ```
+//!
+//! A connection that ends says nothing of the session: what answers at a dead server's address may be
+//! the next process there, and the rank's next server waits for all whose sessions were recorded. So the
+//! session is away then, too, also one that was only asked for, and only a server's word ends it.
 
 use bytes::Bytes;
 use env::Now;
@@ -93,18 +97,41 @@ impl Client {
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         let same = server.as_ref().is_some_and(|(gid, ..)| *gid == session.gid);
         if !same && session.life != Life::Away {
-            if matches!(session.life, Life::Opening | Life::Closing) {
+            if session.life == Life::Closing {
                 // Nothing is held by it.
                 self.sessions.remove(&rank);
                 out.push(Out::Close(rank));
                 self.unsend(rank);
                 return;
             }
-            session.life = Life::Away;
-            session.features = None;
-            out.push(Out::Close(rank));
-            self.unsend(rank);
+            self.go_away(rank, out);
         }
+        if !same {
+            self.come_back(rank, out);
+        }
+    }
+
+    /// A session is without a connection.
+    fn go_away(&mut self, rank: i32, out: &mut Vec<Out>) {
+        let Some(session) = self.sessions.get_mut(&rank) else { return };
+        session.life = Life::Away;
+        session.features = None;
+        out.push(Out::Close(rank));
+        self.unsend(rank);
+    }
+
+    /// The connection to a rank ended.
+    pub(crate) fn cut_off(&mut self, rank: i32, out: &mut Vec<Out>) {
+        match self.sessions.get(&rank).map(|s| s.life) {
+            Some(Life::Closing) => self.session_lost(rank, out),
+            Some(_) => self.go_away(rank, out),
+            None => {}
+        }
+    }
+
+    /// Turns to the server that the newest map names, once it listens to who was away.
+    pub(crate) fn come_back(&mut self, rank: i32, out: &mut Vec<Out>) {
+        let server = self.server(rank);
         let Some(session) = self.sessions.get_mut(&rank) else { return };
         if let (Life::Away, Some((gid, state, addrs))) = (session.life, server)
             && state.0 >= MdsState::RECONNECT.0

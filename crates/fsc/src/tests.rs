@@ -449,13 +449,49 @@ fn files_outlive_a_failover() {
     assert_eq!(w.clients[0].client.lost(), 0);
 }
 
+/// The connection ends before the map tells of another server, as where the next process at a dead
+/// server's address answers: what is held is held.
+#[test]
+fn a_session_outlives_its_connection() {
+    let mut w = World::new(2);
+    let ino = w.open(0, "f", open_flag::CREAT | open_flag::WRONLY);
+    w.write(0, ino, 10);
+    // The server hears nothing any more, also not by a connection made anew.
+    w.cut = Some(0);
+    w.call(0, |c, _, out| c.on_closed(0, out));
+    for _ in 0..3 {
+        w.now_ms += 300;
+        w.call(0, Client::on_tick);
+        w.call(0, |c, _, out| c.on_closed(0, out));
+    }
+    w.cut = None;
+    w.failover();
+    w.write(0, ino, 20);
+    w.flush(0, ino);
+    assert_eq!((w.size(1, "f"), w.clients[0].client.lost()), (Ok(20), 0));
+}
+
+/// A session that was recorded, and whose server died before it said so: the next one waits for
+/// nobody.
+#[test]
+fn a_session_that_was_asked_for_comes_back() {
+    let mut w = World::new(1);
+    let ask = Ask::new(mds_op::MKDIR, path_of(ROOT, b"d"), MODE);
+    let tid = w.call(0, |c, now, out| c.request(now, ask, out));
+    assert!(w.clients[0].client.has_sessions() && !w.clients[0].done.contains_key(&tid));
+    w.failover();
+    w.ticks(4);
+    assert!(w.clients[0].done.remove(&tid).expect("an answer").is_ok());
+}
+
 /// A client that its server has forgotten knows that what was open is gone, and goes on.
 #[test]
 fn a_forgotten_client_begins_anew() {
     let mut w = World::new(1);
     let ino = w.open(0, "f", open_flag::CREAT | open_flag::WRONLY);
     w.write(0, ino, 10);
-    w.call(0, |c, now, out| c.on_closed(now, 0, out));
+    w.call(0, |c, _, out| c.on_closed(0, out));
+    w.ticks(2);
     let stale = w.call(0, |c, _, out| c.may_write(ino, 20, out));
     assert_eq!(stale, Err(Errno(-116)));
     w.call(0, |c, _, out| c.forget(ino, open_flag::WRONLY, out));
