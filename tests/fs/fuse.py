@@ -36,8 +36,8 @@ def picture(top):
     return found
 
 
-def change(rng, top, dirs, files):
-    """One random change; what it came to."""
+def change(rng, top, dirs, files, over_links=True):
+    """One random change; what it came to. Without `over_links` no file that has other names is replaced."""
     pick = lambda l: os.path.join(top, rng.choice(l)) if l else top
     name = f"n{rng.randrange(60)}"
     kind = rng.randrange(11)
@@ -56,6 +56,8 @@ def change(rng, top, dirs, files):
     elif kind == 4:
         os.truncate(file, size)
     elif kind == 5:
+        if not over_links and os.path.isfile(to) and os.lstat(to).st_nlink > 1:
+            os.unlink(to)
         os.rename(file, to)
     elif kind == 6:
         os.rename(pick(dirs), to)
@@ -203,4 +205,5 @@ def main():
         print(name, "ok", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -12,6 +12,7 @@ mod failover;
 mod fs;
 mod fs_cluster;
 mod fs_stock;
+mod fs_thrash;
 mod fuzz;
 mod hostile;
 mod hostile_clients;
@@ -68,6 +69,8 @@ cargo xtask VERB
                      partitions: on hosts of their own (network namespaces), cut off from
                      others, also one way, and disks filled now and then, without the programs
   thrash-rbd [SECS]  fio with checksums on images, by librbd, while OSDs and monitors are killed (60)
+  thrash-fs [SECS]   metadata servers, OSDs and monitors killed and stopped under mounts of ceph-fuse, which
+                     are killed too; what was synced, sums, a scrub and stores after it (60)
   fs                 a metadata server of ours, a stock client, through kills and restarts
   volumes            subvolumes by a manager of ours, stock clients: commands, clones, keys
   mgr                manager processes, a stock client: failover, commands, metrics
@@ -159,6 +162,7 @@ fn run() -> Result<()> {
             thrash::run(number(1, 60)?, mode)?.end()
         }
         ["thrash-rbd", ..] => thrash_rbd::run(number(1, 60)?)?.end(),
+        ["thrash-fs", ..] => fs_thrash::run(number(1, 60)?)?.end(),
         ["fs"] => fs::run()?.end(),
         ["mgr"] => mgr::run()?.end(),
         ["volumes"] => volumes::run()?.end(),

@@ -110,7 +110,7 @@ pub fn fsck(cluster: &mut Cluster, osds: u64) -> Result<()> {
 }
 
 /// A store that is not well, or a log, is kept for whoever looks why; the cluster's directory goes.
-fn keep(path: &Path) {
+pub fn keep(path: &Path) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let kept = Path::new(lab::SHARE).join(format!("failed-{name}-{}", std::process::id()));
     match std::fs::rename(path, &kept) {

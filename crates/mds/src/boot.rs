@@ -28,6 +28,7 @@ use crate::journal::{self, Head, Journal, MAGIC};
 use crate::rank::{Job, Rank};
 use crate::record::{Change, Record};
 use crate::replay::Replays;
+use crate::request::Later;
 use crate::session;
 use crate::tables::{
     SNAPTABLE_OBJECT, Tables, inotable_object, openfiles_object, sessionmap_object,
@@ -675,6 +676,8 @@ impl Rank {
                 for client in stale {
                     self.evict(client);
                 }
+                // What they flushed when they gave it back is taken before others get it.
+                self.run_later(|_, _, what| matches!(what, Later::Caps(..)));
                 // What clients said that they want, and have not got.
                 let sessions = self.sessions.by_client.values();
                 let held: BTreeSet<Ino> = sessions.flat_map(|s| s.caps.iter().copied()).collect();

@@ -9,7 +9,7 @@ use messages::fs::{
 };
 use types::{Denc, Ino, SnapId};
 
-use crate::capset::{Cap, CapSet, Hold, Together, bits};
+use crate::capset::{Cap, CapSet, Hold, Together, bits, caps_text};
 use crate::gate::Wait;
 use crate::rank::Rank;
 use crate::record::Change;
@@ -242,6 +242,18 @@ impl Rank {
 
     /// A client says what it holds, what it wants, and what it changed.
     pub fn on_caps(&mut self, client: i64, m: &ClientCaps, tid: u64) {
+        self.hear_caps(client, m, tid, 0);
+    }
+
+    /// The same, kept from before the rank was active: a client sends once more what it flushed when it
+    /// gave caps back to the server before this one. It does not claim them any more, and held them.
+    pub fn on_early_caps(&mut self, client: i64, m: &ClientCaps, tid: u64) {
+        let flushed = if tid == 0 { 0 } else { m.dirty & bits::EXCLUSIVE };
+        self.hear_caps(client, m, tid, flushed);
+    }
+
+    /// `before` counts as held when it says what it changed.
+    fn hear_caps(&mut self, client: i64, m: &ClientCaps, tid: u64, before: u32) {
         self.counted.mds.handle_client_caps += 1;
         self.counted.mds.handle_client_caps_dirty += u64::from(m.dirty != 0);
         let now = self.world.ms();
@@ -261,16 +273,20 @@ impl Rank {
             return;
         }
         let known = self.tree.node(m.ino).and_then(|n| n.caps.by_client.get(&client));
-        let held = match known {
-            Some(cap) if cap.id == m.cap_id => cap.issued,
-            _ if m.dirty != 0 => 0,
-            _ => return,
-        };
+        let known = known.filter(|cap| cap.id == m.cap_id).map(|cap| cap.issued);
+        if known.is_none() && m.dirty == 0 {
+            return;
+        }
+        let held = known.unwrap_or(0);
         let repeated =
             tid != 0 && self.sessions.by_client[&client].info.completed_flushes.contains(&tid);
-        if m.dirty != 0 && held & m.dirty != 0 && !repeated && self.read_only.is_none() {
+        let dirty = m.dirty & (held | before);
+        if known.is_some() && dirty != 0 && !repeated && self.read_only.is_none() {
             self.count_change(client);
-            self.take_values(client, m, held & m.dirty, tid);
+            self.take_values(client, m, dirty, tid);
+        } else if m.dirty != 0 && !repeated {
+            let (dirty, held) = (caps_text(m.dirty), caps_text(held));
+            tracing::warn!(client, ino = %m.ino, dirty, held, "changes under caps that it does not hold");
         }
         if m.dirty != 0 {
             let ack = ClientCaps {

@@ -238,6 +238,12 @@ impl CapSet {
         caps & !blocked(all.held_by_others(own))
     }
 
+    /// Whether a request withholds some of `caps` from a client.
+    pub fn withheld(&self, client: i64, caps: u32) -> bool {
+        let from = |hold: &Hold| if hold.client == client { hold.own } else { hold.others };
+        self.holds.values().any(|hold| from(hold) & caps != 0)
+    }
+
     /// Whether somebody holds what `hold` needs back.
     pub fn blocks(&self, hold: &Hold) -> bool {
         self.by_client.iter().any(|(client, cap)| {

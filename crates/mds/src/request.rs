@@ -773,6 +773,16 @@ impl Rank {
         if others == 0 { Ok(()) } else { self.need(call, ino, 0, others) }
     }
 
+    /// A directory is listed: its client gets `Fs` with the answer, and waits where that is withheld
+    /// from it.
+    pub fn need_listing(&mut self, call: &Call, dir: Ino) -> Op<()> {
+        self.requests.shared.end(dir);
+        match self.tree.at(dir).caps.withheld(call.client, bits::FS) {
+            true => Err(Stop::Caps(dir)),
+            false => Ok(()),
+        }
+    }
+
     /// A directory's entries are about to change.
     pub fn need_dir(&mut self, call: &Call, dir: Ino) -> Op<()> {
         let cap = self.tree.at(dir).caps.by_client.get(&call.client);

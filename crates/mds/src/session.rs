@@ -448,7 +448,7 @@ impl Rank {
                 Later::Open(m) => self.open_session(conn, &peer, &m),
                 Later::Request(tid, m) => self.on_request(conn, &peer, tid, *m),
                 Later::Reconnect(m) => self.on_reconnect(conn, &peer, &m),
-                Later::Caps(tid, m) if known => self.on_caps(client, &m, tid),
+                Later::Caps(tid, m) if known => self.on_early_caps(client, &m, tid),
                 Later::Release(m) if known => self.on_cap_release(client, &m),
                 Later::Caps(..) | Later::Release(_) => {}
             }

@@ -2,9 +2,11 @@
 //!
 //! Who changes a directory takes `F` of it back from all others. Where several change it, each would
 //! take it from the one before, and wait for that one's answer. So for a while nobody has it, and
-//! who wants to know what the directory adds up to asks.
+//! who wants to know what the directory adds up to asks. Who lists it has it again, until the next
+//! change: libcephfs ends itself where a listing that differs from the one that it keeps comes without.
 //!
-//! Source: the peer's `filelock` of such a directory stays in `LOCK_MIX` (`Locker::scatter_nudge`).
+//! Source: the peer's `filelock` of such a directory stays in `LOCK_MIX`, and goes to `LOCK_SYNC` for
+//! who lists it (`Locker.cc`).
 
 use std::collections::BTreeMap;
 
@@ -32,6 +34,11 @@ impl Shared {
     /// Whether nobody has `F` of a directory.
     pub fn has(&self, dir: Ino) -> bool {
         self.until.contains_key(&dir)
+    }
+
+    /// Somebody lists a directory.
+    pub fn end(&mut self, dir: Ino) {
+        self.until.remove(&dir);
     }
 
     /// Takes those that several changed, and lately no longer.

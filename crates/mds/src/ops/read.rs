@@ -165,6 +165,7 @@ impl Rank {
             return Err(errno::NOTDIR.into());
         }
         self.check(call, dir, MdsMay::READ)?;
+        self.need_listing(call, dir)?;
         let asked = Frag::from_raw(args.frag).ok_or(Errno::INVAL)?;
         let tree = &self.tree.at(dir).store.fragtree;
         let after = &call.m.path2.path;

@@ -541,3 +541,41 @@ fn makers_in_one_directory_do_not_wait_for_each_other() {
     let seen = s.said(OTHER, asked).remove(0).target.expect("the directory");
     assert_eq!((seen.dir.nfiles, seen.cap.caps & bits::FS), (8, bits::FS));
 }
+
+/// Who lists a directory may keep the listing, also where several change it, and where somebody is
+/// about to.
+#[test]
+fn a_listing_comes_with_the_caps_that_keep_it() {
+    let mut s = Scene::new();
+    s.w.journal = None;
+    let list = |s: &mut Scene, client| {
+        let args = messages::fs::ReaddirArgs::default();
+        s.op(client, mds_op::READDIR, "both", &Args::Readdir(args))
+    };
+    let shared = |s: &mut Scene, client, tid| {
+        let said = s.said(client, tid);
+        said.first().map(|r| r.target.as_ref().expect("it").cap.caps & bits::FS != 0)
+    };
+    for n in 0..3 {
+        s.create(CLIENT, &format!("both/c{n}"));
+        s.create(OTHER, &format!("both/o{n}"));
+    }
+    let first = s.create(CLIENT, "both/c");
+    let dir = s.said(CLIENT, first)[0].dentry.as_ref().expect("its directory").dir.clone();
+    assert_eq!(dir.cap.caps & bits::F, 0, "several change it");
+    let listed = list(&mut s, OTHER);
+    assert_eq!(shared(&mut s, OTHER, listed), Some(true));
+    // It does not give that back yet: nobody else changes the directory, and it lists it again.
+    s.stubborn = vec![OTHER];
+    let made = s.create(CLIENT, "both/d");
+    assert_eq!(s.results(CLIENT, made), []);
+    let again = list(&mut s, OTHER);
+    assert_eq!(shared(&mut s, OTHER, again), None, "what it has is taken back");
+    let told = s.caps(OTHER, dir.ino).pop().expect("it is asked for it");
+    let back = ClientCaps { op: cap_op::UPDATE, ..told };
+    s.stubborn.clear();
+    s.message(OTHER, &back, 0);
+    s.w.ticks(2);
+    assert_eq!(s.results(CLIENT, made).last(), Some(&SAFE));
+    assert_eq!(shared(&mut s, OTHER, again), Some(true));
+}

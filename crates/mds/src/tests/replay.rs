@@ -358,3 +358,48 @@ fn crash(seed: u64, replays: bool) -> (usize, usize) {
     }
     (early, lost)
 }
+
+/// A client flushes what it changed and gives the caps back in one message, and the server dies before
+/// it takes that. The client sends it again, ahead of the caps that it still claims: it counts.
+#[test]
+fn what_was_flushed_as_caps_were_given_back() {
+    let mut s = Scene::new();
+    s.w.journal = None;
+    let made = s.create(CLIENT, "both/x");
+    s.w.ticks(4);
+    let stat = s.said(CLIENT, made).remove(0).target.expect("an inode");
+    let (ino, cap_id) = (stat.ino, stat.cap.cap_id);
+    assert!(stat.cap.caps & bits::FW != 0);
+    s.die();
+    let left = bits::PIN | bits::AS | bits::LS | bits::XS | bits::FS;
+    let flush = ClientCaps {
+        op: cap_op::FLUSH,
+        ino,
+        cap_id,
+        caps: left,
+        dirty: bits::FW | bits::AX,
+        attrs: messages::fs::CapAttrs { mode: 0o640, ..Default::default() },
+        file: CapFile { size: 4096, truncate_seq: 1, ..CapFile::default() },
+        ..ClientCaps::default()
+    };
+    s.w.conns += 1;
+    s.conns.insert(CLIENT, s.w.conns);
+    s.message(CLIENT, &flush, 5);
+    let cap = CapReconnect { cap_id, issued: left, ..CapReconnect::default() };
+    s.message(CLIENT, &ClientReconnect { caps: [(ino, cap)].into(), ..Default::default() }, 0);
+    s.come_back(OTHER, BTreeMap::new());
+    s.go_on();
+    assert!(s.caps(CLIENT, ino).iter().any(|m| m.op == cap_op::FLUSH_ACK));
+    let seen = s.op(OTHER, mds_op::GETATTR, "both/x", &Args::Mask(bits::FS | bits::AS));
+    s.w.ticks(4);
+    let seen = s.said(OTHER, seen).remove(0).target.expect("an inode");
+    assert_eq!((seen.size.size, seen.mode & 0o777), (4096, 0o640));
+    // Once it is active a client changes what it holds alone.
+    let late =
+        ClientCaps { file: CapFile { size: 1 << 20, truncate_seq: 1, ..flush.file }, ..flush };
+    s.message(CLIENT, &late, 6);
+    s.w.ticks(4);
+    let seen = s.op(OTHER, mds_op::GETATTR, "both/x", &Args::Mask(bits::FS));
+    s.w.ticks(4);
+    assert_eq!(s.said(OTHER, seen).remove(0).target.expect("an inode").size.size, 4096);
+}
