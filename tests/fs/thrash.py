@@ -115,27 +115,26 @@ def kept(top, log, seconds):
     """A line of the log names a file that was synced with its directory before."""
     clock, n = Clock(seconds), 0
     begun = f"{time.time():.0f}"
-    os.makedirs(f"{top}/{begun}")
-    at = os.open(f"{top}/{begun}", os.O_RDONLY)
+
+    def make(at):
+        with open(f"{top}/{begun}/{n}", "w") as f:
+            f.write(f"{n}\n" * 100)
+            f.flush()
+            os.fsync(f.fileno())
+        os.fsync(at)
+
     with open(log, "a") as said:
-        while clock.left():
-            n += 1
-
-            def make():
-                with open(f"{top}/{begun}/{n}", "w") as f:
-                    f.write(f"{n}\n" * 100)
-                    f.flush()
-                    os.fsync(f.fileno())
-                os.fsync(at)
-
-            try:
-                clock.time(make)
-            except OSError as e:
-                # The mount was killed: what follows is nobody's.
-                assert e.errno in (errno.ENOTCONN, errno.ECONNABORTED), e
-                break
-            said.write(f"{begun}/{n}\n")
-            said.flush()
+        try:
+            os.makedirs(f"{top}/{begun}")
+            at = os.open(f"{top}/{begun}", os.O_RDONLY)
+            while clock.left():
+                n += 1
+                clock.time(lambda: make(at))
+                said.write(f"{begun}/{n}\n")
+                said.flush()
+        except OSError as e:
+            # The mount was killed: what follows is nobody's.
+            assert e.errno in (errno.ENOTCONN, errno.ECONNABORTED), e
 
 
 def check(top, log):

@@ -53,7 +53,7 @@ fn mounted(fs: &FsCluster, mounts: &[&str], line: &str) -> String {
     let (dir, conf) = (fs.cluster.dir.display(), fs.cluster.conf());
     let all = mounts.join(" ");
     format!(
-        "cd {dir}; for m in {all}; do mkdir -p mnt.$m; done; \
+        "cd {dir}; mkdir -p log; for m in {all}; do mkdir -p mnt.$m; done; \
          trap 'for m in {all}; do umount -l {dir}/mnt.$m 2>/dev/null; done; true' EXIT; \
          mount_at() {{ timeout 120 ceph-fuse -c {} --id admin --log-file={dir}/log/fuse.$1.log $FUSE_DEBUG \
              {dir}/mnt.$1 >>log/fuse.$1.out 2>&1; }}; \
@@ -124,10 +124,11 @@ impl<'a> Thrasher<'a> {
             "mount_at one && mount_at two && \
              timeout {most} python3 thrash.py pair mnt.one mnt.two {secs} 3"
         );
-        // The client dies with what it had not told; what was synced is there for the next one.
+        // Nobody mounts while there is no active server. The client dies with what it had not told; what was synced is there for the next one.
         let kept = format!(
             "n=0; end=$((SECONDS + {secs})); touch kept.log; while [ $SECONDS -lt $end ]; do \
-                 n=$((n + 1)); mount_at kept && mkdir -p mnt.kept/kept || exit 1; \
+                 n=$((n + 1)); for i in $(seq 60); do mount_at kept && break; sleep 1; done; \
+                 mkdir -p mnt.kept/kept || exit 1; \
                  timeout {most} python3 thrash.py kept mnt.kept/kept kept.log {LIFE_S} & w=$!; \
                  sleep $(({LIFE_S} - 5)); pkill -KILL -f 'ceph-fuse .*/mnt[.]kept$'; \
                  wait $w || exit 1; umount -l mnt.kept; \
@@ -149,8 +150,11 @@ impl<'a> Thrasher<'a> {
             if done || sh::now() > end {
                 let ended = all_well(all, Vec::new());
                 return ended.inspect_err(|_| {
-                    self.tell(&format!("ceph log last 1000 >{}/log/cluster", cluster.dir.display()))
-                        .ok();
+                    self.tell(&format!(
+                        "ceph log last 1000 >{}/log/cluster",
+                        cluster.dir.display()
+                    ))
+                    .ok();
                     keep(&cluster.dir.join("log"));
                 });
             }
@@ -259,9 +263,10 @@ impl<'a> Thrasher<'a> {
 
     /// The active server; one that is none yet is any.
     fn active(&self) -> Result<String> {
-        let name = self.fs.ceph("timeout 60 ceph mds stat").map(|stat| {
-            crate::fs_cluster::active_of(stat.trim()).unwrap_or("a").to_owned()
-        })?;
+        let name = self
+            .fs
+            .ceph("timeout 60 ceph mds stat")
+            .map(|stat| crate::fs_cluster::active_of(stat.trim()).unwrap_or("a").to_owned())?;
         Ok(format!("mds.{name}"))
     }
 

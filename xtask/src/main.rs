@@ -11,6 +11,7 @@ mod cluster;
 mod failover;
 mod fs;
 mod fs_cluster;
+mod fs_mounts;
 mod fs_stock;
 mod fs_thrash;
 mod fuzz;
@@ -71,6 +72,9 @@ cargo xtask VERB
   thrash-rbd [SECS]  fio with checksums on images, by librbd, while OSDs and monitors are killed (60)
   thrash-fs [SECS]   metadata servers, OSDs and monitors killed and stopped under mounts of ceph-fuse, which
                      are killed too; what was synced, sums, a scrub and stores after it (60)
+  mounts [OPERATIONS]
+                     ceph-fuse of three releases as programs use it: random changes, one file by one mount
+                     and by two, a source tree that is built and kept by git; on a coded pool, too (20000)
   fs                 a metadata server of ours, a stock client, through kills and restarts
   volumes            subvolumes by a manager of ours, stock clients: commands, clones, keys
   mgr                manager processes, a stock client: failover, commands, metrics
@@ -163,6 +167,7 @@ fn run() -> Result<()> {
         }
         ["thrash-rbd", ..] => thrash_rbd::run(number(1, 60)?)?.end(),
         ["thrash-fs", ..] => fs_thrash::run(number(1, 60)?)?.end(),
+        ["mounts", ..] => fs_mounts::run(number(1, 20_000)?)?.end(),
         ["fs"] => fs::run()?.end(),
         ["mgr"] => mgr::run()?.end(),
         ["volumes"] => volumes::run()?.end(),
