@@ -7,7 +7,7 @@ export HOME=/tmp GIT_CONFIG_NOSYSTEM=1
 local=$(mktemp -d); trap 'rm -rf "$local"' EXIT
 sums() { (cd "$1"; find . -path ./.git -prune -o -type f -print0 | sort -z | xargs -0 sha256sum); }
 
-tar xf "$tar" -C "$local"; tar xf "$tar" -C "$mount"
+tar --no-same-owner -xf "$tar" -C "$local"; tar --no-same-owner -xf "$tar" -C "$mount"
 tree=$(ls "$local")
 sums "$local/$tree" >"$local/sums"
 sums "$mount/$tree" | cmp - "$local/sums"

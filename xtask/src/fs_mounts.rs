@@ -92,13 +92,14 @@ fn bring(suite: &str, cluster: &FsCluster) -> Result<()> {
     sh::output(&mut lab::exec(suite, &line))?;
     let tar = cluster.cluster.dir.join("source.tar");
     if !tar.exists() {
-        std::fs::copy(source(suite)?, &tar)?;
+        std::fs::copy(source()?, &tar)?;
     }
     Ok(())
 }
 
-/// The tree's archive, fetched once.
-fn source(suite: &str) -> Result<PathBuf> {
+/// The tree's archive, fetched once, from a release whose archives do not change any more.
+fn source() -> Result<PathBuf> {
+    let suite = SUITES[0];
     let line = "cd /var/cache && ls lua5.4_*.orig.tar.* 2>/dev/null || { \
          sed 's/^deb /deb-src /' /etc/apt/sources.list >/etc/apt/sources.list.d/source.list && \
          apt-get update -q >&2 && apt-get source -q --download-only lua5.4 >&2 && \

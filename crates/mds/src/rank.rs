@@ -241,6 +241,9 @@ impl Rank {
             self.run_requests();
             self.replay_on();
         }
+        if self.is_active() {
+            self.cut_all();
+        }
         self.scrub_on();
         if let Some(append) = self.journal.next() {
             let object = journal::data_object(self.id, append.object);

@@ -95,10 +95,7 @@ impl Rank {
 
     pub fn purge_tick(&mut self) {
         if self.boot.is_leaving() {
-            for ino in std::mem::take(&mut self.purger.cuts) {
-                self.cut(ino);
-            }
-            return;
+            return self.cut_all();
         }
         self.scan_strays();
         if std::mem::take(&mut self.purger.forget) && self.read_only.is_none() {
@@ -109,10 +106,15 @@ impl Rank {
                 self.reintegrate(ino, dir, &name);
             }
         }
+        self.cut_all();
+        self.purge_more();
+    }
+
+    /// Begins to cut what is shorter since.
+    pub fn cut_all(&mut self) {
         for ino in std::mem::take(&mut self.purger.cuts) {
             self.cut(ino);
         }
-        self.purge_more();
     }
 
     /// Begins to remove what is to be looked at, as many at a time as the option says.
@@ -371,5 +373,6 @@ impl Rank {
         self.tree.at_mut(ino).store.inode.file.truncate.pending = 0;
         self.tree.touch(&mut txn, ino);
         self.commit(txn);
+        self.requests.wake_caps(ino);
     }
 }

@@ -63,6 +63,12 @@ impl Rank {
         if others != 0 {
             self.need(call, ino, own, others)?;
         }
+        let file = &self.tree.at(ino).store.inode.file;
+        let shorter = a.mask & S::SIZE != 0 && a.size < file.size;
+        if shorter && file.truncate.pending > 0 && a.size > file.truncate.size {
+            // Its objects are not cut yet, and what lies between the two ends would stay.
+            return Err(Stop::Caps(ino));
+        }
         self.tree.cow(&mut call.txn, ino);
         let t = call.txn.time;
         let i = &mut self.tree.at_mut(ino).store.inode;

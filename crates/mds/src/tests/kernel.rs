@@ -200,3 +200,38 @@ fn versions_grow_through_moves() {
     w.ticks(8);
     look(&mut w, "old/hard");
 }
+
+/// A file that is cut, made longer, and cut again behind the first end: nothing of what the first cut took
+/// comes back, though objects are cut later than answered.
+#[test]
+fn a_cut_behind_an_earlier_one() {
+    let mut s = Scene::new();
+    let size = |s: &mut Scene, size| {
+        let args = SetattrArgs { size, mask: SetattrArgs::SIZE, ..SetattrArgs::default() };
+        s.op(CLIENT, mds_op::SETATTR, "both/old", &Args::Setattr(args))
+    };
+    s.w.journal = None;
+    let made = size(&mut s, 2000);
+    s.w.ticks(4);
+    let ino = target(&s.said(CLIENT, made)[0]);
+    let key = (DATA, maps::fs::object_name(ino, 0));
+    s.w.pools.objects.insert(key.clone(), Object { data: vec![7; 2000], ..Object::default() });
+    s.w.journal = Some(VecDeque::new());
+    let all = [500, 1800, 1000].map(|to| size(&mut s, to));
+    assert_eq!(s.w.pools.objects[&key].data.len(), 2000, "no record is durable");
+    // A server that takes over now would know of the last cut alone.
+    assert_eq!(s.results(CLIENT, all[2]), []);
+    for _ in 0..8 {
+        s.write_all();
+        s.w.ticks(1);
+        s.listen();
+    }
+    for tid in all {
+        assert_eq!(s.results(CLIENT, tid).last(), Some(&(0, true)));
+    }
+    let seen = s.op(OTHER, mds_op::GETATTR, "both/old", &Args::Mask(bits::FS));
+    s.w.ticks(2);
+    assert_eq!(s.said(OTHER, seen).remove(0).target.expect("it").size.size, 1000);
+    let left = s.w.pools.objects[&key].data.iter().filter(|byte| **byte == 7).count();
+    assert_eq!(left, 500);
+}
