@@ -11,8 +11,11 @@ use crate::fs_cluster::FsCluster;
 use crate::report::Report;
 use crate::{lab, qemu, sh};
 
-const SUITES: [&str; 3] = ["bookworm", "trixie", "forky"];
+const SUITES: [&str; 3] = [OLDEST, "trixie", NEWEST];
 const NEWEST: &str = "forky";
+/// Its client, 16.2.15, reads beyond a file's end and loses rows of SQLite's where two mounts have the file
+/// open, with a stock server in the same operations too.
+const OLDEST: &str = "bookworm";
 
 /// What the source tree needs beside the client; `lua5.4` is the tree.
 const TOOLS: &str = "git gcc libc6-dev make libreadline-dev util-linux";
@@ -47,16 +50,20 @@ impl Mounts {
                 Ok(())
             });
         };
-        let local = format!("local-{name}");
-        case(
-            "programs on two mounts",
-            format!("mkdir {local}; timeout 300 python3 fuse.py $PWD/one $PWD/two $PWD/{local}"),
-        );
+        if suite != OLDEST {
+            let local = format!("local-{name}");
+            case(
+                "programs on two mounts",
+                format!(
+                    "mkdir {local}; timeout 300 python3 fuse.py $PWD/one $PWD/two $PWD/{local}"
+                ),
+            );
+            case(
+                "one file by two mounts",
+                format!("timeout 1500 python3 fsx.py {} 2 $PWD/one/fsx2 $PWD/two/fsx2", n / 4),
+            );
+        }
         case("one file by one mount", format!("timeout 1500 python3 fsx.py {n} 1 $PWD/one/fsx1"));
-        case(
-            "one file by two mounts",
-            format!("timeout 1500 python3 fsx.py {} 2 $PWD/one/fsx2 $PWD/two/fsx2", n / 4),
-        );
         case(
             "a source tree",
             "mkdir one/tree; timeout 900 bash source.sh $PWD/one/tree $PWD/source.tar; \
@@ -99,7 +106,7 @@ fn bring(suite: &str, cluster: &FsCluster) -> Result<()> {
 
 /// The tree's archive, fetched once, from a release whose archives do not change any more.
 fn source() -> Result<PathBuf> {
-    let suite = SUITES[0];
+    let suite = OLDEST;
     let line = "cd /var/cache && ls lua5.4_*.orig.tar.* 2>/dev/null || { \
          sed 's/^deb /deb-src /' /etc/apt/sources.list >/etc/apt/sources.list.d/source.list && \
          apt-get update -q >&2 && apt-get source -q --download-only lua5.4 >&2 && \
