@@ -3,7 +3,7 @@
 use rgw_proto::acl::Acl;
 use rgw_proto::authorize::PublicAccessBlock;
 use rgw_proto::body::config::{self, Encryption, ObjectLock, Retention, Versioning};
-use rgw_proto::body::{Delete, cors, lifecycle, parts};
+use rgw_proto::body::{Delete, cors, lifecycle, parts, website::Website};
 use rgw_proto::xml::Element;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
@@ -19,6 +19,9 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     }
     if let Ok(rules) = cors::parse(data) {
         assert_eq!(cors::parse(cors::to_xml(&rules).as_bytes()), Ok(rules));
+    }
+    if let Ok(site) = Website::parse(data) {
+        assert_eq!(Website::parse(site.to_xml().as_bytes()), Ok(site));
     }
     if let Ok(rules) = lifecycle::parse(data) {
         assert!(lifecycle::parse(lifecycle::to_xml(&rules).as_bytes()).is_ok());

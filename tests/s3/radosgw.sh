@@ -8,7 +8,7 @@ start() {
   radosgw -n client.rgw.a --keyring rgw.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
     --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-lc-debug-interval 2 --rgw-gc-obj-min-wait 1 \
     --rgw-gc-processor-period 3600 --rgw-objexp-gc-interval 5 --rgw-enable-usage-log true --rgw-usage-log-tick-interval 1 \
-    --rgw-crypt-require-ssl false --rgw-dns-name s3.test --rgw-multipart-min-part-size 1 --admin-socket "" \
+    --rgw-crypt-require-ssl false --rgw-dns-name s3.test --rgw-dns-s3website-name web.test --rgw-enable-static-website true --rgw-multipart-min-part-size 1 --admin-socket "" \
     --rgw-crypt-s3-kms-backend testing --rgw-crypt-s3-kms-encryption-keys "testkey-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo= testkey-2=aWIKTWFrZWZpbGUKbWFuCm91dApzcmMKVGVzdGluZwo=" "$@" &
   gateway=$!
   for ((i = 0; i < 300; i++)); do
@@ -34,6 +34,7 @@ radosgw-admin user create --uid ops-admin --display-name Ops --access-key KEYops
   --caps "users=*;buckets=*;usage=*;metadata=*;info=*;ratelimit=*;accounts=*;zone=*" >/dev/null
 [ -n "${CASES:-}" ] || PYTHONDONTWRITEBYTECODE=1 python3 ops.py "http://127.0.0.1:$PORT" KEYops secret/ops
 PYTHONDONTWRITEBYTECODE=1 python3 s3.py "http://127.0.0.1:$PORT" KEYmain secret/main KEYother secret/other ${CASES:-}
+PYTHONDONTWRITEBYTECODE=1 python3 further.py "http://127.0.0.1:$PORT" ${CASES:-}
 [ -z "${CASES:-}" ] || exit 0
 IS_STOCK=1 PYTHONDONTWRITEBYTECODE=1 python3 events.py "http://127.0.0.1:$PORT"
 bash swift-users.sh

@@ -81,7 +81,7 @@ impl Gateway {
             "\n[client.rgw.a]\nkeyring = {0}/rgw.a.keyring\nlog file = {0}/rgw.a.log\n\
              rgw frontends = beast endpoint=127.0.0.1:{port} ssl_endpoint=127.0.0.1:{1} ssl_certificate={0}/tls.pem\n\
              pid file = {0}/rgw.a.pid\nrgw enable ops log = true\nrgw ops log file path = {0}/access.log\nrgw multipart min part size = 1\n\
-             rgw objexp gc interval = 1\nrgw lc debug interval = 2\nrgw enable usage log = true\nrgw usage log tick interval = 1\nrgw crypt require ssl = false\nrgw dns name = s3.test\n\
+             rgw objexp gc interval = 1\nrgw lc debug interval = 2\nrgw enable usage log = true\nrgw usage log tick interval = 1\nrgw crypt require ssl = false\nrgw dns name = s3.test\nrgw dns s3website name = web.test\nrgw enable static website = true\n\
              rgw crypt s3 kms backend = testing\nrgw crypt s3 kms encryption keys = {KMS_KEYS}\n\
              rgw sts key = abcdefghijklmnop\nrgw s3 auth use sts = true\n",
             share.display(),
@@ -120,6 +120,7 @@ fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
         "argonaut.sh",
         "s3.py",
         "ours.py",
+        "further.py",
         "ops.py",
         "iam.py",
         "both.py",

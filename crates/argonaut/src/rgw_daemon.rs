@@ -46,6 +46,7 @@ async fn run(config: Config, name: String) -> Result<()> {
     gateway.make_queues().await?;
     let mut dns_names = gateway.group.hostnames.clone();
     dns_names.extend(Some(config.get(key::RGW_DNS_NAME)).filter(|name| !name.is_empty()));
+    let websites = websites(&config, &gateway.group.website_names);
     let part_bytes_min = config.get(key::RGW_MULTIPART_MIN_PART_SIZE);
     let fronts = fronts(&config.get(key::RGW_FRONTENDS))?;
     let tls = match &fronts.files {
@@ -93,6 +94,7 @@ async fn run(config: Config, name: String) -> Result<()> {
     });
     let settings = Settings {
         dns_names,
+        websites,
         part_bytes_min,
         keys_want_tls: config.get(key::RGW_CRYPT_REQUIRE_SSL),
         admin_entry: admin_entry(&config),
@@ -106,6 +108,15 @@ async fn run(config: Config, name: String) -> Result<()> {
     };
     rgw::serve(gateway, settings, doors, stopped).await?;
     Ok(())
+}
+
+/// Names below which buckets are websites; `None` where they are not served.
+fn websites(config: &Config, of_group: &[String]) -> Option<Vec<String>> {
+    if !config.get(key::RGW_ENABLE_STATIC_WEBSITE) || !serves(config, "s3website") {
+        return None;
+    }
+    let own = Some(config.get(key::RGW_DNS_S3WEBSITE_NAME)).filter(|name| !name.is_empty());
+    Some(of_group.iter().cloned().chain(own).map(|name| name.to_ascii_lowercase()).collect())
 }
 
 /// What seals sessions.

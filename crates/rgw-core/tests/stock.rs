@@ -45,6 +45,11 @@ fn buckets() {
         (info.layout.current.index.shards, info.placement.as_str()),
         (11, "default-placement")
     );
+    let site: BucketInfo = same(bytes!("instance-site"));
+    let site = site.website.expect("it is a website").0;
+    assert_eq!((site.index.as_str(), site.error.as_str()), ("index.html", "error.html"));
+    let rule = &site.rules[1];
+    assert_eq!((rule.error, rule.to.status, rule.new_key.as_str()), (404, 302, "why"));
     same::<EntryPoint>(bytes!("entry-locked"));
     let locked: BucketInfo = same(bytes!("instance-vectors"));
     assert!(

@@ -169,6 +169,29 @@ impl Error {
         w.finish()
     }
 
+    /// The page about an error, where a bucket is a website. `reason` is HTTP's text of the status.
+    #[must_use]
+    pub fn to_html(&self, reason: &str, bucket: &str, request_id: &str, host_id: &str) -> String {
+        let title = format!("{} {reason}", self.code.status());
+        let mut w = Writer::default();
+        w.open("html").open("head").text("title", &title).close("head").open("body");
+        w.text("h1", &title).open("ul");
+        let bucket = ("BucketName", bucket);
+        for (name, text) in [
+            ("Code", self.code.name()),
+            ("Message", &self.message),
+            bucket,
+            ("RequestId", request_id),
+            ("HostId", host_id),
+        ] {
+            if !text.is_empty() {
+                w.text("li", &format!("{name}: {text}"));
+            }
+        }
+        w.close("ul").close("body").close("html");
+        w.finish()
+    }
+
     /// The answer's body in the Admin API.
     #[must_use]
     pub fn to_json(&self, request_id: &str, host_id: &str) -> String {
@@ -205,6 +228,16 @@ mod tests {
         for code in Code::ALL {
             assert!(!code.message().is_empty() && (300..600).contains(&code.status()), "{code:?}");
         }
+    }
+
+    #[test]
+    fn pages_are_escaped() {
+        let page = Error::new(Code::NoSuchKey, "a<b>&").to_html("Not Found", "b\"", "tx1", "h");
+        assert_eq!(
+            page,
+            "<html><head><title>404 Not Found</title></head><body><h1>404 Not Found</h1><ul><li>Code: NoSuchKey</li>\
+             <li>Message: a&lt;b&gt;&amp;</li><li>BucketName: b&quot;</li><li>RequestId: tx1</li><li>HostId: h</li></ul></body></html>"
+        );
     }
 
     #[test]

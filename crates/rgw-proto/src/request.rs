@@ -77,6 +77,12 @@ impl Headers {
         Ok(Self(out))
     }
 
+    /// The same but for some, by their lower-case names.
+    #[must_use]
+    pub fn without(&self, names: &[&str]) -> Self {
+        Self(self.0.iter().filter(|(n, _)| !names.contains(&n.as_str())).cloned().collect())
+    }
+
     /// A header's first value, trimmed.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {

@@ -131,6 +131,12 @@ impl Answer {
         self
     }
 
+    /// A header that is there.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let named = self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        named.map(|(_, value)| value.as_str())
+    }
+
     /// Bytes of the body.
     pub fn len(&self) -> u64 {
         self.body.left()

@@ -308,6 +308,9 @@ impl Server {
                 let config = config::ObjectLock::parse(&self.document(asked, body).await?)?;
                 self.set_lock(&bucket, config).await
             }
+            Op::GetBucketWebsite | Op::PutBucketWebsite | Op::DeleteBucketWebsite => {
+                self.on_website(asked, &bucket, body).await
+            }
             _ => Err(Error::new(
                 Code::NotImplemented,
                 format!(

@@ -28,6 +28,7 @@ mod push;
 mod record;
 mod request;
 mod server;
+mod site;
 mod source;
 mod stall;
 mod sums;

@@ -213,14 +213,7 @@ impl Server {
             }
             _ => {}
         }
-        let mut share = self.sent.share();
-        let prefetch = asked.operation == Op::GetObject && share.grow(HEAD_BYTES);
-        let mut found = self.gateway.object(bucket, key, version, prefetch).await?;
-        if let Ok(object) = &mut found {
-            object.prefetched = share.hold(std::mem::take(&mut object.prefetched));
-        }
-        asked.check(Some(bucket), at, found.as_ref().ok())?;
-        let object = found.map_err(|_| Error::from(Code::NoSuchKey))?;
+        let object = self.found(asked, bucket).await?;
         match asked.operation {
             Op::GetObject | Op::HeadObject => self.get_object(asked, bucket, object),
             Op::GetObjectAcl => Ok(Answer::xml(acl::of(&object.attrs).to_xml())),
@@ -248,6 +241,19 @@ impl Server {
             Op::GetObjectAttributes => Ok(attributes(asked, &object)),
             _ => self.lock_of_object(asked, bucket, &object, body).await,
         }
+    }
+
+    /// The object that a request names, where its sender may do with it what is asked for.
+    pub(crate) async fn found(&self, asked: &Asked, bucket: &BucketAt) -> Result<ObjectAt> {
+        let (key, version) = (asked.key()?.as_str(), asked.version());
+        let mut share = self.sent.share();
+        let prefetch = asked.operation == Op::GetObject && share.grow(HEAD_BYTES);
+        let mut found = self.gateway.object(bucket, key, version, prefetch).await?;
+        if let Ok(object) = &mut found {
+            object.prefetched = share.hold(std::mem::take(&mut object.prefetched));
+        }
+        asked.check(Some(bucket), Some((key, version)), found.as_ref().ok())?;
+        found.map_err(|_| Error::from(Code::NoSuchKey))
     }
 
     /// The new list of a bucket or object: of headers, or of the body.
@@ -450,7 +456,7 @@ impl Server {
         Ok(Some("null".into()))
     }
 
-    fn get_object(
+    pub(crate) fn get_object(
         self: &Rc<Self>,
         asked: &Asked,
         bucket: &BucketAt,

@@ -34,6 +34,8 @@ pub struct Noted {
     pub operation: &'static str,
     /// The name space of answers of IAM and STS; empty for others.
     pub namespace: &'static str,
+    /// Whether it is for a page of a bucket that is a website.
+    pub is_site: bool,
     /// Of requests of Swift: how the answer is written.
     pub swift: Option<crate::swift::Dialect>,
 }

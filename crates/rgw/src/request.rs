@@ -245,7 +245,12 @@ pub async fn authenticate(
 ) -> Result<Option<(Known, Proof)>> {
     let Some(access_key) = claim.access_key() else { return Ok(None) };
     let gateway = &server.gateway;
-    let bucket_of_host = virtual_bucket(&head.host(), &server.settings.dns_names);
+    let names = if came.noted.borrow().is_site {
+        server.settings.websites.as_deref().unwrap_or_default()
+    } else {
+        &server.settings.dns_names
+    };
+    let bucket_of_host = virtual_bucket(&head.host(), names);
     let facts = Facts { bucket_of_host: bucket_of_host.as_deref(), body_sha256 };
     let (known, proof) = if let Some(token) = claim.token() {
         let Some(sealer) = &server.settings.sealer else {
@@ -354,6 +359,20 @@ impl Asked {
     pub async fn of(server: &Server, head: Head, came: Came) -> Result<Self> {
         let target = Target::of(&head, &server.settings.dns_names)?;
         let operation = Operation::of(&head, &target)?;
+        Self::of_known(server, head, came, target, operation).await
+    }
+
+    /// As [`Asked::of`], where it is known what is asked for.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) async fn of_known(
+        server: &Server,
+        head: Head,
+        came: Came,
+        target: Target,
+        operation: Operation,
+    ) -> Result<Self> {
         {
             let mut noted = came.noted.borrow_mut();
             noted.operation = record::name(operation);

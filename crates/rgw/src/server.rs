@@ -36,6 +36,7 @@ use crate::notifications::TopicSettings;
 use crate::push::{Out, Pusher, Wakes};
 use crate::record::{self, Done, Noted, Records};
 use crate::request::{Asked, Came, ratelimit_of};
+use crate::site::site_page;
 use crate::stall::Stalling;
 use crate::swift;
 use crate::watching;
@@ -67,6 +68,9 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// Names by which buckets are subdomains: `rgw_dns_name` and the zone group's.
     pub dns_names: Vec<String>,
+    /// Names below which buckets are websites: `rgw_dns_s3website_name` and the zone group's. `None`: there are no websites
+    /// (`rgw_enable_static_website`).
+    pub websites: Option<Vec<String>>,
     /// Least bytes of a part that is not the last: `rgw_multipart_min_part_size`.
     pub part_bytes_min: u64,
     /// What seals sessions: `rgw_sts_key`, where `rgw_s3_auth_use_sts`. `None`: there are none.
@@ -306,6 +310,8 @@ impl Server {
                     answer
                 } else if let Some(dialect) = noted.borrow().swift {
                     dialect.answer(&error, &noted.borrow().bucket, &id, &host)
+                } else if noted.borrow().is_site {
+                    site_page(&error, &noted.borrow().bucket, &id, &host)
                 } else if is_admin {
                     let text = error.to_json(&id, &host);
                     answer.header("Content-Type", "application/json").bytes(text.into())
@@ -350,7 +356,9 @@ impl Server {
     }
 
     async fn run(self: &Rc<Self>, request: Request<Received>, came: Came) -> Result<Answer> {
-        let route = self.swift_route(&request);
+        let is_site = self.is_site(&request);
+        came.noted.borrow_mut().is_site = is_site;
+        let route = self.swift_route(&request).filter(|_| !is_site);
         if route.is_some() {
             came.noted.borrow_mut().swift = Some(swift::Dialect::default());
         }
@@ -365,6 +373,9 @@ impl Server {
         let headers = Headers::new(headers.collect::<Result<Vec<_>>>()?)?;
         let target = parts.uri.path_and_query().map_or("/", |t| t.as_str());
         let head = Head::new(method, target, headers)?;
+        if is_site {
+            return self.serve_site(head, body, came).await;
+        }
         if let Some(route) = route {
             return self.serve_swift(head, route, body, came).await;
         }
@@ -457,6 +468,7 @@ impl Server {
         self.admit_user(&asked, &mut counted)?;
         let done = match call {
             Some(call) => self.do_swift(&asked, call, body, &mut counted).await,
+            None if asked.came.noted.borrow().is_site => self.do_site(&asked, &mut counted).await,
             None => self.do_it(&asked, body, &mut counted).await,
         };
         // Whoever may not do it uses up nobody's limit.

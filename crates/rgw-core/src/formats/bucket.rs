@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use types::{DecodeError, Denc, Reader, UTime, Writer};
 
-use super::{Opaque, Quota, UserId};
+use super::{Opaque, Quota, StoredWebsite, UserId};
 
 /// Bits of [`BucketInfo::flags`].
 pub mod bucket_flags {
@@ -418,8 +418,8 @@ pub struct BucketInfo {
     pub quota: Quota,
     /// Whether the requester pays.
     pub requester_pays: bool,
-    /// `RGWBucketWebsiteConf`.
-    pub website: Option<Opaque>,
+    /// What it shows as a website.
+    pub website: Option<StoredWebsite>,
     /// Where Swift's versions go.
     pub swift_versions: Option<String>,
     /// Attributes that a search engine indexes.

@@ -10,6 +10,7 @@ mod role;
 mod topic;
 mod upload;
 mod user;
+mod website;
 mod zone;
 
 pub use acl::{AclGrant, AclList, AclOwner, AclPolicy, GranteeType, Referer};
@@ -30,6 +31,7 @@ pub use user::{
     AccessKey, AccountInfo, Caps, Quota, SubUser, UserId, UserInfo, UserKeys, UserLimits,
     UserPlacement,
 };
+pub use website::StoredWebsite;
 pub use zone::{IamPools, LogPools, Placement, UserPools, ZoneGroup, ZoneParams};
 
 use types::{Bytes, DecodeError, Denc, Reader, Writer};

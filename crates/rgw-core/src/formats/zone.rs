@@ -249,6 +249,8 @@ pub struct ZoneGroup {
     pub default_placement: String,
     /// Names by which buckets are subdomains.
     pub hostnames: Vec<String>,
+    /// Names by which buckets are subdomains that are websites.
+    pub website_names: Vec<String>,
     /// What is enabled: `notification_v2`, `resharding`.
     pub features: Vec<String>,
 }
@@ -275,9 +277,9 @@ impl ZoneGroup {
             })?;
             let default_placement = r.string()?;
             let hostnames = if v >= 2 { Denc::decode(r)? } else { Vec::new() };
-            let mut id = String::new();
+            let (mut id, mut website_names) = (String::new(), Vec::new());
             if v >= 3 {
-                let _websites: Vec<String> = Denc::decode(r)?;
+                website_names = Denc::decode(r)?;
                 id = r.framed("RGWSystemMetaObj", 1, |r, _| r.string())?;
             }
             if v >= 4 {
@@ -295,6 +297,7 @@ impl ZoneGroup {
                 placements,
                 default_placement,
                 hostnames,
+                website_names,
                 features,
             })
         })

@@ -5,6 +5,7 @@ pub mod cors;
 pub mod lifecycle;
 pub mod listing;
 pub mod notification;
+pub mod website;
 
 use crate::checksum::{Algorithm, Sum};
 use crate::condition::Tags;

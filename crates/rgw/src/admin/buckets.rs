@@ -95,7 +95,7 @@ impl Server {
         let bucket = self.named_bucket(asked, Code::NoSuchKey).await?;
         let attrs = match asked.text("object") {
             "" => bucket.attrs.clone(),
-            name => self.found(&bucket, name).await?.attrs,
+            name => self.any_object(&bucket, name).await?.attrs,
         };
         let bytes = attrs.get("acl").ok_or_else(|| Error::from(Code::NoSuchKey))?;
         let acl = AclPolicy::decode(&mut Reader::shared(bytes));
@@ -195,7 +195,7 @@ impl Server {
         Ok(done())
     }
 
-    async fn found(&self, bucket: &BucketAt, name: &str) -> Result<ObjectAt> {
+    async fn any_object(&self, bucket: &BucketAt, name: &str) -> Result<ObjectAt> {
         let found = self.gateway.object(bucket, name, None, false).await?;
         found.map_err(|_| Code::NoSuchKey.into())
     }
@@ -203,7 +203,7 @@ impl Server {
     pub(super) async fn object_remove(&self, asked: &Asked) -> Result<Answer> {
         let bucket = self.named_bucket(asked, Code::NoSuchKey).await?;
         let name = asked.need("object")?;
-        let found = self.found(&bucket, name).await?;
+        let found = self.any_object(&bucket, name).await?;
         if bucket.is_versioned() {
             self.gateway.unlink_version(&bucket, name, &found.key.instance).await?;
         } else {
