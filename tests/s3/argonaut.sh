@@ -24,7 +24,7 @@ fi
 radosgw -n client.rgw.stock --keyring rgw.stock.keyring -f --log-file radosgw.log --log-to-stderr=false --debug-rgw 1 \
   --rgw-frontends "beast endpoint=127.0.0.1:$PORT tcp_nodelay=1" --rgw-gc-obj-min-wait 1 --rgw-enable-lc-threads false --rgw-enable-usage-log true --rgw-crypt-require-ssl false \
   --rgw-gc-processor-period 3600 --rgw-objexp-gc-interval 3600 --rgw-multipart-min-part-size 1 --admin-socket "" \
-  --rgw-dns-s3website-name web.test --rgw-enable-static-website true \
+  --rgw-sts-key abcdefghijklmnop --rgw-s3-auth-use-sts true --rgw-dns-s3website-name web.test --rgw-enable-static-website true \
   --rgw-crypt-s3-kms-backend testing --rgw-crypt-s3-kms-encryption-keys "testkey-1=YmluCmJvb3N0CmJvb3N0LWJ1aWxkCmNlcGguY29uZgo= testkey-2=aWIKTWFrZWZpbGUKbWFuCm91dApzcmMKVGVzdGluZwo=" &
 gateway=$!
 trap 'kill $gateway 2>/dev/null; wait $gateway 2>/dev/null || true' EXIT
@@ -37,6 +37,7 @@ export PYTHONDONTWRITEBYTECODE=1 ENDPOINT
 python3 s3.py "$ENDPOINT" KEYmain secret/main KEYother secret/other ${CASES:-}
 python3 ours.py "$ENDPOINT" "$TLS_ENDPOINT" KEYmain secret/main . ${CASES:-}
 OTHER="http://127.0.0.1:$PORT" python3 further.py "$ENDPOINT" ${CASES:-}
+[[ " ${CASES:-webidentity} " != *" webidentity "* ]] || python3 webidentity.py "$ENDPOINT" "http://127.0.0.1:$PORT"
 [ -z "${CASES:-}" ] || exit 0
 python3 iam.py "$ENDPOINT" "http://127.0.0.1:$PORT"
 python3 ops.py "$ENDPOINT" KEYops secret/ops "http://127.0.0.1:$PORT"

@@ -22,6 +22,9 @@ if [ -z "${CASES:-}" ]; then
   # With sessions, stock says AccessDenied of keys that it does not know: the other cases want its plain answer.
   start --rgw-sts-key abcdefghijklmnop --rgw-s3-auth-use-sts true
   PYTHONDONTWRITEBYTECODE=1 python3 iam.py "http://127.0.0.1:$PORT"
+  radosgw-admin user create --uid other --display-name Other --access-key KEYother --secret-key secret/other >/dev/null
+  IS_STOCK=1 PYTHONDONTWRITEBYTECODE=1 python3 webidentity.py "http://127.0.0.1:$PORT"
+  radosgw-admin user rm --uid other
   kill $gateway
   wait $gateway 2>/dev/null || true
 fi

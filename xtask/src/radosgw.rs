@@ -90,6 +90,7 @@ impl Gateway {
         std::fs::write(&conf, text)?;
         let mut command = Command::new(cluster::binary()?);
         command.args(["rgw", "-i", "a", "-c"]).arg(&conf);
+        command.env("SSL_CERT_FILE", share.join("trusted.pem"));
         let said = File::create(share.join("rgw.a.err"))?;
         let mut started = Self(command.stderr(said).spawn().context("argonaut rgw")?);
         let end = sh::now() + START_MAX;
@@ -123,6 +124,7 @@ fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
         "further.py",
         "ops.py",
         "iam.py",
+        "webidentity.py",
         "both.py",
         "events.py",
         "swift.py",

@@ -32,6 +32,7 @@ pub mod notify;
 pub mod object;
 pub mod objects;
 pub mod owners;
+pub mod providers;
 pub mod put;
 pub mod quota;
 pub mod ratelimit;

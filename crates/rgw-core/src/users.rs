@@ -125,6 +125,12 @@ impl<O: Objects> Gateway<O> {
         Ok(())
     }
 
+    /// Writes a new user that nothing leads to.
+    pub(crate) async fn write_user(&self, user: &UserInfo) -> types::OpResult<()> {
+        let at = self.user_place(&user.id.text());
+        self.write_meta(&at, Self::user_bytes(user), &Attrs::new(), None).await
+    }
+
     fn user_bytes(user: &UserInfo) -> Bytes {
         let mut w = types::Writer::new(types::Features::ALL);
         w.str(&user.id.text());

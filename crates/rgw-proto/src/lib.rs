@@ -33,6 +33,7 @@ pub mod sns;
 pub mod swift;
 pub mod time;
 pub mod uri;
+pub mod web_identity;
 pub mod xml;
 
 pub use error::{Code, Error, Result};

@@ -19,6 +19,7 @@ mod copies;
 mod crypt;
 mod deliver;
 mod iam;
+mod issuers;
 mod memory;
 mod notifications;
 mod objects;

@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
@@ -99,6 +100,10 @@ fn may_reach(at: IpAddr) -> bool {
     }
 }
 
+fn late(_: tokio::time::error::Elapsed) -> String {
+    format!("no connection within {} s", CONNECT_MAX.as_secs())
+}
+
 fn roots() -> Result<RootCertStore, String> {
     let mut store = RootCertStore::empty();
     let named = std::env::var("SSL_CERT_FILE").ok();
@@ -156,11 +161,15 @@ impl Pusher {
         tokio::time::timeout(PUSH_MAX, sending).await.map_err(late)?
     }
 
-    async fn exchange(&self, to: &Endpoint, args: &str, record: &Record) -> Result<(), String> {
+    /// Connects to one of a name's addresses.
+    ///
+    /// # Errors
+    /// Where there is none that may be reached, or it takes too long.
+    pub(crate) async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, String> {
         let connecting = async {
-            let found = tokio::net::lookup_host((to.host.as_str(), to.port)).await;
+            let found = tokio::net::lookup_host((host, port)).await;
             let found = found.map_err(|error| error.to_string())?;
-            let mut why = format!("{} leads to no address that events may go to", to.host);
+            let mut why = format!("{host} leads to no address that may be reached");
             for at in found.filter(|at: &SocketAddr| may_reach(at.ip())).take(ADDRESSES_MAX) {
                 match TcpStream::connect(at).await {
                     Ok(stream) => return Ok(stream),
@@ -169,16 +178,33 @@ impl Pusher {
             }
             Err(why)
         };
-        let late = |_| format!("no connection within {} s", CONNECT_MAX.as_secs());
         let stream = tokio::time::timeout(CONNECT_MAX, connecting).await.map_err(late)??;
         let _ = stream.set_nodelay(true);
+        Ok(stream)
+    }
+
+    /// Speaks TLS over a connection.
+    ///
+    /// # Errors
+    /// Where the other side's certificate is not trusted, or it takes too long.
+    pub(crate) async fn secure(
+        &self,
+        stream: TcpStream,
+        host: &str,
+        verifies: bool,
+    ) -> Result<TlsStream<TcpStream>, String> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|e| e.to_string())?;
+        let connector = TlsConnector::from(self.tls(verifies)?);
+        let stream = tokio::time::timeout(CONNECT_MAX, connector.connect(name, stream)).await;
+        stream.map_err(late)?.map_err(|error| error.to_string())
+    }
+
+    async fn exchange(&self, to: &Endpoint, args: &str, record: &Record) -> Result<(), String> {
+        let stream = self.reach(&to.host, to.port).await?;
         if to.scheme == Scheme::Http {
             return self.post(stream, to, args, record).await;
         }
-        let name = ServerName::try_from(to.host.clone()).map_err(|e| e.to_string())?;
-        let connector = TlsConnector::from(self.tls(is_set(args, "verify-ssl", true))?);
-        let stream = tokio::time::timeout(CONNECT_MAX, connector.connect(name, stream)).await;
-        let stream = stream.map_err(late)?.map_err(|error| error.to_string())?;
+        let stream = self.secure(stream, &to.host, is_set(args, "verify-ssl", true)).await?;
         self.post(stream, to, args, record).await
     }
 

@@ -284,17 +284,22 @@ pub async fn authenticate(
 /// Who a session is: its user with no more rights than that, or its role. Both must still be there.
 async fn of_session(gateway: &Gateway<OnRados>, session: &Session) -> Result<Known> {
     let gone = || Error::new(Code::InvalidToken, "The session's user or role is gone.");
-    let (user, attrs) = gateway.known_user(&session.user).await?.ok_or_else(gone)?;
-    if user.limits.is_suspended {
+    let asker = session.user.clone();
+    let found = match asker.as_str() {
+        // Whom an identity provider knows: of roles of accounts alone.
+        "" if !session.role.is_empty() => None,
+        uid => Some(gateway.known_user(uid).await?.ok_or_else(gone)?),
+    };
+    if found.as_ref().is_some_and(|(user, _)| user.limits.is_suspended) {
         return Err(Code::UserSuspended.into());
     }
-    let asker = session.user.clone();
     let bad = |_| Error::new(Code::AccessDenied, "The session's policy cannot be read.");
     let session_policies = match session.policy.as_str() {
         "" => Vec::new(),
         text => vec![Policy::parse(text, Kind::Identity).map_err(bad)?],
     };
     if session.role.is_empty() {
+        let (user, attrs) = found.ok_or_else(gone)?;
         let own = identity_of(gateway, &user, &attrs).await?;
         let identity = Identity { is_admin: false, session_policies, ..own };
         let account = account_of(gateway, &user).await?;
@@ -329,25 +334,32 @@ async fn of_session(gateway: &Gateway<OnRados>, session: &Session) -> Result<Kno
         (made, Some(account))
     } else {
         // What it makes is its user's; the user's own rights it has not.
+        let (user, _) = found.ok_or_else(gone)?;
         (UserInfo { account_id: String::new(), ..user }, None)
     };
     Ok(Known { user, attrs: Attrs::new(), account, identity, asker, may_all: false })
 }
 
-/// Values of condition keys that any request has.
-pub fn context_of(head: &Head, came: &Came, user: &UserInfo) -> Context {
+/// Values of condition keys that any request has, whoever sent it.
+pub fn context_of_sender(head: &Head, came: &Came) -> Context {
     let mut context = Context::default();
     context.add("aws:SourceIp", came.peer.clone());
     context.add("aws:SecureTransport", came.is_secret.to_string());
     context.add("aws:CurrentTime", now().to_string());
     context.add("aws:EpochTime", now().0.to_string());
-    context.add("aws:username", user.id.id.clone());
-    context.add("aws:userid", user.id.text());
     for (header, key) in [("user-agent", "aws:UserAgent"), ("referer", "aws:Referer")] {
         if let Some(value) = head.headers.get(header) {
             context.add(key, value);
         }
     }
+    context
+}
+
+/// Values of condition keys that any request of a user has.
+pub fn context_of(head: &Head, came: &Came, user: &UserInfo) -> Context {
+    let mut context = context_of_sender(head, came);
+    context.add("aws:username", user.id.id.clone());
+    context.add("aws:userid", user.id.text());
     context
 }
 

@@ -31,6 +31,7 @@ use crate::answer::{Answer, Outgoing};
 use crate::body::{PUT_BYTES_MAX, Reader, Received};
 use crate::crypt::{self, CustomerKey, Masters, ObjectKey};
 use crate::deliver;
+use crate::issuers::Issuers;
 use crate::memory::Budget;
 use crate::notifications::TopicSettings;
 use crate::push::{Out, Pusher, Wakes};
@@ -112,6 +113,8 @@ pub struct Server {
     pub(crate) copies: Semaphore,
     /// Sends events.
     pub(crate) pusher: Rc<Pusher>,
+    /// What identity providers publish.
+    pub(crate) issuers: Issuers,
     /// Wakes who delivers them.
     pub(crate) wakes: Rc<Wakes>,
 }
@@ -152,6 +155,7 @@ pub async fn serve(
         limiter,
         copies,
         pusher,
+        issuers: Issuers::default(),
         wakes,
     });
     if server.settings.topics.are_served {

@@ -39,6 +39,11 @@ pub enum Principal {
         /// The role's name.
         name: String,
     },
+    /// Whom a provider of identities knows, by a token of its: who assumes a role, and asks for nothing else.
+    Federated {
+        /// The provider's URL, without its scheme.
+        provider: String,
+    },
 }
 
 impl Principal {
@@ -46,7 +51,7 @@ impl Principal {
     #[must_use]
     pub fn account(&self) -> Option<&str> {
         match self {
-            Self::Anonymous => None,
+            Self::Anonymous | Self::Federated { .. } => None,
             Self::User { account, .. } | Self::Role { account, .. } => Some(account),
         }
     }
@@ -60,7 +65,9 @@ enum Named {
     Account(String),
     User(String, String),
     Role(String, String),
-    /// What no request of this gateway comes from: services, identity providers.
+    /// Whom a provider of identities knows, by its URL without the scheme.
+    Provider(String),
+    /// What no request of this gateway comes from: services.
     Other,
 }
 
@@ -73,6 +80,7 @@ impl Named {
             | (Self::Role(account, name), Principal::Role { account: a, name: n }) => {
                 account == a && name == n
             }
+            (Self::Provider(url), Principal::Federated { provider }) => url == provider,
             _ => false,
         }
     }
@@ -205,7 +213,16 @@ impl Statement {
     fn fits(&self, ask: &Ask<'_>) -> bool {
         let service = ask.resource.splitn(6, ':').collect::<Vec<_>>();
         let Ok(parts): std::result::Result<[&str; 6], _> = service.try_into() else { return false };
-        let who = self.principals.as_ref().is_none_or(|p| p.fits(|named| named.fits(ask.who)));
+        let who = match (ask.who, &self.principals) {
+            // "Everybody" and "all but" let nobody in whom this gateway has never heard of.
+            (Principal::Federated { .. }, Some(p)) if self.allow => {
+                let is_named = |named: &Named| *named != Named::Everybody && named.fits(ask.who);
+                !p.not && p.list.iter().any(is_named)
+            }
+            (_, principals) => {
+                principals.as_ref().is_none_or(|p| p.fits(|named| named.fits(ask.who)))
+            }
+        };
         let lower = ask.action.to_ascii_lowercase();
         who && self.actions.fits(|a| a.fits(&lower, ask.context))
             && self
@@ -316,6 +333,10 @@ fn principals(value: &Value) -> Result<Vec<Named>> {
                     let (account, name) = text.split_once('$').unwrap_or(("", text));
                     Named::User(account.into(), name.into())
                 }
+                "Federated" => match text.split_once(":oidc-provider/") {
+                    Some((arn, url)) if arn.starts_with("arn:") => Named::Provider(url.into()),
+                    _ => Named::Other,
+                },
                 _ => Named::Other,
             });
         }
@@ -351,7 +372,7 @@ fn aws_principal(text: &str) -> Result<Named> {
 }
 
 /// JSON where no object has a name twice: two readers could each take another value. Depth is bounded by `serde_json`.
-struct Unique(Value);
+pub(crate) struct Unique(pub(crate) Value);
 
 impl<'de> serde::Deserialize<'de> for Unique {
     fn deserialize<D: serde::Deserializer<'de>>(d: D) -> std::result::Result<Self, D::Error> {

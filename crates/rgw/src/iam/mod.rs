@@ -6,10 +6,12 @@
 
 mod groups;
 pub mod policies;
+mod providers;
 mod roles;
 mod sessions;
 mod topics;
 mod users;
+mod web_identity;
 
 use rgw_core::roles::Realm;
 use rgw_proto::iam::{Asker, Call, FORM_BYTES_MAX, Service};
@@ -86,13 +88,13 @@ impl Asked<'_> {
     }
 
     /// `NAME.member.1…`, as far as they go.
-    fn members(&self, name: &str, field: &str) -> Result<Vec<&str>> {
+    fn members(&self, name: &str, field: &str, most: usize) -> Result<Vec<&str>> {
         let mut out = Vec::new();
         while let Some(text) =
             self.call.fields.get(&format!("{name}.member.{}{field}", out.len() + 1))
         {
-            if out.len() == MEMBERS_MAX {
-                let text = format!("{name} has at most {MEMBERS_MAX} members.");
+            if out.len() == most {
+                let text = format!("{name} has at most {most} members.");
                 return Err(Error::new(Code::InvalidArgument, text));
             }
             out.push(text);
@@ -101,7 +103,10 @@ impl Asked<'_> {
     }
 
     fn tags(&self) -> Result<Vec<(String, String)>> {
-        let (keys, values) = (self.members("Tags", ".Key")?, self.members("Tags", ".Value")?);
+        let (keys, values) = (
+            self.members("Tags", ".Key", MEMBERS_MAX)?,
+            self.members("Tags", ".Value", MEMBERS_MAX)?,
+        );
         let fits = |(key, value): (&&str, &&str)| {
             !key.is_empty() && key.len() <= 128 && value.len() <= 256
         };
@@ -114,13 +119,7 @@ impl Asked<'_> {
 
     /// A name in the form's field.
     fn name(&self, field: &str) -> Result<&str> {
-        let name = self.call.need(field)?;
-        let fits = |c: char| c.is_ascii_alphanumeric() || "+=,.@_-".contains(c);
-        if name.len() > 64 || !name.chars().all(fits) {
-            let text = format!("{field} has 1 to 64 letters, digits and + = , . @ _ -.");
-            return Err(Error::new(Code::InvalidArgument, text));
-        }
-        Ok(name)
+        name_in(self.call, field)
     }
 
     /// `Path`, or the default.
@@ -144,11 +143,7 @@ impl Asked<'_> {
     }
 
     fn result(&self) -> Answering {
-        let action = self.call.action;
-        let mut w = Writer::document();
-        w.open(&format!("{action}Response xmlns=\"{}\"", self.call.service.namespace()));
-        w.open(&format!("{action}Result"));
-        Answering(w, action, true)
+        Answering::of(self.call)
     }
 
     /// An answer without a result.
@@ -160,12 +155,37 @@ impl Asked<'_> {
     }
 }
 
+/// A name in a form's field.
+fn name_in<'a>(call: &'a Call, field: &str) -> Result<&'a str> {
+    let name = call.need(field)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || "+=,.@_-".contains(c);
+    if name.len() > 64 || !name.chars().all(fits) {
+        let text = format!("{field} has 1 to 64 letters, digits and + = , . @ _ -.");
+        return Err(Error::new(Code::InvalidArgument, text));
+    }
+    Ok(name)
+}
+
 impl Answering {
-    fn answer(mut self, asked: &Asked<'_>) -> Answer {
+    /// Begins the result of a call.
+    fn of(call: &Call) -> Self {
+        let action = call.action;
+        let mut w = Writer::document();
+        w.open(&format!("{action}Response xmlns=\"{}\"", call.service.namespace()));
+        w.open(&format!("{action}Result"));
+        Self(w, action, true)
+    }
+
+    fn answer(self, asked: &Asked<'_>) -> Answer {
+        self.end(asked.id)
+    }
+
+    /// Ends the answer to the request of an id.
+    fn end(mut self, id: &str) -> Answer {
         if self.2 {
             self.0.close(&format!("{}Result", self.1));
         }
-        self.0.open("ResponseMetadata").text("RequestId", asked.id).close("ResponseMetadata");
+        self.0.open("ResponseMetadata").text("RequestId", id).close("ResponseMetadata");
         self.0.close(&format!("{}Response", self.1));
         Answer::xml(self.0.finish())
     }
@@ -176,7 +196,25 @@ impl Answering {
     }
 }
 
+fn note(call: &Call, came: &Came) {
+    let mut noted = came.noted.borrow_mut();
+    (noted.operation, noted.namespace) = (call.action, call.service.namespace());
+}
+
 impl Server {
+    /// Answers a form that nobody signed: the token in it says whom it is about.
+    async fn serve_unsigned(&self, head: &Head, body: Received, came: &Came) -> Result<Answer> {
+        let unsigned = || Error::new(Code::AccessDenied, "Forms of IAM and STS are signed.");
+        let _held = self.needed.need(FORM_BYTES_MAX)?;
+        let form = Reader::new(body, head, None, FORM_BYTES_MAX, true)?.document().await?;
+        let call = Call::parse(&form).map_err(|_| unsigned())?;
+        if call.action != "AssumeRoleWithWebIdentity" {
+            return Err(unsigned());
+        }
+        note(&call, came);
+        self.assume_by_token(&call, head, came).await
+    }
+
     /// Answers a form of IAM or STS.
     pub(crate) async fn serve_form(
         &self,
@@ -186,8 +224,7 @@ impl Server {
     ) -> Result<Answer> {
         let claim = Claim::of(&head)?;
         if claim.access_key().is_none() {
-            let text = "Forms of IAM and STS are signed.";
-            return Err(Error::new(Code::AccessDenied, text));
+            return self.serve_unsigned(&head, body, came).await;
         }
         if !claim.covers_form() {
             let text = "The signature does not cover the form: sign with version 4, and the body's SHA-256.";
@@ -204,16 +241,16 @@ impl Server {
             return Err(Code::XAmzContentSHA256Mismatch.into());
         }
         let call = Call::parse(&form)?;
-        {
-            let mut noted = came.noted.borrow_mut();
-            noted.operation = call.action;
-            noted.namespace = call.service.namespace();
+        note(&call, came);
+        if call.action == "AssumeRoleWithWebIdentity" {
+            return self.assume_by_token(&call, &head, came).await;
         }
         let context = context_of(&head, came, &known.user);
         let asked = Asked { call: &call, known: &known, proof: &proof, context, id: &came.id };
         match call.action {
             "AssumeRole" => self.assume_role(&asked).await,
             "GetSessionToken" => self.session_token(&asked),
+            name if name.contains("OpenIDConnectProvider") => self.on_provider(&asked).await,
             name if name.contains("Role") => self.on_role(&asked).await,
             name if name.contains("Group") => self.on_group(&asked).await,
             name if name.ends_with("UserPolicy") || name.ends_with("UserPolicies") => {

@@ -166,7 +166,7 @@ impl Server {
                     }
                 }
                 _ => {
-                    let keys = asked.members("TagKeys", "")?;
+                    let keys = asked.members("TagKeys", "", TAGS_MAX)?;
                     tags.retain(|(known, _)| !keys.contains(&known.as_str()));
                 }
             }

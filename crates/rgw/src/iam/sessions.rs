@@ -1,14 +1,16 @@
 //! Sessions: temporary keys of roles and users.
 
+use rgw_core::formats::Role;
 use rgw_core::objects::Objects;
 use rgw_core::roles::Realm;
+use rgw_proto::iam::Call;
 use rgw_proto::policy::{Kind, Policy};
 use rgw_proto::session::{Sealer, Session};
 use rgw_proto::time::Time;
 use rgw_proto::xml::Writer;
 use rgw_proto::{Code, Error, Result};
 
-use super::Asked;
+use super::{Asked, name_in};
 use crate::answer::Answer;
 use crate::request::now;
 use crate::server::Server;
@@ -28,14 +30,14 @@ fn invalid(text: impl Into<String>) -> Error {
     Error::new(Code::InvalidArgument, text)
 }
 
-fn write(w: &mut Writer, session: &Session, token: &str) {
+pub(super) fn write(w: &mut Writer, session: &Session, token: &str) {
     w.open("Credentials").text("AccessKeyId", &session.access_key);
     w.text("SecretAccessKey", &session.secret).text("SessionToken", token);
     w.value("Expiration", Time(session.until)).close("Credentials");
 }
 
 /// Account or tenant and name of a role's ARN.
-fn parts(arn: &str) -> Result<(&str, &str)> {
+pub(super) fn parts(arn: &str) -> Result<(&str, &str)> {
     let parts: Vec<&str> = arn.splitn(6, ':').collect();
     let bad = || invalid("RoleArn is like arn:aws:iam::ACCOUNT:role/NAME.");
     let ["arn", _, "iam", "", account, rest] = parts[..] else { return Err(bad()) };
@@ -43,16 +45,25 @@ fn parts(arn: &str) -> Result<(&str, &str)> {
     Ok((account, name.filter(|name| !name.is_empty()).ok_or_else(bad)?))
 }
 
+/// Where a role of an ARN's account is looked up.
+pub(super) fn realm_of(account: &str) -> Realm<'_> {
+    match rgw_core::accounts::is_id(account) {
+        true => Realm { account, tenant: "" },
+        false => Realm { account: "", tenant: account },
+    }
+}
+
 impl Server {
-    fn sealer(&self) -> Result<&Sealer> {
+    pub(super) fn sealer(&self) -> Result<&Sealer> {
         self.settings.sealer.as_deref().ok_or_else(|| {
             let text = "Sessions want rgw_sts_key (16 characters or more) and rgw_s3_auth_use_sts.";
             Error::new(Code::NotImplemented, text)
         })
     }
 
-    fn seconds(asked: &Asked<'_>, most: u64) -> Result<u64> {
-        match asked.call.text("DurationSeconds") {
+    pub(super) fn seconds(call: &Call, most: u64) -> Result<u64> {
+        let most = most.clamp(SESSION_S_MIN, SESSION_S_MAX);
+        match call.text("DurationSeconds") {
             "" => Ok(SESSION_S.min(most)),
             text => {
                 text.parse().ok().filter(|s| (SESSION_S_MIN..=most).contains(s)).ok_or_else(|| {
@@ -62,19 +73,20 @@ impl Server {
         }
     }
 
-    fn new_session(&self, asked: &Asked<'_>, seconds: u64) -> Session {
+    /// A session of a user, `[TENANT$]UID`.
+    pub(super) fn new_session(&self, user: &str, seconds: u64) -> Session {
         Session {
             access_key: self.gateway.new_secret(KEY_LEN),
             secret: self.gateway.new_secret(SECRET_LEN),
             until: now().0 + i64::try_from(seconds).unwrap_or_default(),
-            user: asked.known.asker.clone(),
+            user: user.to_owned(),
             role: String::new(),
             name: String::new(),
             policy: String::new(),
         }
     }
 
-    fn seal(&self, session: &Session) -> Result<String> {
+    pub(super) fn seal(&self, session: &Session) -> Result<String> {
         let mut nonce = [0; 12];
         self.gateway.objects.random(&mut nonce);
         self.sealer()?.seal(session, nonce)
@@ -84,48 +96,61 @@ impl Server {
         self.sealer()?;
         let arn = asked.call.need("RoleArn")?;
         let (account, name) = parts(arn)?;
-        let realm = match rgw_core::accounts::is_id(account) {
-            true => Realm { account, tenant: "" },
-            false => Realm { account: "", tenant: account },
-        };
-        let role = self.gateway.role_by_name(realm, name).await?.filter(|role| role.arn == arn);
+        let role = self.gateway.role_by_name(realm_of(account), name).await?;
+        let role = role.filter(|role| role.arn == arn);
         let role = role.ok_or_else(|| Error::from(Code::NoSuchEntity))?;
         let trust = Policy::parse(&role.trust, Kind::Trust).map_err(|_| {
             Error::new(Code::AccessDenied, "The role's trust policy cannot be read.")
         })?;
         asked.allow_assume(&trust, arn, account)?;
-        let session_name = asked.name("RoleSessionName")?;
+        let mut out = asked.result();
+        self.begin_session(asked.call, &role, account, &asked.known.asker, &mut out.0)?;
+        Ok(out.answer(asked))
+    }
+
+    /// Makes a session of a role that may be assumed, and writes it. `user` owns what it makes where the role has no
+    /// account.
+    pub(super) fn begin_session(
+        &self,
+        call: &Call,
+        role: &Role,
+        account: &str,
+        user: &str,
+        w: &mut Writer,
+    ) -> Result<()> {
+        let session_name = name_in(call, "RoleSessionName")?;
         if session_name.len() < 2 {
             return Err(invalid("RoleSessionName has 2 to 64 characters."));
         }
-        let policy = asked.call.text("Policy");
+        let policy = call.text("Policy");
         if policy.len() > POLICY_BYTES_MAX {
             return Err(invalid("A session's policy has at most 2048 bytes."));
         }
         if !policy.is_empty() {
             Policy::parse(policy, Kind::Identity)?;
         }
-        let seconds = Self::seconds(asked, role.session_s_max.clamp(SESSION_S_MIN, SESSION_S_MAX))?;
+        if user.is_empty() && role.account_id.is_empty() {
+            let text = "A session of an account's role assumes roles of accounts alone.";
+            return Err(Error::new(Code::AccessDenied, text));
+        }
+        let seconds = Self::seconds(call, role.session_s_max)?;
         let session = Session {
             role: role.id.clone(),
             name: session_name.to_owned(),
             policy: policy.to_owned(),
-            ..self.new_session(asked, seconds)
+            ..self.new_session(user, seconds)
         };
         let token = self.seal(&session)?;
         let path = role.path.trim_start_matches('/');
-        let mut out = asked.result();
-        write(&mut out.0, &session, &token);
-        out.0.open("AssumedRoleUser");
-        out.0.text(
+        write(w, &session, &token);
+        w.open("AssumedRoleUser");
+        w.text(
             "Arn",
             &format!("arn:aws:sts::{account}:assumed-role/{path}{}/{session_name}", role.name),
         );
-        out.0
-            .text("AssumedRoleId", &format!("{}:{session_name}", role.id))
-            .close("AssumedRoleUser");
-        out.0.value("PackedPolicySize", 0);
-        Ok(out.answer(asked))
+        w.text("AssumedRoleId", &format!("{}:{session_name}", role.id)).close("AssumedRoleUser");
+        w.value("PackedPolicySize", 0);
+        Ok(())
     }
 
     pub(super) fn session_token(&self, asked: &Asked<'_>) -> Result<Answer> {
@@ -139,7 +164,8 @@ impl Server {
             asked.account(),
             asked.known.user.id.id
         ))?;
-        let session = self.new_session(asked, Self::seconds(asked, SESSION_S_MAX)?);
+        let session =
+            self.new_session(&asked.known.asker, Self::seconds(asked.call, SESSION_S_MAX)?);
         let token = self.seal(&session)?;
         let mut out = asked.result();
         write(&mut out.0, &session, &token);
