@@ -1,9 +1,11 @@
-"""Websites of buckets, by boto3 and plain HTTP, against any gateway that has `web.test` as the name of its websites.
+"""Websites of buckets and objects that are appended to, by boto3 and plain HTTP, against any gateway that has `web.test` as the name of its websites.
 
 further.py ENDPOINT [CASE..]: with OTHER=URL in the environment, a second gateway of the same zone, each case also has one
 of them write what the other one shows.
 """
 
+import concurrent.futures
+import hashlib
 import http.client
 import json
 import os
@@ -12,10 +14,13 @@ import traceback
 import urllib.parse
 
 import boto3
+from botocore.auth import SigV4Auth
+from botocore.awsrequest import AWSRequest
 from botocore.client import Config
+from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
-ENDPOINT, OTHER = sys.argv[1], os.environ.get("OTHER")
+ENDPOINT, OTHER, STOCK = sys.argv[1], os.environ.get("OTHER"), bool(os.environ.get("IS_STOCK"))
 
 
 def client(endpoint):
@@ -150,7 +155,110 @@ def website(b, writer, reader):
     fails("NoSuchWebsiteConfiguration", client(reader).get_bucket_website, Bucket=b)
 
 
-CASES = [website]
+def signed(endpoint, method, path, body=b"", headers={}):
+    """As `asks`, of the user `main`."""
+    headers = {"x-amz-content-sha256": hashlib.sha256(body).hexdigest()} | headers
+    request = AWSRequest(method, f"{endpoint}{path}", data=body, headers=headers)
+    SigV4Auth(Credentials("KEYmain", "secret/main"), "s3", "us-east-1").add_auth(request)
+    line = http.client.HTTPConnection(urllib.parse.urlsplit(endpoint).netloc)
+    line.request(method, path, body=body, headers=dict(request.headers))
+    answer = line.getresponse()
+    text = answer.read()
+    line.close()
+    return answer.status, {k.lower(): v for k, v in answer.getheaders()}, text
+
+
+def append(b, writer, reader):
+    """What was appended, in turn by both gateways, is whole, and shown alike; what does not fit changes nothing."""
+    s3, gateways = client(writer), [writer, reader]
+    def put(key, position, data, n=0, **headers):
+        status, answer, text = signed(gateways[n % 2], "PUT", f"/{b}/{key}?append&position={position}", data, headers)
+        assert status != 200 or answer["etag"].strip('"') == hashlib.md5(data).hexdigest(), answer
+        code = text.split(b"<Code>")[1].split(b"<")[0].decode() if status != 200 else ""
+        return status, code, answer.get("x-rgw-next-append-position")
+    def shown(key):
+        there = client(reader)
+        found = there.get_object(Bucket=b, Key=key)
+        headers = found["ResponseMetadata"]["HTTPHeaders"]
+        entry = [e for e in there.list_objects_v2(Bucket=b)["Contents"] if e["Key"] == key][0]
+        data = found["Body"].read()
+        assert (entry["Size"], entry["ETag"]) == (len(data), found["ETag"]) and headers["x-rgw-object-type"] == "Appendable", entry
+        assert headers["x-rgw-next-append-position"] == str(len(data))
+        return data, found["ETag"].strip('"'), found
+    for n, (pieces, etag) in enumerate([
+        ([b"hello ", b"world", b"!", b""], "f1f8164b7b25e9809d046d2aa385fcc5-4"),
+        ([b"abc", b"abc", b"abc"], "af41227b902d927acad557a27eef82eb-3"),
+        ([b"abc"], "900150983cd24fb0d6963f7d28e17f72"),
+        ([b"", b"x"], "d51f9af2410063de2829bf49ea3b18d8-2"),
+        ([b"a" * (9 << 20), b"b" * (5 << 20), b"c"], "049c6286beaf2fd11de9fb8fde0129df-3"),
+        ([b"1" * n for n in range(1, 30)], None),
+    ]):
+        whole = b""
+        for at, piece in enumerate(pieces):
+            key = f"k{n}"
+            assert put(key, len(whole), piece, at) == (200, "", str(len(whole) + len(piece)))
+            whole += piece
+        data, found, _ = shown(key)
+        assert data == whole and (etag is None or found == etag), (key, len(data), len(whole), found)
+        assert client(reader).get_object(Bucket=b, Key=key, Range="bytes=0-0")["Body"].read() == whole[:1]
+    big, _, _ = shown("k4")
+    assert client(reader).get_object(Bucket=b, Key="k4", Range=f"bytes={(9 << 20) - 1}-{(14 << 20)}")["Body"].read() == b"a" + b"b" * (5 << 20) + b"c"
+    # The wrong place, and no place.
+    for position in 0, 5, 99:
+        assert put("k0", position, b"x") == (409, "PositionNotEqualToLength", "12"), position
+    assert put("new", 5, b"x") == (409, "PositionNotEqualToLength", "0")
+    for position in "-1", "x", "":
+        assert put("k0", position, b"x")[:2] == (400, "InvalidArgument"), position
+    s3.put_object(Bucket=b, Key="plain", Body=b"12345")
+    for position in 0, 5:
+        assert put("plain", position, b"x")[:2] == (409, "ObjectNotAppendable")
+    assert shown("k0")[0] == b"hello world!" and s3.get_object(Bucket=b, Key="plain")["Body"].read() == b"12345"
+    # The last append's headers are the object's.
+    assert put("m", 0, b"one", **{"x-amz-meta-a": "1", "content-type": "text/x"})[0] == 200
+    assert put("m", 3, b"two", **{"x-amz-meta-b": "2", "content-type": "text/y"})[0] == 200
+    found = shown("m")[2]
+    assert (found["Metadata"], found["ContentType"]) == ({"b": "2"}, "text/y")
+    # A copy grows apart from what it was made of.
+    s3.copy_object(Bucket=b, Key="copied", CopySource=f"{b}/k4")
+    assert shown("copied")[0] == big
+    if not STOCK and writer == reader:
+        for key, piece in ("copied", b"copy" * 1000000), ("k4", b"source" * 1000000):
+            assert put(key, len(big), piece)[0] == 200
+        assert shown("copied")[0] == big + b"copy" * 1000000 and shown("k4")[0] == big + b"source" * 1000000
+    # Put whole, it is appended to no more.
+    s3.put_object(Bucket=b, Key="m", Body=b"whole")
+    assert put("m", 5, b"x")[:2] == (409, "ObjectNotAppendable")
+    if not STOCK and writer == reader:
+        many(b, writer)
+        at = signed(writer, "PUT", f"/{b}/secret?append&position=0", b"x", {"x-amz-server-side-encryption": "aws:kms", "x-amz-server-side-encryption-aws-kms-key-id": "testkey-1"})
+        assert at[0] == 501, at
+    s3.put_bucket_versioning(Bucket=b, VersioningConfiguration={"Status": "Enabled"})
+    assert put("k0", 12, b"x")[:2] == (409, "InvalidBucketState") and put("v", 0, b"x")[:2] == (409, "InvalidBucketState")
+
+
+def many(b, endpoint):
+    """Of many at once one wins each place: nothing is lost, nothing is there twice."""
+    def run(n):
+        at = 0
+        for turn in range(10):
+            piece = f"{n}.{turn};".encode()
+            while True:
+                status, answer, text = signed(endpoint, "PUT", f"/{b}/many?append&position={at}", piece)
+                if status == 200:
+                    break
+                assert status == 409, text
+                at = int(answer.get("x-rgw-next-append-position", at))
+            at = int(answer["x-rgw-next-append-position"])
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(run, range(6)))
+    data = client(endpoint).get_object(Bucket=b, Key="many")["Body"].read().decode().strip(";").split(";")
+    assert len(data) == 60 and sorted(data) == sorted(f"{n}.{turn}" for n in range(6) for turn in range(10)), data
+    for n in range(6):
+        turns = [int(piece.split(".")[1]) for piece in data if piece.startswith(f"{n}.")]
+        assert turns == sorted(turns), data
+
+
+CASES = [website, append]
 
 
 def main():
@@ -163,9 +271,9 @@ def main():
             try:
                 s3.create_bucket(Bucket=bucket)
                 case(bucket, writer, reader)
-                for page in s3.get_paginator("list_objects_v2").paginate(Bucket=bucket):
-                    for found in page.get("Contents", []):
-                        s3.delete_object(Bucket=bucket, Key=found["Key"])
+                for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+                    for found in page.get("Versions", []) + page.get("DeleteMarkers", []):
+                        s3.delete_object(Bucket=bucket, Key=found["Key"], VersionId=found["VersionId"])
                 s3.delete_bucket(Bucket=bucket)
             except Exception as error:  # shown, and the next case runs
                 traceback.print_exc()

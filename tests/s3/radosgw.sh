@@ -37,7 +37,7 @@ radosgw-admin user create --uid ops-admin --display-name Ops --access-key KEYops
   --caps "users=*;buckets=*;usage=*;metadata=*;info=*;ratelimit=*;accounts=*;zone=*" >/dev/null
 [ -n "${CASES:-}" ] || PYTHONDONTWRITEBYTECODE=1 python3 ops.py "http://127.0.0.1:$PORT" KEYops secret/ops
 PYTHONDONTWRITEBYTECODE=1 python3 s3.py "http://127.0.0.1:$PORT" KEYmain secret/main KEYother secret/other ${CASES:-}
-PYTHONDONTWRITEBYTECODE=1 python3 further.py "http://127.0.0.1:$PORT" ${CASES:-}
+IS_STOCK=1 PYTHONDONTWRITEBYTECODE=1 python3 further.py "http://127.0.0.1:$PORT" ${CASES:-}
 [ -z "${CASES:-}" ] || exit 0
 IS_STOCK=1 PYTHONDONTWRITEBYTECODE=1 python3 events.py "http://127.0.0.1:$PORT"
 bash swift-users.sh

@@ -314,7 +314,7 @@ def conditions():
 
 def accounts():
     """The role of an account: what its session makes is the account's. Providers of others are none of its."""
-    account, root = "RGW00000000000000077", ("KEYwebroot", "secret/webroot")
+    account, root = "RGW00000000000000088", ("KEYwebroot", "secret/webroot")
     for words in (["account", "create", "--account-id", account, "--account-name", "web"],
                   ["user", "create", "--uid", "webroot", "--display-name", "Root", "--account-id", account, "--account-root", "--access-key", root[0], "--secret-key", root[1]]):
         subprocess.run(["radosgw-admin", *words], check=True, capture_output=True)
@@ -398,6 +398,11 @@ def main():
         except Exception as error:  # shown, and the next case runs
             traceback.print_exc()
             failed.append(f"{case.__name__}: {error!r}")
+    for bucket, keys_ in (BUCKET, KEYS), ("web-closed", KEYS), ("web-account", ("KEYwebroot", "secret/webroot")):
+        s3 = client("s3", keys_)
+        for found in s3.list_objects_v2(Bucket=bucket).get("Contents", []):
+            s3.delete_object(Bucket=bucket, Key=found["Key"])
+        s3.delete_bucket(Bucket=bucket)
     print(f"{len(CASES) - len(failed)} of {len(CASES)} cases of web identities passed")
     for line in failed:
         print("FAILED", line)

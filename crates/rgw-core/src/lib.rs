@@ -14,6 +14,7 @@
 //! Source: `docs/protocols/rgw.md`; upstream's `rgw_rados.cc`.
 
 pub mod accounts;
+pub mod append;
 pub mod cache;
 pub mod crypt;
 pub mod expiry;

@@ -71,7 +71,7 @@ impl Manifest {
         }
     }
 
-    fn tail_marker(&self) -> &str {
+    pub(crate) fn tail_marker(&self) -> &str {
         &self.tail_bucket.as_ref().unwrap_or(&self.head.bucket).marker
     }
 
@@ -140,6 +140,40 @@ impl Manifest {
         out
     }
 
+    /// Adds a part behind all others; nothing where it is empty. Parts of one size whose numbers follow are one rule.
+    ///
+    /// Source: `RGWObjManifest::append`.
+    pub fn append_part(&mut self, number: u32, size: u64, stripe: u64, prefix: &str) {
+        if size == 0 {
+            return;
+        }
+        let (begins, own) = (self.size, if prefix == self.prefix { "" } else { prefix });
+        self.size += size;
+        // The last part's size was left open, as of an object of one part.
+        self.rules.retain(|start, rule| rule.part_size > 0 || *start < begins);
+        if let Some(mut last) = self.rules.last_entry() {
+            let start = *last.key();
+            let rule = last.get_mut();
+            if rule.part_size == 0 {
+                rule.part_size = begins - start;
+            }
+            let follows = u64::from(rule.start_part) + (begins - start) / rule.part_size;
+            if (rule.part_size, rule.stripe_max, rule.prefix.as_str()) == (size, stripe, own)
+                && follows == u64::from(number)
+            {
+                return;
+            }
+        }
+        let rule = ManifestRule {
+            start_part: number,
+            start: begins,
+            part_size: size,
+            stripe_max: stripe,
+            prefix: own.to_owned(),
+        };
+        self.rules.insert(begins, rule);
+    }
+
     /// First byte and length of an upload's parts by number.
     #[must_use]
     pub fn part_bounds(&self) -> Vec<(u32, u64, u64)> {
@@ -187,6 +221,47 @@ mod tests {
             (8 * MIB, MIB, "_shadow_.r_2".to_owned()),
         ];
         assert_eq!(names(&m), want);
+    }
+
+    /// Rules as stock has them of the same appends: 3, 3, 3 bytes; none, then 1; 6, 5, 1.
+    #[test]
+    fn appended_parts() {
+        let of = |sizes: &[u64]| {
+            let mut m = Manifest::of_part(head(), 1, sizes[0], 4 * MIB, "k.r_", "p");
+            for (n, size) in sizes.iter().enumerate().skip(1) {
+                m.append_part(n as u32 + 1, *size, 4 * MIB, "k.r_");
+            }
+            assert_eq!(m.size, sizes.iter().sum::<u64>());
+            let rules = m.rules.iter().map(|(at, r)| (*at, r.start_part, r.start, r.part_size));
+            (rules.collect::<Vec<_>>(), names(&m))
+        };
+        assert_eq!(of(&[3]).0, [(0, 1, 0, 0)]);
+        let (rules, names) = of(&[3, 3, 3]);
+        assert_eq!(rules, [(0, 1, 0, 3)]);
+        let want =
+            [(0, 3, "_multipart_k.r_.1"), (3, 3, "_multipart_k.r_.2"), (6, 3, "_multipart_k.r_.3")];
+        assert_eq!(names, want.map(|(at, len, name)| (at, len, name.to_owned())));
+        let (rules, names) = of(&[0, 1]);
+        assert_eq!(
+            (rules, names),
+            (vec![(0, 2, 0, 1)], vec![(0, 1, "_multipart_k.r_.2".to_owned())])
+        );
+        assert_eq!(of(&[6, 5, 1, 0]).0, [(0, 1, 0, 6), (6, 2, 6, 5), (11, 3, 11, 1)]);
+        // The fourth part's number does not follow: the third one was empty.
+        assert_eq!(of(&[2, 2, 0, 2]).0, [(0, 1, 0, 2), (4, 4, 4, 2)]);
+        let (_, names) = of(&[5 * MIB, 9 * MIB]);
+        assert_eq!(names.len(), 5);
+        assert_eq!(names[3], (9 * MIB, 4 * MIB, "_shadow_k.r_.2_1".to_owned()));
+    }
+
+    /// What an own prefix has stays apart.
+    #[test]
+    fn an_appended_part_with_another_prefix() {
+        let mut m = Manifest::of_part(head(), 1, 3, 4 * MIB, "k.r_", "p");
+        m.append_part(2, 3, 4 * MIB, "k.other");
+        m.append_part(3, 3, 4 * MIB, "k.r_");
+        let names: Vec<String> = names(&m).into_iter().map(|(_, _, name)| name).collect();
+        assert_eq!(names, ["_multipart_k.r_.1", "_multipart_k.other.2", "_multipart_k.r_.3"]);
     }
 
     #[test]

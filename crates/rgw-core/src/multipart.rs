@@ -379,6 +379,7 @@ impl<O: Objects> Gateway<O> {
             same_tail: None,
             tag: None,
             gone: have.values().map(|p| upload.part_key(&p.manifest.prefix, p.number)).collect(),
+            over: None,
         };
         self.write_head(bucket, new).await?;
         // What was uploaded and is not of the object.

@@ -95,6 +95,28 @@ pub struct NewHead<'a> {
     pub tag: Option<String>,
     /// Index entries that go with it: those of an upload's parts.
     pub gone: Vec<RawKey>,
+    /// What alone it may be written over; `None` for anything.
+    pub over: Option<Over>,
+}
+
+/// What a head may be written over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// There is nothing yet.
+    Nothing,
+    /// The write of this tag.
+    Write(Option<Bytes>),
+}
+
+impl Over {
+    /// What was found.
+    #[must_use]
+    pub fn of(found: Option<&ObjectAt>) -> Self {
+        match found {
+            None => Self::Nothing,
+            Some(object) => Self::Write(object.id_tag().cloned()),
+        }
+    }
 }
 
 impl<O: Objects> Gateway<O> {
@@ -202,6 +224,9 @@ impl<O: Objects> Gateway<O> {
     ) -> Result<(u64, Option<ObjectAt>)> {
         for _ in 0..TRIES {
             let there = state.as_ref().filter(|s| !s.is_link_only());
+            if new.over.as_ref().is_some_and(|over| *over != Over::of(state.as_ref())) {
+                return Err(Code::PositionNotEqualToLength.into());
+            }
             self.check_write(bucket, new, there).await?;
             let mut vector = Vector::write();
             match &state {
@@ -445,6 +470,12 @@ impl<O: Objects> Incoming<O> {
         Ok(())
     }
 
+    /// The same, with names in the tail of another bucket: that of an object which was copied from there.
+    pub(crate) fn in_tail_of(mut self, marker: &str) -> Self {
+        marker.clone_into(&mut self.names.marker);
+        self
+    }
+
     /// Bytes taken so far.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -542,6 +573,7 @@ impl<O: Objects> Gateway<O> {
             same_tail: None,
             tag: None,
             gone: Vec::new(),
+            over: None,
         };
         let is_shared = !tails.is_empty() && tails.iter().all(|at| at.pool == *pool);
         let Some(manifest) = object.manifest.as_ref().filter(|_| is_shared) else {

@@ -318,6 +318,7 @@ fn acl_need(operation: Operation) -> Option<(Place, Permission)> {
             (Place::Bucket, Permission::Read)
         }
         Op::PutObject
+        | Op::AppendObject
         | Op::CopyObject
         | Op::PostObject
         | Op::DeleteObject

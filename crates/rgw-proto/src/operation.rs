@@ -62,6 +62,7 @@ pub enum Operation {
     GetObject,
     HeadObject,
     PutObject,
+    AppendObject,
     CopyObject,
     DeleteObject,
     GetObjectAcl,
@@ -153,6 +154,7 @@ const TABLE: &[(Level, &str, Method, Operation)] = &[
     (Object, "", Delete, Op::DeleteObject),
     (Object, "acl", Get, Op::GetObjectAcl),
     (Object, "acl", Put, Op::PutObjectAcl),
+    (Object, "append", Put, Op::AppendObject),
     (Object, "attributes", Get, Op::GetObjectAttributes),
     (Object, "legal-hold", Get, Op::GetObjectLegalHold),
     (Object, "legal-hold", Put, Op::PutObjectLegalHold),
@@ -173,7 +175,6 @@ const NOT_BUILT: &[&str] = &[
     "Action",
     "accelerate",
     "analytics",
-    "append",
     "intelligent-tiering",
     "inventory",
     "layout",
@@ -204,6 +205,7 @@ const PARAMETERS: &[&str] = &[
     "max-uploads",
     "part-number-marker",
     "partNumber",
+    "position",
     "prefix",
     "read-stats",
     "start-after",
@@ -236,6 +238,10 @@ impl Operation {
         Ok(match operation {
             Op::PutObject if head.headers.get("x-amz-copy-source").is_some() => Op::CopyObject,
             Op::UploadPart if head.headers.get("x-amz-copy-source").is_some() => Op::UploadPartCopy,
+            Op::AppendObject if head.headers.get("x-amz-copy-source").is_some() => {
+                let text = "An append has a body: it copies nothing.";
+                return Err(Error::new(Code::NotImplemented, text));
+            }
             Op::PostObject if !head.headers.get("content-type").is_some_and(is_form) => {
                 return Err(Error::new(
                     Code::MethodNotAllowed,
@@ -423,6 +429,7 @@ mod tests {
             (Post, "/bkt", &form, Op::PostObject),
             (Get, "/bkt/k?partNumber=1&versionId=x", &[], Op::GetObject),
             (Put, "/bkt/k", &copy, Op::CopyObject),
+            (Put, "/bkt/k?append&position=0", &[], Op::AppendObject),
             (Put, "/bkt/k?partNumber=1&uploadId=x", &[], Op::UploadPart),
             (Put, "/bkt/k?partNumber=1&uploadId=x", &copy, Op::UploadPartCopy),
             (Post, "/bkt/k?uploads", &[], Op::CreateMultipartUpload),

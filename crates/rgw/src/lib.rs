@@ -12,6 +12,7 @@
 mod acl;
 mod admin;
 mod answer;
+mod append;
 mod body;
 mod buckets;
 mod config;

@@ -28,6 +28,7 @@ use types::{Bytes, Denc};
 use crate::OnRados;
 use crate::acl;
 use crate::answer::Answer;
+use crate::append;
 use crate::body::Received;
 use crate::buckets::time;
 use crate::config::stored_ownership;
@@ -193,6 +194,10 @@ impl Server {
             Op::PutObject => {
                 asked.check(Some(bucket), at, None)?;
                 return self.put_object(asked, bucket, body).await;
+            }
+            Op::AppendObject => {
+                asked.check(Some(bucket), at, None)?;
+                return self.append_object(asked, bucket, body).await;
             }
             Op::CopyObject => {
                 asked.check(Some(bucket), at, None)?;
@@ -407,6 +412,7 @@ impl Server {
             same_tail: None,
             tag: None,
             gone: Vec::new(),
+            over: None,
         };
         if let Err(error) = self.gateway.write_head(bucket, new).await {
             // Only where it is sure that no head names the tail.
@@ -483,7 +489,8 @@ impl Server {
             .header("ETag", format!("\"{etag}\""))
             .header("Last-Modified", time(object.mtime).http())
             .header("Accept-Ranges", "bytes")
-            .header("x-rgw-object-type", "Normal");
+            .header("x-rgw-object-type", object.appended().map_or("Normal", |_| "Appendable"))
+            .maybe(append::NEXT, object.appended().map(|_| object.size.to_string()));
         if partial && object.size > 0 {
             let last = from + len - 1;
             answer = answer.header("Content-Range", format!("bytes {from}-{last}/{}", object.size));

@@ -34,6 +34,8 @@ pub struct Noted {
     pub operation: &'static str,
     /// The name space of answers of IAM and STS; empty for others.
     pub namespace: &'static str,
+    /// Where the next bytes of an object are to be appended, where that was asked wrongly.
+    pub next_append: Option<u64>,
     /// Whether it is for a page of a bucket that is a website.
     pub is_site: bool,
     /// Of requests of Swift: how the answer is written.

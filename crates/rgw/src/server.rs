@@ -324,6 +324,8 @@ impl Server {
                     answer.header("Content-Type", "application/xml").bytes(text.into())
                 } else {
                     let text = error.to_xml(&bucket, &id, &host);
+                    let next = noted.borrow().next_append.map(|next| next.to_string());
+                    let answer = answer.maybe(crate::append::NEXT, next);
                     answer.header("Content-Type", "application/xml").bytes(text.into())
                 }
             }

@@ -197,6 +197,24 @@ fn completion_of_an_upload() {
     at_each_operation(false, prepare, &case, run);
 }
 
+#[test]
+fn append() {
+    let (old, more) = (data(5 * MIB, 1), data(9 * MIB, 2));
+    let new = [&old[..], &more].concat();
+    let case = Case { key: "k", before: Some(old.clone()), after: Some(new) };
+    let prepare = async |gateway: &Gateway<Memory>, bucket: &BucketAt| {
+        super::append(gateway, bucket, "k", 0, &old).await.unwrap();
+    };
+    let run = async |gateway: &Gateway<Memory>, bucket: &BucketAt| {
+        match super::append(gateway, bucket, "k", old.len(), &more).await {
+            // An attempt before this one came to its end.
+            Err(error) if error.code == Code::PositionNotEqualToLength => Ok(()),
+            other => other.map(drop),
+        }
+    };
+    at_each_operation(false, prepare, &case, run);
+}
+
 /// A bucket is there with its index, or a second attempt makes it.
 #[test]
 fn buckets() {

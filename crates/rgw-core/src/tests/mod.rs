@@ -1,6 +1,7 @@
 //! Sequences over objects in memory. A gateway dies before each of its operations in turn: whatever it had done by
 //! then, the next gateway finds each object whole, old or new, lists what it finds, and can do the same again.
 
+mod appending;
 mod background;
 mod caching;
 mod crash;
@@ -8,9 +9,9 @@ mod listing;
 mod memory;
 mod notifying;
 
-use rgw_proto::Result;
 use rgw_proto::body::Part;
 use rgw_proto::condition::Conditions;
+use rgw_proto::{Code, Result};
 
 use crate::formats::{
     AclOwner, AclPolicy, IamPools, LogPools, Owner, Placement, Pool, Upload, UserId, UserPools,
@@ -148,12 +149,46 @@ async fn store(
         same_tail: None,
         tag: None,
         gone: Vec::new(),
+        over: None,
     };
     gateway.write_head(bucket, new).await?;
     if bucket.is_versioned() {
         gateway.link_version(bucket, name, &key.instance, None).await?;
     }
     Ok(key.instance)
+}
+
+/// Appends as the gateway does; the object's ETag.
+async fn append(
+    gateway: &Gateway<Memory>,
+    bucket: &BucketAt,
+    name: &str,
+    position: usize,
+    data: &[u8],
+) -> Result<String> {
+    let to = gateway.appending(bucket, name).await?;
+    if to.size() != position as u64 {
+        return Err(Code::PositionNotEqualToLength.into());
+    }
+    end_append(gateway, bucket, to, data).await
+}
+
+async fn end_append(
+    gateway: &Gateway<Memory>,
+    bucket: &BucketAt,
+    to: crate::append::Appending,
+    data: &[u8],
+) -> Result<String> {
+    let mut incoming = gateway.begin_append(bucket, &to, "").await?;
+    incoming.push(data).await?;
+    if !data.is_empty() {
+        incoming.flush().await?;
+    }
+    let mtime = crate::objects::Objects::now(&gateway.objects);
+    let (conditions, placement) = (Conditions::default(), "default-placement");
+    let (attrs, md5) = (attrs(""), rgw_proto::checksum::md5(data));
+    let added = crate::append::Added { attrs, md5, mtime, conditions: &conditions, placement };
+    Ok(gateway.append(bucket, to, incoming, added).await?.0)
 }
 
 /// An object's bytes; `None` where there is none.
