@@ -1,10 +1,12 @@
 //! Notifications of buckets, topics' forms, endpoints and expressions of filters.
 #![no_main]
+use rgw_proto::amqp::{self, Frame};
 use rgw_proto::body::notification;
 use rgw_proto::sns::{Arn, Attributes, Endpoint};
 use rgw_proto::uri::Query;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let _ = amqp::read(&Frame { kind: 1, payload: data.to_vec() });
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(endpoint) = Endpoint::parse(text) {
         assert!(endpoint.path.starts_with('/') && endpoint.port > 0 && !endpoint.authority.contains(['\r', '\n', '@']));

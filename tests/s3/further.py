@@ -194,9 +194,11 @@ def append(b, writer, reader):
         ([b"1" * n for n in range(1, 30)], None),
     ]):
         whole = b""
+        if STOCK and b"" in pieces:
+            continue  # Stock leaves the RADOS object of an empty part behind.
         for at, piece in enumerate(pieces):
             key = f"k{n}"
-            assert put(key, len(whole), piece, at) == (200, "", str(len(whole) + len(piece)))
+            assert put(key, len(whole), piece, at if piece else gateways.index(ENDPOINT)) == (200, "", str(len(whole) + len(piece)))
             whole += piece
         data, found, _ = shown(key)
         assert data == whole and (etag is None or found == etag), (key, len(data), len(whole), found)
@@ -204,15 +206,16 @@ def append(b, writer, reader):
     big, _, _ = shown("k4")
     assert client(reader).get_object(Bucket=b, Key="k4", Range=f"bytes={(9 << 20) - 1}-{(14 << 20)}")["Body"].read() == b"a" + b"b" * (5 << 20) + b"c"
     # The wrong place, and no place.
+    k, size = ("k1", 9) if STOCK else ("k0", 12)
     for position in 0, 5, 99:
-        assert put("k0", position, b"x") == (409, "PositionNotEqualToLength", "12"), position
+        assert put(k, position, b"x") == (409, "PositionNotEqualToLength", str(size)), position
     assert put("new", 5, b"x") == (409, "PositionNotEqualToLength", "0")
     for position in "-1", "x", "":
-        assert put("k0", position, b"x")[:2] == (400, "InvalidArgument"), position
+        assert put(k, position, b"x")[:2] == (400, "InvalidArgument"), position
     s3.put_object(Bucket=b, Key="plain", Body=b"12345")
     for position in 0, 5:
         assert put("plain", position, b"x")[:2] == (409, "ObjectNotAppendable")
-    assert shown("k0")[0] == b"hello world!" and s3.get_object(Bucket=b, Key="plain")["Body"].read() == b"12345"
+    assert STOCK or shown("k0")[0] == b"hello world!" and s3.get_object(Bucket=b, Key="plain")["Body"].read() == b"12345"
     # The last append's headers are the object's.
     assert put("m", 0, b"one", **{"x-amz-meta-a": "1", "content-type": "text/x"})[0] == 200
     assert put("m", 3, b"two", **{"x-amz-meta-b": "2", "content-type": "text/y"})[0] == 200
@@ -233,7 +236,7 @@ def append(b, writer, reader):
         at = signed(writer, "PUT", f"/{b}/secret?append&position=0", b"x", {"x-amz-server-side-encryption": "aws:kms", "x-amz-server-side-encryption-aws-kms-key-id": "testkey-1"})
         assert at[0] == 501, at
     s3.put_bucket_versioning(Bucket=b, VersioningConfiguration={"Status": "Enabled"})
-    assert put("k0", 12, b"x")[:2] == (409, "InvalidBucketState") and put("v", 0, b"x")[:2] == (409, "InvalidBucketState")
+    assert put(k, size, b"x")[:2] == (409, "InvalidBucketState") and put("v", 0, b"x")[:2] == (409, "InvalidBucketState")
 
 
 def many(b, endpoint):

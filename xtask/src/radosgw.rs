@@ -127,6 +127,7 @@ fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
         "webidentity.py",
         "both.py",
         "events.py",
+        "amqp.py",
         "swift.py",
         "swift-both.py",
         "swift-users.sh",

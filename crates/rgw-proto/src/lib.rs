@@ -15,6 +15,7 @@
 
 pub mod acl;
 pub mod admin;
+pub mod amqp;
 pub mod authorize;
 pub mod body;
 pub mod checksum;

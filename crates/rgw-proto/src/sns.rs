@@ -83,6 +83,10 @@ pub enum Scheme {
     Http,
     /// HTTP over TLS.
     Https,
+    /// AMQP 0.9.1.
+    Amqp,
+    /// AMQP 0.9.1 over TLS.
+    Amqps,
 }
 
 /// Where a topic pushes to.
@@ -106,20 +110,25 @@ impl Endpoint {
     /// Reads a URL.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`] for what is none; [`Code::NotImplemented`] for AMQP and Kafka, which stock has.
+    /// [`Code::InvalidArgument`] for what is none; [`Code::NotImplemented`] for Kafka, which stock has.
     pub fn parse(url: &str) -> Result<Self> {
         let bad = |text: &str| Error::new(Code::InvalidArgument, text);
         if url.len() > TEXT_MAX || !url.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(bad("push-endpoint is a URL of at most 4096 printable ASCII characters."));
         }
-        let malformed = || bad("push-endpoint is http://HOST[:PORT][/PATH], or https://.");
+        let malformed = || {
+            bad(
+                "push-endpoint is http://HOST[:PORT][/PATH], https://, or amqp://HOST[:PORT][/VHOST], amqps://.",
+            )
+        };
         let (scheme, rest) = url.split_once("://").ok_or_else(malformed)?;
         let (scheme, port) = match scheme {
             "http" => (Scheme::Http, 80),
             "https" => (Scheme::Https, 443),
-            "amqp" | "amqps" | "kafka" => {
-                let text =
-                    format!("push-endpoint {scheme}:// is not built: http:// and https:// are.");
+            "amqp" => (Scheme::Amqp, 5672),
+            "amqps" => (Scheme::Amqps, 5671),
+            "kafka" => {
+                let text = "push-endpoint kafka:// is not built: http://, https://, amqp:// and amqps:// are.";
                 return Err(Error::new(Code::NotImplemented, text));
             }
             _ => return Err(malformed()),
@@ -250,6 +259,12 @@ impl Attributes {
         for (name, value) in pairs {
             out.set(name, value)?;
         }
+        let is_amqp = Endpoint::parse(&out.endpoint)
+            .is_ok_and(|to| matches!(to.scheme, Scheme::Amqp | Scheme::Amqps));
+        if is_amqp && argument(&out.args, "amqp-exchange").is_none() {
+            let text = "A topic of AMQP names its exchange: amqp-exchange.";
+            return Err(Error::new(Code::InvalidArgument, text));
+        }
         Ok(out)
     }
 
@@ -287,6 +302,9 @@ impl Attributes {
             _ => {
                 if ["verify-ssl", "cloudevents", "use-ssl"].contains(&name) {
                     flag(name, value)?;
+                }
+                if name == "amqp-ack-level" && !["none", "broker", "routable"].contains(&value) {
+                    return Err(bad(format!("{name} is none, broker or routable.")));
                 }
                 // They are stored side by side, as a query whose parts nothing escapes.
                 let plain = |text: &str| text.bytes().all(|b| b.is_ascii_graphic() && b != b'&');
@@ -516,9 +534,13 @@ mod tests {
         ] {
             assert_eq!(Endpoint::parse(bad).unwrap_err().code, Code::InvalidArgument, "{bad}");
         }
-        for later in ["amqp://a/", "amqps://a/", "kafka://a/"] {
-            assert_eq!(Endpoint::parse(later).unwrap_err().code, Code::NotImplemented, "{later}");
+        for (url, scheme, port) in
+            [("amqp://u:p@a/v", Scheme::Amqp, 5672), ("amqps://a", Scheme::Amqps, 5671)]
+        {
+            let found = Endpoint::parse(url).unwrap();
+            assert_eq!((found.scheme, found.port), (scheme, port), "{url}");
         }
+        assert_eq!(Endpoint::parse("kafka://a/").unwrap_err().code, Code::NotImplemented);
     }
 
     #[test]

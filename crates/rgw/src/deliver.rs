@@ -289,7 +289,7 @@ async fn send_one(
     if url.is_empty() {
         return None;
     }
-    match server.pusher.send(url, args, &record).await {
+    match server.pusher.send(url, args, &event.topic, &record).await {
         Ok(()) => None,
         Err(why) => {
             let count = tried.count.saturating_add(1);

@@ -109,11 +109,14 @@ async fn fetch(issuer: &str, pusher: &Pusher) -> std::result::Result<Published, 
 /// A document, and the thumbprint of the last certificate of the connection that it came by.
 async fn get(url: &str, pusher: &Pusher) -> std::result::Result<(Bytes, Option<String>), String> {
     let to = Endpoint::parse(url).map_err(|_| format!("{url:?} is no URL of HTTP"))?;
+    if !matches!(to.scheme, Scheme::Http | Scheme::Https) {
+        return Err(format!("{url:?} is no URL of HTTP"));
+    }
     let stream = pusher.reach(&to.host, to.port).await?;
     if to.scheme == Scheme::Http {
         return Ok((ask(stream, &to).await?, None));
     }
-    let stream = pusher.secure(stream, &to.host, true).await?;
+    let stream = pusher.secure(stream, &to.host, true, None).await?;
     let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
     let last = chain.last().map(|certificate| thumbprint(certificate));
     Ok((ask(stream, &to).await?, last))

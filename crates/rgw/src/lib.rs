@@ -11,6 +11,7 @@
 
 mod acl;
 mod admin;
+mod amqp;
 mod answer;
 mod append;
 mod body;

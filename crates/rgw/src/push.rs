@@ -1,4 +1,4 @@
-//! Pushing events to endpoints of topics, by HTTP. A user names the endpoint, so what that can cost is bounded here:
+//! Pushing events to endpoints of topics, by HTTP and AMQP. A user names the endpoint, so what that can cost is bounded here:
 //! time, connections at once, bytes of the answer's head; the answer's body is not read and no redirect is followed.
 //!
 //! Source: `rgw_pubsub_push.cc`.
@@ -31,6 +31,7 @@ use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
 };
 
+use crate::amqp::Lines;
 use crate::answer::Outgoing;
 
 /// How long a connection may take, with its handshake.
@@ -104,15 +105,32 @@ fn late(_: tokio::time::error::Elapsed) -> String {
     format!("no connection within {} s", CONNECT_MAX.as_secs())
 }
 
-fn roots() -> Result<RootCertStore, String> {
+/// Certificates of a file; `None` where it has none that can be read.
+fn certificates(file: &str) -> Option<RootCertStore> {
     let mut store = RootCertStore::empty();
+    // One that cannot be read trusts nobody.
+    store.add_parsable_certificates(CertificateDer::pem_file_iter(file).ok()?.flatten());
+    Some(store).filter(|store| !store.is_empty())
+}
+
+fn unread() -> String {
+    "ca-location names no file of certificates at the gateway".into()
+}
+
+fn roots() -> Result<RootCertStore, String> {
     let named = std::env::var("SSL_CERT_FILE").ok();
     let files = named.iter().map(String::as_str).chain(ROOTS);
-    let found = files.into_iter().find_map(|file| CertificateDer::pem_file_iter(file).ok());
-    let found = found.ok_or("the system has no file of certificates that it trusts")?;
-    // One that cannot be read trusts nobody.
-    store.add_parsable_certificates(found.flatten());
-    Ok(store)
+    let found = files.into_iter().find_map(certificates);
+    found.ok_or_else(|| "the system has no file of certificates that it trusts".into())
+}
+
+/// A client that trusts these certificates.
+fn configured(
+    roots: impl FnOnce() -> Result<RootCertStore, String>,
+) -> Result<Arc<ClientConfig>, String> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
+    Ok(Arc::new(builder.with_root_certificates(roots()?).with_no_client_auth()))
 }
 
 /// Sends events.
@@ -120,12 +138,19 @@ pub struct Pusher {
     places: Semaphore,
     verified: OnceCell<Arc<ClientConfig>>,
     unverified: OnceCell<Arc<ClientConfig>>,
+    /// Connections to brokers.
+    pub(crate) lines: Lines,
 }
 
 impl Default for Pusher {
     fn default() -> Self {
         let places = Semaphore::new(PUSHES_MAX);
-        Self { places, verified: OnceCell::new(), unverified: OnceCell::new() }
+        Self {
+            places,
+            verified: OnceCell::new(),
+            unverified: OnceCell::new(),
+            lines: Lines::default(),
+        }
     }
 }
 
@@ -135,27 +160,41 @@ impl Pusher {
         if let Some(known) = kept.get() {
             return Ok(known.clone());
         }
-        let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
         let config = match verifies {
-            true => builder.with_root_certificates(roots()?).with_no_client_auth(),
-            false => builder
-                .dangerous()
-                .with_custom_certificate_verifier(Arc::new(Unverified))
-                .with_no_client_auth(),
+            true => configured(roots)?,
+            false => {
+                let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+                let builder =
+                    builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
+                let builder =
+                    builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified));
+                Arc::new(builder.with_no_client_auth())
+            }
         };
-        Ok(kept.get_or_init(|| Arc::new(config)).clone())
+        Ok(kept.get_or_init(|| config).clone())
     }
 
-    /// Posts one record to an endpoint; an answer of 2xx takes it. The text says why it was not taken.
+    /// Sends one record to an endpoint: by HTTP an answer of 2xx takes it, by AMQP the broker, as the topic wants it. The
+    /// text says why it was not taken.
     ///
     /// # Errors
     /// Where the endpoint is none, is not reached, takes too long or answers something else.
-    pub async fn send(&self, url: &str, args: &str, record: &Record) -> Result<(), String> {
+    pub async fn send(
+        &self,
+        url: &str,
+        args: &str,
+        topic: &str,
+        record: &Record,
+    ) -> Result<(), String> {
         let to = Endpoint::parse(url).map_err(|error| error.message)?;
         let sending = async {
             let _place = self.places.acquire().await.map_err(|e| e.to_string())?;
-            self.exchange(&to, args, record).await
+            match to.scheme {
+                Scheme::Amqp | Scheme::Amqps => {
+                    self.publish(&to, (url, args), topic, record.to_json().as_bytes()).await
+                }
+                _ => self.exchange(&to, args, record).await,
+            }
         };
         let late = |_| format!("it took longer than {} s", PUSH_MAX.as_secs());
         tokio::time::timeout(PUSH_MAX, sending).await.map_err(late)?
@@ -183,7 +222,7 @@ impl Pusher {
         Ok(stream)
     }
 
-    /// Speaks TLS over a connection.
+    /// Speaks TLS over a connection. `trusted` is a file of certificates that are trusted in place of the system's.
     ///
     /// # Errors
     /// Where the other side's certificate is not trusted, or it takes too long.
@@ -192,9 +231,14 @@ impl Pusher {
         stream: TcpStream,
         host: &str,
         verifies: bool,
+        trusted: Option<&str>,
     ) -> Result<TlsStream<TcpStream>, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|e| e.to_string())?;
-        let connector = TlsConnector::from(self.tls(verifies)?);
+        let config = match trusted {
+            Some(file) if verifies => configured(|| certificates(file).ok_or_else(unread))?,
+            _ => self.tls(verifies)?,
+        };
+        let connector = TlsConnector::from(config);
         let stream = tokio::time::timeout(CONNECT_MAX, connector.connect(name, stream)).await;
         stream.map_err(late)?.map_err(|error| error.to_string())
     }
@@ -204,7 +248,7 @@ impl Pusher {
         if to.scheme == Scheme::Http {
             return self.post(stream, to, args, record).await;
         }
-        let stream = self.secure(stream, &to.host, is_set(args, "verify-ssl", true)).await?;
+        let stream = self.secure(stream, &to.host, is_set(args, "verify-ssl", true), None).await?;
         self.post(stream, to, args, record).await
     }
 
@@ -269,7 +313,8 @@ impl Outlet for Out {
     fn push(&self, push: Push) -> Pin<Box<dyn Future<Output = Result<(), String>>>> {
         let pusher = self.pusher.clone();
         Box::pin(async move {
-            pusher.send(&push.topic.to.endpoint, &push.topic.to.args, &push.record).await
+            let Push { topic, record } = &push;
+            pusher.send(&topic.to.endpoint, &topic.to.args, &topic.name, record).await
         })
     }
 
@@ -339,7 +384,7 @@ mod tests {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
                 let url = format!("http://u:p@{}/x?y=1", listener.local_addr().unwrap());
                 let came = tokio::task::spawn_local(one(listener, answer));
-                let sent = pusher.send(&url, "cloudevents=true", &record).await;
+                let sent = pusher.send(&url, "cloudevents=true", "t", &record).await;
                 assert_eq!(sent.is_ok(), takes, "{sent:?}");
                 let came = came.await.unwrap();
                 assert!(came.starts_with("POST /x?y=1 HTTP/1.1\r\n"), "{came}");
@@ -348,7 +393,7 @@ mod tests {
                 assert!(lower.contains("\r\nce-specversion: 1.0\r\n") && !lower.contains("\r\nx-evil"));
             }
             for bad in ["http://169.254.169.254/", "http://0.0.0.0:1/", "amqp://127.0.0.1/", "http://127.0.0.1:1/"] {
-                assert!(pusher.send(bad, "", &record).await.is_err(), "{bad}");
+                assert!(pusher.send(bad, "", "t", &record).await.is_err(), "{bad}");
             }
         })
         .unwrap();
