@@ -2,11 +2,14 @@
 #![no_main]
 use rgw_proto::amqp::{self, Frame};
 use rgw_proto::body::notification;
+use rgw_proto::kafka::{self, Hash, Scram};
 use rgw_proto::sns::{Arn, Attributes, Endpoint};
 use rgw_proto::uri::Query;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let _ = amqp::read(&Frame { kind: 1, payload: data.to_vec() });
+    let _ = (kafka::read_metadata(data), kafka::read_produce(data), kafka::read_authenticate(data));
+    let _ = Scram::new(Hash::Sha256, "u", "p", "n").0.end(data);
     let Ok(text) = std::str::from_utf8(data) else { return };
     if let Ok(endpoint) = Endpoint::parse(text) {
         assert!(endpoint.path.starts_with('/') && endpoint.port > 0 && !endpoint.authority.contains(['\r', '\n', '@']));

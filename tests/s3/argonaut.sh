@@ -39,6 +39,7 @@ python3 ours.py "$ENDPOINT" "$TLS_ENDPOINT" KEYmain secret/main . ${CASES:-}
 OTHER="http://127.0.0.1:$PORT" python3 further.py "$ENDPOINT" ${CASES:-}
 [[ " ${CASES:-} " != *" webidentity "* ]] || python3 webidentity.py "$ENDPOINT" "http://127.0.0.1:$PORT"
 [[ " ${CASES:-} " != *" amqp "* ]] || python3 amqp.py "$ENDPOINT" "http://127.0.0.1:$PORT"
+[[ " ${CASES:-} " != *" kafka "* ]] || python3 kafka.py "$ENDPOINT"
 [ -z "${CASES:-}" ] || exit 0
 python3 iam.py "$ENDPOINT" "http://127.0.0.1:$PORT"
 python3 ops.py "$ENDPOINT" KEYops secret/ops "http://127.0.0.1:$PORT"
@@ -47,8 +48,9 @@ bash swift-users.sh
 python3 swift.py "$ENDPOINT" ours
 python3 swift-both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main
 python3 events.py "$ENDPOINT" "http://127.0.0.1:$PORT"
-python3 amqp.py "$ENDPOINT" "http://127.0.0.1:$PORT"
 python3 webidentity.py "$ENDPOINT" "http://127.0.0.1:$PORT"
+python3 amqp.py "$ENDPOINT" "http://127.0.0.1:$PORT"
+python3 kafka.py "$ENDPOINT"
 python3 both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main
 ACCESS=KEYmain SECRET=secret/main bash admin.sh
 radosgw-admin bucket stats --bucket kept > stats.json

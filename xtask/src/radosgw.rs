@@ -128,6 +128,7 @@ fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
         "both.py",
         "events.py",
         "amqp.py",
+        "kafka.py",
         "swift.py",
         "swift-both.py",
         "swift-users.sh",

@@ -200,6 +200,13 @@ pub fn md5(bytes: &[u8]) -> [u8; 16] {
     md5::Md5::digest(bytes).into()
 }
 
+/// CRC-32C of bytes.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    let sum = crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes);
+    u32::try_from(sum).expect("it has 32 bits")
+}
+
 /// The ETag of an object that a part was appended to: the MD5 of the old ETag's sum and the part's, and the part's number;
 /// of a new object that of its bytes. `None` where the old ETag has no sum.
 ///

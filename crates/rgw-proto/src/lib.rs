@@ -23,6 +23,7 @@ pub mod condition;
 pub mod error;
 pub mod form;
 pub mod iam;
+pub mod kafka;
 pub mod name;
 pub mod operation;
 pub mod policy;

@@ -87,6 +87,8 @@ pub enum Scheme {
     Amqp,
     /// AMQP 0.9.1 over TLS.
     Amqps,
+    /// Kafka, over TLS where `use-ssl` is set.
+    Kafka,
 }
 
 /// Where a topic pushes to.
@@ -110,7 +112,7 @@ impl Endpoint {
     /// Reads a URL.
     ///
     /// # Errors
-    /// [`Code::InvalidArgument`] for what is none; [`Code::NotImplemented`] for Kafka, which stock has.
+    /// [`Code::InvalidArgument`] for what is none.
     pub fn parse(url: &str) -> Result<Self> {
         let bad = |text: &str| Error::new(Code::InvalidArgument, text);
         if url.len() > TEXT_MAX || !url.bytes().all(|b| b.is_ascii_graphic()) {
@@ -118,7 +120,7 @@ impl Endpoint {
         }
         let malformed = || {
             bad(
-                "push-endpoint is http://HOST[:PORT][/PATH], https://, or amqp://HOST[:PORT][/VHOST], amqps://.",
+                "push-endpoint is http://HOST[:PORT][/PATH], https://, or amqp://HOST[:PORT][/VHOST], amqps://, or kafka://HOST[:PORT].",
             )
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(malformed)?;
@@ -127,10 +129,7 @@ impl Endpoint {
             "https" => (Scheme::Https, 443),
             "amqp" => (Scheme::Amqp, 5672),
             "amqps" => (Scheme::Amqps, 5671),
-            "kafka" => {
-                let text = "push-endpoint kafka:// is not built: http://, https://, amqp:// and amqps:// are.";
-                return Err(Error::new(Code::NotImplemented, text));
-            }
+            "kafka" => (Scheme::Kafka, 9092),
             _ => return Err(malformed()),
         };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -302,6 +301,14 @@ impl Attributes {
             _ => {
                 if ["verify-ssl", "cloudevents", "use-ssl"].contains(&name) {
                     flag(name, value)?;
+                }
+                if name == "kafka-ack-level" && !["none", "broker"].contains(&value) {
+                    return Err(bad(format!("{name} is none or broker.")));
+                }
+                let mechanisms = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"];
+                if name == "mechanism" && !mechanisms.contains(&value) {
+                    let text = "The mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512: others are not built.";
+                    return Err(Error::new(Code::NotImplemented, text));
                 }
                 if name == "amqp-ack-level" && !["none", "broker", "routable"].contains(&value) {
                     return Err(bad(format!("{name} is none, broker or routable.")));
@@ -534,13 +541,14 @@ mod tests {
         ] {
             assert_eq!(Endpoint::parse(bad).unwrap_err().code, Code::InvalidArgument, "{bad}");
         }
-        for (url, scheme, port) in
-            [("amqp://u:p@a/v", Scheme::Amqp, 5672), ("amqps://a", Scheme::Amqps, 5671)]
-        {
+        for (url, scheme, port) in [
+            ("amqp://u:p@a/v", Scheme::Amqp, 5672),
+            ("amqps://a", Scheme::Amqps, 5671),
+            ("kafka://a", Scheme::Kafka, 9092),
+        ] {
             let found = Endpoint::parse(url).unwrap();
             assert_eq!((found.scheme, found.port), (scheme, port), "{url}");
         }
-        assert_eq!(Endpoint::parse("kafka://a/").unwrap_err().code, Code::NotImplemented);
     }
 
     #[test]

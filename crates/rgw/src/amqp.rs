@@ -8,25 +8,17 @@
 //!
 //! Source: `rgw_amqp.cc`.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
-
 use rgw_proto::amqp::{self, Frame, GREETING, HEAD_LEN, Said};
 use rgw_proto::sns::{Endpoint, Scheme, argument, is_set};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::lines::Stream;
 use crate::push::Pusher;
 
-/// Connections that wait for another event, and how long they do.
-const IDLE_MAX: usize = 32;
-const IDLE_NS: u64 = 30_000_000_000;
 /// Frames that a broker may send before what is waited for.
 const FRAMES_MAX: usize = 64;
 /// Bytes of names.
 const SHORT_MAX: usize = 255;
-
-trait Stream: AsyncRead + AsyncWrite + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Unpin> Stream for S {}
 
 /// When an event is away.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,34 +32,11 @@ enum Level {
 }
 
 /// A connection with an open channel.
-struct Line {
+pub struct Line {
     stream: Box<dyn Stream>,
     frame_max: u32,
     /// The number of the next publication.
     next: u64,
-}
-
-/// Connections that wait for another event, by endpoint and arguments; with the time since when.
-#[derive(Default)]
-pub struct Lines(RefCell<BTreeMap<String, Vec<(u64, Line)>>>);
-
-impl Lines {
-    fn take(&self, name: &str) -> Option<Line> {
-        let now = rt::now().mono_ns;
-        let mut all = self.0.borrow_mut();
-        all.retain(|_, lines| {
-            lines.retain(|(since, _)| now.saturating_sub(*since) < IDLE_NS);
-            !lines.is_empty()
-        });
-        all.get_mut(name)?.pop().map(|(_, line)| line)
-    }
-
-    fn keep(&self, name: String, line: Line) {
-        let mut all = self.0.borrow_mut();
-        if all.values().map(Vec::len).sum::<usize>() < IDLE_MAX {
-            all.entry(name).or_default().push((rt::now().mono_ns, line));
-        }
-    }
 }
 
 impl Line {
@@ -202,15 +171,15 @@ impl Pusher {
             return Err("names in AMQP have at most 255 bytes".into());
         }
         let name = format!("{url} {args}");
-        if let Some(mut line) = self.lines.take(&name)
+        if let Some(mut line) = self.amqp.take(&name)
             && line.publish(exchange, topic, body, level).await.is_ok()
         {
-            self.lines.keep(name, line);
+            self.amqp.keep(name, line);
             return Ok(());
         }
         let mut line = Line::open(self, to, args, exchange, level).await?;
         line.publish(exchange, topic, body, level).await?;
-        self.lines.keep(name, line);
+        self.amqp.keep(name, line);
         Ok(())
     }
 }

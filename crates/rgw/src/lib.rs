@@ -22,6 +22,8 @@ mod crypt;
 mod deliver;
 mod iam;
 mod issuers;
+mod kafka;
+mod lines;
 mod memory;
 mod notifications;
 mod objects;

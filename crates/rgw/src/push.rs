@@ -1,4 +1,4 @@
-//! Pushing events to endpoints of topics, by HTTP and AMQP. A user names the endpoint, so what that can cost is bounded here:
+//! Pushing events to endpoints of topics, by HTTP, AMQP and Kafka. A user names the endpoint, so what that can cost is bounded here:
 //! time, connections at once, bytes of the answer's head; the answer's body is not read and no redirect is followed.
 //!
 //! Source: `rgw_pubsub_push.cc`.
@@ -31,8 +31,10 @@ use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
 };
 
-use crate::amqp::Lines;
+use crate::amqp;
 use crate::answer::Outgoing;
+use crate::kafka::Clusters;
+use crate::lines::Lines;
 
 /// How long a connection may take, with its handshake.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -138,23 +140,22 @@ pub struct Pusher {
     places: Semaphore,
     verified: OnceCell<Arc<ClientConfig>>,
     unverified: OnceCell<Arc<ClientConfig>>,
-    /// Connections to brokers.
-    pub(crate) lines: Lines,
-}
-
-impl Default for Pusher {
-    fn default() -> Self {
-        let places = Semaphore::new(PUSHES_MAX);
-        Self {
-            places,
-            verified: OnceCell::new(),
-            unverified: OnceCell::new(),
-            lines: Lines::default(),
-        }
-    }
+    /// Connections to brokers, of each kind.
+    pub(crate) amqp: Lines<amqp::Line>,
+    pub(crate) kafka: Clusters,
+    /// Makes random letters.
+    pub(crate) letters: Box<dyn Fn(usize) -> String>,
 }
 
 impl Pusher {
+    /// Sends; `letters` makes random ones.
+    pub fn new(letters: Box<dyn Fn(usize) -> String>) -> Self {
+        let places = Semaphore::new(PUSHES_MAX);
+        let (verified, unverified) = (OnceCell::new(), OnceCell::new());
+        let (amqp, kafka) = (Lines::default(), Clusters::default());
+        Self { places, verified, unverified, amqp, kafka, letters }
+    }
+
     fn tls(&self, verifies: bool) -> Result<Arc<ClientConfig>, String> {
         let kept = if verifies { &self.verified } else { &self.unverified };
         if let Some(known) = kept.get() {
@@ -174,7 +175,7 @@ impl Pusher {
         Ok(kept.get_or_init(|| config).clone())
     }
 
-    /// Sends one record to an endpoint: by HTTP an answer of 2xx takes it, by AMQP the broker, as the topic wants it. The
+    /// Sends one record to an endpoint: by HTTP an answer of 2xx takes it, by AMQP and Kafka the broker, as the topic wants it. The
     /// text says why it was not taken.
     ///
     /// # Errors
@@ -192,6 +193,11 @@ impl Pusher {
             match to.scheme {
                 Scheme::Amqp | Scheme::Amqps => {
                     self.publish(&to, (url, args), topic, record.to_json().as_bytes()).await
+                }
+                Scheme::Kafka => {
+                    let body = record.to_json();
+                    let what = (record.object.key.as_str(), body.as_bytes());
+                    self.produce(&to, (url, args), topic, what).await
                 }
                 _ => self.exchange(&to, args, record).await,
             }
@@ -368,7 +374,7 @@ mod tests {
     #[test]
     fn what_takes_an_event() {
         rt::run_local(async {
-            let pusher = Pusher::default();
+            let pusher = Pusher::new(Box::new(|len| "a".repeat(len)));
             let mut record = Record::default();
             record.object.key = "a\r\nX-Evil: 1".into();
             for (answer, takes) in [

@@ -142,7 +142,13 @@ pub async fn serve(
     let (needed, copies) = (Budget::new(NEEDED_BYTES), Semaphore::new(COPIES_MAX));
     let limits = gateway.period_config().await.map_err(std::io::Error::other)?;
     let (limits, limiter) = (RefCell::new(limits), Limiter::default());
-    let (pusher, wakes) = (Rc::new(Pusher::default()), Rc::new(Wakes::default()));
+    let random = gateway.objects.clone();
+    let letters = move |len: usize| {
+        let mut bytes = vec![0; len];
+        random.random(&mut bytes);
+        bytes.iter().map(|b| char::from(b'a' + b % 26)).collect()
+    };
+    let (pusher, wakes) = (Rc::new(Pusher::new(Box::new(letters))), Rc::new(Wakes::default()));
     let out = Out { pusher: pusher.clone(), wakes: wakes.clone() };
     assert!(gateway.outlet.set(Box::new(out)).is_ok(), "a gateway serves once");
     let server = Rc::new(Server {
