@@ -20,6 +20,7 @@ mod mgr_dashboard;
 mod mgr_metrics;
 mod mon_daemon;
 mod mon_peers;
+mod mon_rebuild;
 mod mon_rescue;
 mod names;
 mod osd_daemon;

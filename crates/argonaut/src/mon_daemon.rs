@@ -55,7 +55,7 @@ fn monmap(fsid: Uuid, members: &[(String, AddrVec)], auth: MonMapAuth) -> MonMap
 
 /// What a new cluster takes whose keys are of a kind: the older one is taken together with the newer,
 /// the newer alone, as in a new cluster of the peer's.
-fn ciphers(kind: KeyKind) -> MonMapAuth {
+pub fn ciphers(kind: KeyKind) -> MonMapAuth {
     let number = i32::from(kind.0);
     match kind {
         KeyKind::AES => MonMapAuth::default(),

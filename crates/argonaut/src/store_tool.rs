@@ -16,9 +16,9 @@ use types::{HObject, PgId, PoolId, ShardId, SnapId, SpgId};
 
 #[derive(Args)]
 pub struct StoreTool {
-    /// The data directory of the OSD, which must be down.
-    #[arg(long)]
-    data_path: PathBuf,
+    /// The data directory of the OSD, which must be down; `rebuild-mon` takes several.
+    #[arg(long, required = true)]
+    data_path: Vec<PathBuf>,
     /// Look at a store whose log is damaged: what was written before the damage is there, and nothing
     /// that the verb writes stays.
     #[arg(long)]
@@ -71,6 +71,8 @@ enum StoreVerb {
         #[arg(long)]
         force: bool,
     },
+    /// Make a monitor of what OSDs know, where every monitor is lost.
+    RebuildMon(crate::mon_rebuild::Asked),
     /// Write and read objects of the tool's own, then remove them.
     Bench {
         /// Bytes of each write.
@@ -245,9 +247,15 @@ pub fn run(tool: &StoreTool) -> Result<ExitCode> {
     if writes && tool.past_damage {
         bail!("with --past-damage nothing is written: export, and make the OSD anew");
     }
-    let (mut store, woken) = open(&tool.data_path, tool.past_damage)?;
+    if let StoreVerb::RebuildMon(asked) = &tool.verb {
+        crate::mon_rebuild::run(&tool.data_path, tool.past_damage, asked)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let [data] = &tool.data_path[..] else { bail!("give --data-path once") };
+    let (mut store, woken) = open(data, tool.past_damage)?;
     let out = &mut crate::say::out();
     match &tool.verb {
+        StoreVerb::RebuildMon(_) => unreachable!("done above"),
         StoreVerb::Fsck { deep } => return fsck(&mut store, *deep, out),
         StoreVerb::Stat { pg: Some(pg), object: Some(object), which } => {
             let (pg, object, which) = (pg.clone(), object.clone(), which.clone());
@@ -350,6 +358,16 @@ pub enum Change<'a> {
     RemoveAttr(&'a str),
     SetOmap(&'a str, &'a Path),
     RemoveOmap(&'a str),
+}
+
+/// The OSD maps in the store of an OSD that is down; nothing is written.
+///
+/// # Errors
+/// When it cannot be opened, or a map is missing or damaged.
+pub fn maps(data: &Path, past_damage: bool) -> Result<Option<osd::KeptMaps>> {
+    let backing = osd::StoreBacking::new(open(data, past_damage)?.0, osd::DataCache::default());
+    let maps = osd::KeptMaps::load(&backing).map_err(anyhow::Error::msg);
+    maps.with_context(|| data.display().to_string())
 }
 
 /// The open store of an OSD that is down.

@@ -113,6 +113,22 @@ impl Mkfs {
         }
     }
 
+    /// The state of monitors that are made anew for OSDs which are there: with their maps. Numbers of
+    /// clients begin far above those that the lost monitors gave, for OSDs know requests by them.
+    #[must_use]
+    pub fn state_of_osds(&self, newest: OsdMap, history: OsdHistory) -> ClusterState {
+        // A second makes room for 65,536 clients, more than monitors let in.
+        let ids = FIRST_GLOBAL_ID + (u64::from(self.now.sec) << 16);
+        let created = newest.created;
+        ClusterState {
+            created,
+            osdmap: newest,
+            osd_history: history,
+            global_ids_below: ids,
+            ..self.state()
+        }
+    }
+
     /// [`Mkfs::state`] as bytes.
     #[must_use]
     pub fn to_state_bytes(&self) -> Bytes {

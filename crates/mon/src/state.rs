@@ -327,6 +327,21 @@ impl OsdHistory {
         }
     }
 
+    /// A history from `base` to `newest`, with the encoded change to each epoch between, as OSDs
+    /// keep them.
+    #[must_use]
+    pub fn kept(
+        base: &maps::OsdMap,
+        changes: impl IntoIterator<Item = (Epoch, Bytes)>,
+        newest: &maps::OsdMap,
+    ) -> Self {
+        let mut history = Self::begin(base);
+        history.incrementals.extend(changes);
+        history.newest = newest.to_bytes_for(newest.canonical_features());
+        history.last = newest.epoch;
+        history
+    }
+
     fn push(&mut self, epoch: Epoch, full: Bytes, incremental: Bytes) {
         self.newest = full;
         self.incrementals.insert(epoch, incremental);

@@ -81,6 +81,7 @@ pub use core::{Identity, Osd, PeerInfo};
 pub use doors::Door;
 pub use inspect::{PgSummary, clones_fit, dirty, version_of};
 pub use load::Load;
+pub use maphist::KeptMaps;
 pub use outbox::{Effect, Outbox};
 #[cfg(fuzzing)]
 pub use tests::proved::run as fuzz_proved;

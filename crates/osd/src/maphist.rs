@@ -148,3 +148,42 @@ pub fn next(store: &dyn ObjectStore, map: &OsdMap) -> Result<OsdMap, String> {
     let raw = raw.ok_or_else(|| format!("osdmap {e} is not kept"))?;
     OsdMap::from_shared(&raw).map_err(|x| format!("osdmap {e}: {x}"))
 }
+
+/// What a store keeps of its cluster's OSD maps: monitors can be made anew of it.
+#[derive(Clone, Debug)]
+pub struct KeptMaps {
+    /// The cluster.
+    pub fsid: Uuid,
+    /// Whose store it is.
+    pub whoami: OsdId,
+    /// The oldest map from which each change up to the newest is kept.
+    pub base: OsdMap,
+    /// These changes as they came, by the epoch that each leads to.
+    pub deltas: Vec<(Epoch, Bytes)>,
+    /// The newest map.
+    pub newest: OsdMap,
+}
+
+impl KeptMaps {
+    /// Reads them; `None` where the store never saw a map. One map is applied per epoch kept.
+    ///
+    /// # Errors
+    /// A sentence, when a map is missing or cannot be read.
+    pub fn load(store: &dyn ObjectStore) -> Result<Option<Self>, String> {
+        let Some(own) = Superblock::load(store)?.filter(|own| own.newest.0 > 0) else {
+            return Ok(None);
+        };
+        let mut base = map_at(store, own.oldest)?;
+        let (mut newest, mut deltas) = (base.clone(), Vec::new());
+        while newest.epoch < own.newest {
+            newest = next(store, &newest)?;
+            if let Some(raw) = delta(store, newest.epoch) {
+                deltas.push((newest.epoch, raw));
+            } else {
+                // A whole map came instead: what was before it leads nowhere.
+                (base, deltas) = (newest.clone(), Vec::new());
+            }
+        }
+        Ok(Some(Self { fsid: own.fsid, whoami: own.whoami, base, deltas, newest }))
+    }
+}
