@@ -28,6 +28,7 @@ mod mgr;
 mod package;
 mod packages;
 mod pages;
+mod parity;
 mod qemu;
 mod radosgw;
 mod recovery;
@@ -95,6 +96,9 @@ cargo xtask VERB
   join [PART..]      hosts that join a cluster, are lost, leave (network namespaces): six commands,
                      refusals, kills at each step, over ssh (six refuse again deploy)
   pages [PAGE..]     follow pages of the documentation: their commands do what they show
+  parity [--seed N] [--steps M]
+                     the same random actions of an operator on ours and on stock, compared at rest
+                     (30); what may differ, and why: tests/parity/allowed.txt
   caps [record|peer] what users with all kinds of caps may do, as recorded of stock; record it
                      anew; or try stock by its record, then ours
   hostile [STREAMS]  random and mutated byte streams against every port (100000)
@@ -197,6 +201,7 @@ fn run() -> Result<()> {
             hostile_clients::files(secs.unwrap_or(10), only)?.end()
         }
         ["pages", pages @ ..] => pages::run(pages)?.end(),
+        ["parity", words @ ..] => parity::run(&parity::Asked::parse(words)?)?.end(),
         ["caps"] => caps::ours()?.end(),
         ["caps", "peer"] => caps::peer()?.end(),
         ["caps", "record"] => caps::record(),
