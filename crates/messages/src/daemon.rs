@@ -18,7 +18,7 @@ plain_message! {
         uuid: Uuid,
         /// The newest map it has.
         epoch: Epoch,
-        /// In which epoch it was last marked up; 0 when never.
+        /// In which epoch this process was first marked up; 0 where it was not yet.
         boot_epoch: Epoch,
         /// Where clients reach it.
         client: AddrVec,

@@ -441,6 +441,39 @@ fn an_osd_that_may_not_boot_has_ended() {
     assert_eq!(a.map().epoch, now, "once is enough");
 }
 
+/// An OSD puts itself where it stands when it starts, not when it comes back, and not where it is told
+/// not to by central settings for OSDs.
+#[test]
+fn an_osd_is_placed_when_it_starts() {
+    let (mut a, _) = Alone::with_osds();
+    let admin = a.admin();
+    let host = |a: &Alone| a.map().crush.full_location(1)["host"].clone();
+    let moved =
+        r#"{"prefix":"osd crush set","id":1,"weight":1.0,"args":["root=default","host=h"]}"#;
+    let down = r#"{"prefix":"osd down","ids":["1"]}"#;
+    assert_eq!(a.run(admin, moved).0, 0);
+    assert_eq!(host(&a), "h");
+    assert_eq!(a.run(admin, down).0, 0);
+    let now = a.map().epoch;
+    a.boot_again(1, 5, now, Epoch(2));
+    a.settle();
+    assert!(a.map().is_up(OsdId(1)));
+    assert_eq!(host(&a), "h", "it was up before");
+    let not =
+        r#"{"prefix":"config set","who":"osd","name":"osd_crush_update_on_start","value":"false"}"#;
+    assert_eq!(a.run(admin, not).0, 0);
+    a.boot(1, 6);
+    a.settle();
+    assert!(a.map().is_up(OsdId(1)));
+    assert_eq!(host(&a), "h", "it is told not to");
+    let one = r#"{"prefix":"config set","who":"osd.1","name":"osd_crush_update_on_start","value":"true"}"#;
+    assert_eq!(a.run(admin, one).0, 0);
+    a.boot(1, 7);
+    a.settle();
+    assert!(a.map().is_up(OsdId(1)));
+    assert_eq!(host(&a), "here");
+}
+
 /// An OSD that stops, one that others miss, and what the map says of them.
 #[test]
 fn osds_go_down_and_out() {

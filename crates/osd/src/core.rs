@@ -111,6 +111,8 @@ pub(crate) struct Core {
     pub pg_count: usize,
     /// The map shows this process up.
     pub booted: bool,
+    /// The first epoch that showed it up; 0 until then.
+    pub boot_epoch: Epoch,
     pub stopping: bool,
     pub seq: u64,
     pub waiting: crate::parked::Parked,
@@ -287,6 +289,7 @@ impl Osd {
                 paced: SpgId::default(),
                 pg_count: pgs.len(),
                 booted: false,
+                boot_epoch: Epoch(0),
                 stopping: false,
                 seq: 0,
                 waiting: crate::parked::Parked::default(),

@@ -363,6 +363,9 @@ impl Osd {
         let serve = mine && !self.c.stopping;
         if serve && !self.c.booted {
             tracing::info!(epoch = map.epoch.0, up_from = map.up_from(me).0, "up");
+            if self.c.boot_epoch == Epoch(0) {
+                self.c.boot_epoch = map.up_from(me);
+            }
             interval = self.pgs.keys().copied().collect();
         } else if !serve && self.c.booted {
             tracing::warn!(epoch = map.epoch.0, "the map says that this OSD is down");

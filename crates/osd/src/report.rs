@@ -100,7 +100,7 @@ impl Osd {
             osd: id.whoami,
             uuid: id.uuid,
             epoch: self.c.map.epoch,
-            boot_epoch: self.c.map.up_from(id.whoami),
+            boot_epoch: self.c.boot_epoch,
             client: id.client.clone(),
             cluster: id.cluster.clone(),
             hb_front: id.hb_front.clone(),

@@ -908,6 +908,13 @@ impl Monitor {
         text.and_then(|text| key.parse(&text)).unwrap_or_else(|| key.default())
     }
 
+    /// An option that the peer's OSDs obey: as it is set for this OSD, else for this monitor.
+    fn option_of_osd<K: Kind>(&self, osd: types::OsdId, key: Key<K>) -> K::Value {
+        let osd = EntityName::new(EntityKind::OSD, osd.0.to_string());
+        let text = self.state.config.get(&osd, key.name()).or_else(|| self.option_text(key));
+        text.and_then(|text| key.parse(&text)).unwrap_or_else(|| key.default())
+    }
+
     /// An option that the peer's manager obeys: as it is set for managers, else for this monitor.
     fn option_of_mgr<K: Kind>(&self, key: Key<K>) -> K::Value {
         let mgr = EntityName::new(EntityKind::MGR, "x");

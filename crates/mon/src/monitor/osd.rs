@@ -194,7 +194,8 @@ impl Monitor {
             inc.new_uuid.insert(osd, msg.uuid);
         }
         inc.new_xinfo.insert(osd, xinfo);
-        if self.option(key::OSD_CRUSH_UPDATE_ON_START) {
+        // A process that was up before stays where an operator put it.
+        if msg.boot_epoch == Epoch(0) && self.option_of_osd(osd, key::OSD_CRUSH_UPDATE_ON_START) {
             match crushops::create_or_move(&map.crush, &msg) {
                 Ok(Some(crush)) => inc.crush = crush,
                 Ok(None) => {}

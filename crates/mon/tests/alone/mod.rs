@@ -294,6 +294,11 @@ impl Alone {
 
     /// As one that has the map of `epoch`.
     pub fn boot_with(&mut self, osd: i32, nonce: u32, epoch: Epoch) -> ConnId {
+        self.boot_again(osd, nonce, epoch, Epoch(0))
+    }
+
+    /// As a process that was up before, since `boot_epoch`.
+    pub fn boot_again(&mut self, osd: i32, nonce: u32, epoch: Epoch, boot_epoch: Epoch) -> ConnId {
         let port = 6800 + osd as u16 * 4;
         let conn = self.connect_as(
             &format!("osd.{osd}"),
@@ -309,6 +314,7 @@ impl Alone {
                 osd: OsdId(osd),
                 uuid: Uuid::from_random([osd as u8 + 1; 16]),
                 epoch,
+                boot_epoch,
                 client: addr(port, nonce),
                 cluster: addr(port + 1, nonce),
                 hb_front: addr(port + 2, nonce),

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use maps::{OsdMapFlags, PgState};
 use messages::{OsdOp, op};
-use types::{OsdId, PgId, PoolId, ShardId, SpgId};
+use types::{Epoch, OsdId, PgId, PoolId, ShardId, SpgId};
 
 use super::cluster::Cluster;
 use crate::PgSummary;
@@ -310,4 +310,25 @@ fn an_empty_pg_is_not_degraded() {
     c.ask(POOL, "one", write("first".into()));
     let state = run(&mut c);
     assert!(state.has(PgState::UNDERSIZED) && state.has(PgState::DEGRADED), "{state}");
+}
+
+/// Monitors place an OSD where it starts, and tell a start from a return by its first epoch.
+#[test]
+fn a_start_is_told_from_a_return() {
+    let mut c = Cluster::ready(2, 2, 1, 8);
+    let first = c.map.up_from(OsdId(1));
+    let boots = |c: &mut Cluster| -> Vec<Epoch> {
+        c.settle();
+        let all = std::mem::take(&mut c.boots).into_iter();
+        all.filter(|(osd, _)| *osd == OsdId(1)).map(|(_, epoch)| epoch).collect()
+    };
+    assert!(boots(&mut c).iter().all(|epoch| *epoch == Epoch(0)));
+    c.mark_down(1);
+    let said = boots(&mut c);
+    assert!(!said.is_empty() && said.iter().all(|epoch| *epoch == first), "{said:?}");
+    c.kill(1);
+    c.mark_down(1);
+    c.start(1);
+    let said = boots(&mut c);
+    assert!(!said.is_empty() && said.iter().all(|epoch| *epoch == Epoch(0)), "{said:?}");
 }

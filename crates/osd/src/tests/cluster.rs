@@ -85,6 +85,8 @@ pub struct Cluster {
     /// From which epoch each OSD wants maps.
     wants: Vec<Epoch>,
     pub effects_seen: Vec<Effect>,
+    /// What OSDs said of when they were first up, with each wish to boot.
+    pub boots: Vec<(OsdId, Epoch)>,
     /// The client's OSD capability, for connections made from now on.
     pub caps: String,
     /// `osd_max_backfills` of OSDs started from now on.
@@ -167,6 +169,7 @@ impl Cluster {
             to_mon: VecDeque::new(),
             wants: vec![Epoch(1); osds],
             effects_seen: Vec::new(),
+            boots: Vec::new(),
             caps: "allow *".into(),
             backfills: 1 + 7 * (seed % 2) as usize,
             options: Vec::new(),
@@ -574,6 +577,7 @@ impl Cluster {
             match e.kind {
                 OsdBoot::KIND => {
                     let m = OsdBoot::decode(&e).unwrap();
+                    self.boots.push((m.osd, m.boot_epoch));
                     let i = m.osd.0 as usize;
                     let alive =
                         self.nodes[i].osd.is_some() && m.client == addr(i, self.nodes[i].nonce);
