@@ -247,6 +247,7 @@ impl Pair {
         ensure!(pool, "stock's manager has made no pool");
         self.ours.must("osd pool create .mgr 1 --yes-i-really-mean-it")?;
         self.ours.must("osd pool application enable .mgr mgr")?;
+        self.ours.ask(&json!({"write": ".mgr", "names": ["main.db"], "text": "as stock's "}))?;
         for side in [&mut self.ours, &mut self.stock] {
             for line in [
                 "osd pool set .mgr size 3",
