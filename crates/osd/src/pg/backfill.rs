@@ -563,7 +563,7 @@ impl Pg {
         // have goes on to count, or it would be asked for again at once.
         let few = self.info.up.iter().filter(|o| **o != OsdId::NONE).count() < self.pool.size;
         if few && self.acting_copies().any(|o| !self.is_chosen(&o)) {
-            return;
+            return self.maybe_act_beside(cx);
         }
         let back = self.up_copies().all(|o| self.acts(&o) || whole(&o));
         let good = targets.iter().all(|o| cx.map.is_up(o.osd));
@@ -571,6 +571,30 @@ impl Pg {
             self.temp_asked_ms = now;
             cx.want_temp.insert(self.id.pg, Vec::new());
         }
+    }
+
+    /// Once all copies that CRUSH chose are whole, and are too few, they act, beside as many of those
+    /// that act now as the pool asks for.
+    fn maybe_act_beside(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now.mono_ms();
+        let whole = |o: &PgShard| match self.peers.get(o) {
+            Some(p) if self.acts(o) => p.missing.is_empty(),
+            Some(p) => p.has_caught_up(),
+            None => o.osd == cx.me,
+        };
+        let all: Vec<PgShard> = self.up_copies().chain(self.acting_copies()).collect();
+        let ready = all.iter().all(|o| whole(o) && cx.map.is_up(o.osd));
+        if !ready || self.targets().is_empty() || now < self.temp_asked_ms + RETRY_MS {
+            return;
+        }
+        let mut want: Vec<OsdId> = vec![self.up_primary];
+        for o in all {
+            if want.len() < self.pool.size && !want.contains(&o.osd) {
+                want.push(o.osd);
+            }
+        }
+        self.temp_asked_ms = now;
+        cx.want_temp.insert(self.id.pg, want);
     }
 
     fn end_backfill(&mut self, cx: &mut Cx<'_>) {

@@ -332,3 +332,39 @@ fn a_start_is_told_from_a_return() {
     let said = boots(&mut c);
     assert!(!said.is_empty() && said.iter().all(|epoch| *epoch == Epoch(0)), "{said:?}");
 }
+
+/// CRUSH finds too few places while an OSD is down, and chooses another for one of them: once that is
+/// whole it acts, beside whoever else has a copy.
+#[test]
+fn who_was_filled_acts_beside_those_that_stay() {
+    let mut c = Cluster::ready(4, 3, 1, 8);
+    for i in 0..300 {
+        c.run(POOL, &format!("o{i}"), write(format!("first {i}").into()));
+    }
+    c.settle();
+    let acting = c.map.pg_to_up_acting(PG.pg).acting;
+    let new = (0..4).map(OsdId).find(|o| !acting.contains(o)).unwrap();
+    let [first, moved, down] = [acting[0], acting[1], acting[2]];
+    c.kill(down.0 as usize);
+    c.mark_down(down.0 as usize);
+    c.settle();
+    let mut inc = c.next_inc();
+    inc.new_pg_upmap.insert(PG.pg, vec![first, new, down]);
+    c.publish(inc);
+    for _ in 0..50 {
+        c.settle();
+        c.tick(1_000);
+    }
+    let place = c.map.pg_to_up_acting(PG.pg);
+    assert_eq!(place.up, [first, new]);
+    assert_eq!(place.acting, [first, new, moved]);
+    let leads = c.nodes[first.0 as usize].osd.as_ref().unwrap().pg_summaries();
+    let state = leads.into_iter().find(|s| s.id == PG && s.leads).unwrap().state;
+    for (word, there) in [
+        (maps::PgState::CLEAN, true),
+        (maps::PgState::BACKFILLING, false),
+        (maps::PgState::UNDERSIZED, false),
+    ] {
+        assert_eq!(state.has(word), there, "{state:?}");
+    }
+}
