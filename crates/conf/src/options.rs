@@ -172,6 +172,7 @@ options! {
     MON_WARN_ON_CRUSH_STRAW_CALC_VERSION_ZERO Bool "true" Live "Health warns of a CRUSH map with straw_calc_version 0."
     MON_WARN_ON_LEGACY_CRUSH_TUNABLES Bool "true" Live "Health warns of CRUSH tunables from before release 0.94."
     MON_WARN_ON_MISPLACED Bool "false" Live "Health warns of misplaced objects."
+    MON_WARN_ON_OSD_DOWN_OUT_INTERVAL_ZERO Bool "true" Live "Health warns where OSDs that are down are never marked out (mon_osd_down_out_interval 0)."
     MON_WARN_ON_POOL_NO_APP Bool "true" Live "Health warns of pools without an application."
     MON_WARN_ON_POOL_NO_REDUNDANCY Bool "true" Live "Health warns of pools with one replica."
     MON_WARN_ON_POOL_PG_NUM_NOT_POWER_OF_TWO Bool "true" Live "Health warns of pools whose pg_num is no power of two."

@@ -59,6 +59,7 @@ pub(crate) const CODES: &[(&str, Fate)] = {
         ("OSD_NEARFULL", Raised),
         ("OSDMAP_FLAGS", Raised),
         ("OSD_FLAGS", Raised),
+        ("OSD_NO_DOWN_OUT_INTERVAL", Raised),
         ("OLD_CRUSH_TUNABLES", Raised),
         ("OLD_CRUSH_STRAW_CALC_VERSION", Raised),
         ("CACHE_POOL_NO_HIT_SET", Raised),
@@ -157,6 +158,8 @@ pub(crate) struct MapBounds {
     pub straw_calc: bool,
     /// `mon_warn_on_legacy_crush_tunables`
     pub tunables: bool,
+    /// `mon_osd_down_out_interval`, where `mon_warn_on_osd_down_out_interval_zero` asks for it.
+    pub down_out: Option<i64>,
 }
 
 /// The checks of what maps and sums alone tell.
@@ -167,6 +170,7 @@ pub(crate) fn check(
     report: &mut HealthReport,
 ) {
     check_ratios(&cluster.osdmap, bounds, report);
+    check_healing(volatile, bounds, report);
     check_crush(&cluster.osdmap, bounds, report);
     check_pools(&cluster.osdmap, bounds, report);
     check_places(&cluster.osdmap, report);
@@ -227,6 +231,16 @@ fn check_networks(map: &OsdMap, networks: &str, report: &mut HealthReport) {
     if !detail.is_empty() {
         let summary = format!("{} osds(s) are not reachable", detail.len());
         report.add("OSD_UNREACHABLE", HealthStatus::Err, detail.len(), summary, detail);
+    }
+}
+
+/// Nothing of an OSD that is down goes elsewhere unless an operator says so.
+fn check_healing(volatile: &Volatile, bounds: &MapBounds, report: &mut HealthReport) {
+    if bounds.down_out == Some(0) {
+        let (name, what) = (&volatile.quorum.name, "has mon_osd_down_out_interval set to 0");
+        let detail = vec![format!("mon.{name} {what}")];
+        let summary = format!("mon {name} {what}");
+        report.add("OSD_NO_DOWN_OUT_INTERVAL", HealthStatus::Warn, 1, summary, detail);
     }
 }
 
@@ -403,6 +417,7 @@ impl Default for MapBounds {
             power_of_two: true,
             straw_calc: true,
             tunables: true,
+            down_out: Some(600),
         }
     }
 }

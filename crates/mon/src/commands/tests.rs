@@ -768,6 +768,24 @@ fn maps_are_looked_at() {
     assert!(told("TOO_MANY_PGS").1.ends_with("> max 5)"));
 }
 
+/// As stock 20.2.4 tells it.
+#[test]
+fn osds_that_are_never_marked_out_are_told() {
+    let mut cluster = Cluster::new();
+    cluster.volatile.quorum.name = "a".to_owned();
+    let mut options = health_options();
+    let mut told = |interval| {
+        options.bounds.down_out = interval;
+        let mut checks = crate::health::check(&cluster.state, &cluster.volatile, &options).checks;
+        checks.remove("OSD_NO_DOWN_OUT_INTERVAL")
+    };
+    assert!(told(Some(600)).is_none() && told(None).is_none());
+    let check = told(Some(0)).expect("a warning");
+    assert_eq!(check.severity, crate::HealthStatus::Warn);
+    assert_eq!(check.summary, "mon a has mon_osd_down_out_interval set to 0");
+    assert_eq!(check.detail, ["mon.a has mon_osd_down_out_interval set to 0"]);
+}
+
 /// OSDs that only CRUSH knows, OSDs outside of the clients' networks, and pools that are to become
 /// larger than all there is.
 #[test]

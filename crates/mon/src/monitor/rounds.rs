@@ -225,6 +225,9 @@ impl Monitor {
             power_of_two: self.option(key::MON_WARN_ON_POOL_PG_NUM_NOT_POWER_OF_TWO),
             straw_calc: self.option(key::MON_WARN_ON_CRUSH_STRAW_CALC_VERSION_ZERO),
             tunables: self.option(key::MON_WARN_ON_LEGACY_CRUSH_TUNABLES),
+            down_out: self
+                .option(key::MON_WARN_ON_OSD_DOWN_OUT_INTERVAL_ZERO)
+                .then(|| self.option(key::MON_OSD_DOWN_OUT_INTERVAL)),
         }
     }
 
