@@ -339,7 +339,7 @@ fn a_start_is_told_from_a_return() {
 fn who_was_filled_acts_beside_those_that_stay() {
     let mut c = Cluster::ready(4, 3, 1, 8);
     for i in 0..300 {
-        c.run(POOL, &format!("o{i}"), write(format!("first {i}").into()));
+        c.run(POOL, &format!("o{i}"), write(format!("first {i}")));
     }
     c.settle();
     let acting = c.map.pg_to_up_acting(PG.pg).acting;
