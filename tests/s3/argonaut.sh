@@ -49,8 +49,8 @@ python3 swift.py "$ENDPOINT" ours
 python3 swift-both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main
 python3 events.py "$ENDPOINT" "http://127.0.0.1:$PORT"
 python3 webidentity.py "$ENDPOINT" "http://127.0.0.1:$PORT"
-python3 amqp.py "$ENDPOINT" "http://127.0.0.1:$PORT"
-python3 kafka.py "$ENDPOINT"
+[ -z "${BROKERS:-}" ] || python3 amqp.py "$ENDPOINT" "http://127.0.0.1:$PORT"
+[ -z "${BROKERS:-}" ] || python3 kafka.py "$ENDPOINT"
 python3 both.py "$ENDPOINT" "http://127.0.0.1:$PORT" KEYmain secret/main
 ACCESS=KEYmain SECRET=secret/main bash admin.sh
 radosgw-admin bucket stats --bucket kept > stats.json

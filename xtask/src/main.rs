@@ -91,7 +91,7 @@ cargo xtask VERB
   krbd [MODE..]      the kernel's rbd in a virtual machine (crc secure legacy)
   kfs [MODE..]       the kernel's mount of a file system there
   radosgw            stock radosgw on OSDs of ours, boto3 as its client
-  rgw                our gateway, boto3 as its client, stock radosgw beside it
+  rgw                our gateway, boto3 as its client, stock radosgw beside it, brokers of AMQP and Kafka
   hosts              a cluster over four hosts (network namespaces), cut off and joined
   join [PART..]      hosts that join a cluster, are lost, leave (network namespaces): six commands,
                      refusals, kills at each step, over ssh (six refuse again deploy)
@@ -186,7 +186,7 @@ fn run() -> Result<()> {
         ["kfs"] => kernel::files(&["crc", "secure", "legacy"])?.end(),
         ["kfs", modes @ ..] => kernel::files(modes)?.end(),
         ["radosgw"] => radosgw::run()?.end(),
-        ["rgw"] => radosgw::ours()?.end(),
+        ["rgw"] => radosgw::ours_with_brokers()?.end(),
         ["hosts"] => hosts::hosts(false).end(),
         ["join", parts @ ..] => hosts::join(parts)?.end(),
         ["recovery", ..] => recovery::run(number(1, 2)?)?.end(),

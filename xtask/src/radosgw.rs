@@ -45,25 +45,48 @@ pub fn run() -> Result<Report> {
 /// # Errors
 /// When the cluster does not start; what failed is in the report.
 pub fn ours() -> Result<Report> {
+    beside_stock(false)
+}
+
+/// As [`ours`], with brokers of AMQP and Kafka's protocol that take events.
+///
+/// # Errors
+/// As [`ours`].
+pub fn ours_with_brokers() -> Result<Report> {
+    let line = format!(
+        "dpkg -s {BROKERS} >/dev/null 2>&1 || {{ apt-get update -q && \
+         DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends {BROKERS}; }} >&2"
+    );
+    sh::output(&mut lab::exec("forky", &line))?;
+    beside_stock(true)
+}
+
+/// What [`ours_with_brokers`] needs in the root.
+const BROKERS: &str = "rabbitmq-server python3-pika kafkacat";
+
+fn beside_stock(brokers: bool) -> Result<Report> {
     let mut report = Report::default();
     lab::root("forky")?;
     let cluster = Cluster::up("rgw", &["--osds", "3"])?;
     let share = share(&cluster)?;
-    report.check("our gateway with boto3, and stock radosgw beside it", || both(&cluster, &share));
+    report.check("our gateway with boto3, and stock radosgw beside it", || {
+        both(&cluster, &share, brokers)
+    });
     Ok(report)
 }
 
-fn both(cluster: &Cluster, share: &Path) -> Result<()> {
+fn both(cluster: &Cluster, share: &Path, brokers: bool) -> Result<()> {
     let at = share.display();
     sh::output(&mut cluster.client("forky", &format!("cd {at} && bash argonaut.sh start")))?;
     let (port, stock) = (http_port() + 1, http_port());
     let _gateway = Gateway::start(cluster, share, port)?;
     let line = format!(
         "cd {at} && PORT={stock} RECEIVER_PORT={} ENDPOINT=http://127.0.0.1:{port} TLS_ENDPOINT=https://127.0.0.1:{} CASES='{}' \
-         timeout 900 bash argonaut.sh check",
+         BROKERS={} timeout 900 bash argonaut.sh check",
         stock + 5,
         port + 1,
-        cases()
+        cases(),
+        if brokers { "yes" } else { "" }
     );
     let out = sh::output(&mut cluster.client("forky", &line))?;
     print!("{out}");
