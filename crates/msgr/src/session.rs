@@ -292,7 +292,8 @@ pub fn judge_ident(
     if old.peer_global_seq > ask.global_seq {
         return Verdict::Stale;
     }
-    if old.policy.lossy {
+    // A client that keeps no session names none.
+    if old.policy.lossy || (ask.client_cookie == 0 && !connecting) {
         return Verdict::Fresh;
     }
     if old.client_cookie != 0 && old.server_cookie != 0 && old.client_cookie != ask.client_cookie {
@@ -398,6 +399,11 @@ mod tests {
         let ident = Ident { addrs: AddrVec::default(), client_cookie: 8, global_seq: 5 };
         assert_eq!(judge_ident(Some(&old), false, mine, &ident), Verdict::AdoptReset);
         assert_eq!(judge_ident(None, false, mine, &ident), Verdict::Fresh);
+        // A command, and the next one of the same client, by connections that keep no session: the second
+        // is not answered with what the first one left.
+        let command = Ident { client_cookie: 0, ..ident.clone() };
+        let first = Session { client_cookie: 0, server_cookie: 9, ..Session::new(old.policy) };
+        assert_eq!(judge_ident(Some(&first), false, mine, &command), Verdict::Fresh);
         let stale = Ident { global_seq: 4, ..ident };
         assert_eq!(judge_ident(Some(&old), false, mine, &stale), Verdict::Stale);
     }
