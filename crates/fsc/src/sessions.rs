@@ -131,9 +131,11 @@ impl Client {
 
     /// Turns to the server that the newest map names, once it listens to who was away.
     pub(crate) fn come_back(&mut self, rank: i32, out: &mut Vec<Out>) {
+        if self.sessions.get(&rank).is_none_or(|s| s.life != Life::Away) {
+            return;
+        }
         let server = self.server(rank);
-        let Some(session) = self.sessions.get_mut(&rank) else { return };
-        if let (Life::Away, Some((gid, state, addrs))) = (session.life, server)
+        if let (Some(session), Some((gid, state, addrs))) = (self.sessions.get_mut(&rank), server)
             && state.0 >= MdsState::RECONNECT.0
             && state.0 <= MdsState::ACTIVE.0
         {

@@ -14,7 +14,7 @@ use crate::ops::Seen;
 use crate::rank::Rank;
 use crate::realm::GLOBAL;
 use crate::request::{Answer, Extra};
-use crate::tree::Link;
+use crate::tree::{Link, Sums};
 
 impl Rank {
     /// An answer without anything in it.
@@ -165,35 +165,16 @@ impl Rank {
 
     /// An inode as a client sees it.
     pub fn stat(&self, ino: Ino, client: i64, cap: ReplyCap, xattrs: bool) -> InodeStat {
-        let node = self.tree.at(ino);
-        let mut stat = stat_of(&node.store, client, cap, xattrs);
-        let sums = self.tree.unsettled_sums(ino);
-        stat.times.ctime = stat.times.ctime.max(sums.mtime);
-        stat.times.mtime = stat.times.mtime.max(sums.mtime);
-        stat.times.change_attr += sums.changes;
-        stat.dir.nfiles += sums.files;
-        stat.dir.nsubdirs += sums.dirs;
-        stat.dir.rbytes += sums.nest.rbytes;
-        stat.dir.rfiles += sums.nest.rfiles;
-        stat.dir.rsubdirs += sums.nest.rsubdirs;
-        stat.dir.rctime = stat.dir.rctime.max(sums.nest.rctime);
-        stat
+        stat_with(&self.tree.at(ino).store, self.tree.totals(ino), client, cap, xattrs)
     }
 
     /// A directory as a client sees it that has just changed it. See [`crate::tree::Tree::sums_after`].
     fn stat_after(&self, dir: Ino, client: i64, cap: ReplyCap) -> InodeStat {
-        if cap.caps & bits::F != 0 {
-            return self.stat(dir, client, cap, false);
-        }
-        let mut stat = stat_of(&self.tree.at(dir).store, client, cap, false);
-        let sums = self.tree.sums_after(dir, client);
-        stat.times.ctime = stat.times.ctime.max(sums.mtime);
-        stat.times.mtime = sums.mtime;
-        stat.times.change_attr = sums.changes;
-        (stat.dir.nfiles, stat.dir.nsubdirs) = (sums.files, sums.dirs);
-        (stat.dir.rbytes, stat.dir.rctime) = (sums.nest.rbytes, sums.nest.rctime);
-        (stat.dir.rfiles, stat.dir.rsubdirs) = (sums.nest.rfiles, sums.nest.rsubdirs);
-        stat
+        let sums = match cap.caps & bits::F {
+            0 => self.tree.sums_after(dir, client),
+            _ => self.tree.totals(dir),
+        };
+        stat_with(&self.tree.at(dir).store, sums, client, cap, false)
     }
 
     /// The same as a snapshot has it. Nobody changes that: all that is shared may be cached.
@@ -214,6 +195,23 @@ impl Rank {
         }
         stat
     }
+}
+
+/// An inode that adds up to `sums`, as a client sees it.
+fn stat_with(
+    store: &InodeStore,
+    sums: Sums,
+    client: i64,
+    cap: ReplyCap,
+    xattrs: bool,
+) -> InodeStat {
+    let mut stat = stat_of(store, client, cap, xattrs);
+    (stat.times.mtime, stat.times.ctime) = (sums.mtime, sums.ctime);
+    stat.times.change_attr = sums.changes;
+    (stat.dir.nfiles, stat.dir.nsubdirs) = (sums.files, sums.dirs);
+    (stat.dir.rbytes, stat.dir.rctime) = (sums.nest.rbytes, sums.nest.rctime);
+    (stat.dir.rfiles, stat.dir.rsubdirs) = (sums.nest.rfiles, sums.nest.rsubdirs);
+    stat
 }
 
 /// An inode as it stands, as a client sees it.

@@ -178,7 +178,7 @@ impl Rank {
         let node = self.tree.at(ino);
         let cap = node.caps.by_client.get(&client)?;
         let i = &node.store.inode;
-        let sums = self.tree.unsettled_sums(ino);
+        let sums = self.tree.totals(ino);
         let is_dir = node.is_dir();
         Some(ClientCaps {
             op,
@@ -199,23 +199,23 @@ impl Rank {
                 xattr_version: i.versions.xattr,
                 xattrs: node.store.xattrs.to_bytes(),
                 btime: i.times.btime,
-                change_attr: i.versions.change_attr + sums.changes,
+                change_attr: sums.changes,
             },
             file: CapFile {
                 size: i.file.size,
                 max_size: i.file.client_ranges.get(&client).map_or(0, |r| r.last),
                 truncate_size: i.file.truncate.size,
                 truncate_seq: i.file.truncate.seq,
-                mtime: i.times.mtime.max(sums.mtime),
+                mtime: sums.mtime,
                 atime: i.times.atime,
-                ctime: i.times.ctime.max(sums.mtime),
+                ctime: sums.ctime,
                 layout: i.layout.clone(),
                 time_warp_seq: i.times.time_warp_seq,
             },
             tail: CapTail {
                 osd_epoch_barrier: 0,
-                nfiles: if is_dir { i.dir.dirstat.nfiles + sums.files } else { -1 },
-                nsubdirs: if is_dir { i.dir.dirstat.nsubdirs + sums.dirs } else { -1 },
+                nfiles: if is_dir { sums.files } else { -1 },
+                nsubdirs: if is_dir { sums.dirs } else { -1 },
                 ..CapTail::default()
             },
             inline: i.file.inline.clone(),

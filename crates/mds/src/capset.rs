@@ -149,6 +149,13 @@ pub(crate) struct Hold {
     pub others: u32,
 }
 
+impl Hold {
+    /// What is withheld from a client.
+    const fn from(&self, client: i64) -> u32 {
+        if self.client == client { self.own } else { self.others }
+    }
+}
+
 /// All caps on an inode.
 #[derive(Debug, Default)]
 pub(crate) struct CapSet {
@@ -233,23 +240,19 @@ impl CapSet {
             }
         }
         for hold in self.holds.values() {
-            caps &= !(if hold.client == client { hold.own } else { hold.others });
+            caps &= !hold.from(client);
         }
         caps & !blocked(all.held_by_others(own))
     }
 
     /// Whether a request withholds some of `caps` from a client.
     pub fn withheld(&self, client: i64, caps: u32) -> bool {
-        let from = |hold: &Hold| if hold.client == client { hold.own } else { hold.others };
-        self.holds.values().any(|hold| from(hold) & caps != 0)
+        self.holds.values().any(|hold| hold.from(client) & caps != 0)
     }
 
     /// Whether somebody holds what `hold` needs back.
     pub fn blocks(&self, hold: &Hold) -> bool {
-        self.by_client.iter().any(|(client, cap)| {
-            let mask = if *client == hold.client { hold.own } else { hold.others };
-            cap.issued & mask != 0
-        })
+        self.by_client.iter().any(|(client, cap)| cap.issued & hold.from(*client) != 0)
     }
 
     /// What a client gets beside what it wants. The peer's `get_caps_liked`.

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | an inode | [`Tree::node`](crate::tree::Tree::node), `at`, `at_mut` | the record that has its entry |
 //! | a name | [`Tree::lookup`](crate::tree::Tree::lookup) | the record that sets or removes it |
-//! | a directory's sums and listing | `Tree::fragment`, `Tree::unsettled_sums` | any record of a fragment of it |
+//! | a directory's sums and listing | `Tree::fragment`, `Tree::totals` | any record of a fragment of it |
 //! | all that is inherited from above, and snapshots | every answer | a record that is hard: all wait |
 //!
 //! Who changes an entry hears of the directory, too. Where others change it as well, that would be a wait

@@ -154,6 +154,7 @@ impl Node {
             if f.fragstat.change_attr > f.accounted_fragstat.change_attr {
                 sums.changes += f.fragstat.change_attr - f.accounted_fragstat.change_attr;
                 sums.mtime = sums.mtime.max(f.fragstat.mtime);
+                sums.ctime = sums.mtime;
             }
             sums.nest.rctime = sums.nest.rctime.max(f.rstat.rctime);
         }
@@ -168,6 +169,7 @@ impl Node {
         nest_add(&mut sums.nest, &i.dir.rstat, 1);
         sums.nest.rctime = sums.nest.rctime.max(i.dir.rstat.rctime);
         sums.mtime = sums.mtime.max(i.times.mtime);
+        sums.ctime = sums.ctime.max(i.times.ctime);
         sums.changes += i.versions.change_attr;
         sums
     }
@@ -180,8 +182,10 @@ pub(crate) struct Sums {
     pub dirs: i64,
     /// Of all below.
     pub nest: NestInfo,
-    /// Of the newest change.
+    /// Of the newest change, and where somebody set another one.
     pub mtime: UTime,
+    /// Of the newest change, of the inode itself too.
+    pub ctime: UTime,
     /// How many there were.
     pub changes: u64,
 }
@@ -325,21 +329,17 @@ impl Tree {
         self.nodes.get(&dir.ino)?.frags.get(&dir.frag)
     }
 
-    /// What a directory's fragments say beyond its inode: see [`Node::unsettled`].
-    pub fn unsettled_sums(&self, dir: Ino) -> Sums {
+    /// What a directory adds up to: its inode, and what its fragments say beyond that.
+    pub fn totals(&self, dir: Ino) -> Sums {
         self.tags.see_sums(dir);
-        self.at(dir).unsettled()
+        self.at(dir).sums()
     }
 
     /// What a directory adds up to as a client sees it that has just changed it: with what is durable
     /// alone where others changed it lately, so that nobody waits for their records. Such sums come
     /// without caps that they would be good for.
     pub fn sums_after(&self, dir: Ino, client: i64) -> Sums {
-        if let Some(sums) = self.tags.durable_sums(dir, client) {
-            return sums;
-        }
-        self.tags.see_sums(dir);
-        self.at(dir).sums()
+        self.tags.durable_sums(dir, client).unwrap_or_else(|| self.totals(dir))
     }
 
     pub fn fragment_mut(&mut self, dir: DirFrag) -> Option<&mut Fragment> {
@@ -534,7 +534,7 @@ impl Tree {
     /// Tells a directory's inode what its fragments count.
     fn settle(&mut self, txn: &mut Txn, ino: Ino) {
         let node = self.at_mut(ino);
-        let Sums { files, dirs, nest, mtime, changes } = node.unsettled();
+        let Sums { files, dirs, nest, mtime, changes, .. } = node.unsettled();
         self.unsettled.remove(&ino);
         let node = self.at_mut(ino);
         let inode = &mut node.store.inode;

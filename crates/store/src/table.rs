@@ -32,6 +32,14 @@ pub(crate) enum Slot {
     Removed,
 }
 
+fn put_entry(block: &mut Vec<u8>, key: &[u8], value: Option<&[u8]>) {
+    block.extend_from_slice(&(key.len() as u32).to_le_bytes());
+    let len = value.map_or(REMOVED, |v| u32::try_from(v.len()).expect("a value fits u32"));
+    block.extend_from_slice(&len.to_le_bytes());
+    block.extend_from_slice(key);
+    block.extend_from_slice(value.unwrap_or_default());
+}
+
 /// One block, verified.
 pub(crate) struct Block {
     data: Bytes,
@@ -63,9 +71,7 @@ impl Block {
     /// One entry with an empty value.
     fn of_key(key: &[u8]) -> Self {
         let mut data = Vec::with_capacity(8 + key.len() + 4);
-        data.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        data.extend_from_slice(&0u32.to_le_bytes());
-        data.extend_from_slice(key);
+        put_entry(&mut data, key, Some(&[]));
         let offsets = data.len();
         data.extend_from_slice(&0u32.to_le_bytes());
         Self { data: data.into(), offsets, count: 1 }
@@ -499,11 +505,7 @@ impl Builder {
         self.offsets.push(self.block.len() as u32);
         self.hashes.push(hash(key));
         self.entries += 1;
-        self.block.extend_from_slice(&(key.len() as u32).to_le_bytes());
-        let len = value.map_or(REMOVED, |v| u32::try_from(v.len()).expect("a value fits u32"));
-        self.block.extend_from_slice(&len.to_le_bytes());
-        self.block.extend_from_slice(key);
-        self.block.extend_from_slice(value.unwrap_or_default());
+        put_entry(&mut self.block, key, value);
         Ok(())
     }
 

@@ -213,9 +213,8 @@ impl Rank {
         if ino == maps::fs::inos::ROOT {
             return Err(Errno::INVAL.into());
         }
-        let sums = self.tree.unsettled_sums(ino);
-        let stat = &self.tree.at(ino).store.inode.dir.dirstat;
-        let empty = stat.nfiles + sums.files + stat.nsubdirs + sums.dirs == 0;
+        let sums = self.tree.totals(ino);
+        let empty = sums.files + sums.dirs == 0;
         if empty && self.tree.snaps_of(ino).is_empty() { Ok(()) } else { Err(NOTEMPTY.into()) }
     }
 
@@ -242,15 +241,14 @@ impl Rank {
 
     /// Everybody who has something of a directory hears what its limits are.
     fn send_quota(&mut self, ino: Ino) {
-        let i = &self.tree.at(ino).store.inode;
-        let nest = self.tree.unsettled_sums(ino).nest;
+        let (quota, nest) = (self.tree.at(ino).store.inode.dir.quota, self.tree.totals(ino).nest);
         let message = messages::fs::ClientQuota {
             ino,
-            rctime: i.dir.rstat.rctime.max(nest.rctime),
-            rbytes: i.dir.rstat.rbytes + nest.rbytes,
-            rfiles: i.dir.rstat.rfiles + nest.rfiles,
-            rsubdirs: i.dir.rstat.rsubdirs + nest.rsubdirs,
-            quota: i.dir.quota,
+            rctime: nest.rctime,
+            rbytes: nest.rbytes,
+            rfiles: nest.rfiles,
+            rsubdirs: nest.rsubdirs,
+            quota,
         };
         let clients: Vec<i64> = self.tree.at(ino).caps.by_client.keys().copied().collect();
         for client in clients {

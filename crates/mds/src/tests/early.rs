@@ -579,3 +579,28 @@ fn a_listing_comes_with_the_caps_that_keep_it() {
     assert_eq!(s.results(CLIENT, made).last(), Some(&SAFE));
     assert_eq!(shared(&mut s, OTHER, again), Some(true));
 }
+
+/// A directory that was given a time of change which is to come: its own last change is not then, in
+/// whatever way it is told.
+#[test]
+fn times_that_are_to_come_are_no_changes() {
+    let mut s = Scene::new();
+    s.w.journal = None;
+    let mtime = UTime { sec: 4_000_000_000, nsec: 0 };
+    let args = SetattrArgs { mtime, mask: SetattrArgs::MTIME, ..SetattrArgs::default() };
+    s.op(CLIENT, mds_op::SETATTR, "both", &Args::Setattr(args));
+    s.w.ticks(2);
+    for n in 0..3 {
+        let made = [(CLIENT, "c"), (OTHER, "o")].map(|(client, name)| {
+            let tid = s.create(client, &format!("both/{name}{n}"));
+            s.said(client, tid)[0].dentry.as_ref().expect("its directory").dir.clone()
+        });
+        for dir in made {
+            assert_eq!(dir.times.mtime, mtime);
+            assert!(dir.times.ctime < mtime, "{:?}", dir.times.ctime);
+        }
+    }
+    let asked = s.op(OTHER, mds_op::GETATTR, "both", &Args::Mask(bits::FS));
+    let seen = s.said(OTHER, asked).remove(0).target.expect("the directory");
+    assert!(seen.times.mtime == mtime && seen.times.ctime < mtime);
+}
