@@ -7,6 +7,7 @@
 //!
 //! Source: the AMQP 0-9-1 specification, and RabbitMQ's extensions of it (confirms, nack).
 
+use crate::fields::Fields;
 use crate::uri;
 
 /// What a connection begins with.
@@ -94,26 +95,18 @@ impl Args {
     }
 }
 
-/// Reads arguments.
-struct Fields<'a>(&'a [u8]);
-
+/// Arguments of methods.
 impl<'a> Fields<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
     fn u16(&mut self) -> Option<u16> {
-        self.take(2).map(|b| u16::from_be_bytes(b.try_into().expect("2")))
+        self.number().map(u16::from_be_bytes)
     }
 
     fn u32(&mut self) -> Option<u32> {
-        self.take(4).map(|b| u32::from_be_bytes(b.try_into().expect("4")))
+        self.number().map(u32::from_be_bytes)
     }
 
     fn u64(&mut self) -> Option<u64> {
-        self.take(8).map(|b| u64::from_be_bytes(b.try_into().expect("8")))
+        self.number().map(u64::from_be_bytes)
     }
 
     fn short(&mut self) -> Option<String> {

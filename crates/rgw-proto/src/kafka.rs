@@ -13,6 +13,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use crc_fast::{CrcAlgorithm, checksum};
 
+use crate::fields::Fields;
+
 /// Bytes of an answer.
 pub const ANSWER_BYTES_MAX: usize = 1 << 20;
 /// Brokers of a cluster and partitions of a topic that are taken.
@@ -55,22 +57,14 @@ pub fn metadata(topic: &str) -> Vec<u8> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Partitions(pub Vec<(i32, String, u16)>);
 
-/// Reads bytes, each thing with its bound.
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.0.split_at_checked(n)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
+/// Parts of answers, each with its bound.
+impl Fields<'_> {
     fn i16(&mut self) -> Option<i16> {
-        self.take(2).map(|b| i16::from_be_bytes(b.try_into().expect("2")))
+        self.number().map(i16::from_be_bytes)
     }
 
     fn i32(&mut self) -> Option<i32> {
-        self.take(4).map(|b| i32::from_be_bytes(b.try_into().expect("4")))
+        self.number().map(i32::from_be_bytes)
     }
 
     /// Text; `None` inside where it is null.

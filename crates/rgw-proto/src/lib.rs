@@ -21,6 +21,7 @@ pub mod body;
 pub mod checksum;
 pub mod condition;
 pub mod error;
+mod fields;
 pub mod form;
 pub mod iam;
 pub mod kafka;

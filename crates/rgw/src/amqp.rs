@@ -9,7 +9,7 @@
 //! Source: `rgw_amqp.cc`.
 
 use rgw_proto::amqp::{self, Frame, GREETING, HEAD_LEN, Said};
-use rgw_proto::sns::{Endpoint, Scheme, argument, is_set};
+use rgw_proto::sns::{Endpoint, Scheme, argument};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::lines::Stream;
@@ -77,15 +77,8 @@ impl Line {
         level: Level,
     ) -> Result<Self, String> {
         let vhost = amqp::vhost(&to.path)?;
-        let stream = pusher.reach(&to.host, to.port).await?;
-        let stream: Box<dyn Stream> = match to.scheme {
-            Scheme::Amqps => {
-                let (verifies, trusted) =
-                    (is_set(args, "verify-ssl", true), argument(args, "ca-location"));
-                Box::new(pusher.secure(stream, &to.host, verifies, trusted).await?)
-            }
-            _ => Box::new(stream),
-        };
+        let secured = to.scheme == Scheme::Amqps;
+        let stream = pusher.stream((&to.host, to.port), secured, args).await?;
         let mut line = Self { stream, frame_max: amqp::FRAME_BYTES_MAX, next: 1 };
         line.send(GREETING).await?;
         match line.hear().await? {

@@ -10,8 +10,6 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use hyper::Request;
 use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use rgw_proto::sns::{Endpoint, Scheme};
 use rgw_proto::web_identity::{DOCUMENT_BYTES_MAX, Key, keys, keys_url, thumbprint};
 use rgw_proto::{Code, Error, Result};
@@ -19,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
 use crate::answer::Outgoing;
-use crate::push::Pusher;
+use crate::push::{self, Pusher};
 
 /// How long it may take to fetch a provider's keys.
 const FETCH_MAX: Duration = Duration::from_secs(10);
@@ -30,8 +28,6 @@ const KEPT_NS: u64 = 300_000_000_000;
 const AGAIN_NS: u64 = 10_000_000_000;
 /// Providers whose keys are kept.
 const ISSUERS_MAX: usize = 64;
-/// Bytes of an answer's head.
-const HEAD_BYTES_MAX: usize = 16 << 10;
 
 /// What a provider publishes.
 pub struct Published {
@@ -132,24 +128,11 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         .header("Connection", "close")
         .body(Outgoing::Whole([].into()))
         .map_err(|error| error.to_string())?;
-    let mut builder = http1::Builder::new();
-    builder.max_buf_size(HEAD_BYTES_MAX);
-    let (mut sender, connection) =
-        builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-    let asking = async {
-        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
-        let status = answer.status();
-        if !status.is_success() {
-            return Err(format!("the provider answered {status}"));
-        }
-        read(answer.into_body()).await
-    };
-    let mut asking = std::pin::pin!(asking);
-    tokio::select! {
-        answer = asking.as_mut() => answer,
-        // It may have ended with the answer in hand.
-        _ = connection => asking.await,
-    }
+    push::ask(stream, request, async |answer| match answer.status() {
+        status if status.is_success() => read(answer.into_body()).await,
+        status => Err(format!("the provider answered {status}")),
+    })
+    .await
 }
 
 async fn read(mut body: Incoming) -> std::result::Result<Bytes, String> {

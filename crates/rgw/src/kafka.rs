@@ -95,15 +95,8 @@ impl Pusher {
         host: &str,
         port: u16,
     ) -> Result<Line, String> {
-        let stream = self.reach(host, port).await?;
-        let stream: Box<dyn Stream> = match is_set(cluster.args, "use-ssl", false) {
-            true => {
-                let verifies = is_set(cluster.args, "verify-ssl", true);
-                let trusted = argument(cluster.args, "ca-location");
-                Box::new(self.secure(stream, host, verifies, trusted).await?)
-            }
-            false => Box::new(stream),
-        };
+        let secured = is_set(cluster.args, "use-ssl", false);
+        let stream = self.stream((host, port), secured, cluster.args).await?;
         let mut line = Line(stream);
         line.prove(cluster).await?;
         Ok(line)

@@ -10,12 +10,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Request;
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rgw_core::notify::{Outlet, Push};
 use rgw_proto::record::Record;
-use rgw_proto::sns::{Endpoint, Scheme, is_set};
+use rgw_proto::sns::{Endpoint, Scheme, argument, is_set};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, Semaphore};
@@ -28,13 +29,14 @@ use tokio_rustls::rustls::crypto::aws_lc_rs::default_provider;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
-    ClientConfig, DigitallySignedStruct, Error as TlsError, RootCertStore, SignatureScheme,
+    ClientConfig, ConfigBuilder, DigitallySignedStruct, Error as TlsError, RootCertStore,
+    SignatureScheme, WantsVerifier,
 };
 
 use crate::amqp;
 use crate::answer::Outgoing;
 use crate::kafka::Clusters;
-use crate::lines::Lines;
+use crate::lines::{Lines, Stream};
 
 /// How long a connection may take, with its handshake.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -126,13 +128,14 @@ fn roots() -> Result<RootCertStore, String> {
     found.ok_or_else(|| "the system has no file of certificates that it trusts".into())
 }
 
-/// A client that trusts these certificates.
-fn configured(
-    roots: impl FnOnce() -> Result<RootCertStore, String>,
-) -> Result<Arc<ClientConfig>, String> {
+fn tls_client() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-    let builder = builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
-    Ok(Arc::new(builder.with_root_certificates(roots()?).with_no_client_auth()))
+    builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())
+}
+
+/// A client that trusts these certificates.
+fn trusting(roots: RootCertStore) -> Result<Arc<ClientConfig>, String> {
+    Ok(Arc::new(tls_client()?.with_root_certificates(roots).with_no_client_auth()))
 }
 
 /// Sends events.
@@ -162,13 +165,10 @@ impl Pusher {
             return Ok(known.clone());
         }
         let config = match verifies {
-            true => configured(roots)?,
+            true => trusting(roots()?)?,
             false => {
-                let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-                let builder =
-                    builder.with_safe_default_protocol_versions().map_err(|e| e.to_string())?;
-                let builder =
-                    builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified));
+                let builder = tls_client()?.dangerous();
+                let builder = builder.with_custom_certificate_verifier(Arc::new(Unverified));
                 Arc::new(builder.with_no_client_auth())
             }
         };
@@ -241,12 +241,30 @@ impl Pusher {
     ) -> Result<TlsStream<TcpStream>, String> {
         let name = ServerName::try_from(host.to_owned()).map_err(|e| e.to_string())?;
         let config = match trusted {
-            Some(file) if verifies => configured(|| certificates(file).ok_or_else(unread))?,
+            Some(file) if verifies => trusting(certificates(file).ok_or_else(unread)?)?,
             _ => self.tls(verifies)?,
         };
         let connector = TlsConnector::from(config);
         let stream = tokio::time::timeout(CONNECT_MAX, connector.connect(name, stream)).await;
         stream.map_err(late)?.map_err(|error| error.to_string())
+    }
+
+    /// A connection to a broker, by TLS where `secured`, as the topic's `verify-ssl` and `ca-location` want it.
+    ///
+    /// # Errors
+    /// As [`Self::reach`] and [`Self::secure`].
+    pub(crate) async fn stream(
+        &self,
+        (host, port): (&str, u16),
+        secured: bool,
+        args: &str,
+    ) -> Result<Box<dyn Stream>, String> {
+        let stream = self.reach(host, port).await?;
+        if !secured {
+            return Ok(Box::new(stream));
+        }
+        let (verifies, trusted) = (is_set(args, "verify-ssl", true), argument(args, "ca-location"));
+        Ok(Box::new(self.secure(stream, host, verifies, trusted).await?))
     }
 
     async fn exchange(&self, to: &Endpoint, args: &str, record: &Record) -> Result<(), String> {
@@ -280,21 +298,36 @@ impl Pusher {
         }
         let body = Outgoing::Whole([record.to_json().into()].into());
         let request = request.body(body).map_err(|error| error.to_string())?;
-        let mut builder = http1::Builder::new();
-        builder.max_buf_size(HEAD_BYTES_MAX);
-        let (mut sender, connection) =
-            builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
-        let mut answer = std::pin::pin!(sender.send_request(request));
-        let answer = tokio::select! {
-            answer = answer.as_mut() => answer,
-            // It may have ended with the answer in hand.
-            _ = connection => answer.await,
-        };
-        let status = answer.map_err(|error| error.to_string())?.status();
+        let status = ask(stream, request, async |answer| Ok(answer.status())).await?;
         match status.is_success() {
             true => Ok(()),
             false => Err(format!("the endpoint answered {status}")),
         }
+    }
+}
+
+/// Sends one request over a connection, and has `read` take the answer, whose head is bounded.
+///
+/// # Errors
+/// Where the connection fails; what `read` fails with.
+pub(crate) async fn ask<S: AsyncRead + AsyncWrite + Unpin + 'static, T>(
+    stream: S,
+    request: Request<Outgoing>,
+    read: impl AsyncFnOnce(Response<Incoming>) -> Result<T, String>,
+) -> Result<T, String> {
+    let mut builder = http1::Builder::new();
+    builder.max_buf_size(HEAD_BYTES_MAX);
+    let (mut sender, connection) =
+        builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let asking = async {
+        let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        read(answer).await
+    };
+    let mut asking = std::pin::pin!(asking);
+    tokio::select! {
+        answer = asking.as_mut() => answer,
+        // It may have ended with the answer in hand.
+        _ = connection => asking.await,
     }
 }
 
