@@ -16,26 +16,20 @@ import subprocess
 import sys
 import time
 import traceback
-import urllib.parse
-import http.client
 
-import boto3
 import pika
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.client import Config
-from botocore.credentials import Credentials
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from topics import ARN, client, notify, topic
 
 ENDPOINT = sys.argv[1]
 STOCK = sys.argv[2] if len(sys.argv) > 2 else None
 PORT = int(os.environ.get("RECEIVER_PORT", "24597")) + 1
 DIR = os.path.abspath("rabbitmq")
 WAIT_S = 60  # A queue that a gateway has not seen yet is looked for twice a minute.
-ARN = "arn:aws:sns:default::"
 
 
 def certificates():
@@ -124,32 +118,6 @@ def nothing(queue):
     line = channel()
     assert line.basic_get(queue, auto_ack=True)[0] is None
     line.connection.close()
-
-
-def client(endpoint):
-    return boto3.client("s3", endpoint_url=endpoint, region_name="default", aws_access_key_id="KEYmain", aws_secret_access_key="secret/main",
-                        config=Config(retries={"max_attempts": 1}, s3={"addressing_style": "path"}))
-
-
-def topic(endpoint, name, url, code=200, **attributes):
-    form = {"Action": "CreateTopic", "Name": name}
-    for n, (key, value) in enumerate({"push-endpoint": url, **{k.replace("_", "-"): v for k, v in attributes.items()}}.items(), 1):
-        form |= {f"Attributes.entry.{n}.key": key, f"Attributes.entry.{n}.value": value}
-    body = urllib.parse.urlencode(form)
-    request = AWSRequest("POST", endpoint + "/", data=body, headers={"Content-Type": "application/x-www-form-urlencoded"})
-    SigV4Auth(Credentials("KEYmain", "secret/main"), "sns", "default").add_auth(request)
-    line = http.client.HTTPConnection(urllib.parse.urlsplit(endpoint).netloc)
-    line.request("POST", "/", body=body, headers=dict(request.headers))
-    answer = line.getresponse()
-    text = answer.read()
-    line.close()
-    assert answer.status == code, (name, answer.status, text)
-    return ARN + name
-
-
-def notify(endpoint, bucket, *arns):
-    client(endpoint).put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={
-        "TopicConfigurations": [{"Id": f"n{n}", "TopicArn": arn, "Events": ["s3:ObjectCreated:*", "s3:ObjectRemoved:*"]} for n, arn in enumerate(arns)]})
 
 
 def delivered(b, broker):

@@ -14,17 +14,16 @@ import threading
 import time
 import urllib.parse
 
-import boto3
-from botocore.auth import S3SigV4Auth, SigV4Auth
+from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
-from botocore.client import Config
 from botocore.credentials import Credentials
+
+from topics import ARN, MAIN, client, create, exchange, sns
 
 ENDPOINT = sys.argv[1]
 STOCK = sys.argv[2] if len(sys.argv) > 2 else None
 IS_STOCK = os.environ.get("IS_STOCK") == "1"
-MAIN, OTHER = ("KEYmain", "secret/main"), ("KEYother", "secret/other")
-ARN = "arn:aws:sns:default::"
+OTHER = ("KEYother", "secret/other")
 PORT = int(os.environ.get("RECEIVER_PORT", "24597"))
 WAIT_S = 45  # A queue that a gateway has not seen yet is looked for twice a minute.
 
@@ -76,40 +75,11 @@ class Receiver:
         assert self.got == [], self.got
 
 
-def client(endpoint, keys=MAIN):
-    config = Config(retries={"max_attempts": 1}, s3={"addressing_style": "path"})
-    return boto3.client("s3", endpoint_url=endpoint, region_name="default", aws_access_key_id=keys[0], aws_secret_access_key=keys[1], config=config)
-
-
-def sns(endpoint, keys=MAIN, **form):
-    """Posts an action; status and body."""
-    body = urllib.parse.urlencode(form)
-    request = AWSRequest("POST", endpoint + "/", data=body, headers={"Content-Type": "application/x-www-form-urlencoded"})
-    SigV4Auth(Credentials(*keys), "sns", "default").add_auth(request)
-    return exchange(endpoint, "POST", "/", body, request)
-
-
 def s3(endpoint, method, path, body=b"", keys=MAIN):
     import hashlib
     request = AWSRequest(method, endpoint + path, data=body, headers={"x-amz-content-sha256": hashlib.sha256(body).hexdigest()})
     S3SigV4Auth(Credentials(*keys), "s3", "default").add_auth(request)
     return exchange(endpoint, method, path, body, request)
-
-
-def exchange(endpoint, method, path, body, request):
-    connection = http.client.HTTPConnection(urllib.parse.urlsplit(endpoint).netloc, timeout=60)
-    connection.request(method, path, body, dict(request.headers.items()))
-    answer = connection.getresponse()
-    text = answer.read().decode()
-    connection.close()
-    return answer.status, text
-
-
-def create(endpoint, name, keys=MAIN, **attributes):
-    form = {"Action": "CreateTopic", "Name": name, "Version": "2010-03-31"}
-    for n, (key, value) in enumerate(attributes.items(), 1):
-        form[f"Attributes.entry.{n}.key"], form[f"Attributes.entry.{n}.value"] = key.replace("_dash_", "-"), value
-    return sns(endpoint, keys, **form)
 
 
 def admin(*args):

@@ -3,7 +3,6 @@
 kafka.py OURS: Debian's radosgw is built without Kafka, so that there is nothing to compare with; records are those of `amqp.py`.
 """
 
-import http.client
 import json
 import re
 import subprocess
@@ -11,16 +10,10 @@ import sys
 import threading
 import time
 import traceback
-import urllib.parse
 
-import boto3
-from botocore.auth import SigV4Auth
-from botocore.awsrequest import AWSRequest
-from botocore.client import Config
-from botocore.credentials import Credentials
+from topics import ARN, client, notify, topic
 
 ENDPOINT = sys.argv[1]
-ARN = "arn:aws:sns:default::"
 
 
 class Cluster:
@@ -59,31 +52,6 @@ class Cluster:
             process.wait()
 
 
-def client(endpoint):
-    return boto3.client("s3", endpoint_url=endpoint, region_name="default", aws_access_key_id="KEYmain", aws_secret_access_key="secret/main",
-                        config=Config(retries={"max_attempts": 1}, s3={"addressing_style": "path"}))
-
-
-def topic(endpoint, name, url, code=200, **attributes):
-    form = {"Action": "CreateTopic", "Name": name}
-    for n, (key, value) in enumerate({"push-endpoint": url, **{k.replace("_", "-"): v for k, v in attributes.items()}}.items(), 1):
-        form |= {f"Attributes.entry.{n}.key": key, f"Attributes.entry.{n}.value": value}
-    body = urllib.parse.urlencode(form)
-    request = AWSRequest("POST", endpoint + "/", data=body, headers={"Content-Type": "application/x-www-form-urlencoded"})
-    SigV4Auth(Credentials("KEYmain", "secret/main"), "sns", "default").add_auth(request)
-    line = http.client.HTTPConnection(urllib.parse.urlsplit(endpoint).netloc)
-    line.request("POST", "/", body=body, headers=dict(request.headers))
-    answer = line.getresponse()
-    text = answer.read()
-    line.close()
-    assert answer.status == code, (name, answer.status, text)
-
-
-def notify(endpoint, bucket, name):
-    client(endpoint).put_bucket_notification_configuration(Bucket=bucket, NotificationConfiguration={
-        "TopicConfigurations": [{"Id": "n", "TopicArn": ARN + name, "Events": ["s3:ObjectCreated:*", "s3:ObjectRemoved:*"]}]})
-
-
 def delivered(b):
     """Each level of acknowledgement, persistent too, by a broker of a list: events of a key are in one partition, in order."""
     s3 = client(ENDPOINT)
@@ -95,7 +63,7 @@ def delivered(b):
             if "kafka_brokers" in attributes:
                 url, attributes = "kafka://127.0.0.1:1", {"kafka_brokers": f"127.0.0.1:2,{cluster.at}"}
             topic(ENDPOINT, name, url, **attributes)
-            notify(ENDPOINT, b, name)
+            notify(ENDPOINT, b, ARN + name)
             for turn in range(4):
                 for key in range(5):
                     s3.put_object(Bucket=b, Key=f"key {key}", Body=b"x" * turn)
@@ -114,7 +82,7 @@ def delivered(b):
 def refused(b):
     """A cluster that is not there holds nobody up for long; what is not built is said."""
     topic(ENDPOINT, "kafka-dead", "kafka://127.0.0.1:1")
-    notify(ENDPOINT, b, "kafka-dead")
+    notify(ENDPOINT, b, ARN + "kafka-dead")
     begin = time.time()
     client(ENDPOINT).put_object(Bucket=b, Key="k", Body=b"x")
     assert time.time() - begin < 10

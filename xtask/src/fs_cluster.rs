@@ -201,16 +201,8 @@ impl FsCluster {
     /// # Errors
     /// When a mount or a case of it fails.
     pub fn fuse(&self) -> Result<String> {
-        let (dir, conf) = (self.cluster.dir.display(), self.cluster.conf());
-        self.ceph(&format!(
-            "cd {dir}; mkdir -p one two local; \
-             trap 'umount -l {dir}/one {dir}/two 2>/dev/null; true' EXIT; \
-             for m in one two; do \
-                 timeout 30 ceph-fuse -c {} --id admin {dir}/$m >fuse-$m.log 2>&1; \
-             done; \
-             timeout 150 python3 fuse.py {dir}/one {dir}/two {dir}/local",
-            conf.display()
-        ))
+        let line = "mkdir -p local; timeout 150 python3 fuse.py $PWD/one $PWD/two $PWD/local";
+        self.on_mounts(SUITE, "/", line)
     }
 
     /// A client that writes files until it is told to stop.
@@ -226,6 +218,40 @@ impl FsCluster {
         said.read_line(&mut line)?;
         ensure!(line.trim() == "mounted", "the client says {line:?}");
         Ok(Writer { child, said })
+    }
+
+    /// Scrubs all of the file system.
+    ///
+    /// # Errors
+    /// When the scrub does not end within three minutes, or damage is known.
+    pub fn scrubbed(&self) -> Result<()> {
+        self.ceph("ceph tell mds.cephfs:0 scrub start / recursive >/dev/null")?;
+        let end = sh::now() + Duration::from_secs(180);
+        while !self.ceph("ceph tell mds.cephfs:0 scrub status")?.contains("no active scrubs") {
+            ensure!(sh::now() < end, "the scrub does not end");
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        let damage = self.ceph("ceph tell mds.cephfs:0 damage ls")?;
+        ensure!(damage.trim() == "[]", "{damage}");
+        Ok(())
+    }
+
+    /// Runs a line in a suite's root, with `root` mounted by `ceph-fuse` at `one` and `two` in the
+    /// cluster's directory, where the line runs.
+    ///
+    /// # Errors
+    /// When a mount or the line fails.
+    pub fn on_mounts(&self, suite: &str, root: &str, line: &str) -> Result<String> {
+        let (dir, conf) = (self.cluster.dir.display(), self.cluster.conf());
+        let conf = conf.display();
+        let line = format!(
+            "set -e; cd {dir}; mkdir -p one two log; \
+             trap 'umount -l {dir}/one {dir}/two 2>/dev/null; true' EXIT; \
+             for m in one two; do \
+                 timeout 60 ceph-fuse -c {conf} --id admin -r {root} {dir}/$m >>log/fuse-$m.out 2>&1; \
+             done; {line}"
+        );
+        sh::output(&mut self.cluster.client(suite, &line))
     }
 
     /// Waits until the cluster is healthy again.

@@ -17,8 +17,8 @@ const NEWEST: &str = "forky";
 /// open, with a stock server in the same operations too.
 const OLDEST: &str = "bookworm";
 
-/// What the source tree needs beside the client; `lua5.4` is the tree.
-const TOOLS: &str = "git gcc libc6-dev make libreadline-dev util-linux";
+/// The client, and what the source tree needs; `lua5.4` is the tree.
+const TOOLS: &str = "ceph-fuse git gcc libc6-dev make libreadline-dev util-linux";
 
 struct Mounts {
     fs: FsCluster,
@@ -26,26 +26,12 @@ struct Mounts {
 }
 
 impl Mounts {
-    /// Runs a line in a suite's root, with `one` and `two` mounted below the cluster's directory.
-    fn on(&self, suite: &str, root: &str, line: &str) -> Result<String> {
-        let (dir, conf) = (self.fs.cluster.dir.display(), self.fs.cluster.conf());
-        let conf = conf.display();
-        let line = format!(
-            "set -e; cd {dir}; mkdir -p one two log; \
-             trap 'umount -l {dir}/one {dir}/two 2>/dev/null; true' EXIT; \
-             for m in one two; do \
-                 timeout 60 ceph-fuse -c {conf} --id admin -r {root} {dir}/$m >>log/fuse-$m.out 2>&1; \
-             done; {line}"
-        );
-        sh::output(&mut self.fs.cluster.client(suite, &line))
-    }
-
     /// All of it in a directory of its own.
     fn all(&self, report: &mut Report, suite: &str, root: &str) {
         let (name, n) = (root.trim_start_matches('/'), self.operations);
         let mut case = |what: &str, line: String| {
             report.check(&format!("{name}: {what}"), || {
-                let said = self.on(suite, root, &line)?;
+                let said = self.fs.on_mounts(suite, root, &line)?;
                 println!("        {}", said.trim().replace('\n', ", "));
                 Ok(())
             });
@@ -73,7 +59,7 @@ impl Mounts {
     }
 
     fn make_root(&self, root: &str) -> Result<()> {
-        self.on(NEWEST, "/", &format!("mkdir one{root}")).map(drop)
+        self.fs.on_mounts(NEWEST, "/", &format!("mkdir one{root}")).map(drop)
     }
 
     /// A directory whose files lie in a coded pool.
@@ -85,18 +71,15 @@ impl Mounts {
              ceph fs add_data_pool cephfs coded",
         )?;
         self.make_root("/coded")?;
-        self.on(NEWEST, "/", "setfattr -n ceph.dir.layout.pool -v coded one/coded").map(drop)
+        self.fs
+            .on_mounts(NEWEST, "/", "setfattr -n ceph.dir.layout.pool -v coded one/coded")
+            .map(drop)
     }
 }
 
 /// Brings what the tree needs into a suite's root; the tree, beside the cluster's files.
 fn bring(suite: &str, cluster: &FsCluster) -> Result<()> {
-    let line = format!(
-        "dpkg -s {TOOLS} ceph-fuse >/dev/null 2>&1 || {{ apt-get update -q && \
-         DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends {TOOLS} ceph-fuse; \
-         }} >&2"
-    );
-    sh::output(&mut lab::exec(suite, &line))?;
+    lab::need(suite, TOOLS)?;
     let tar = cluster.cluster.dir.join("source.tar");
     if !tar.exists() {
         std::fs::copy(source()?, &tar)?;

@@ -3,7 +3,7 @@
 //! and in the end a scrub finds nothing, and directories add up to what a walk finds.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use env::{Random, Seeded};
@@ -11,6 +11,7 @@ use env::{Random, Seeded};
 use crate::fs_cluster::FsCluster;
 use crate::report::Report;
 use crate::thrash::{Running, all_well, fsck, is_clean, keep};
+use crate::trouble::Trouble;
 use crate::{lab, sh};
 
 const OSDS: u64 = 3;
@@ -72,14 +73,7 @@ fn look(fs: &FsCluster) -> Result<()> {
 }
 
 fn scrub(fs: &FsCluster) -> Result<()> {
-    fs.ceph("ceph tell mds.cephfs:0 scrub start / recursive >/dev/null")?;
-    let end = sh::now() + WELL_MAX;
-    while !fs.ceph("ceph tell mds.cephfs:0 scrub status")?.contains("no active scrubs") {
-        ensure!(sh::now() < end, "the scrub does not end");
-        std::thread::sleep(Duration::from_secs(1));
-    }
-    let damage = fs.ceph("ceph tell mds.cephfs:0 damage ls")?;
-    ensure!(damage.trim() == "[]", "{damage}");
+    fs.scrubbed()?;
     let health = fs.ceph("ceph health detail")?;
     ensure!(!health.contains("MDS_DAMAGE"), "{health}");
     Ok(())
@@ -88,17 +82,14 @@ fn scrub(fs: &FsCluster) -> Result<()> {
 struct Thrasher<'a> {
     fs: &'a FsCluster,
     random: Seeded,
-    /// Killed whenever they come back, until then.
-    dead: BTreeMap<String, Instant>,
-    /// Stopped, until then; with the pid.
-    stopped: BTreeMap<String, (u32, Instant)>,
+    trouble: Trouble<'a>,
     counts: BTreeMap<&'static str, u32>,
 }
 
 impl<'a> Thrasher<'a> {
     fn new(fs: &'a FsCluster, seed: u64) -> Self {
-        let (dead, stopped, counts) = Default::default();
-        Self { fs, random: Seeded(seed), dead, stopped, counts }
+        let trouble = Trouble::new(&fs.cluster);
+        Self { fs, random: Seeded(seed), trouble, counts: BTreeMap::new() }
     }
 
     fn below(&mut self, n: u64) -> u64 {
@@ -158,7 +149,7 @@ impl<'a> Thrasher<'a> {
                     keep(&cluster.dir.join("log"));
                 });
             }
-            self.keep()?;
+            self.trouble.keep()?;
             if sh::now() >= next && began.elapsed().as_secs() < secs {
                 self.act()?;
                 next = sh::now() + Duration::from_millis(2_000 + self.below(9_000));
@@ -167,86 +158,43 @@ impl<'a> Thrasher<'a> {
         }
     }
 
-    fn signal(&self, pid: u32, signal: &str) -> Result<()> {
-        sh::output(&mut sh::bash(&format!("kill -{signal} {pid} 2>/dev/null; true"))).map(drop)
-    }
-
-    fn pid(&self, name: &str) -> Option<u32> {
-        let pids = self.fs.cluster.pids().ok()?;
-        pids.into_iter().find(|(n, _)| n == name).map(|(_, pid)| pid)
-    }
-
-    /// The dead stay dead and the stopped stopped, as long as they are to.
-    fn keep(&mut self) -> Result<()> {
-        let now = sh::now();
-        self.dead.retain(|_, until| *until > now);
-        for name in self.dead.keys() {
-            if let Some(pid) = self.pid(name) {
-                self.signal(pid, "KILL")?;
-            }
-        }
-        let over: Vec<_> = self.stopped.extract_if(.., |_, (_, at)| *at <= now).collect();
-        over.into_iter().try_for_each(|(_, (pid, _))| self.signal(pid, "CONT"))
-    }
-
-    fn kill(&mut self, name: String, secs: u64) -> Result<()> {
-        if let Some(pid) = self.pid(&name) {
-            self.signal(pid, "KILL")?;
-        }
-        self.dead.insert(name, sh::now() + Duration::from_secs(secs));
-        Ok(())
-    }
-
-    fn stop(&mut self, name: String, ms: u64) -> Result<()> {
-        if let Some(pid) = self.pid(&name) {
-            self.signal(pid, "STOP")?;
-            self.stopped.insert(name, (pid, sh::now() + Duration::from_millis(ms)));
-        }
-        Ok(())
-    }
-
-    /// Whether a daemon of this kind is in trouble: one of each kind is at a time.
-    fn troubled(&self, kind: &str) -> bool {
-        self.dead.keys().chain(self.stopped.keys()).any(|name| name.starts_with(kind))
-    }
-
     fn act(&mut self) -> Result<()> {
         let kind = self.below(16);
         let osd = format!("osd.{}", self.below(OSDS));
         let mon = format!("mon.{}", ["a", "b", "c"][self.below(3) as usize]);
-        let long = [0, 0, 4, 12][self.below(4) as usize];
-        let pause = 200 + self.below(14_000);
+        let long = Duration::from_secs([0, 0, 4, 12][self.below(4) as usize]);
+        let pause = Duration::from_millis(200 + self.below(14_000));
         match kind {
-            0..=4 if !self.troubled("mds") => {
+            0..=4 if self.trouble.count("mds") == 0 => {
                 self.count("active servers killed");
                 let active = self.active()?;
-                self.kill(active, long)?;
+                self.trouble.kill(active, long)?;
             }
-            5..=7 if !self.troubled("mds") => {
+            5..=7 if self.trouble.count("mds") == 0 => {
                 self.count("active servers stopped");
                 let active = self.active()?;
-                self.stop(active, pause)?;
+                self.trouble.stop(active, pause)?;
             }
-            8 if !self.troubled("mds") => {
+            8 if self.trouble.count("mds") == 0 => {
                 self.count("servers killed, whichever");
                 let name = format!("mds.{}", ["a", "b", "c"][self.below(3) as usize]);
-                self.kill(name, long)?;
+                self.trouble.kill(name, long)?;
             }
             9 => {
                 self.count("servers told to give up");
                 self.tell("timeout 60 ceph mds fail 0")?;
             }
-            10..=11 if !self.troubled("osd") => {
+            10..=11 if self.trouble.count("osd") == 0 => {
                 self.count("OSDs killed");
-                self.kill(osd, long)?;
+                self.trouble.kill(osd, long)?;
             }
-            12 if !self.troubled("osd") => {
+            12 if self.trouble.count("osd") == 0 => {
                 self.count("OSDs stopped");
-                self.stop(osd, pause)?;
+                self.trouble.stop(osd, pause)?;
             }
-            13 if !self.troubled("mon") => {
+            13 if self.trouble.count("mon") == 0 => {
                 self.count("monitors killed");
-                self.kill(mon, long.min(4))?;
+                self.trouble.kill(mon, long.min(Duration::from_secs(4)))?;
             }
             14 => {
                 self.count("journals flushed");
@@ -277,10 +225,7 @@ impl<'a> Thrasher<'a> {
 
     /// All run; within bounded time all is as it should be.
     fn heal(&mut self) -> Result<()> {
-        self.dead.clear();
-        for (pid, _) in std::mem::take(&mut self.stopped).into_values() {
-            self.signal(pid, "CONT")?;
-        }
+        self.trouble.end()?;
         let began = sh::now();
         loop {
             let last = self.fs.ceph("timeout 60 ceph -s -f json")?;

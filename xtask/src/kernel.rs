@@ -86,10 +86,7 @@ fn file_cases(report: &mut Report, addr: &str, modes: &[&str]) -> Result<()> {
         report.check(&format!("kfs {mode}"), || in_guest(&fs.cluster, FILES, script));
     }
     report.check("scrub and health after the kernel", || {
-        fs.ceph("ceph tell mds.cephfs:0 scrub start / recursive >/dev/null")?;
-        std::thread::sleep(Duration::from_secs(5));
-        let damage = fs.ceph("ceph tell mds.cephfs:0 damage ls")?;
-        ensure!(damage.trim() == "[]", "{damage}");
+        fs.scrubbed()?;
         let health = fs.ceph("ceph health detail")?;
         ensure!(health.starts_with("HEALTH_OK"), "{health}");
         Ok(())

@@ -39,6 +39,18 @@ pub fn exec(suite: &str, line: &str) -> Command {
     command
 }
 
+/// Has Debian packages in a suite's root, `packages` with blanks between.
+///
+/// # Errors
+/// When they cannot be installed.
+pub fn need(suite: &str, packages: &str) -> Result<()> {
+    let line = format!(
+        "dpkg -s {packages} >/dev/null 2>&1 || {{ apt-get update -q && \
+         DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends {packages}; }} >&2"
+    );
+    sh::output(&mut exec(suite, &line)).map(drop)
+}
+
 /// Starts a stock 20.2.4 cluster on loopback; its ceph.conf. Not ours to test: one that does
 /// not come up is shown and tried a second time.
 ///

@@ -43,6 +43,7 @@ mod thrash;
 mod thrash_mons;
 mod thrash_rbd;
 mod tidy;
+mod trouble;
 mod unsafe_code;
 mod volumes;
 

@@ -53,11 +53,7 @@ pub fn ours() -> Result<Report> {
 /// # Errors
 /// As [`ours`].
 pub fn ours_with_brokers() -> Result<Report> {
-    let line = format!(
-        "dpkg -s {BROKERS} >/dev/null 2>&1 || {{ apt-get update -q && \
-         DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends {BROKERS}; }} >&2"
-    );
-    sh::output(&mut lab::exec("forky", &line))?;
+    lab::need("forky", BROKERS)?;
     beside_stock(true)
 }
 
@@ -149,6 +145,7 @@ fn share(cluster: &Cluster) -> Result<std::path::PathBuf> {
         "iam.py",
         "webidentity.py",
         "both.py",
+        "topics.py",
         "events.py",
         "amqp.py",
         "kafka.py",

@@ -22,6 +22,7 @@ use waits::Waits;
 
 use crate::cluster::{Cluster, binary, is_stopped};
 use crate::report::{LeftOut, Report};
+use crate::trouble::{Trouble, signal};
 use crate::{lab, sh};
 
 const SUITE: &str = "forky";
@@ -279,10 +280,7 @@ pub fn all_well(all: Vec<Running>, mut wrong: Vec<String>) -> Result<()> {
 struct Thrasher<'a> {
     cluster: &'a Cluster,
     random: Seeded,
-    /// Killed whenever they come back, until then.
-    dead: BTreeMap<String, Instant>,
-    /// Stopped, until then; with the pid.
-    stopped: BTreeMap<String, (u32, Instant)>,
+    trouble: Trouble<'a>,
     out: Option<u64>,
     pg_num: u64,
     mon_at: Option<Instant>,
@@ -332,8 +330,7 @@ impl<'a> Thrasher<'a> {
         Ok(Self {
             cluster,
             random: Seeded(seed),
-            dead: BTreeMap::new(),
-            stopped: BTreeMap::new(),
+            trouble: Trouble::new(cluster),
             out: None,
             pg_num: 16,
             mon_at: mode.mons.then(|| sh::now() + MON_EVERY),
@@ -372,15 +369,6 @@ impl<'a> Thrasher<'a> {
         })
     }
 
-    fn signal(&self, pid: u32, signal: &str) -> Result<()> {
-        sh::output(&mut sh::bash(&format!("kill -{signal} {pid} 2>/dev/null; true"))).map(drop)
-    }
-
-    fn pid(&self, name: &str) -> Option<u32> {
-        let pids = self.cluster.pids().ok()?;
-        pids.into_iter().find(|(n, _)| n == name).map(|(_, pid)| pid)
-    }
-
     /// Thrashes until `done` says so.
     fn until(&mut self, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
         while !done()? {
@@ -400,9 +388,9 @@ impl<'a> Thrasher<'a> {
                 let mon = ["mon.a", "mon.b", "mon.c"][at as usize];
                 if self.cluster.hosts.is_some() && self.below(2) == 0 {
                     self.part_mon(at)?;
-                } else if let Some(pid) = self.pid(mon) {
+                } else if let Some(pid) = self.trouble.pid(mon) {
                     self.count("monitors killed");
-                    self.signal(pid, "KILL")?;
+                    signal(pid, "KILL")?;
                 }
             }
             self.fill()?;
@@ -414,47 +402,26 @@ impl<'a> Thrasher<'a> {
 
     /// The dead stay dead and the stopped stopped, as long as they are to.
     fn keep(&mut self) -> Result<()> {
-        let dead: Vec<(String, Instant)> = self.dead.clone().into_iter().collect();
-        for (name, until) in dead {
-            if sh::now() >= until {
-                self.dead.remove(&name);
-            } else if let Some(pid) = self.pid(&name) {
-                self.signal(pid, "KILL")?;
-            }
-        }
-        let over: Vec<u32> = self
-            .stopped
-            .extract_if(.., |_, (_, at)| sh::now() >= *at)
-            .map(|(_, (pid, _))| pid)
-            .collect();
-        for pid in over {
-            self.signal(pid, "CONT")?;
-        }
+        self.trouble.keep()?;
         self.join(false)
     }
 
     fn act(&mut self) -> Result<()> {
         let osd = self.below(OSDS);
         let name = format!("osd.{osd}");
-        let troubled = self.dead.len() + self.stopped.len() + self.parted.len();
+        let troubled = self.trouble.count("") + self.parted.len();
         let kinds = if self.cluster.hosts.is_some() { 18 } else { 12 };
         match self.below(kinds) {
             // One at a time: two copies of everything are elsewhere.
             0..=2 if troubled == 0 => {
                 self.count("killed");
                 let secs = [0, 0, 3, 12][self.below(4) as usize];
-                if let Some(pid) = self.pid(&name) {
-                    self.signal(pid, "KILL")?;
-                }
-                self.dead.insert(name, sh::now() + Duration::from_secs(secs));
+                self.trouble.kill(name, Duration::from_secs(secs))?;
             }
             3..=4 if troubled == 0 => {
                 self.count("stopped and continued");
                 let ms = 200 + self.below(12_000);
-                if let Some(pid) = self.pid(&name) {
-                    self.signal(pid, "STOP")?;
-                    self.stopped.insert(name, (pid, sh::now() + Duration::from_millis(ms)));
-                }
+                self.trouble.stop(name, Duration::from_millis(ms))?;
             }
             5..=6 => match self.out.take() {
                 Some(osd) => {
@@ -513,17 +480,17 @@ impl<'a> Thrasher<'a> {
             let file = StoreFile::open(&self.cluster.dir.join(format!("osd.{osd}/block")))?;
             let found = file.blocks_of(mark.as_bytes())?;
             let name = format!("osd.{osd}");
-            let (false, Some(pid)) = (found.is_empty(), self.pid(&name)) else { continue };
+            let (false, Some(pid)) = (found.is_empty(), self.trouble.pid(&name)) else { continue };
             let block = found[self.below(found.len() as u64) as usize];
             // It stands still meanwhile, and what it had under way is written: the block may have
             // been free, and be given to something else that nothing could mend.
-            self.signal(pid, "STOP")?;
+            signal(pid, "STOP")?;
             sleep(Duration::from_secs(1));
             let at = self.below(BLOCK);
             let done =
                 if is_stopped(pid) { file.flip(block, at, mark.as_bytes()) } else { Ok(false) };
-            if !self.stopped.contains_key(&name) {
-                self.signal(pid, "CONT")?;
+            if !self.trouble.has_stopped(&name) {
+                signal(pid, "CONT")?;
             }
             if done? {
                 println!("        damaged: osd.{osd} at {:#x}, object {n}", block + at);
@@ -576,12 +543,9 @@ impl<'a> Thrasher<'a> {
 
     /// All run and are in; within bounded time all is clean.
     fn heal(&mut self) -> Result<()> {
-        self.dead.clear();
+        self.trouble.end()?;
         self.join(true)?;
         self.end_filling()?;
-        for (pid, _) in std::mem::take(&mut self.stopped).into_values() {
-            self.signal(pid, "CONT")?;
-        }
         for osd in 0..OSDS {
             self.ceph(&format!("osd in {osd}"))?;
             self.ceph(&format!("osd reweight {osd} 1"))?;
